@@ -1,0 +1,72 @@
+# Two commands do everything on a machine that has Python 3.11 or later and make:
+#
+#   make study   set up, then run the main job: train the quickstart and write quickstart.html
+#   make test    set up, then run every check and every test
+#
+# Both create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
+# requirements file records what is installed, so that a second run goes straight to work.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# The first Python of this list that runs and is new enough makes the environment; `make PYTHON=...` overrides.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
+	done)
+
+.PHONY: help study test lint types unit interpreter format clean distclean
+help:
+	@sed -n 's/^#   make/  make/p' Makefile
+
+study: $(VENV)/.study
+	$(BIN)/softknee study quickstart --out quickstart.html
+
+test: lint types unit interpreter
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/pyright src
+
+# Two workers: more would fight over the threads of torch. Tests that did not run are listed with their reason (-ra).
+unit: $(VENV)/.test
+	$(BIN)/pytest -n 2 -ra --ignore=tests/interpreter tests
+
+# The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
+interpreter: $(VENV)/.test
+	TRITON_INTERPRET=1 $(BIN)/pytest -ra tests/interpreter
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later was found: install one, or name it with make PYTHON=/path/to/python." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The package itself is installed in place and without dependencies: the pinned files have brought them already.
+$(VENV)/.study: requirements/study.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -r requirements/study.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.test: requirements/test.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -r requirements/test.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:
+	rm -rf build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis quickstart.html
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Also removes the environment; the next `make` installs it again.
+distclean: clean
+	rm -rf $(VENV)

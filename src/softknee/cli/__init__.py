@@ -1,0 +1,32 @@
+"""The `softknee` command. It holds no logic of its own: it reads arguments, calls a room and prints."""
+
+import sys
+
+from ..errors import MissingToolError, SoftkneeError
+
+# The modules that the command needs beyond torch, all of which the extra brings.
+_EXTRA_OF = dict.fromkeys(("typer", "rich", "sklearn", "numpy"), "lab")
+
+
+def main() -> None:
+    """Run the command; an error made on purpose is printed as its sentence, with exit code 2."""
+    try:
+        _run()
+    except SoftkneeError as error:
+        sys.stderr.write(f"softknee: {error}\n")
+        raise SystemExit(2) from None
+
+
+def _run() -> None:
+    try:
+        from .commands import app
+
+        app(prog_name="softknee")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRA_OF:
+            raise
+        raise MissingToolError(
+            f"This command needs the package {missing!r}, which is not installed. "
+            f"Install it with: pip install 'softknee[{_EXTRA_OF[missing]}]'"
+        ) from error

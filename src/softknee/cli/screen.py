@@ -1,0 +1,107 @@
+"""Puts records on the terminal with rich: progress while they are made, tables when they are done."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from ..lab.quickstart import HIDDEN, Outcome, Study
+from ..measure.record import Quantity, Record
+from ..measure.speed_table import SpeedTable, speed_tables
+
+# A file or a pipe has no width of its own; 100 characters is what the tables are made for.
+_WIDTH_WITHOUT_TERMINAL = 100
+
+
+def _console(*, for_errors: bool = False) -> Console:
+    console = Console(stderr=for_errors, highlight=False)
+    return (
+        console
+        if console.is_terminal
+        else Console(stderr=for_errors, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    )
+
+
+@contextmanager
+def progress_line(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner with the name of what is going on; it goes to stderr, so that stdout can be piped."""
+    console = _console(for_errors=True)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda name: progress.update(task, description=f"{what} {name}")
+
+
+@contextmanager
+def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar that moves by one with each call, which also says what is being done."""
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=_console(for_errors=True)) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda name: progress.update(task, description=f"{what} {name}", advance=1)
+        progress.update(task, description=f"{what} done")
+
+
+def print_speed(record: Record, *, markdown: bool) -> None:
+    """The tables of a kernel benchmark."""
+    console = _console()
+    for table in speed_tables(record):
+        if markdown:
+            console.print(table.markdown(), soft_wrap=True, markup=False)
+        else:
+            _print_speed_table(console, table)
+
+
+def _print_speed_table(console: Console, table: SpeedTable) -> None:
+    drawn = Table(
+        title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False
+    )
+    for index, name in enumerate(table.header):
+        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for line in table.lines:
+        drawn.add_row(*line)
+    console.print(drawn)
+    for remark in table.remarks:
+        console.print(remark, style="dim", markup=False)
+
+
+def print_quickstart(study: Study, *, page: Path) -> None:
+    """The table of the quickstart, and where its page is."""
+    console = _console()
+    count = len(study.settings.seeds)
+    title = f"Digits, {study.settings.epochs} epochs, mean ± standard deviation over {count} seeds"
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    drawn.add_column("activation")
+    drawn.add_column("test accuracy, %", justify="right")
+    drawn.add_column("learned parameters, by layer")
+    drawn.add_column("time, s", justify="right")
+    for outcome in study.outcomes:
+        accuracy = Quantity.mean(outcome.accuracy, unit="%").text(2)
+        seconds = Quantity.mean(outcome.seconds, unit="s").text(2)
+        drawn.add_row(outcome.entry.name, accuracy, _learned(outcome), seconds)
+    console.print(drawn)
+    console.print(f"The curves before and after training are in {page.name}.", markup=False)
+
+
+def _learned(outcome: Outcome) -> str:
+    parts = []
+    for name, start in outcome.entry.start.items():
+        ends = ", ".join(outcome.at_end(layer, name).text(3) for layer in range(HIDDEN))
+        parts.append(f"{name} {start:g} → {ends}")
+    return "; ".join(parts) or "none"

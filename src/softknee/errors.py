@@ -1,0 +1,41 @@
+"""The exceptions of softknee: one root, and kinds that are also Python's own.
+
+Each message is a full sentence that names the cause and the cure. Catch `SoftkneeError` for everything
+that softknee raises on purpose, or the built-in kind (`ValueError`, `KeyError`, `TypeError`) as usual.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class SoftkneeError(Exception):
+    """Root of everything softknee raises on purpose."""
+
+
+class ParameterError(SoftkneeError, ValueError):
+    """A parameter of an activation has a value, a name or a shape that is not allowed."""
+
+
+class DefinitionError(SoftkneeError, ValueError):
+    """An activation is defined in a way that cannot be computed."""
+
+
+class InputError(SoftkneeError, TypeError):
+    """A tensor was given that no activation can work on."""
+
+
+class UnknownActivationError(SoftkneeError, KeyError):
+    """No activation has the name that was asked for."""
+
+    # KeyError prints the repr of its argument; a sentence should be readable as it is.
+    __str__ = Exception.__str__
+
+
+class MissingToolError(SoftkneeError, RuntimeError):
+    """Something outside the package (an extra, a compiler, a device) is needed and not there."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """A half sentence with the nearest known names, or an empty string when none is near."""
+    near = get_close_matches(str(name).lower(), list(known), n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""

@@ -1,0 +1,106 @@
+"""The one rule that says how a definition is computed on a tensor, and why."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from ..spec import Activation
+from ..spec.emit import UnsupportedError
+from . import plain
+from .layout import repeat_pattern, storage_order
+
+FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A path ("fused", "blocks" or "plain") and the sentence that says why it was taken."""
+
+    path: str
+    reason: str
+
+
+def interpreting() -> bool:
+    """Whether Triton's interpreter stands in for a GPU (TRITON_INTERPRET=1 when the process began)."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@functools.cache
+def triton_works() -> str:
+    """An empty string where Triton kernels can run, else why not."""
+    if torch.version.hip:
+        return "this is a ROCm build of torch, on which the fused kernels are not tested"
+    try:
+        import triton
+    except ImportError:
+        return "Triton is not installed beside this torch"
+    return "" if triton else "Triton is not installed beside this torch"
+
+
+@functools.cache
+def triton_prints(act: Activation) -> str:
+    """An empty string where the definition and its derivatives can be printed for Triton, else why not."""
+    from ..spec.printers import TRITON, body
+
+    try:
+        body(act, [(), ("x",), *((p.name,) for p in act.params)], TRITON)
+    except UnsupportedError as error:
+        return str(error)
+    return ""
+
+
+def ordinary(x: Tensor) -> bool:
+    """Whether x is a plain tensor outside every tracer, mode and function transform."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and not torch._C._are_functorch_transforms_active()
+        and _get_current_dispatch_mode() is None
+        and not torch.jit.is_tracing()
+    )
+
+
+def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:
+    """How this call will be computed."""
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        return Choice("plain", "torch.compile and torch.export take plain operations and fuse them with their neighbours")
+    if not ordinary(x):
+        return Choice("plain", "a function transform, a tracing mode or a tensor subclass takes plain operations")
+    return choose_kernel(act, x, params)
+
+
+def choose_kernel(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:
+    """The same for a tensor that is known to be ordinary."""
+    if x.is_cuda or (interpreting() and x.device.type == "cpu"):
+        reason = _why_not_fused(act, x, params)
+        where = "a GPU" if x.is_cuda else "Triton's interpreter"
+        return Choice("plain", reason) if reason else Choice("fused", f"one fused kernel each way on {where}")
+    if x.device.type == "cpu":
+        if plain.fits_blocks(x, params):
+            return Choice("blocks", "on a CPU a large tensor is worked on in blocks that stay in its cache")
+        return Choice("plain", "on a CPU a small or scattered tensor is worked on in one piece")
+    return Choice("plain", f"there are no fused kernels for the device type {x.device.type!r}")
+
+
+def _why_not_fused(act: Activation, x: Tensor, params: Sequence[Tensor]) -> str:
+    if x.dtype not in FUSED_TYPES:
+        return f"the fused kernels compute in float32, and the input is {x.dtype}"
+    if x.numel() == 0:
+        return "the tensor is empty"
+    if reason := triton_works():
+        return reason
+    if reason := triton_prints(act):
+        return reason
+    if any(p.device != x.device for p in params):
+        return "a parameter lies on another device than the input"
+    order = storage_order(x)
+    repeat = repeat_pattern(x, range(x.dim()) if order is None else order, params)
+    if repeat is None or repeat.channels * repeat.inner >= 1 << 30:
+        return "the parameters repeat along memory in a pattern that no fused kernel follows"
+    return ""

@@ -1,0 +1,42 @@
+"""Definitions to Python functions: the printed source is compiled once and kept where tracebacks can read it."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ..spec import Activation
+from ..spec.printers import TORCH, body
+from . import torch_math
+
+Index = tuple[str, ...]
+
+
+def load(source: str, name: str, namespace: Mapping[str, Any], function: str) -> Callable[..., Any]:
+    """Compile source text that we printed ourselves, and return one function of it.
+
+    The text is entered into `linecache`, so that a traceback shows it and Triton can read it back.
+    """
+    filename = f"<softknee {name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    scope: dict[str, Any] = dict(namespace)
+    exec(compile(source, filename, "exec"), scope)
+    return scope[function]
+
+
+_NAMESPACE = {name: value for name, value in vars(torch_math).items() if callable(value)}
+
+
+@functools.cache
+def torch_function(act: Activation, *indices: Index) -> Callable[..., tuple[Tensor, ...]]:
+    """A function (x, *params) -> the partial derivatives asked for, in torch operations."""
+    code = body(act, indices, TORCH)
+    names = ", ".join(["x", *(p.name for p in act.params)])
+    lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
+    lines.append(f"    return ({', '.join(code.results)},)")
+    label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}"
+    return load("\n".join(lines) + "\n", label, _NAMESPACE, "compute")

@@ -1,0 +1,221 @@
+"""The differentiable call of a definition, to any order and under every transform.
+
+Each definition has one `torch.autograd.Function`. It saves x and the parameters and nothing else. Its backward is the
+fused or blocked joint kernel when nobody will differentiate it again, and otherwise calls the Functions of the
+partial derivatives, which are definitions themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, ParameterError
+from ..registry import get
+from ..spec import Activation, set_engine
+from . import operators, plain
+from .dispatch import choose, ordinary
+from .generate import torch_function
+from .layout import sum_to_shape
+
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The two autograd Functions of a definition."""
+
+    eager: Any
+    traced: Any
+
+
+class Shelf:
+    """Things by name, as attributes: torch.compile reads a dictionary once per trace, an attribute each time."""
+
+
+_runtimes, _definitions = Shelf(), Shelf()
+
+
+@torch.compiler.assume_constant_result
+def prepare(act: Activation) -> str:
+    """Derive and print a definition's functions, once; return their key.
+
+    torch.compile must not trace this work, and of what is computed beside its trace it takes constants only: hence a
+    string, and a look-up by the caller.
+    """
+    key = operators.key_of(act)
+    if key not in vars(_runtimes):
+        setattr(_runtimes, key, Runtime(_eager_function(act), _traced_function(act)))
+    return key
+
+
+def runtime_of(act: Activation) -> Runtime:
+    """The Functions of a definition."""
+    return getattr(_runtimes, prepare(act))
+
+
+@torch.compiler.assume_constant_result
+def _build(name: str) -> str:
+    setattr(_definitions, name, get(name))
+    return name
+
+
+def find(name: str) -> Any:
+    """`get`, usable inside a function that torch.compile traces."""
+    return getattr(_definitions, _build(name))
+
+
+def _eager_function(act: Activation) -> Any:
+    names = ["x", *(p.name for p in act.params)]
+    key = operators.key_of(act)
+
+    class Pointwise(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, *params: Tensor) -> Tensor:
+            if not ordinary(x):
+                return operators.own(plain.value(act, x, params), x)
+            with torch._C._AutoDispatchBelowAutograd():
+                return torch.ops.softknee.pointwise.default(x, params, key)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            x, *params = ctx.saved_tensors
+            needs = list(ctx.needs_input_grad)
+            if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x):
+                return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
+            found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+            return tuple(next(found) if need else None for need in needs)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+            x, *params = ctx.saved_tensors
+            parts = [
+                _slope(act, name, x, params) * tangent
+                for name, tangent in zip(names, tangents, strict=True)
+                if tangent is not None
+            ]
+            return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
+
+    Pointwise.__name__ = Pointwise.__qualname__ = f"Softknee_{act.name}"
+    return Pointwise
+
+
+def _traced_function(act: Activation) -> Any:
+    """What torch.compile traces: plain operations both ways. It takes no Function with a jvp of its own.
+
+    Without a Function the compiler would differentiate the operations themselves, and a piece that overflows beside
+    the one that is selected would make a NaN of the gradient.
+    """
+    value = torch_function(act, ())
+    slopes = torch_function(act, ("x",), *((p.name,) for p in act.params))
+
+    class Traced(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
+            ctx.save_for_backward(x, *params)
+            work = plain.working_type(x.dtype)
+            return operators.own(value(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Any:
+            x, *params = ctx.saved_tensors
+            return _from_all(slopes, g, x, params, ctx.needs_input_grad)
+
+    return Traced
+
+
+def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> Any:
+    """Every derivative at once; a compiler drops those that are not needed."""
+    work = plain.working_type(x.dtype)
+    slopes = function(x.to(work), *(p.to(work) for p in params))
+    return tuple(
+        sum_to_shape(g.to(work) * slope, one.shape).to(one.dtype) if need else None
+        for slope, one, need in zip(slopes, [x, *params], needs, strict=True)
+    )
+
+
+def _slope(act: Activation, name: str, x: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """A partial derivative as a differentiable call, in the working type."""
+    return runtime_of(act.partial(name)).eager.apply(x.to(plain.working_type(x.dtype)), *params)
+
+
+def _along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: Tensor) -> Tensor:
+    slope = _slope(act, name, x, params)
+    target = x if name == "x" else params[[p.name for p in act.params].index(name)]
+    return sum_to_shape(g.to(slope.dtype) * slope, target.shape).to(target.dtype)
+
+
+def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool = False) -> Tensor:
+    """The definition on a tensor, with parameters given as tensors that broadcast against it."""
+    runtime = runtime_of(act)
+    if torch.compiler.is_compiling():
+        return runtime.traced.apply(x, *params)
+    if inplace and ordinary(x) and not _wants_gradient(x, params):
+        return operators.value_into(act, x, params)
+    return runtime.eager.apply(x, *params)
+
+
+def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
+    return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in params))
+
+
+def check_input(act: Activation, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise InputError(f"{act.name} works on a torch.Tensor, and {type(x).__name__} was given; wrap it with torch.as_tensor.")
+    if not x.is_floating_point():
+        raise InputError(f"{act.name} works on real floating-point tensors, and {x.dtype} was given; convert it first.")
+
+
+def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
+    """A parameter in a shape that broadcasts to x, or a sentence that says why it cannot."""
+    if p.numel() == 1 and p.dim() > x.dim():
+        return p.reshape([1] * x.dim())
+    lead = x.dim() - p.dim()
+    if lead < 0 or any(size not in (1, x.shape[lead + d]) for d, size in enumerate(p.shape)):
+        raise ParameterError(
+            f"{act.name}: {name} has shape {tuple(p.shape)}, which does not broadcast against an input of shape "
+            f"{tuple(x.shape)}; a value per channel of dimension 1 has shape (C, 1, ...), one per layer (1,)."
+        )
+    return p
+
+
+def resolve(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dict[str, Any]]:
+    """The definition that a variant such as approximate="tanh" selects, and the values without it."""
+    left = dict(values)
+    for option, choices in act.variants.items():
+        if option in left:
+            chosen = left.pop(option)
+            if chosen not in choices:
+                raise ParameterError(f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given.")
+            act = find(choices[chosen])
+    return act, left
+
+
+def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
+    """What `act(x, **values)` does."""
+    if act.variants and not act.index:
+        act, values = resolve(act, values)
+    check_input(act, x)
+    act.check(values)
+    params = []
+    for p in act.params:
+        given = values.get(p.name, p.default)
+        if not isinstance(given, Tensor):
+            given = torch.full((1,), float(given), dtype=plain.working_type(x.dtype), device=x.device)
+        params.append(fit_shape(act, p.name, given, x))
+    return call(act, x, params)
+
+
+set_engine(run)
+
+__all__ = ["call", "check_input", "choose", "find", "fit_shape", "resolve", "run", "runtime_of"]

@@ -1,0 +1,132 @@
+"""Compiles and launches the CUDA C++ kernels, the fastest form of the usual case: five points, Gaussian weights, an NVIDIA GPU.
+
+The source is compiled once per storage type and grid size by NVRTC, the run-time compiler that torch carries: no
+nvcc is needed. Where that cannot be done, a warning says so once and the Triton kernels run instead; the variable
+SOFTKNEE_SQUAF_CUDA=0 asks for them from the start.
+"""
+
+import os
+import warnings
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .cuda_source import SOURCE
+from .layout import Layout
+
+VECTOR = 8  # elements per thread and step; as in the source
+SHARED_BYTES = 48 * 1024 - 1  # what a block may have without asking the driver
+_KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+_STEPS_FORWARD, _STEPS_BACKWARD = 4, 16  # vectors a thread should find to do before another block is worth starting
+
+
+class Kernels(NamedTuple):
+    forward: Any
+    backward: Any
+
+
+def can_run(
+    x: Tensor, *, z: Tensor, layout: Layout, window: int, laplacian: bool, other: Tensor | None = None
+) -> bool:
+    """Whether this case is one the CUDA source was written for."""
+    if x.device.type != "cuda" or window != 5 or laplacian or x.dtype not in _KINDS:
+        return False
+    if other is not None and (other.dtype != x.dtype or other.data_ptr() % 16):
+        return False
+    n = z.shape[-1]
+    whole_vectors = layout.groups == 1 or layout.shape[4] % VECTOR == 0
+    small_enough = layout.groups <= 65535 and layout.per_group // VECTOR < 2**31 - 2**22
+    if n < 5 or _threads(n) == 0 or not whole_vectors or not small_enough or x.data_ptr() % 16:
+        return False
+    return _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1) is not None
+
+
+def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int) -> None:
+    """Write phi(x) into out."""
+    n = z.shape[-1]
+    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
+    assert kernels is not None and window == 5
+    threads = 256
+    # As many blocks as run at once, so that each fills its table one time; there is no sum whose order could change.
+    at_once = 6 * torch.cuda.get_device_properties(x.device).multi_processor_count
+    blocks = _blocks(layout, threads=threads, steps=_STEPS_FORWARD, most=max(1, at_once // layout.groups))
+    kernels.forward(
+        grid=(blocks, layout.groups, 1),
+        block=(threads, 1, 1),
+        args=[x, out, q.float(), alpha.float(), z.float(), *_shape(layout)],
+        shared_mem=n * 256,
+    )
+
+
+def backward(
+    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, dx: Tensor, layout: Layout, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Write the gradient of x into dx; return those of q, alpha (groups,) and z (groups, n) in float64."""
+    groups, n = z.shape
+    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
+    assert kernels is not None and window == 5
+    threads = _threads(n)
+    blocks = _blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
+    partial = torch.empty(groups, blocks, n + 3, device=x.device)
+    q, alpha = q.float(), alpha.float()
+    kernels.backward(
+        grid=(blocks, groups, 1),
+        block=(threads, 1, 1),
+        args=[grad, x, dx, partial, q, alpha, z.float(), *_shape(layout)],
+        shared_mem=n * 256 + (n + 3) * threads * 4,
+    )
+    sums = partial.sum(1, dtype=torch.float64)
+    m_d, m_c, second = sums[:, n], sums[:, n + 1], sums[:, n + 2]
+    q, alpha = q.double(), alpha.double()
+    return 2 * alpha * (m_d - q * (m_c + second)), q * (2 * m_d - q * second), sums[:, :n]
+
+
+def _shape(layout: Layout) -> list[int]:
+    """vectors and tail of one group, then the shape, as the kernels take them."""
+    _, g1, middle, g2, inner = layout.shape
+    if layout.groups == 1:
+        return [layout.per_group // VECTOR, layout.per_group % VECTOR, 1, 1, 1, 1]
+    return [layout.per_group // VECTOR, 0, g1, middle, g2, inner // VECTOR]
+
+
+def _blocks(layout: Layout, *, threads: int, steps: int, most: int) -> int:
+    """Blocks for one group: a function of its own elements alone, so replicas sum as they would without each other."""
+    vectors = layout.per_group // VECTOR
+    return max(1, min(most, -(-vectors // (threads * steps))))
+
+
+def _threads(n: int) -> int:
+    """Threads of a backward block: as many as have room for their private bins; 0 where too few have."""
+    for threads in (256, 128, 64):
+        if n * 256 + (n + 3) * threads * 4 <= SHARED_BYTES:
+            return threads
+    return 0
+
+
+@cache
+def _kernels(device: int, kind: int, n: int, shared: bool) -> Kernels | None:
+    if os.environ.get("SOFTKNEE_SQUAF_CUDA") == "0" or torch.version.hip is not None:
+        return None
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    try:
+        with torch.cuda.device(device):
+            return Kernels(
+                forward=_compile("squaf_forward", KIND=kind, POINTS=n, THREADS=256, SHARED=shared),
+                backward=_compile("squaf_backward", KIND=kind, POINTS=n, THREADS=_threads(n), SHARED=shared),
+            )
+    except Exception as problem:  # whatever the run-time compiler or the driver has to say, Triton still works
+        warnings.warn(
+            f"The CUDA kernels of SQUAF could not be compiled ({type(problem).__name__}: {problem}); its Triton "
+            "kernels run instead, about ten times slower backward. SOFTKNEE_SQUAF_CUDA=0 silences this.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _compile(name: str, **constants: int) -> Any:
+    header = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
+    return torch.cuda._compile_kernel(header + SOURCE, name)  # pyright: ignore

@@ -1,0 +1,379 @@
+"""The CUDA C++ of the five-point kernels, as text for the run-time compiler; `cuda.py` compiles and launches it."""
+
+SOURCE = r"""// Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined in front of it:
+//   KIND     storage type: 0 float, 1 bfloat16, 2 half
+//   POINTS   grid points, 2k+1
+//   THREADS  threads of a block
+//   SHARED   1 where all of x shares one row of parameters, else 0
+//
+// Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest grid point,
+// and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the coefficients of one row of
+// a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can ask for it in the same cycle, so no
+// two lanes meet in a bank. An element near an end of the grid, NaN, or h above FAST_H takes the careful way.
+//
+// The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that neither an
+// atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the end.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define K ((POINTS - 1) / 2)
+#define VECTOR 8
+#define ROW_BYTES 256
+#define ROUNDER 12582912.0f  // 1.5 * 2^23: adding it rounds to the nearest integer, found in the low bits
+#define ROUNDER_BITS 0x4B400000
+#define LOG2_E 1.4426950408889634f
+#define LIMIT 1.8446742974197924e19f
+#define FAST_H 16.0f  // E^4 = e^(4h) must stay a float32
+
+__device__ __forceinline__ float power_of_two(float a) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+
+__device__ __forceinline__ float reciprocal(float a) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+
+// ---- eight elements at a time -------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void unpack(u32 word, float* pair) {
+#if KIND == 1
+    pair[0] = __uint_as_float(word << 16);
+    pair[1] = __uint_as_float(word & 0xFFFF0000u);
+#elif KIND == 2
+    asm("{.reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi;}"
+        : "=f"(pair[0]), "=f"(pair[1]) : "r"(word));
+#endif
+}
+
+__device__ __forceinline__ u32 pack(const float* pair) {
+    u32 word = 0;
+#if KIND == 1
+    asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(pair[0]), "f"(pair[1]));
+#elif KIND == 2
+    asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(pair[0]), "f"(pair[1]));
+#endif
+    return word;
+}
+
+__device__ __forceinline__ void load_vector(const void* base, u64 vector, float* x) {
+#if KIND == 0
+    const float4* at = (const float4*)base + 2 * vector;
+    const float4 a = at[0], b = at[1];
+    x[0] = a.x; x[1] = a.y; x[2] = a.z; x[3] = a.w;
+    x[4] = b.x; x[5] = b.y; x[6] = b.z; x[7] = b.w;
+#else
+    const uint4 a = ((const uint4*)base)[vector];
+    unpack(a.x, x); unpack(a.y, x + 2); unpack(a.z, x + 4); unpack(a.w, x + 6);
+#endif
+}
+
+__device__ __forceinline__ void store_vector(void* base, u64 vector, const float* y) {
+#if KIND == 0
+    float4* at = (float4*)base + 2 * vector;
+    at[0] = make_float4(y[0], y[1], y[2], y[3]);
+    at[1] = make_float4(y[4], y[5], y[6], y[7]);
+#else
+    ((uint4*)base)[vector] = make_uint4(pack(y), pack(y + 2), pack(y + 4), pack(y + 6));
+#endif
+}
+
+__device__ __forceinline__ float load_one(const void* base, u64 at) {
+#if KIND == 0
+    return ((const float*)base)[at];
+#else
+    float pair[2];
+    unpack(((const unsigned short*)base)[at], pair);
+    return pair[0];
+#endif
+}
+
+__device__ __forceinline__ void store_one(void* base, u64 at, float y) {
+#if KIND == 0
+    ((float*)base)[at] = y;
+#else
+    const float pair[2] = {y, 0.0f};
+    ((unsigned short*)base)[at] = (unsigned short)(pack(pair) & 0xFFFFu);
+#endif
+}
+
+// ---- where the elements of a group lie: (outer, g1, middle, g2, inner), inner counted in vectors --------------------
+
+struct Rows {
+    u32 g1, middle, g2, inner, group;
+};
+
+__device__ __forceinline__ u64 vector_at(const Rows& rows, u32 v) {
+#if SHARED
+    return v;
+#else
+    const u32 above = v / rows.inner, i = v - above * rows.inner;
+    const u32 outer = above / rows.middle, m = above - outer * rows.middle;
+    const u64 row = (((u64)outer * rows.g1 + rows.group / rows.g2) * rows.middle + m) * rows.g2 + rows.group % rows.g2;
+    return row * rows.inner + i;
+#endif
+}
+
+// ---- one group's constants, and its table --------------------------------------------------------------------------
+
+struct Group {
+    float q, inverse_q, alpha, scale;  // scale = 2 alpha q log2(e)
+    float g1, g2;                      // e^(-h), e^(-4h)
+    float inside;                      // |x| up to here has five neighbours on the grid; negative: never
+    const float* z;
+};
+
+__device__ __forceinline__ Group read_group(const float* q, const float* alpha, const float* z, u32 group) {
+    Group s;
+    s.q = q[group];
+    s.alpha = alpha[group];
+    s.inverse_q = 1.0f / s.q;
+    s.scale = 2.0f * (s.alpha * s.q) * LOG2_E;
+    const float h = s.alpha * s.q * s.q;
+    s.g1 = power_of_two(-h * LOG2_E);
+    s.g2 = power_of_two(-4.0f * h * LOG2_E);
+    s.inside = h <= FAST_H ? ((float)(K - 2) + 0.499f) * s.q : -1.0f;
+    s.z = z + (u64)group * POINTS;
+    return s;
+}
+
+// Row c: four coefficients once for each of 8 lanes (16-byte reads go out by quarter warps), the fifth for all 32.
+__device__ void fill_table(char* table, const Group& s) {
+    for (u32 at = threadIdx.x; at < POINTS * 8; at += THREADS) {
+        const int row = at / 8;
+        const bool whole = row >= 2 && row < POINTS - 2;
+        const float4 four = whole ? make_float4(s.z[row - 2] * s.g2, s.z[row - 1] * s.g1, s.z[row], s.z[row + 1] * s.g1)
+                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        *(float4*)(table + row * ROW_BYTES + (at % 8) * 16) = four;
+    }
+    for (u32 at = threadIdx.x; at < POINTS * 32; at += THREADS) {
+        const int row = at / 32;
+        const float last = row < POINTS - 2 ? s.z[row + 2] * s.g2 : 0.0f;
+        *(float*)(table + row * ROW_BYTES + 128 + (at % 32) * 4) = last;
+    }
+}
+
+// ---- the careful way: ends of the grid, any h, NaN -------------------------------------------------------------------
+
+struct Careful {
+    float p[5];  // probabilities of c-2..c+2, 0 outside the grid
+    float c, d, phi;
+};
+
+__device__ __noinline__ Careful careful(float x, float q, float alpha, const float* z) {
+    Careful s;
+    const bool nan = !(x == x);
+    const float bounded = nan ? x : fminf(fmaxf(x, -LIMIT), LIMIT);
+    const float ratio = nan ? 0.0f : fminf(fmaxf(bounded / q, -(float)K), (float)K);
+    s.c = (ratio + ROUNDER) - ROUNDER;
+    s.d = fmaf(-s.c, q, bounded);
+    const int centre = (int)s.c + K;
+    float sum = 0.0f;
+    float total = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        const float j = (float)(i - 2);
+        const bool on_grid = centre + i - 2 >= 0 && centre + i - 2 < POINTS;
+        const float e = (alpha * q * LOG2_E) * (j * (2.0f * s.d - j * q));
+        // Not fminf on e itself: it would turn a NaN into a number.
+        const float w = on_grid ? power_of_two(e > 60.0f ? 60.0f : e) : 0.0f;
+        s.p[i] = w;
+        sum += w;
+        if (on_grid) total += w * z[centre + i - 2];
+    }
+    const float share = 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < 5; ++i) s.p[i] *= share;
+    s.phi = total * share;
+    return s;
+}
+
+// One element after the other, to keep the registers of this rare case out of the common one. The running index
+// chooses by comparison: as an index it would move the arrays out of registers.
+__device__ __forceinline__ float choose(const float* x, int i) {
+    float chosen = x[0];
+#pragma unroll
+    for (int t = 1; t < VECTOR; ++t) chosen = i == t ? x[t] : chosen;
+    return chosen;
+}
+
+__device__ __forceinline__ void replace(float* y, int i, float value) {
+#pragma unroll
+    for (int t = 0; t < VECTOR; ++t) y[t] = i == t ? value : y[t];
+}
+
+__device__ __forceinline__ void careful_vector(const float* x, float* y, const Group& s) {
+#pragma unroll 1
+    for (int i = 0; i < VECTOR; ++i) replace(y, i, careful(choose(x, i), s.q, s.alpha, s.z).phi);
+}
+
+// ---- forward -----------------------------------------------------------------------------------------------------------
+
+extern "C" __global__ void __launch_bounds__(THREADS, 6)
+squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, const float* z,
+              u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
+    extern __shared__ __align__(256) char shared[];
+    const Rows rows = {g1, middle, g2, inner, blockIdx.y};
+    const Group s = read_group(q, alpha, z, blockIdx.y);
+    fill_table(shared, s);
+    __syncthreads();
+    const u32 lane = threadIdx.x % 32;
+    const char* fours = shared + K * ROW_BYTES + (lane % 8) * 16;
+    const char* fifths = shared + K * ROW_BYTES + 128 + lane * 4;
+
+#pragma unroll 1
+    for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
+        const u64 at = vector_at(rows, v);
+        float x[VECTOR], y[VECTOR] = {};
+        load_vector(x_in, at, x);
+        bool easy = true;
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) easy = easy && fabsf(x[i]) <= s.inside;
+        if (easy) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i) {
+                const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
+                const float c = rounded - ROUNDER;
+                const int offset = (__float_as_int(rounded) - ROUNDER_BITS) * ROW_BYTES;
+                const float e = power_of_two(fmaf(-c, s.q, x[i]) * s.scale);
+                const float4 a = *(const float4*)(fours + offset);
+                const float last = *(const float*)(fifths + offset);
+                const float above = fmaf(fmaf(fmaf(fmaf(last, e, a.w), e, a.z), e, a.y), e, a.x);
+                const float below = fmaf(fmaf(fmaf(fmaf(s.g2, e, s.g1), e, 1.0f), e, s.g1), e, s.g2);
+                y[i] = above * reciprocal(below);
+            }
+        } else {
+            careful_vector(x, y, s);
+        }
+        store_vector(out, at, y);
+    }
+    if (blockIdx.x == 0 && threadIdx.x < tail) {
+        const u64 at = (u64)vectors * VECTOR + threadIdx.x;
+        store_one(out, at, careful(load_one(x_in, at), s.q, s.alpha, s.z).phi);
+    }
+}
+
+// ---- backward ----------------------------------------------------------------------------------------------------------
+
+// A thread's sums over its elements, m = g Cov(z, j | x): the gradients of q and alpha are combinations of them.
+struct Sums {
+    float m_d, m_c, second;
+};
+
+__device__ __forceinline__ float careful_backward(float x, float g, const Group& s, float* bins, Sums& sums) {
+    const Careful w = careful(x, s.q, s.alpha, s.z);
+    const int centre = (int)w.c + K;
+    float first = 0.0f, second = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 5; ++i) {
+        const int at = centre + i - 2;
+        if (at < 0 || at >= POINTS) continue;
+        const float j = (float)(i - 2);
+        const float centred = w.p[i] * (s.z[at] - w.phi);
+        first += centred * j;
+        second += centred * (j * j);
+        bins[at * THREADS] += g * w.p[i];
+    }
+    const float m = g * first;
+    sums.m_d += m * w.d;
+    sums.m_c += m * w.c;
+    sums.second += g * second;
+    return 2.0f * (s.alpha * s.q) * m;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
+               const float* q, const float* alpha, const float* z,
+               u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
+    extern __shared__ __align__(256) char shared[];
+    float* bins = (float*)(shared + POINTS * ROW_BYTES);  // [POINTS + 3][THREADS]
+    const Rows rows = {g1, middle, g2, inner, blockIdx.y};
+    const Group s = read_group(q, alpha, z, blockIdx.y);
+    fill_table(shared, s);
+    float* own = bins + threadIdx.x;
+#pragma unroll 4
+    for (int bin = 0; bin < POINTS; ++bin) own[bin * THREADS] = 0.0f;
+    __syncthreads();
+    const u32 lane = threadIdx.x % 32;
+    const char* fours = shared + K * ROW_BYTES + (lane % 8) * 16;
+    const char* fifths = shared + K * ROW_BYTES + 128 + lane * 4;
+    float* nearest = own + K * THREADS;
+    const float slope = 2.0f * (s.alpha * s.q);
+    Sums sums = {0.0f, 0.0f, 0.0f};
+
+#pragma unroll 1
+    for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
+        const u64 at = vector_at(rows, v);
+        float x[VECTOR], g[VECTOR];
+        load_vector(x_in, at, x);
+        load_vector(grad_in, at, g);
+        bool easy = true;
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) easy = easy && fabsf(x[i]) <= s.inside;
+        if (easy) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i) {
+                const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
+                const float c = rounded - ROUNDER;
+                const int row = __float_as_int(rounded) - ROUNDER_BITS;
+                const float d = fmaf(-c, s.q, x[i]);
+                const float e = power_of_two(d * s.scale);
+                const float4 a = *(const float4*)(fours + row * ROW_BYTES);
+                const float last = *(const float*)(fifths + row * ROW_BYTES);
+                const float e2 = e * e, e3 = e2 * e, e4 = e2 * e2;
+                // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z.
+                const float w1 = s.g1 * e, w3 = s.g1 * e3, w4 = s.g2 * e4;
+                const float t1 = a.y * e, t2 = a.z * e2, t3 = a.w * e3, t4 = last * e4;
+                const float share = reciprocal(((w1 + w3) + e2) + (s.g2 + w4));
+                const float phi = (((t1 + t3) + t2) + (a.x + t4)) * share;
+                const float u0 = fmaf(-phi, s.g2, a.x), u1 = fmaf(-phi, w1, t1);
+                const float u3 = fmaf(-phi, w3, t3), u4 = fmaf(-phi, w4, t4);
+                const float first = fmaf(2.0f, u4 - u0, u3 - u1);
+                const float second = fmaf(4.0f, u4 + u0, u3 + u1);
+                const float gs = g[i] * share;
+                const float m = gs * first;
+                sums.m_d = fmaf(m, d, sums.m_d);
+                sums.m_c = fmaf(m, c, sums.m_c);
+                sums.second = fmaf(gs, second, sums.second);
+                g[i] = m * slope;
+                float* bin = nearest + row * THREADS;
+                const float b0 = bin[-2 * THREADS], b1 = bin[-THREADS], b2 = bin[0], b3 = bin[THREADS],
+                            b4 = bin[2 * THREADS];
+                bin[-2 * THREADS] = fmaf(gs, s.g2, b0);
+                bin[-THREADS] = fmaf(gs, w1, b1);
+                bin[0] = fmaf(gs, e2, b2);
+                bin[THREADS] = fmaf(gs, w3, b3);
+                bin[2 * THREADS] = fmaf(gs, w4, b4);
+            }
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < VECTOR; ++i) {
+                replace(g, i, careful_backward(choose(x, i), choose(g, i), s, own, sums));
+            }
+        }
+        store_vector(dx, at, g);
+    }
+    if (blockIdx.x == 0 && threadIdx.x < tail) {
+        const u64 at = (u64)vectors * VECTOR + threadIdx.x;
+        store_one(dx, at, careful_backward(load_one(x_in, at), load_one(grad_in, at), s, own, sums));
+    }
+
+    own[POINTS * THREADS] = sums.m_d;
+    own[(POINTS + 1) * THREADS] = sums.m_c;
+    own[(POINTS + 2) * THREADS] = sums.second;
+    __syncthreads();
+    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * (POINTS + 3);
+    for (u32 bin = threadIdx.x / 32; bin < POINTS + 3; bin += THREADS / 32) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];
+#pragma unroll
+        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+        if (lane == 0) into[bin] = sum;
+    }
+}
+"""

@@ -1,0 +1,57 @@
+"""The one rule that says which implementation of SQUAF runs, and why."""
+
+import os
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+Path = Literal["fused", "plain"]
+
+
+def choose_path(x: Tensor, *, uniform: bool = True) -> tuple[Path, str]:
+    """('fused' or 'plain', the reason as a sentence), for `sk.explain` and for the operators alike."""
+    if not uniform:
+        return "plain", "A non-uniform grid is summed with plain tensor operations."
+    if must_differentiate_through():
+        return "plain", "Export and forward-mode differentiation need plain tensor operations."
+    return choose_kernel(x)
+
+
+def choose_kernel(x: Tensor) -> tuple[Path, str]:
+    """The same question inside the operator, where only device and dtype matter."""
+    if x.dtype == torch.float64:
+        return "plain", "The fused kernels compute in float32; float64 takes plain tensor operations."
+    if not _has_triton():
+        return "plain", "Triton is not installed, and the fused kernels need it."
+    if x.device.type == "cpu" and interpreting():
+        return "fused", "TRITON_INTERPRET=1 runs the fused kernels on the CPU, slowly, for tests."
+    if x.device.type != "cuda":
+        return "plain", f"There is no fused kernel for the device type '{x.device.type}'."
+    if torch.version.hip is not None:
+        return "plain", "The fused kernels are not built for ROCm."
+    return "fused", "A CUDA tensor: one fused kernel forward and one backward."
+
+
+def must_differentiate_through() -> bool:
+    """True where an opaque operator would be in the way: in an export, and inside forward-mode differentiation."""
+    # The level is -1 outside of any dual-number context; torch.func.jvp enters one as well.
+    return torch.compiler.is_exporting() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+
+
+def inside_transform() -> bool:
+    """True inside torch.func.grad, vjp or vmap, which need an autograd.Function in the operator's place."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
+
+
+def interpreting() -> bool:
+    """Whether Triton's interpreter was asked for."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None

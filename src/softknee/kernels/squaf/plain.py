@@ -1,0 +1,134 @@
+"""SQUAF in plain tensor operations: phi(x) = sum_i z_i P(y_i | x), differentiable to every order.
+
+Everything is measured from the grid point c q nearest to x. With d = x - c q and y = (c + j) q, the exponent of
+neighbour j relative to that of the nearest point is
+
+    Gaussian    alpha ((x - c q)^2 - (x - y)^2) = alpha q j (2 d - j q)
+    Laplacian   alpha (|x - c q| - |x - y|)     = alpha (sign(j) d + |d| - |j| q)   for j != 0, and 0 for j = 0
+
+which is never positive for a neighbour on the grid: no h = alpha q^2 can overflow. Neighbours outside -k..k get
+weight 0 before the exponential, because beyond the ends their exponent has no bound. The shift is the same for
+every point of one x, so the probabilities, and their derivatives, do not depend on c being held constant.
+
+The window is laid along a new FIRST dimension: parameters then broadcast as they do against x itself, and the
+CPU's softmax runs over contiguous elements.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Window(NamedTuple):
+    """What value and derivatives need of each kept point, stacked along dimension 0."""
+
+    probability: Tensor
+    value: Tensor  # z at each kept point
+    steps: Tensor  # j, in compute precision
+    index: Tensor | None  # row of the flattened z, or None when the whole grid is kept
+    centre: Tensor  # c, in compute precision
+    rest: Tensor  # d = x - c q
+
+
+def compute_dtype(x: Tensor) -> torch.dtype:
+    """float64 is computed in float64, every other type in float32."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def finite_range(x: Tensor) -> Tensor:
+    """Infinities become huge numbers, so that no 0 * inf arises in a gradient; NaN stays NaN.
+
+    The square root of the largest number leaves room for every product formed below, and is past the point where
+    all of the probability sits on the last grid point for every alpha q >= 1e-17 (1e-150 in float64).
+    """
+    limit = torch.finfo(x.dtype).max ** 0.5
+    return x.clamp(-limit, limit)
+
+
+def distance_from(x: Tensor, *, centre: Tensor, q: Tensor) -> Tensor:
+    """x - c q with no rounding of the product in float32.
+
+    A rounded c q is off by eps |x|, and the exponent by 2 alpha q eps |x|: harmless in float64, but far above 1 in
+    float32 at alpha = 1e6 and q = 10. Half of q's digits at a time, the products with a small integer are exact.
+    """
+    if x.dtype == torch.float64:
+        return x - centre * q
+    leading = q.detach().to(torch.bfloat16).to(q.dtype)
+    return (x - centre * leading) - centre * (q - leading)
+
+
+def exponent(d: Tensor, *, q: Tensor, alpha: Tensor, steps: Tensor, laplacian: bool) -> Tensor:
+    """The logarithm of each neighbour's weight relative to the nearest point's."""
+    if laplacian:
+        # sign(j) d + |d| first: it is 0 or 2|d| exactly, and the difference to q is then exact near a midpoint.
+        reach = torch.where(steps == 0, torch.zeros_like(d), steps.sign() * d + d.abs())
+        return alpha * (reach - steps.abs() * q)
+    return (alpha * q) * (steps * (2 * d - steps * q))
+
+
+def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Window:
+    """The kept points of every x; all arguments in compute precision, q and alpha broadcastable against x."""
+    n = z.shape[-1]
+    k = (n - 1) // 2
+    ones = (1,) * x.dim()
+    ratio = x.detach() / q.detach()
+    # A NaN must not become an index; it reaches the result through d.
+    centre = torch.where(ratio.isnan(), torch.zeros_like(ratio), ratio).round().clamp(-k, k)
+    d = distance_from(x, centre=centre, q=q)
+    if window == 0 or window >= 2 * n:
+        grid = torch.arange(-k, k + 1, dtype=x.dtype, device=x.device).reshape(n, *ones)
+        steps = grid - centre
+        value = z.reshape((1,) * (x.dim() + 1 - z.dim()) + z.shape).movedim(-1, 0)
+        logits = exponent(d, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
+        return Window(torch.softmax(logits, 0), value, steps, None, centre, d)
+    half = window // 2
+    steps = torch.arange(-half, half + 1, dtype=x.dtype, device=x.device).reshape(window, *ones)
+    position = centre + steps
+    inside = position.abs() <= k
+    logits = exponent(d, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
+    # Not -inf: a softmax differentiated twice would meet 0 * inf. Any weight this small is exactly 0.
+    logits = torch.where(inside, logits, torch.full_like(logits, -1e30))
+    index = position.clamp(-k, k).to(torch.int64) + k
+    if z.dim() > 1 and z.shape[:-1].numel() > 1:
+        rows = torch.arange(z.shape[:-1].numel(), device=x.device).reshape(z.shape[:-1])
+        index = index + n * rows
+    value = z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
+    return Window(torch.softmax(logits, 0), value, steps, index, centre, d)
+
+
+def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
+    """The uniform grid y_i = i q; window 0 is the full sum. Any number of derivatives, any transform, any export."""
+    kind = compute_dtype(x)
+    kept = keep_window(
+        finite_range(x.to(kind)), q=q.to(kind), alpha=alpha.to(kind), z=z.to(kind), window=window, laplacian=laplacian
+    )
+    return (kept.probability * kept.value).sum(0).to(x.dtype)
+
+
+def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
+    """A general sorted grid y_0 <= ... <= y_{n-1}, trainable too; the full sum over its points.
+
+    Exponents are taken relative to the nearest point y*: alpha (y - y*)(2 x - y - y*), which loses no digits to
+    the squares of large numbers.
+    """
+    kind = compute_dtype(x)
+    x_ = finite_range(x.to(kind))
+    points = _points_first(grid.to(kind), dims=x.dim())
+    values = _points_first(z.to(kind), dims=x.dim())
+    away = (x_.detach() - points.detach()).abs()
+    nearest = _take_first(points.detach().expand(away.shape), away.argmin(0, keepdim=True))
+    alpha = alpha.to(kind)
+    if laplacian:
+        logits = alpha * ((x_ - nearest).abs() - (x_ - points).abs())
+    else:
+        logits = alpha * ((points - nearest) * ((x_ - nearest) + (x_ - points)))
+    return (torch.softmax(logits, 0) * values).sum(0).to(x.dtype)
+
+
+def _points_first(table: Tensor, *, dims: int) -> Tensor:
+    return table.reshape((1,) * (dims + 1 - table.dim()) + table.shape).movedim(-1, 0)
+
+
+def _take_first(table: Tensor, index: Tensor) -> Tensor:
+    return torch.take_along_dim(table, index, 0)

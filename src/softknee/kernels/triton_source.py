@@ -1,0 +1,189 @@
+"""The text of the fused kernels of one definition. Generated, so that no function has a kernel of its own.
+
+Two shapes of each kernel: `flat` for parameters that are one number each, and `rows` for parameters that repeat
+along storage as (outer, channels, inner). A backward kernel writes the gradient of x and, for each parameter
+that needs one, a partial sum per program; summing those in a second step, in a fixed order, needs no atomics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..spec import Activation
+from ..spec.printers import TRITON, body
+
+Index = tuple[str, ...]
+
+
+def compute(act: Activation, name: str, indices: Sequence[Index]) -> str:
+    """A device function (x, *params) -> results."""
+    code = body(act, indices, TRITON)
+    names = ", ".join(["x", *(p.name for p in act.params)])
+    lines = ["@triton.jit", f"def {name}({names}):", *(f"    {line}" for line in code.lines)]
+    result = ", ".join(code.results)
+    return "\n".join([*lines, f"    return {result}", ""])
+
+
+def forward_flat(act: Activation) -> str:
+    params = [p.name for p in act.params]
+    pointers = "".join(f"{p}_ptr, " for p in params)
+    loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
+    call = f"value({', '.join(['x', *params])})"
+    return f"""
+@triton.jit
+def forward_flat(x_ptr, y_ptr, {pointers}n, BLOCK: tl.constexpr):
+    base = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = tl.arange(0, BLOCK)
+{loads}    if n - base >= BLOCK:
+        x = tl.load(x_ptr + base + offsets).to(tl.float32)
+        tl.store(y_ptr + base + offsets, {call})
+    else:
+        inside = base + offsets < n
+        x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+        tl.store(y_ptr + base + offsets, {call}, mask=inside)
+"""
+
+
+def forward_rows(act: Activation) -> str:
+    params = [p.name for p in act.params]
+    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    loads = "".join(
+        f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n"
+        for p in params
+    )
+    return f"""
+@triton.jit
+def forward_rows(x_ptr, y_ptr, {pointers}n, channels, inner, BLOCK: tl.constexpr):
+    base = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = tl.arange(0, BLOCK)
+    inside = base + offsets < n
+    start = (base % (channels * inner)).to(tl.int32)
+    channel = ((start + offsets) // inner) % channels
+{loads}    x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y_ptr + base + offsets, value({", ".join(["x", *params])}), mask=inside)
+"""
+
+
+def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> tuple[str, list[str]]:
+    names = (["dx"] if want_x else []) + [f"d_{p}" for p in needed]
+    arguments = ", ".join(["x", *(p.name for p in act.params)])
+    return f"{', '.join(names)} = slopes({arguments})", names
+
+
+def backward_flat(act: Activation, needed: Sequence[str], want_x: bool) -> str:
+    params = [p.name for p in act.params]
+    pointers = "".join(f"{p}_ptr, " for p in params)
+    loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
+    assign, _ = _slopes(act, needed, want_x)
+    sums = "".join(
+        f"    tl.store(partial_ptr + {i} * tl.num_programs(0) + tl.program_id(0), tl.sum(g * d_{p}, axis=0))\n"
+        for i, p in enumerate(needed)
+    )
+    store = "    tl.store(dx_ptr + base + offsets, g * dx, mask=inside)\n" if want_x else ""
+    whole = "        tl.store(dx_ptr + base + offsets, g * dx)\n" if want_x else ""
+    if not needed:
+        return f"""
+@triton.jit
+def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.constexpr):
+    base = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = tl.arange(0, BLOCK)
+{loads}    if n - base >= BLOCK:
+        x = tl.load(x_ptr + base + offsets).to(tl.float32)
+        g = tl.load(g_ptr + base + offsets).to(tl.float32)
+        {assign}
+{whole}    else:
+        inside = base + offsets < n
+        x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+        {assign}
+    {store}"""
+    return f"""
+@triton.jit
+def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    base = tl.program_id(0).to(tl.int64) * BLOCK
+    offsets = tl.arange(0, BLOCK)
+{loads}    if EVEN:
+        x = tl.load(x_ptr + base + offsets).to(tl.float32)
+        g = tl.load(g_ptr + base + offsets).to(tl.float32)
+    else:
+        inside = base + offsets < n
+        x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+    {assign}
+{_store_even(want_x)}{sums}"""
+
+
+def _store_even(want_x: bool) -> str:
+    if not want_x:
+        return ""
+    return """    if EVEN:
+        tl.store(dx_ptr + base + offsets, g * dx)
+    else:
+        tl.store(dx_ptr + base + offsets, g * dx, mask=base + offsets < n)
+"""
+
+
+def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> str:
+    """Parameters vary along the fastest dimension: a program walks down some rows of a strip of columns."""
+    params = [p.name for p in act.params]
+    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    loads = "".join(
+        f"    {p} = tl.load({p}_ptr + column * {p}_step, mask=column < channels, other=1.0)"
+        f".to(tl.float32)[None, :]\n"
+        for p in params
+    )
+    assign, _ = _slopes(act, needed, want_x)
+    zero = "".join(f"    sum_{p} = tl.zeros([COLUMNS], tl.float32)\n" for p in needed)
+    add = "".join(f"        sum_{p} += tl.sum(g * d_{p}, axis=0)\n" for p in needed)
+    store = "        tl.store(dx_ptr + place, g * dx, mask=inside)\n" if want_x else ""
+    out = "".join(
+        f"    tl.store(partial_ptr + ({i} * tl.num_programs(1) + tl.program_id(1)).to(tl.int64) * channels + column, "
+        f"sum_{p}, mask=column < channels)\n"
+        for i, p in enumerate(needed)
+    )
+    return f"""
+@triton.jit
+def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
+                  ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    first = tl.program_id(1).to(tl.int64) * share
+    last = tl.minimum(first + share, outer)
+{loads}{zero}    for top in range(first, last, ROWS):
+        row = top + tl.arange(0, ROWS)
+        inside = (row < last)[:, None] & (column < channels)[None, :]
+        place = row[:, None] * channels + column[None, :]
+        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        {assign}
+{store}{add}{out}"""
+
+
+def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> str:
+    """Parameters vary along a slower dimension: a program walks over a part of one channel's elements."""
+    params = [p.name for p in act.params]
+    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    loads = "".join(f"    {p} = tl.load({p}_ptr + channel * {p}_step).to(tl.float32)\n" for p in params)
+    assign, _ = _slopes(act, needed, want_x)
+    zero = "".join(f"    sum_{p} = tl.zeros([COLUMNS], tl.float32)\n" for p in needed)
+    add = "".join(f"        sum_{p} += g * d_{p}\n" for p in needed)
+    store = "        tl.store(dx_ptr + place, g * dx, mask=inside)\n" if want_x else ""
+    out = "".join(
+        f"    tl.store(partial_ptr + ({i} * tl.num_programs(1) + tl.program_id(1)).to(tl.int64) * channels + channel, "
+        f"tl.sum(sum_{p}, axis=0))\n"
+        for i, p in enumerate(needed)
+    )
+    return f"""
+@triton.jit
+def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
+                  ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    channel = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1).to(tl.int64) * share
+    last = tl.minimum(first + share, outer * inner)
+{loads}{zero}    for start in range(first, last, COLUMNS):
+        item = start + tl.arange(0, COLUMNS)
+        inside = item < last
+        place = ((item // inner) * channels + channel) * inner + item % inner
+        x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
+        {assign}
+{store}{add}{out}"""

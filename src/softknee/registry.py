@@ -1,0 +1,103 @@
+"""Names to definitions: the zoo's own, the user's, and those of installed packages (entry points).
+
+A definition is built when it is first asked for, because building needs SymPy and `import softknee`
+should not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from .errors import DefinitionError, UnknownActivationError, did_you_mean
+
+ENTRY_POINTS = "softknee.activations"
+
+
+class Definition(Protocol):
+    """What everything with a name in softknee has in common."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, input: Any, **values: Any) -> Any: ...
+
+
+_loaders: dict[str, Callable[[], Any]] = {}
+_aliases: dict[str, str] = {}
+_built: dict[str, Any] = {}
+_plugins_read = False
+
+
+def provide(name: str, loader: Callable[[], Any], *, also: tuple[str, ...] = ()) -> None:
+    """Announce a definition that is built by `loader` when first needed."""
+    _loaders[name] = loader
+    for alias in also:
+        _aliases[alias] = name
+
+
+def register(activation: Any, *, replace: bool = False) -> Any:
+    """Make a definition of your own available everywhere a name is: `sk.get`, `sk.nn.make`, studies.
+
+    Returns the definition, so that it can be used as `swoosh = sk.register(Activation("swoosh", ...))`.
+    """
+    name = getattr(activation, "name", None)
+    if not isinstance(name, str) or not callable(activation):
+        raise DefinitionError(
+            f"register() takes a definition (an Activation or a Rowwise), and {type(activation).__name__} was given."
+        )
+    if not name.isidentifier():
+        raise DefinitionError(f"The name {name!r} must be a Python identifier, so that it can be a module name too.")
+    _read_plugins()
+    if (name in _loaders or name in _aliases) and not replace:
+        raise DefinitionError(f"There is an activation {name!r} already; pass replace=True to put yours in its place.")
+    _aliases.pop(name, None)
+    _loaders[name] = lambda: activation
+    _built[name] = activation
+    return activation
+
+
+def unregister(name: str) -> None:
+    """Take back what `register` did."""
+    _loaders.pop(name, None)
+    _built.pop(name, None)
+
+
+def names() -> tuple[str, ...]:
+    """Every name there is, in the order of the alphabet."""
+    _read_plugins()
+    return tuple(sorted({*_loaders, *_aliases}))
+
+
+def get(name: str) -> Any:
+    """The definition of that name."""
+    if not isinstance(name, str):
+        raise UnknownActivationError(f"An activation is asked for by name, and {type(name).__name__} was given.")
+    if name not in _loaders and name not in _aliases:
+        _read_plugins()
+    key = _aliases.get(name, name)
+    if key not in _built:
+        if key not in _loaders:
+            known = names()
+            raise UnknownActivationError(
+                f"There is no activation named {name!r}.{did_you_mean(name, known)} "
+                f"softknee.names() lists all {len(known)}, and softknee.register() adds your own."
+            )
+        _built[key] = _loaders[key]()
+    return _built[key]
+
+
+def restore(name: str, index: tuple[str, ...]) -> Any:
+    """The (derivative of the) definition of that name; how a definition is unpickled."""
+    found = get(name)
+    return found.partial(*index) if index else found
+
+
+def _read_plugins() -> None:
+    """Entry points are looked up once, the first time a name is not one of ours or all are listed."""
+    global _plugins_read
+    if not _plugins_read:
+        _plugins_read = True
+        for point in entry_points(group=ENTRY_POINTS):
+            _loaders.setdefault(point.name, point.load)

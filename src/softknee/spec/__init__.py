@@ -1,0 +1,52 @@
+"""What an activation is: formula, parameters, knob, claims; and the printers that turn it into code."""
+
+from .activation import Activation, Claims, Implicit, Inner, Param, positive, real, set_engine, u, v
+from .constraints import AtLeastOne, Between, Constraint, Positive, Real
+from .primitives import (
+    Expm1,
+    FiniteLeft,
+    Line,
+    Log1p,
+    Log1pMinus,
+    MishGate,
+    NormalCdf,
+    NormalPdf,
+    Ramp,
+    Sigmoid,
+    Softplus,
+    Tanh,
+    elementary,
+    x,
+)
+
+__all__ = [
+    "Activation",
+    "AtLeastOne",
+    "Between",
+    "Claims",
+    "Constraint",
+    "Expm1",
+    "FiniteLeft",
+    "Implicit",
+    "Inner",
+    "Line",
+    "Log1p",
+    "Log1pMinus",
+    "MishGate",
+    "NormalCdf",
+    "NormalPdf",
+    "Param",
+    "Positive",
+    "Ramp",
+    "Real",
+    "Sigmoid",
+    "Softplus",
+    "Tanh",
+    "elementary",
+    "positive",
+    "real",
+    "set_engine",
+    "u",
+    "v",
+    "x",
+]

@@ -1,0 +1,264 @@
+"""What an activation is: a formula, its parameters, its knob and what is claimed of it. Data, no devices.
+
+Everything else (values, derivatives, kernels, modules, references, LaTeX) is derived from an `Activation`.
+Two kinds of helper symbols may stand in a formula beside x and the parameters: `inner`, a scaled input such
+as beta*x that the formula is naturally written in, and `implicit`, a value given by its inverse.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from sympy import Expr, Symbol
+
+from ..errors import DefinitionError, ParameterError, did_you_mean
+from . import calculus
+from .constraints import AtLeastOne, Constraint, Positive, Real
+from .primitives import lowered, x
+
+u = Symbol("u", real=True)
+"""The scaled input of a formula (see `Inner`)."""
+v = Symbol("v", real=True)
+"""The value of an implicit function (see `Implicit`)."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter: its name, constraint, default, and where it starts when it is learned."""
+
+    name: str
+    default: float
+    constraint: Constraint = field(default_factory=Positive)
+    learned_default: float | None = None
+    about: str = ""
+
+    @property
+    def symbol(self) -> Symbol:
+        positive = isinstance(self.constraint, Positive | AtLeastOne)
+        return Symbol(self.name, positive=True) if positive else Symbol(self.name, real=True)
+
+    @property
+    def start(self) -> float:
+        """The default start value of a learned parameter."""
+        return self.default if self.learned_default is None else self.learned_default
+
+
+def positive(name: str, default: float, about: str = "") -> Param:
+    return Param(name, default, Positive(), about=about)
+
+
+def real(name: str, default: float, about: str = "") -> Param:
+    return Param(name, default, Real(), about=about)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """The scaled input u = scale*x + offset.
+
+    Beyond `low` and `high` the derivatives have their limits to the last bit, so u is clipped there:
+    products such as u*exp(-u) then have a limit at infinity instead of being 0 times infinity.
+    """
+
+    value: Expr
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def as_x(self) -> Expr:
+        """x written in u."""
+        scale = sympy.diff(self.value, x)
+        return sympy.expand((u - self.value.subs(x, 0)) / scale)
+
+
+@dataclass(frozen=True)
+class Implicit:
+    """v(x), given by its increasing inverse: inverse(v) = x, with low(x) <= v <= high(x)."""
+
+    inverse: Expr
+    low: Expr
+    high: Expr
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What is claimed of a function; the tests hold every claim against the function.
+
+    smoothness: the number of continuous derivatives; `math.inf` for C-infinity.
+    monotone:   whether it never decreases: True, False, or the condition on its parameters.
+    lipschitz:  the least Lipschitz constant as a SymPy expression in the parameters.
+    zeros:      the set of x where it is exactly 0 whatever the parameters, as a SymPy set.
+    """
+
+    smoothness: float
+    monotone: bool | sympy.Basic
+    lipschitz: Any
+    zeros: sympy.Set = sympy.S.EmptySet
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lipschitz", sympy.sympify(self.lipschitz))
+
+
+# Set once by the kernels: how a definition is computed on tensors. Keeping it a slot keeps this room free
+# of devices while `act(x)` works.
+_engine: list[Callable[[Activation, Any, Mapping[str, Any]], Any]] = []
+
+
+def set_engine(run: Callable[[Activation, Any, Mapping[str, Any]], Any]) -> None:
+    """Tell definitions how to compute themselves on a tensor."""
+    _engine[:] = [run]
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """An element-wise activation function as data.
+
+    name:     what it is called.
+    formula:  a SymPy expression in `x`, the parameters' symbols, and `u`, `v` where bound.
+    params:   its parameters in order.
+    claims:   what is claimed of it, or None for a definition without claims.
+    inner:    the scaled input that `u` stands for.
+    implicit: the inverse that `v` solves.
+    worked:   the same function in the form that derivatives are taken from, where that is not `formula`.
+    stable:   expressions to compute instead of the derived ones, keyed by what was differentiated:
+              () is the value, ("x",) the first derivative. Same function, better rounding.
+    knob:     the parameter (or parameters) that hardens it as it goes to `toward`; `limit` is the
+              name of the function reached there, `limit_params` that function's parameters in ours.
+    variants: a named choice between definitions, such as gelu's `approximate`.
+    about:    one sentence with the reference.
+
+    Calling it computes it on a tensor: `act(x, delta=0.1)`.
+    """
+
+    name: str
+    formula: Expr
+    params: tuple[Param, ...] = ()
+    claims: Claims | None = None
+    inner: Inner | None = None
+    implicit: Implicit | None = None
+    worked: Expr | None = None
+    stable: Mapping[tuple[str, ...], Expr] = field(default_factory=dict)
+    knob: str | tuple[str, ...] | None = None
+    toward: float = 0.0
+    limit: str | None = None
+    limit_params: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    about: str = ""
+    bound_formula: Expr = field(init=False, repr=False)
+    _partials: dict[tuple[str, ...], Activation] = field(default_factory=dict, init=False, repr=False)
+    _root: Activation | None = field(default=None, repr=False)
+    _index: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        given = sympy.sympify(self.formula)
+        bound = given if self.worked is None else sympy.sympify(self.worked)
+        object.__setattr__(self, "bound_formula", bound)
+        object.__setattr__(self, "formula", given.subs(u, self.inner.value) if self.inner else given)
+        known = {x, *(p.symbol for p in self.params), *([u] if self.inner else []), *([v] if self.implicit else [])}
+        if strange := bound.free_symbols - known:
+            names = ", ".join(sorted(map(str, strange)))
+            raise DefinitionError(
+                f"The formula of {self.name!r} uses {names}, which it does not bind. Declare each as a Param, and "
+                f"use softknee.spec.x for the input and each parameter's .symbol in the formula."
+            )
+
+    # -- names ------------------------------------------------------------------------------------------
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The knob as a tuple, empty where there is none."""
+        return (self.knob,) if isinstance(self.knob, str) else tuple(self.knob or ())
+
+    @property
+    def root(self) -> Activation:
+        """The activation that this is a derivative of, or itself."""
+        return self._root or self
+
+    @property
+    def index(self) -> tuple[str, ...]:
+        """What `root` was differentiated by to get this; empty for an activation itself."""
+        return self._index
+
+    def param(self, name: str) -> Param:
+        """The parameter of that name, or an error with a did-you-mean."""
+        for one in self.params:
+            if one.name == name:
+                return one
+        names = [p.name for p in self.params]
+        has = f"its parameters are {', '.join(names)}" if names else "it has no parameters"
+        raise ParameterError(f"{self.name} has no parameter {name!r}; {has}.{did_you_mean(name, names)}")
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Refuse names that do not exist and numbers that are not allowed."""
+        for name, value in values.items():
+            constraint = self.param(name).constraint
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if not constraint.allows(float(value)):
+                raise ParameterError(f"{self.name}: {name} must be {constraint.words}, and {value!r} was given.")
+
+    # -- mathematics ------------------------------------------------------------------------------------
+
+    def partial(self, *names: str) -> Activation:
+        """The derivative by "x" or parameters, in any order, as a definition again."""
+        for name in names:
+            if name != "x":
+                self.param(name)
+        root, index = self.root, tuple(sorted((*self._index, *names), key=self._rank))
+        if not index:
+            return root
+        if index not in root._partials:
+            root._partials[index] = Activation(
+                name=f"{root.name}_{''.join(index) if set(index) == {'x'} else '_'.join(index)}",
+                formula=calculus.partial(root, index),
+                params=root.params,
+                inner=root.inner,
+                implicit=root.implicit,
+                _root=root,
+                _index=index,
+            )
+        return root._partials[index]
+
+    def derivative(self, order: int = 1) -> Activation:
+        """The derivative of that order by x, as a definition again."""
+        if order < 0:
+            raise ParameterError(f"The order of a derivative must be 0 or more, and {order} was given.")
+        return self.partial(*["x"] * order)
+
+    @functools.cached_property
+    def computed(self) -> Expr:
+        """The expression that kernels evaluate: the stable one where one is given."""
+        given = self.root.stable.get(self._index)
+        return lowered(self.bound_formula if given is None else sympy.sympify(given))
+
+    def latex(self) -> str:
+        """The formula, typeset."""
+        left = self.root.name.replace("_", r"\_")
+        tail = "".join(self._index)
+        prime = {"": "", "x": "'", "xx": "''"}.get(tail, rf"_{{{', '.join(self._index)}}}")
+        arrow = "" if self.implicit is None else (
+            rf",\quad v:\; {sympy.latex(self.implicit.inverse)} = x"
+        )
+        return rf"\operatorname{{{left}}}{prime}(x) = {sympy.latex(self.formula)}{arrow}"
+
+    def _rank(self, name: str) -> int:
+        return -1 if name == "x" else [p.name for p in self.params].index(name)
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def __call__(self, input: Any, **values: Any) -> Any:
+        """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
+        return _engine[0](self, input, values)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
+        return f"<activation {self.name}({given})>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ..registry import restore
+
+        return restore, (self.root.name, self._index)

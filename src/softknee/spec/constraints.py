@@ -1,0 +1,149 @@
+"""What values a parameter may take, in one place: the check, the sentence, and how it is learned.
+
+`raw` and `lift` are the two directions of a reparameterisation, as arithmetic on tensors: no optimiser
+step on the raw value can leave the constraint. `anchor` is a tensor kept beside the raw value (the start
+value or a scale made from it), which is what lets the start come back to the last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# A learned width stays inside [2^-40, 2^40], where width^2 and 1/width^2 are normal float32 numbers.
+NARROWEST, WIDEST = 2.0**-40, 2.0**40
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Any finite number; learned as it is. The other constraints narrow this one."""
+
+    @property
+    def words(self) -> str:
+        """What is allowed, to stand after 'must be' in an error."""
+        return "a finite number"
+
+    @property
+    def learned_words(self) -> str:
+        """What is allowed as the start of a learned parameter."""
+        return self.words
+
+    def allows(self, value: float) -> bool:
+        return math.isfinite(value)
+
+    def allows_learned(self, value: float) -> bool:
+        return self.allows(value)
+
+    def anchor(self, start: Tensor) -> Tensor | None:
+        """A tensor to keep beside the raw value, or None where none is needed."""
+        return None
+
+    def raw(self, start: Tensor) -> Tensor:
+        return start.clone()
+
+    def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
+        return raw
+
+
+@dataclass(frozen=True)
+class Real(Constraint):
+    """Any finite number; learned as it is."""
+
+
+@dataclass(frozen=True)
+class Positive(Constraint):
+    """Above 0; learned as scale * softplus(raw), raw starting at 0 and scale at start / log 2.
+
+    A plain softplus(raw) would lose the last bits of a small start (its raw value is log(start)), and
+    one step of an optimiser would mean something else for a width of 0.001 than for one of 1.
+    """
+
+    @property
+    def words(self) -> str:
+        return "a finite number above 0"
+
+    @property
+    def learned_words(self) -> str:
+        return "a number between 2^-40 and 2^40"
+
+    def allows(self, value: float) -> bool:
+        return math.isfinite(value) and value > 0
+
+    def allows_learned(self, value: float) -> bool:
+        return NARROWEST <= value <= WIDEST
+
+    def anchor(self, start: Tensor) -> Tensor:
+        return start / math.log(2.0)
+
+    def raw(self, start: Tensor) -> Tensor:
+        return start.new_zeros(start.shape)
+
+    def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
+        from torch.nn.functional import softplus
+
+        assert anchor is not None
+        return (anchor * softplus(raw)).clamp(NARROWEST, WIDEST)
+
+
+@dataclass(frozen=True)
+class AtLeastOne(Constraint):
+    """1 or more; learned as 1 + softplus(raw / temperature) (lambda-GELU's hardness)."""
+
+    temperature: float = 0.1
+
+    @property
+    def words(self) -> str:
+        return "a finite number of at least 1"
+
+    @property
+    def learned_words(self) -> str:
+        return "a number above 1 (1 itself is reached only as raw goes to minus infinity) and below 2^40"
+
+    def allows(self, value: float) -> bool:
+        return math.isfinite(value) and value >= 1
+
+    def allows_learned(self, value: float) -> bool:
+        return 1 < value <= WIDEST
+
+    def raw(self, start: Tensor) -> Tensor:
+        excess = start.double() - 1
+        # log(expm1(e)) = e + log(1 - exp(-e)): exact for a tiny excess and finite for a large one.
+        return (self.temperature * (excess + (-(-excess).expm1()).log())).to(start.dtype)
+
+    def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
+        from torch.nn.functional import softplus
+
+        return 1 + softplus(raw / self.temperature).clamp(max=WIDEST)
+
+
+@dataclass(frozen=True)
+class Between(Constraint):
+    """Strictly between two bounds; learned as start + room * tanh(raw / room) on either side."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def words(self) -> str:
+        return f"a number strictly between {self.low:.6g} and {self.high:.6g}"
+
+    def allows(self, value: float) -> bool:
+        return self.low < value < self.high
+
+    def anchor(self, start: Tensor) -> Tensor:
+        return start.clone()
+
+    def raw(self, start: Tensor) -> Tensor:
+        return start.new_zeros(start.shape)
+
+    def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
+        import torch
+
+        assert anchor is not None
+        # A thousandth of the room is kept free: at the bound itself the function stops being one.
+        room = torch.where(raw >= 0, self.high - anchor, anchor - self.low) * 0.999
+        return anchor + room * torch.tanh(raw / room)

@@ -1,0 +1,244 @@
+"""From expressions to straight-line source code, for any backend that gives us a `Dialect`.
+
+Equal subexpressions are computed once. What depends on parameters alone is grouped, so that a tensor
+backend does it on one number instead of once per element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+from sympy import Add, Expr, Mul, Piecewise, Pow, Symbol
+from sympy.core.relational import Equality, Relational
+from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+
+from ..errors import DefinitionError
+from .primitives import BOUNDED, NormalCdf, NormalPdf, Sigmoid, x
+
+u = Symbol("u", real=True)
+v = Symbol("v", real=True)
+PER_ELEMENT = {x, u, v}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a backend spells things. Functions are names; their meaning is given where the code is loaded."""
+
+    functions: Mapping[type, str]
+    where: str
+    full: str
+
+    def function(self, node: Expr) -> str:
+        try:
+            return self.functions[node.func]
+        except KeyError:
+            raise UnsupportedError(f"{node.func.__name__} has no lowering here.") from None
+
+
+class UnsupportedError(DefinitionError):
+    """The expression uses a function that this backend cannot compute."""
+
+
+def is_per_element(expr: Expr) -> bool:
+    """Whether the value differs from element to element (or, with vector parameters, only by parameter)."""
+    return bool(expr.free_symbols & PER_ELEMENT)
+
+
+def carries_nan(expr: Expr) -> bool:
+    """Whether a NaN input surely comes out: a seam is False for NaN, so the last piece decides."""
+    if isinstance(expr, Piecewise):
+        return carries_nan(expr.args[-1][0])
+    if expr in PER_ELEMENT:
+        return True
+    return any(carries_nan(arg) for arg in expr.args if isinstance(arg, Expr))
+
+
+def has_bare_u(expr: sympy.Basic) -> bool:
+    """Whether u stands outside the bounded primitives, which have their limits at infinity."""
+    if isinstance(expr, BOUNDED):
+        return False
+    return expr == u or any(has_bare_u(arg) for arg in expr.args)
+
+
+class Emitter:
+    """Writes the statements for some expressions; `lines` are the statements, `names` the results."""
+
+    def __init__(self, dialect: Dialect, expressions: Sequence[Expr], prefix: str = "t") -> None:
+        self.dialect = dialect
+        self.prefix = prefix
+        self.lines: list[str] = []
+        self._text: dict[Expr, str] = {}
+        self._uses: Counter[Expr] = Counter()
+        self._seen_functions: set[Expr] = set()
+        for expr in expressions:
+            self._count(expr)
+        self.names = [self._name(expr) for expr in expressions]
+
+    def _count(self, expr: Expr) -> None:
+        self._uses[expr] += 1
+        if self._uses[expr] == 1:
+            if isinstance(expr, Sigmoid | NormalCdf | NormalPdf):
+                self._seen_functions.add(expr)
+            for arg in expr.args:
+                self._count(arg)
+
+    def _name(self, expr: Expr) -> str:
+        """The text of an expression, as a variable where it is used more than once."""
+        if expr in self._text:
+            return self._text[expr]
+        if isinstance(expr, Symbol):
+            return expr.name
+        if expr.is_number:
+            return _number(expr)
+        text = self._pair(expr) or self._spell(expr)
+        if self._uses[expr] > 1 and text not in self._text.values():
+            text = self._assign(text)
+        self._text[expr] = text
+        return text
+
+    def _assign(self, text: str) -> str:
+        name = f"{self.prefix}{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def _pair(self, expr: Expr) -> str | None:
+        """Two functions of one argument that share their exponential are computed together."""
+        if isinstance(expr, Sigmoid):
+            partner, call = Sigmoid(-expr.args[0]), "sigmoid_pair"
+            first = partner if expr.args[0].could_extract_minus_sign() else expr
+        elif isinstance(expr, NormalCdf):
+            partner, call, first = NormalPdf(expr.args[0]), "normal_pair", expr
+        elif isinstance(expr, NormalPdf):
+            partner, call = NormalCdf(expr.args[0]), "normal_pair"
+            first = partner
+        else:
+            return None
+        if partner not in self._seen_functions:
+            return None
+        argument = self._name(self._known(first.args[0]))
+        name = f"{self.prefix}{len(self.lines)}"
+        self.lines.append(f"{name}, {name}b = {call}({argument})")
+        second = partner if first is expr else expr
+        self._text[first], self._text[second] = name, f"{name}b"
+        return self._text[expr]
+
+    def _spell(self, expr: Expr) -> str:
+        if isinstance(expr, Add):
+            return self._sum(expr)
+        if isinstance(expr, Mul):
+            return self._product(expr)
+        if isinstance(expr, Pow):
+            return self._power(expr)
+        if isinstance(expr, Piecewise):
+            return self._choice(expr)
+        arguments = ", ".join(self._name(arg) for arg in expr.args)
+        return f"{self.dialect.function(expr)}({arguments})"
+
+    def _sum(self, expr: Expr) -> str:
+        shared = [t for t in expr.args if not is_per_element(t)]
+        own = [t for t in expr.args if is_per_element(t)]
+        if len(shared) > 1 and own:
+            return f"({self._name(self._known(Add(*shared)))} + {self._join(own)})"
+        return f"({self._join(expr.args)})"
+
+    def _join(self, terms: Sequence[Expr]) -> str:
+        # A positive term first, so that no leading minus costs an operation of its own.
+        terms = sorted(terms, key=lambda t: (t.could_extract_minus_sign(), sympy.default_sort_key(t)))
+        text = self._name(terms[0])
+        for term in terms[1:]:
+            minus = term.could_extract_minus_sign()
+            text += f" - {self._name(self._known(-term))}" if minus else f" + {self._name(term)}"
+        return text
+
+    def _known(self, expr: Expr) -> Expr:
+        """Count an expression that was made here, as if it had stood in the source."""
+        if expr not in self._uses:
+            self._count(expr)
+        return expr
+
+    def _product(self, expr: Expr) -> str:
+        """constant * (shared numerator / shared denominator) * (own numerator / own denominator)."""
+        constant = Mul(*(f for f in expr.args if f.is_number))
+        factors = [f for f in expr.args if not f.is_number]
+        split: dict[tuple[bool, bool], list[str]] = {(a, b): [] for a in (True, False) for b in (True, False)}
+        for factor in factors:
+            below = isinstance(factor, Pow) and factor.exp.is_Integer and factor.exp < 0
+            split[is_per_element(factor), below].append(self._name(self._known(1 / factor) if below else factor))
+        shared = _quotient([*([_number(constant)] if constant != 1 else []), *split[False, False]], split[False, True])
+        own = _quotient(split[True, False], split[True, True])
+        return f"({shared} * {own})" if shared and own else shared or own
+
+    def _power(self, expr: Expr) -> str:
+        base, exponent = expr.as_base_exp()
+        if base == sympy.E:
+            return f"{self.dialect.functions[sympy.exp]}({self._name(exponent)})"
+        if exponent == sympy.Rational(1, 2):
+            return f"{self.dialect.functions[sympy.sqrt]}({self._name(base)})"
+        if not exponent.is_Integer or abs(exponent) > 64:
+            raise UnsupportedError(f"The power {expr} is not a whole one of at most 64.")
+        power = int(exponent)
+        if power < 0:
+            return f"(1.0 / {self._name(self._known(base ** -power))})"
+        self._uses[base] += 1  # a power reads its base more than once
+        text = self._name(base)
+        if power in (2, 3):
+            return "(" + " * ".join([text] * power) + ")"
+        half = self._known(base ** (power // 2))
+        self._uses[half] += 2
+        name = self._name(half)
+        return f"({name} * {name} * {text})" if power % 2 else f"({name} * {name})"
+
+    def _choice(self, expr: Expr) -> str:
+        pieces = list(expr.args)
+        default, last = pieces[-1]
+        if last is not sympy.true:
+            raise DefinitionError(f"The piecewise formula {expr} leaves some x without a value; end it with True.")
+        text, number = self._name(default), default.is_number
+        for value, when in reversed(pieces[:-1]):
+            chosen = self._name(value)
+            if number and value.is_number:
+                text = self.dialect.full.format(text)
+            text, number = f"{self.dialect.where}({self._condition(when)}, {chosen}, {text})", False
+        return text
+
+    def _condition(self, when: sympy.Basic) -> str:
+        if when in self._text:
+            return self._text[when]
+        if isinstance(when, BooleanTrue | BooleanFalse):
+            raise DefinitionError("A seam that is always true or always false cannot be computed.")
+        if isinstance(when, Relational):
+            return self._comparison(when)
+        joint = {And: " & ", Or: " | "}.get(type(when))
+        if joint:
+            return "(" + joint.join(self._condition(arg) for arg in when.args) + ")"
+        if isinstance(when, Not):
+            return f"(~{self._condition(when.args[0])})"
+        raise UnsupportedError(f"The condition {when} is not a comparison.")
+
+
+    def _comparison(self, when: Relational) -> str:
+        """The element on the left and without a minus sign: then the right side is one number per parameter."""
+        if is_per_element(when.rhs) and not is_per_element(when.lhs):
+            when = when.reversed
+        if when.lhs.could_extract_minus_sign():
+            when = when.reversedsign
+        operator = "==" if isinstance(when, Equality) else when.rel_op
+        left, right = (self._name(self._known(side)) for side in (when.lhs, when.rhs))
+        return f"({left} {operator} {right})"
+
+
+def _quotient(above: list[str], below: list[str]) -> str:
+    if not below:
+        return " * ".join(above) if len(above) < 2 else f"({' * '.join(above)})"
+    return f"({' * '.join(above) or '1.0'} / ({' * '.join(below)}))"
+
+
+def _number(expr: Expr) -> str:
+    value = float(expr)
+    if not math.isfinite(value):
+        raise DefinitionError(f"The constant {expr} is not a finite number.")
+    return repr(value)

@@ -1,0 +1,247 @@
+"""The stable functions of the formula language.
+
+A formula uses these instead of spelling them out with exp and log. Each knows three things: its textbook
+form (`elementary`, what the 50-digit reference evaluates), its derivative written again in stable
+primitives (`fdiff`, so that no derivative of any order cancels in a tail), and how it is typeset.
+Each backend has its own lowering for them (`torch_printer`, `triton_printer`).
+"""
+
+from typing import Any, ClassVar
+
+import mpmath
+import sympy
+from sympy import Expr, Float, Function, Piecewise, Symbol, exp, log, pi, sqrt
+
+x = Symbol("x", real=True)
+"""The input of every activation."""
+
+
+class Primitive(Function):
+    """A function of the formula language with a textbook form and a stable derivative."""
+
+    nargs = 1
+    tex: ClassVar[str]
+
+    @classmethod
+    def elementary(cls, *args: Expr) -> Expr:
+        """The textbook form in SymPy's own functions."""
+        raise TypeError(f"{cls.__name__} does not state its elementary form.")
+
+    @classmethod
+    def eval(cls, *args: Any) -> Expr | None:
+        if all(isinstance(arg, Float) or arg.is_Rational for arg in args):
+            value = cls.elementary(*args)
+            return value if any(isinstance(arg, Float) for arg in args) else sympy.simplify(value)
+        return None
+
+    def _eval_evalf(self, prec: int) -> Expr:
+        return self.elementary(*self.args)._eval_evalf(prec)
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        inner = ", ".join(printer._print(arg) for arg in self.args)
+        text = rf"{self.tex}\left({inner}\right)"
+        return rf"{text}^{{{exp}}}" if exp else text
+
+    @classmethod
+    def _imp_(cls, *args: Any) -> Any:
+        """Lets `sympy.lambdify` evaluate a formula with mpmath numbers."""
+        names = [Symbol(f"a{i}", real=True) for i in range(len(args))]
+        return sympy.lambdify(names, cls.elementary(*names), "mpmath")(*map(mpmath.mpmathify, args))
+
+
+class Sigmoid(Primitive):
+    """1/(1 + e^-u). Its derivative is sigmoid(u) sigmoid(-u): no 1 - sigmoid, which would cancel."""
+
+    tex = r"\sigma"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return 1 / (1 + exp(-u))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return Sigmoid(u) * Sigmoid(-u)
+
+
+class Softplus(Primitive):
+    """log(1 + e^u)."""
+
+    tex = r"\operatorname{softplus}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return log(1 + exp(u))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return Sigmoid(self.args[0])
+
+
+class Tanh(Primitive):
+    """tanh(u), with the derivative 4 sigmoid(2u) sigmoid(-2u) instead of 1 - tanh^2."""
+
+    tex = r"\tanh"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return sympy.tanh(u)
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return 4 * Sigmoid(2 * u) * Sigmoid(-2 * u)
+
+
+class MishGate(Primitive):
+    """tanh(log(1 + e^u)) = s(1 + c)/(1 + c^2) with s = sigmoid(u), c = sigmoid(-u): one exponential."""
+
+    tex = r"\tanh\operatorname{softplus}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return sympy.tanh(log(1 + exp(u)))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        s, c = Sigmoid(self.args[0]), Sigmoid(-self.args[0])
+        return 4 * s * c**2 / (1 + c**2) ** 2
+
+    def lowered(self) -> Expr:
+        s, c = Sigmoid(self.args[0]), Sigmoid(-self.args[0])
+        return s * (1 + c) / (1 + c**2)
+
+
+class NormalPdf(Primitive):
+    """The standard normal density."""
+
+    tex = r"\varphi"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return exp(-(u**2) / 2) / sqrt(2 * pi)
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return -u * NormalPdf(u)
+
+
+class NormalCdf(Primitive):
+    """The standard normal distribution function, exact relative to its size in the left tail."""
+
+    tex = r"\Phi"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return sympy.erfc(-u / sqrt(2)) / 2
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return NormalPdf(self.args[0])
+
+
+class Expm1(Primitive):
+    """e^u - 1."""
+
+    tex = r"\operatorname{expm1}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return exp(u) - 1
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return exp(self.args[0])
+
+
+class Log1p(Primitive):
+    """log(1 + u)."""
+
+    tex = r"\operatorname{log1p}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return log(1 + u)
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return 1 / (1 + self.args[0])
+
+
+class Log1pMinus(Primitive):
+    """log(1 + u) - u, exact relative to its size near 0, where it is -u^2/2."""
+
+    tex = r"\operatorname{log1pmx}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return log(1 + u) - u
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return -u / (1 + u)
+
+
+class Ramp(Primitive):
+    """max(u, 0), with slope 0 at 0."""
+
+    tex = r"\operatorname{relu}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return Piecewise((u, u > 0), (0, True))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return Piecewise((1, self.args[0] > 0), (0, True))
+
+
+class Line(Primitive):
+    """g u, with 0 where g is 0 even at an infinite u: a flat line stays flat for ever."""
+
+    nargs = 2
+
+    @classmethod
+    def elementary(cls, g: Expr, u: Expr) -> Expr:
+        return g * u
+
+    @classmethod
+    def eval(cls, g: Expr, u: Expr) -> Expr | None:
+        return g * u if g.is_number or (u.is_number and u.is_finite) else None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        g, u = self.args
+        return u if argindex == 1 else g
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        text = printer._print(self.args[0] * self.args[1])
+        return rf"\left({text}\right)^{{{exp}}}" if exp else text
+
+
+class FiniteLeft(Primitive):
+    """u, with -infinity read as the lowest finite number, so that u times a vanishing gate is 0."""
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return u
+
+    @classmethod
+    def eval(cls, u: Expr) -> Expr | None:
+        return u if u.is_number else None
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return sympy.Integer(1)
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        text = printer._print(self.args[0])
+        return rf"{text}^{{{exp}}}" if exp else text
+
+
+# These have finite limits at both infinities, so an infinite argument needs no care.
+BOUNDED = (Sigmoid, Tanh, MishGate, NormalCdf, NormalPdf)
+
+
+def lowered(expr: Expr) -> Expr:
+    """The expression with the primitives that are made of others replaced by them."""
+    return expr.replace(lambda node: isinstance(node, MishGate), lambda node: node.lowered())
+
+
+def elementary(expr: Expr) -> Expr:
+    """The expression with every primitive replaced by its textbook form."""
+    found = [node for node in sympy.preorder_traversal(expr) if isinstance(node, Primitive)]
+    if not found:
+        return expr
+    # Innermost first: a primitive inside another is replaced before the outer one is rewritten.
+    return expr.replace(lambda node: isinstance(node, Primitive), lambda node: node.elementary(*node.args))

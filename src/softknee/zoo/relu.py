@@ -1,0 +1,65 @@
+r"""ReLU and the piecewise linear functions beside it.
+
+    relu(x) = max(x, 0)                         slope 0 at 0, as everywhere in this field
+    leaky_relu(x) = x for x >= 0, slope x below; prelu is the same with another start value
+    relu6(x) = min(max(x, 0), 6)
+    hardtanh(x) = min(max(x, -1), 1)
+    hardswish(x) = x relu6(x + 3) / 6
+
+Hazard: a leak of 0 times minus infinity is 0, not NaN; `Line` says so.
+
+>>> import softknee as sk, torch
+>>> sk.get("leaky_relu")(torch.tensor([-2.0, 3.0]), slope=0.5)
+tensor([-1.,  3.])
+"""
+
+from sympy import Abs, FiniteSet, Interval, Max, Piecewise, Rational, oo
+
+from ..spec import Activation, Claims, Line, Ramp, real, x
+
+slope = real("slope", 0.01, "slope below 0").symbol
+_leaky = Piecewise((Line(slope, x), x < 0), (x, True))
+_leaky_claims = Claims(0, slope >= 0, Max(1, Abs(slope)), FiniteSet(0))
+
+relu = Activation(
+    "relu",
+    Ramp(x),
+    claims=Claims(0, True, 1, Interval(-oo, 0)),
+    about="Rectified linear unit.",
+)
+leaky_relu = Activation(
+    "leaky_relu",
+    _leaky,
+    params=(real("slope", 0.01, "slope below 0"),),
+    claims=_leaky_claims,
+    knob="slope",
+    limit="relu",
+    about="ReLU with a fixed leak (Maas et al. 2013).",
+)
+prelu = Activation(
+    "prelu",
+    _leaky,
+    params=(real("slope", 0.25, "slope below 0"),),
+    claims=_leaky_claims,
+    knob="slope",
+    limit="relu",
+    about="ReLU with a learned leak (He et al. 2015).",
+)
+relu6 = Activation(
+    "relu6",
+    Piecewise((0, x < 0), (6, x > 6), (x, True)),
+    claims=Claims(0, True, 1, Interval(-oo, 0)),
+    about="ReLU that stops at 6 (Howard et al. 2017).",
+)
+hardtanh = Activation(
+    "hardtanh",
+    Piecewise((-1, x < -1), (1, x > 1), (x, True)),
+    claims=Claims(0, True, 1, FiniteSet(0)),
+    about="The identity between -1 and 1, constant outside.",
+)
+hardswish = Activation(
+    "hardswish",
+    Piecewise((0, x <= -3), (x, x >= 3), (x * (x + 3) / 6, True)),
+    claims=Claims(0, False, Rational(3, 2), Interval(-oo, -3) + FiniteSet(0)),
+    about="Swish with a piecewise linear gate (Howard et al. 2019).",
+)

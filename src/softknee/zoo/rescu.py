@@ -1,0 +1,51 @@
+r"""RESCU: rectified smooth continuous units, a smooth left part joined to a line.
+
+    sigmoid_rescu(x) = 2 beta sigmoid(2(x - beta)/beta) for x <= beta;  x above      0 at -infinity
+    smooth_relu(x)   = x - log(1 + beta x)/beta for x >= 0;  0 below                 (Xie et al. 2020)
+
+sigmoid_rescu meets its line in value and slope. smooth_relu never returns to x: its distance to ReLU is infinite for
+every beta. Hazards: smooth_relu is -log1pmx(beta x)/beta where beta x < 1/2 (the difference would cancel), and x minus a
+logarithm above (beta x itself may overflow).
+
+>>> import softknee as sk, torch
+>>> sk.get("sigmoid_rescu")(torch.tensor([0.0, 2.0]), beta=1.0)
+tensor([0.2384, 2.0000])
+"""
+
+from sympy import Interval, Piecewise, Rational, oo
+
+from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Sigmoid, positive, u, x
+
+_beta = positive("beta", 1.0, "where the sigmoid meets the line")
+_hardness = positive("beta", 1.0, "hardness")
+beta = _beta.symbol
+_near = u < Rational(1, 2)
+
+sigmoid_rescu = Activation(
+    "sigmoid_rescu",
+    Piecewise((x, x > beta), (2 * beta * Sigmoid(u), True)),
+    params=(_beta,),
+    inner=Inner(2 * x / beta - 2, low=-800.0, high=800.0),
+    claims=Claims(1, True, 1),
+    knob="beta",
+    limit="relu",
+    about="A sigmoid below beta joined to the identity above (Shamir, Lin and Coviello).",
+)
+smooth_relu = Activation(
+    "smooth_relu",
+    Piecewise((0, x < 0), (-Log1pMinus(u) / beta, True)),
+    params=(_hardness,),
+    inner=Inner(beta * x, high=1e38),
+    stable={
+        (): Piecewise((0, x < 0), (-Log1pMinus(u) / beta, _near), (x - Log1p(u) / beta, True)),
+        ("beta",): Piecewise(
+            (0, x < 0),
+            (-Log1pMinus(-u / (1 + u)) / beta**2, _near),
+            ((Log1p(u) - u / (1 + u)) / beta**2, True),
+        ),
+    },
+    claims=Claims(1, True, 1, Interval(-oo, 0)),
+    knob="beta",
+    toward=oo,
+    about="ReLU less a logarithm (Xie et al. 2020); slope tends to 1, the distance to ReLU does not end.",
+)

@@ -1,0 +1,107 @@
+r"""SmeLU and its family: two lines joined by a parabola, once continuously differentiable.
+
+    smelu(x)             = 0;  (x + beta)^2/(4 beta);  x                     seams at -beta and beta
+    asymmetric_smelu(x)  = 0;  (x + alpha)^2/(2(alpha + beta));  x + (alpha - beta)/2    seams at -alpha and beta
+    leaky_smelu(x)       = g_minus(x + beta);  that plus (1 - g_minus)(x + beta)^2/(4 beta);  x + g_minus beta
+    shifted_smelu(x)     = smelu(x - shift)
+    generalized_smelu(x) = L(x);  L(x) + (g_plus - g_minus)(x + alpha)^2/(2(alpha + beta));
+                           g_plus x + t + (g_minus(alpha + beta) + g_plus(alpha - beta))/2
+                           with L(x) = g_minus(x + alpha) + t
+    origin_smelu(x)      = generalized_smelu(x) - generalized_smelu(0), so t has no effect and is left out
+
+SmeLU's distance to ReLU is beta/4, at 0. Hazard: a left slope of 0 times -infinity; `Line` keeps it 0.
+
+>>> import softknee as sk, torch
+>>> sk.get("smelu")(torch.tensor([-1.0, 0.0, 1.0]), beta=0.5)
+tensor([0.0000, 0.1250, 1.0000])
+"""
+
+from sympy import Abs, FiniteSet, Interval, Max, Piecewise, oo
+
+from ..spec import Activation, Claims, Line, positive, real, x
+
+_alpha = positive("alpha", 1.0, "where the parabola begins, to the left of 0")
+_beta = positive("beta", 1.0, "where the parabola ends, to the right of 0")
+_g_minus = real("g_minus", 0.0, "slope of the left line")
+_leak = real("g_minus", 0.01, "slope of the left line")
+_g_plus = real("g_plus", 1.0, "slope of the right line")
+_t = real("t", 0.0, "value at -alpha")
+_shift = real("shift", 0.0, "how far the function is moved to the right")
+alpha, beta, g_minus, g_plus = _alpha.symbol, _beta.symbol, _g_minus.symbol, _g_plus.symbol
+t, shift = _t.symbol, _shift.symbol
+
+_bend = (g_plus - g_minus) / (2 * (alpha + beta))
+_either = Max(Abs(g_minus), Abs(g_plus))
+_rising = (g_minus >= 0) & (g_plus >= 0)
+_moved = x - shift
+
+smelu = Activation(
+    "smelu",
+    Piecewise((0, x <= -beta), (x, x >= beta), ((x + beta) ** 2 / (4 * beta), True)),
+    params=(_beta,),
+    claims=Claims(1, True, 1, Interval(-oo, -beta)),
+    knob="beta",
+    limit="relu",
+    about="Smooth ReLU of two lines and a parabola (Shamir, Lin and Coviello).",
+)
+asymmetric_smelu = Activation(
+    "asymmetric_smelu",
+    Piecewise(
+        (0, x <= -alpha),
+        (x + (alpha - beta) / 2, x >= beta),
+        ((x + alpha) ** 2 / (2 * (alpha + beta)), True),
+    ),
+    params=(_alpha, _beta),
+    claims=Claims(1, True, 1, Interval(-oo, -alpha)),
+    knob=("alpha", "beta"),
+    limit="relu",
+    about="SmeLU whose parabola may reach further on one side.",
+)
+leaky_smelu = Activation(
+    "leaky_smelu",
+    Piecewise(
+        (Line(g_minus, x + beta), x <= -beta),
+        (x + g_minus * beta, x >= beta),
+        (g_minus * (x + beta) + (1 - g_minus) * (x + beta) ** 2 / (4 * beta), True),
+    ),
+    params=(_beta, _leak),
+    claims=Claims(1, g_minus >= 0, Max(1, Abs(g_minus)), FiniteSet(-beta)),
+    knob="beta",
+    limit="leaky_relu",
+    limit_params={"slope": "g_minus"},
+    about="SmeLU with a leak.",
+)
+shifted_smelu = Activation(
+    "shifted_smelu",
+    Piecewise(
+        (0, _moved <= -beta), (_moved, _moved >= beta), ((_moved + beta) ** 2 / (4 * beta), True)
+    ),
+    params=(_beta, _shift),
+    claims=Claims(1, True, 1, Interval(-oo, shift - beta)),
+    knob="beta",
+    about="SmeLU moved to the right; its hard limit relu(x - shift) has no name of its own.",
+)
+generalized_smelu = Activation(
+    "generalized_smelu",
+    Piecewise(
+        (Line(g_minus, x + alpha) + t, x <= -alpha),
+        (Line(g_plus, x) + t + (g_minus * (alpha + beta) + g_plus * (alpha - beta)) / 2, x >= beta),
+        (g_minus * (x + alpha) + t + _bend * (x + alpha) ** 2, True),
+    ),
+    params=(_alpha, _beta, _g_minus, _g_plus, _t),
+    claims=Claims(1, _rising, _either),
+    knob=("alpha", "beta"),
+    about="Two lines of any slopes, a parabola between them, any height; its hard limit is the two lines.",
+)
+origin_smelu = Activation(
+    "origin_smelu",
+    Piecewise(
+        (Line(g_minus, x) - _bend * alpha**2, x <= -alpha),
+        (Line(g_plus, x) - _bend * beta**2, x >= beta),
+        (x * (_bend * x + (alpha * g_plus + beta * g_minus) / (alpha + beta)), True),
+    ),
+    params=(_alpha, _beta, _g_minus, _g_plus),
+    claims=Claims(1, _rising, _either, FiniteSet(0)),
+    knob=("alpha", "beta"),
+    about="Generalised SmeLU moved up or down until it passes through the origin.",
+)

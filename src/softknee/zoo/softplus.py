@@ -1,0 +1,35 @@
+r"""Softplus: ReLU mollified with the logistic density.
+
+    softplus(x) = log(1 + e^{beta x}) / beta          0 at -infinity, log(2)/beta at 0, x at +infinity
+
+sup |softplus - relu| = log(2)/beta, at 0. Hazards: beta x overflows before the value does, so the value is
+relu(x) + log(1 + e^{-|beta x|})/beta; the derivative by beta is minus the entropy of a coin with odds e^u,
+written without the cancellation of its two halves.
+
+>>> import softknee as sk, torch
+>>> sk.get("softplus")(torch.tensor([0.0]), beta=2.0)
+tensor([0.3466])
+"""
+
+from sympy import Abs, exp, oo
+
+from ..spec import Activation, Claims, Inner, Log1p, Ramp, Sigmoid, Softplus, positive, u, x
+
+_beta = positive("beta", 1.0, "hardness")
+beta = _beta.symbol
+
+softplus = Activation(
+    "softplus",
+    Softplus(u) / beta,
+    params=(_beta,),
+    inner=Inner(beta * x, low=-800.0, high=800.0),
+    stable={
+        (): Ramp(x) + Log1p(exp(-Abs(u))) / beta,
+        ("beta",): -(Log1p(exp(-Abs(u))) + Abs(u) * Sigmoid(-Abs(u))) / beta**2,
+    },
+    claims=Claims(float("inf"), True, 1),
+    knob="beta",
+    toward=oo,
+    limit="relu",
+    about="ReLU mollified with the logistic density (Dugas et al. 2001).",
+)

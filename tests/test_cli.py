@@ -1,0 +1,127 @@
+"""The command: what it prints, what it writes, and how it fails."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softknee.cli import main
+from softknee.measure import Record
+
+pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
+pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
+
+
+@pytest.fixture
+def softknee(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command in this process: returns its exit code, its output and its complaints."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        code = stopped.value.code
+        printed = capsys.readouterr()
+        return (code if isinstance(code, int) else 0), printed.out, printed.err
+
+    return run
+
+
+def test_help_names_the_commands(softknee) -> None:
+    code, out, _ = softknee("--help")
+    assert code == 0
+    assert "bench" in out
+    assert "study" in out
+
+
+def test_version(softknee) -> None:
+    code, out, _ = softknee("--version")
+    assert code == 0
+    assert out.startswith("softknee ")
+
+
+def test_bench_prints_a_table_of_at_most_100_characters_and_writes_a_record(softknee, tmp_path: Path) -> None:
+    file = tmp_path / "kernels.json"
+    code, out, _ = softknee(
+        *("bench", "kernels", "--device", "cpu", "--elements", "1K", "--dtype", "f32,bf16", "--repeats", "3"),
+        *("--only", "srelu,relu", "--variants", "softknee eager,pseudocode eager,torch", "--json", str(file)),
+    )
+    assert code == 0
+    assert "srelu" in out
+    assert max(len(line) for line in out.splitlines()) <= 100
+    record = Record.read(file)
+    assert record.kind == "bench kernels"
+    assert {row["dtype"] for row in record.rows} == {"f32", "bf16"}
+    assert "--json kernels.json" in record.command
+
+
+def test_bench_prints_markdown(softknee) -> None:
+    code, out, _ = softknee(
+        *("bench", "kernels", "--device", "cpu", "--elements", "1K", "--dtype", "f32", "--repeats", "3"),
+        *("--only", "relu", "--variants", "softknee eager", "--markdown"),
+    )
+    assert code == 0
+    assert "| function | softknee |" in out
+
+
+def test_quickstart_prints_its_table_and_writes_its_page(softknee, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
+    page, file = tmp_path / "page.html", tmp_path / "study.json"
+    code, out, _ = softknee(
+        *("study", "quickstart", "--seeds", "1", "--epochs", "1", "--out", str(page), "--json", str(file))
+    )
+    assert code == 0
+    assert "crrelu" in out
+    assert max(len(line) for line in out.splitlines()) <= 100
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert Record.read(file).kind == "study quickstart"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("bench", "kernels", "--only", "sreluu"), "Did you mean 'srelu'"),
+        (("bench", "kernels", "--elements", "many"), "is no number of elements"),
+        (("bench", "kernels", "--device", "abacus"), "it is auto, cpu or cuda"),
+    ],
+)
+def test_an_error_is_a_sentence_and_code_2(softknee, arguments: tuple[str, ...], sentence: str) -> None:
+    code, out, err = softknee(*arguments)
+    assert code == 2
+    assert out == ""
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_an_unwritable_page_is_a_sentence(softknee, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
+    target = tmp_path / "no" / "page.html"
+    code, _, err = softknee("study", "quickstart", "--seeds", "1", "--epochs", "1", "--out", str(target))
+    assert code == 2
+    assert "Choose a folder that exists" in err
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich", "sklearn"])
+def test_a_missing_extra_is_named(missing: str, tmp_path: Path) -> None:
+    """In a process of its own, where importing the package fails as if it were not installed."""
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+sys.argv = ["softknee", "study", "quickstart", "--seeds", "1", "--epochs", "1", "--out", "page.html"]
+from softknee.cli import main
+main()
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert "pip install 'softknee[lab]'" in finished.stderr
+    assert "Traceback" not in finished.stderr

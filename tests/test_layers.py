@@ -1,0 +1,109 @@
+"""The rooms of the package: each imports only rooms that stand before it, and no file grows out of hand."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "softknee"
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST_FILE = 400
+
+# From the ground up. The empty name is the package itself, the public API, which rests on nn.
+ROOMS = (
+    "errors",
+    "registry",
+    "spec",
+    "zoo",
+    "design",
+    "kernels",
+    "nn",
+    "",
+    "surgery",
+    "wire",
+    "train",
+    "measure",
+    "lab",
+    "web",
+    "cli",
+)
+
+
+def room_of(module: str) -> str:
+    """The room of a dotted module name that starts with the package."""
+    return [*module.split("."), ""][1]
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree: ast.AST, path: Path) -> set[str]:
+    """Every module of the package that the file imports, lazily or not, with relative names resolved."""
+    package = module_of(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            # `from softknee import nn` may name a room, where `from softknee import get` names the API.
+            found |= {
+                f"{origin}.{a.name}" if origin == "softknee" and a.name in ROOMS else origin
+                for a in node.names
+            }
+    return {name for name in found if name.split(".")[0] == "softknee"}
+
+
+def offences(source: str, path: Path) -> list[str]:
+    here = room_of(module_of(path))
+    found = []
+    for imported in sorted(imports_of(ast.parse(source), path)):
+        there = room_of(imported)
+        if there not in ROOMS:
+            found.append(f"{imported} is in no known room")
+        elif ROOMS.index(there) > ROOMS.index(here):
+            found.append(f"{here or 'the API'} imports {imported}, which stands above it")
+    return found
+
+
+def test_there_are_files_to_check() -> None:
+    assert len(FILES) > 10
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
+    assert offences(path.read_text(encoding="utf-8"), path) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_a_file_stays_readable(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < LONGEST_FILE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from softknee.nn import make",
+        "from ..nn import make",
+        "from .. import nn",
+        "import softknee.cli",
+        "import softknee",
+        "from softknee import nn",
+        "from ..nowhere import x",
+        "def f():\n    from ..lab import page",
+    ],
+)
+def test_the_check_sees_an_offence(line: str) -> None:
+    assert offences(line, SOURCE / "zoo" / "example.py")
+
+
+@pytest.mark.parametrize(
+    "line", ["from ..spec import x", "import torch", "from . import relu", "from ..errors import E"]
+)
+def test_the_check_lets_the_allowed_pass(line: str) -> None:
+    assert offences(line, SOURCE / "zoo" / "example.py") == []

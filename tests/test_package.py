@@ -1,0 +1,188 @@
+"""The wheel: it builds, it installs where torch is all there is, and importing it asks for little.
+
+The environment of these tests has everything, so the fresh one is furnished by hand: a new venv whose
+site-packages holds links to torch and to what torch itself requires, and nothing else. That is what
+`pip install torch` leaves behind, without downloading it again.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LONGEST_IMPORT = 0.5
+
+
+def output_of(*command: str | Path, code: int = 0, **options: str) -> str:
+    """What a command prints on either stream; it must end with that exit code."""
+    finished = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+        **options,  # type: ignore[arg-type]
+    )
+    assert finished.returncode == code, finished.stdout
+    return finished.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy, so that no build files are left in the checkout."""
+    pytest.importorskip("build", reason="the package 'build' is not installed")
+    setuptools = importlib.metadata.version("setuptools")
+    if int(setuptools.split(".")[0]) < 77:
+        pytest.skip(f"setuptools {setuptools} is too old to build the wheel; it takes 77")
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    output_of(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        target,
+        source,
+        cwd=str(source),
+    )
+    (built,) = target.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment with torch and the wheel."""
+    home = tmp_path_factory.mktemp("fresh")
+    venv.create(home, with_pip=False, symlinks=os.name != "nt")
+    interpreter = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    place = Path(
+        output_of(interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    )
+    for distribution in required_by("torch"):
+        for entry in top_level_entries(distribution):
+            link = place / entry.name
+            if not link.exists():
+                link.symlink_to(entry)
+    # pip of the test environment installs into the fresh one, which has none. Its dependencies are in place.
+    output_of(
+        *(sys.executable, "-m", "pip", "--python", interpreter, "--disable-pip-version-check"),
+        *("install", "--no-deps", "--no-index", wheel),
+    )
+    return interpreter
+
+
+def required_by(name: str) -> dict[str, None]:
+    """The distribution and all it requires here, in turn; extras and other platforms are left out."""
+    found: dict[str, None] = {}
+    waiting = [name]
+    while waiting:
+        one = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        try:
+            requirements = importlib.metadata.requires(one) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if one not in found:
+            found[one] = None
+            plain = [requirement for requirement in requirements if "extra ==" not in requirement]
+            waiting += [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in plain]
+    return found
+
+
+def top_level_entries(distribution: str) -> set[Path]:
+    """The folders and files of a distribution directly inside site-packages."""
+    files = importlib.metadata.files(distribution) or []
+    entries = {Path(str(file.locate())).parts for file in files if ".." not in file.parts}
+    base = Path(str(importlib.metadata.distribution(distribution).locate_file("")))
+    return {base / parts[len(base.parts)] for parts in entries if len(parts) > len(base.parts)}
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "softknee/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0] for name in names} == {"softknee", "softknee-0.1.0.dist-info"}
+    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
+    assert sources <= set(names)
+
+
+def test_wheel_requires_torch_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read("softknee-0.1.0.dist-info/METADATA").decode()
+    needed = [
+        line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line
+    ]
+    assert needed == ["Requires-Dist: torch>=2.11"]
+
+
+def test_it_works_where_torch_is_all_there_is(python: Path) -> None:
+    program = """
+import importlib.util, sys
+for absent in ("numpy", "typer", "rich", "sklearn", "pytest"):
+    assert importlib.util.find_spec(absent) is None, absent
+import torch
+before = set(sys.modules)
+import softknee as sk
+added = {name.partition(".")[0] for name in set(sys.modules) - before}
+assert "sympy" not in added, "SymPy is imported eagerly"
+assert not torch.cuda.is_initialized()
+assert "srelu" in sk.names()
+x = torch.linspace(-1, 1, 5, requires_grad=True)
+sk.get("srelu")(x, delta=0.5).sum().backward()
+assert x.grad is not None
+print(sk.nn.make("smelu", beta=0.5, learn="beta"))
+"""
+    assert "smelu" in output_of(python, "-I", "-W", "ignore", "-c", program).lower()
+
+
+def test_importing_does_not_touch_numpy_even_where_it_is() -> None:
+    """In the environment of the tests, which has NumPy; torch may load it, softknee may not."""
+    program = """
+import sys
+import torch
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "numpy":
+            raise AssertionError(f"softknee imports {name}")
+
+for name in [name for name in sys.modules if name.partition(".")[0] == "numpy"]:
+    del sys.modules[name]
+sys.meta_path.insert(0, Refuse())
+import softknee
+print(softknee.names()[0])
+"""
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    assert output_of(sys.executable, "-c", program, env=environment).strip()  # type: ignore[arg-type]
+
+
+def test_importing_adds_little_to_torch(python: Path) -> None:
+    """The median over processes, after a first one that fills the caches of the disk."""
+    program = """
+import time
+import torch
+start = time.perf_counter()
+import softknee
+print(time.perf_counter() - start)
+"""
+    seconds = [float(output_of(python, "-I", "-W", "ignore", "-c", program)) for _ in range(6)]
+    assert statistics.median(seconds[1:]) <= LONGEST_IMPORT, seconds
+
+
+def test_the_command_without_its_extra_names_it(python: Path) -> None:
+    command = python.parent / "softknee"
+    assert "pip install 'softknee[lab]'" in output_of(command, "--version", code=2)
