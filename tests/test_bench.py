@@ -65,7 +65,7 @@ def test_a_variant_that_fails_has_a_row_with_the_reason(monkeypatch: pytest.Monk
     _, ours, theirs = record.rows
     assert "forward" in ours
     assert theirs["not_run"] == "RuntimeError: no such kernel in lib.so"
-    assert "did not run" in " ".join(speed_tables(record)[0].remarks)
+    assert "Did not run as pseudocode eager: relu." in " ".join(speed_tables(record)[0].remarks)
 
 
 def test_a_variant_that_would_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:

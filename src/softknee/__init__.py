@@ -1,0 +1,58 @@
+"""softknee: activation functions as engineered parts.
+
+    import softknee as sk
+    act = sk.get("srelu")            # a definition: formula, derivatives, parameters, claims
+    y = act(x, delta=0.1)            # on any tensor
+    m = sk.nn.SReLU(delta=0.1)       # as a module
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from .api import explain, get, names, register
+from .errors import (
+    DefinitionError,
+    InputError,
+    MissingToolError,
+    ParameterError,
+    SoftkneeError,
+    UnknownActivationError,
+)
+
+if TYPE_CHECKING:
+    from . import nn, spec
+    from .spec import Activation
+
+try:
+    __version__ = version("softknee")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0+unknown"
+
+# Loaded on first use, because they need SymPy.
+_LAZY = {"nn": (".nn", None), "spec": (".spec", None), "Activation": (".spec", "Activation")}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'softknee' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    found = import_module(module, __name__)
+    return found if attribute is None else getattr(found, attribute)
+
+
+__all__ = [
+    "Activation",
+    "DefinitionError",
+    "InputError",
+    "MissingToolError",
+    "ParameterError",
+    "SoftkneeError",
+    "UnknownActivationError",
+    "explain",
+    "get",
+    "names",
+    "nn",
+    "register",
+    "spec",
+]

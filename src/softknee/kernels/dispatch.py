@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from ..spec import Activation
 from ..spec.emit import UnsupportedError
 from . import plain
-from .layout import repeat_pattern, storage_order
+from .layout import find_pattern
 
 FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -99,8 +99,7 @@ def _why_not_fused(act: Activation, x: Tensor, params: Sequence[Tensor]) -> str:
         return reason
     if any(p.device != x.device for p in params):
         return "a parameter lies on another device than the input"
-    order = storage_order(x)
-    repeat = repeat_pattern(x, range(x.dim()) if order is None else order, params)
-    if repeat is None or repeat.channels * repeat.inner >= 1 << 30:
+    pattern = find_pattern(x, params)
+    if pattern is None or (pattern.channels > 1 and pattern.channels * pattern.inner >= 1 << 30):
         return "the parameters repeat along memory in a pattern that no fused kernel follows"
     return ""

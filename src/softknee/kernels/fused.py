@@ -13,7 +13,8 @@ from torch import Tensor
 from ..spec import Activation
 from . import triton_source as source
 from .generate import load
-from .layout import Repeat
+from .launch import Launch
+from .layout import Pattern, find_pattern, storage_order
 
 try:
     import triton
@@ -27,88 +28,108 @@ except ImportError:  # a build of torch without Triton; the dispatch rule never 
 SPLITS = 128
 
 
-@functools.cache
-def _namespace(half: bool) -> dict[str, Any]:
-    names = {name: value for name, value in vars(triton_math).items() if not name.startswith("__")}
+def _load(text: str, label: str, name: str, *, half: bool = False) -> Callable[..., Any]:
+    names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
     if half:
         names["normal_cdf"] = names["normal_cdf_half"]
-    return names | {"triton": triton, "tl": tl}
+    return load(text, label, names, name, triton_math.__name__)
 
 
 @functools.cache
-def _forward(act: Activation, rows: bool, half: bool) -> Callable[..., Any]:
+def _forward_kernel(act: Activation, rows: bool, half: bool) -> Callable[..., Any]:
     name = "forward_rows" if rows else "forward_flat"
     text = source.compute(act, "value", [()]) + getattr(source, name)(act)
-    return load(text, f"{act.name} {name} half={half}", _namespace(half), name)
+    return _load(text, f"{act.key} {name} half={half}", name, half=half)
 
 
 @functools.cache
-def _backward(act: Activation, needed: tuple[str, ...], want_x: bool, shape: str) -> Callable[..., Any]:
+def _backward_kernel(act: Activation, needed: tuple[str, ...], want_x: bool, shape: str) -> Callable[..., Any]:
     indices = [("x",)] * want_x + [(name,) for name in needed]
-    text = source.compute(act, "slopes", indices)
-    text += getattr(source, f"backward_{shape}")(act, needed, want_x)
-    label = f"{act.name} backward_{shape} {want_x} {' '.join(needed)}"
-    return load(text, label, _namespace(False), "backward_flat" if shape == "flat" else "backward_rows")
+    text = source.compute(act, "slopes", indices) + getattr(source, f"backward_{shape}")(act, needed, want_x)
+    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)}"
+    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows")
 
 
-def _guard(x: Tensor) -> Any:
-    """Kernels launch on the current GPU: make it the tensor's."""
-    return torch.cuda.device_of(x)
+class FusedPlan:
+    """Everything about a call that does not depend on the numbers: made once per layout, then only launched."""
 
+    def __init__(self, act: Activation, x: Tensor, params: Sequence[Tensor]) -> None:
+        pattern = find_pattern(x, params)
+        assert pattern is not None
+        self.act = act
+        self.pattern: Pattern = pattern
+        self.dense = storage_order(x) is not None
+        self.half = x.dtype in (torch.float16, torch.bfloat16)
+        self.steps = [0 if p.numel() == 1 else 1 for p in params]
+        self.n = x.numel()
+        self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
+        self._forward: Launch | None = None
 
-def _with_steps(flat: Sequence[Tensor]) -> list[Any]:
-    return [item for p in flat for item in (p, 0 if p.numel() == 1 else 1)]
+    # -- forward ----------------------------------------------------------------------------------------
 
+    def forward(self, x: Tensor, params: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+        """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
+        x = x if self.dense else x.contiguous()
+        y = torch.empty_like(x) if out is None else out
+        if self._forward is None:
+            self._forward = self._make_forward()
+        self._forward(x, y, *[self.pattern.flat(p) for p in params])
+        return y
 
-def forward(act: Activation, x: Tensor, repeat: Repeat, *, out: Tensor | None = None) -> Tensor:
-    """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
-    y = torch.empty_like(x) if out is None else out
-    n = x.numel()
-    half = x.dtype in (torch.float16, torch.bfloat16)
-    with _guard(x):
-        if repeat.channels == 1:
+    def _make_forward(self) -> Launch:
+        pattern, n = self.pattern, self.n
+        if pattern.channels == 1:
             block = _block(n)
-            _forward(act, False, half)[(triton.cdiv(n, block),)](x, y, *repeat.flat, n, BLOCK=block, num_warps=4)
-        else:
-            block = 1024
-            _forward(act, True, half)[(triton.cdiv(n, block),)](
-                x, y, *_with_steps(repeat.flat), n, repeat.channels, repeat.inner, BLOCK=block, num_warps=4
-            )
-    return y
+            kernel = _forward_kernel(self.act, False, self.half)
+            return Launch(kernel, (triton.cdiv(n, block),), (n,), warps=4, BLOCK=block)
+        kernel = _forward_kernel(self.act, True, self.half)
+        numbers = (*self.steps, n, pattern.channels, pattern.inner)
+        return Launch(kernel, (triton.cdiv(n, 1024),), numbers, warps=4, BLOCK=1024)
 
+    # -- backward ---------------------------------------------------------------------------------------
 
-def backward(
-    act: Activation, g: Tensor, x: Tensor, repeat: Repeat, *, want_x: bool, needed: tuple[str, ...]
-) -> tuple[Tensor | None, list[Tensor]]:
-    """The gradient of x, and of each needed parameter its sum per channel (float32)."""
-    dx = torch.empty_like(x) if want_x else None
-    n = x.numel()
-    if repeat.channels == 1:
-        block = _block(n)
-        programs = triton.cdiv(n, block)
-        partial = torch.empty((len(needed), programs), dtype=torch.float32, device=x.device)
-        extra = {"EVEN": n % block == 0} if needed else {}
-        with _guard(x):
-            _backward(act, needed, want_x, "flat")[(programs,)](
-                g, x, x if dx is None else dx, partial, *repeat.flat, n, BLOCK=block, num_warps=4, **extra
-            )
-        return dx, list(partial.sum(dim=1, keepdim=True).unbind(0)) if needed else []
-    columns_vary = repeat.inner == 1
-    items = repeat.outer if columns_vary else repeat.outer * repeat.inner
-    rows, columns = (16, 64) if columns_vary else (1, min(1024, triton.next_power_of_2(items)))
-    strips = triton.cdiv(repeat.channels, columns) if columns_vary else repeat.channels
-    unit = rows if columns_vary else columns
-    splits = max(1, min(SPLITS, triton.cdiv(items, 4 * unit), 65535))
-    share = triton.cdiv(triton.cdiv(items, splits), unit) * unit
-    splits = max(1, triton.cdiv(items, share))
-    partial = torch.empty((len(needed), splits, repeat.channels), dtype=torch.float32, device=x.device)
-    kernel = _backward(act, needed, want_x, "columns" if columns_vary else "channels")
-    with _guard(x):
-        kernel[(strips, splits)](
-            g, x, x if dx is None else dx, partial, *_with_steps(repeat.flat),
-            repeat.outer, repeat.channels, repeat.inner, share, ROWS=rows, COLUMNS=columns, num_warps=4,
-        )  # fmt: skip
-    return dx, list(partial.sum(dim=1).unbind(0)) if needed else []
+    def backward(self, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
+        """The gradients that are needed: of x, and of each parameter the sums, added up in a fixed order."""
+        x = x if self.dense else x.contiguous()
+        if g.stride() != x.stride() or g.dtype != x.dtype:
+            g = torch.empty_like(x).copy_(g)
+        made = self._backwards.get(tuple(needs))
+        if made is None:
+            made = self._backwards[tuple(needs)] = self._make_backward(needs)
+        launch, partial_shape = made
+        partial = torch.empty(partial_shape, dtype=torch.float32, device=x.device)
+        dx = torch.empty_like(x) if needs[0] else x
+        launch(g, x, dx, partial, *[self.pattern.flat(p) for p in params])
+        grads = [dx] if needs[0] else []
+        if partial_shape[0]:
+            sums = iter(partial.sum(dim=1).unbind(0))
+            wanted = [p for p, need in zip(params, needs[1:], strict=True) if need]
+            if self.pattern.channels == 1:
+                grads += [next(sums).reshape(p.shape).to(p.dtype) for p in wanted]
+            else:
+                grads += [self.pattern.restore(next(sums), p) for p in wanted]
+        return grads
+
+    def _make_backward(self, needs: Sequence[bool]) -> tuple[Launch, tuple[int, ...]]:
+        needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
+        pattern, n, want_x = self.pattern, self.n, needs[0]
+        if pattern.channels == 1:
+            block = _block(n)
+            programs = triton.cdiv(n, block)
+            kernel = _backward_kernel(self.act, needed, want_x, "flat")
+            even = {"EVEN": n % block == 0} if needed else {}
+            return Launch(kernel, (programs,), (n,), warps=4, BLOCK=block, **even), (len(needed), programs)
+        columns_vary = pattern.inner == 1
+        items = pattern.outer if columns_vary else pattern.outer * pattern.inner
+        rows, columns = (16, 64) if columns_vary else (1, min(1024, triton.next_power_of_2(items)))
+        strips = triton.cdiv(pattern.channels, columns) if columns_vary else pattern.channels
+        unit = rows if columns_vary else columns
+        share = triton.cdiv(triton.cdiv(items, max(1, min(SPLITS, triton.cdiv(items, 4 * unit)))), unit) * unit
+        splits = max(1, triton.cdiv(items, share))
+        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels")
+        numbers = (*self.steps, pattern.outer, pattern.channels, pattern.inner, share)
+        launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)
+        return launch, (len(needed), splits, pattern.channels)
 
 
 def _block(n: int) -> int:

@@ -16,14 +16,15 @@ from . import torch_math
 Index = tuple[str, ...]
 
 
-def load(source: str, name: str, namespace: Mapping[str, Any], function: str) -> Callable[..., Any]:
+def load(source: str, name: str, namespace: Mapping[str, Any], function: str, home: str) -> Callable[..., Any]:
     """Compile source text that we printed ourselves, and return one function of it.
 
-    The text is entered into `linecache`, so that a traceback shows it and Triton can read it back.
+    The text is entered into `linecache`, so that a traceback shows it and Triton can read it back. `home` is the module
+    that has the names the text uses: torch.compile and Triton ask a function for its module.
     """
     filename = f"<softknee {name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    scope: dict[str, Any] = dict(namespace)
+    scope: dict[str, Any] = {**namespace, "__name__": home}
     exec(compile(source, filename, "exec"), scope)
     return scope[function]
 
@@ -39,4 +40,4 @@ def torch_function(act: Activation, *indices: Index) -> Callable[..., tuple[Tens
     lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
     lines.append(f"    return ({', '.join(code.results)},)")
     label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}"
-    return load("\n".join(lines) + "\n", label, _NAMESPACE, "compute")
+    return load("\n".join(lines) + "\n", label, _NAMESPACE, "compute", torch_math.__name__)

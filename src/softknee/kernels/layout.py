@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -26,60 +27,61 @@ def storage_order(x: Tensor) -> list[int] | None:
 
 
 @dataclass(frozen=True)
-class Repeat:
-    """Storage seen as (outer, channels, inner).
+class Pattern:
+    """Storage seen as (outer, channels, inner); `run` are the dimensions that make the channels, slowest first."""
 
-    `flat` are the parameters, one number or one per channel; `run` are the dimensions that make up the
-    channels, slowest first.
-    """
-
+    shape: torch.Size
     outer: int
     channels: int
     inner: int
-    flat: tuple[Tensor, ...]
     run: tuple[int, ...] = ()
 
-    def restore(self, sums: Tensor, x: Tensor, p: Tensor) -> Tensor:
+    def flat(self, p: Tensor) -> Tensor:
+        """A parameter as one number, or as one per channel in the order of storage."""
+        if p.numel() == 1:
+            return p
+        dims = len(self.shape)
+        wide = p.reshape([1] * (dims - p.dim()) + list(p.shape))
+        wide = wide.permute([*self.run, *(d for d in range(dims) if d not in self.run)])
+        return wide.reshape(wide.shape[: len(self.run)]).expand([self.shape[d] for d in self.run]).reshape(-1)
+
+    def restore(self, sums: Tensor, p: Tensor) -> Tensor:
         """Sums per channel, brought back into the shape and type of the parameter they belong to."""
         if self.run:
             logical = sorted(self.run)
-            wide = sums.reshape([x.shape[d] for d in self.run]).permute([self.run.index(d) for d in logical])
-            sums = wide.reshape([x.shape[d] if d in self.run else 1 for d in range(x.dim())])
+            wide = sums.reshape([self.shape[d] for d in self.run]).permute([self.run.index(d) for d in logical])
+            sums = wide.reshape([size if d in self.run else 1 for d, size in enumerate(self.shape)])
         return sum_to_shape(sums, p.shape).to(p.dtype)
 
 
 def sum_to_shape(t: Tensor, shape: Sequence[int]) -> Tensor:
     """Undo a broadcast: sum over the dimensions that were repeated."""
-    if t.numel() == math.prod(shape):
-        return t.reshape(shape)
+    if t.shape == torch.Size(shape):
+        return t
     lead = t.dim() - len(shape)
     dims = [*range(lead), *(lead + d for d, size in enumerate(shape) if size == 1)]
     return t.sum(dim=dims).reshape(shape)
 
 
-def repeat_pattern(x: Tensor, order: Sequence[int], params: Sequence[Tensor]) -> Repeat | None:
-    """How parameters of shapes that broadcast to x repeat along its storage; None if no such pattern exists."""
+def find_pattern(x: Tensor, params: Sequence[Tensor]) -> Pattern | None:
+    """How parameters that broadcast to x repeat along its storage (or along a contiguous copy of it).
+
+    None where the dimensions they vary in do not lie next to each other.
+    """
+    order = storage_order(x)
+    if order is None:
+        order = [d for d in range(x.dim()) if x.shape[d] != 1]
     varying: set[int] = set()
     for p in params:
         lead = x.dim() - p.dim()
         varying |= {lead + d for d in range(p.dim()) if p.shape[d] != 1}
     if not varying:
-        return Repeat(1, 1, x.numel(), tuple(p.reshape(1) for p in params))
+        return Pattern(x.shape, 1, 1, x.numel())
     places = [i for i, d in enumerate(order) if d in varying]
     first, last = places[0], places[-1]
     if last - first + 1 != len(places) or len(places) != len(varying):
         return None
     run = order[first : last + 1]
-    shape = [x.shape[d] for d in run]
-    flat = []
-    for p in params:
-        if p.numel() == 1:
-            flat.append(p.reshape(1))
-            continue
-        wide = p.reshape([1] * (x.dim() - p.dim()) + list(p.shape)).permute(
-            [*run, *(d for d in range(x.dim()) if d not in run)]
-        )
-        flat.append(wide.reshape(wide.shape[: len(run)]).expand(shape).reshape(-1))
     outer = math.prod(x.shape[d] for d in order[:first])
     inner = math.prod(x.shape[d] for d in order[last + 1 :])
-    return Repeat(outer, math.prod(shape), inner, tuple(flat), tuple(run))
+    return Pattern(x.shape, outer, math.prod(x.shape[d] for d in run), inner, tuple(run))

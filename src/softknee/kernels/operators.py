@@ -7,39 +7,43 @@ schema. A definition travels through the operator by its key, a string.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..spec import Activation
-from . import fused, plain
+from ..spec import Activation, by_key
+from . import plain
 from .dispatch import choose_kernel
-from .layout import repeat_pattern, storage_order
+from .fused import FusedPlan
+from .layout import storage_order
 
-_by_key: dict[str, Activation] = {}
-_keys: dict[Activation, str] = {}
+_plans: dict[tuple[Any, ...], FusedPlan | str] = {}
+# A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
+_MOST_PLANS = 4096
 
 
-def key_of(act: Activation) -> str:
-    """The string by which an operator finds this definition; two definitions never share one."""
-    key = _keys.get(act)
-    if key is None:
-        key = ".".join([act.root.name, *act.index])
-        if key in _by_key:
-            key = f"{key}#{len(_by_key)}"
-        _keys[act], _by_key[key] = key, act
-    return key
+def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
+    """The fused plan for such tensors, or the name of the other path they take."""
+    layout = (key, x.shape, x.stride(), x.dtype, x.device, *[(p.shape, p.stride(), p.dtype, p.device) for p in params])
+    plan = _plans.get(layout)
+    if plan is None:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        act = by_key(key)
+        path = choose_kernel(act, x, params).path
+        plan = _plans[layout] = FusedPlan(act, x, params) if path == "fused" else path
+    return plan
 
 
 def pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
     """The value; the kernel that is registered for CPU and CUDA."""
-    act = _by_key[key]
-    path = choose_kernel(act, x, params).path
-    if path == "fused":
-        return _fused_value(act, x, params)
-    if path == "blocks":
-        return plain.value_in_blocks(act, x, params)
-    return own(plain.value(act, x, params), x)
+    plan = _plan(x, params, key)
+    if isinstance(plan, FusedPlan):
+        return plan.forward(x, params)
+    if plan == "blocks":
+        return plain.value_in_blocks(by_key(key), x, params)
+    return own(plain.value(by_key(key), x, params), x)
 
 
 def own(result: Tensor, x: Tensor) -> Tensor:
@@ -49,50 +53,25 @@ def own(result: Tensor, x: Tensor) -> Tensor:
 
 def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Overwrite x with the value (no gradient will be asked for)."""
-    path = choose_kernel(act, x, params).path
-    if path == "fused" and storage_order(x) is not None:
-        _fused_value(act, x, params, out=x)
+    plan = _plan(x, params, act.key)
+    if isinstance(plan, FusedPlan) and plan.dense:
+        plan.forward(x, params, out=x)
         torch.autograd.graph.increment_version(x)
         return x
-    if path == "blocks":
+    if plan == "blocks":
         return plain.value_in_blocks(act, x, params, out=x)
     return x.copy_(plain.value(act, x, params))
-
-
-def _fused_value(act: Activation, x: Tensor, params: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    order = storage_order(x)
-    dense = x if order is not None else x.contiguous()
-    repeat = repeat_pattern(dense, range(x.dim()) if order is None else order, params)
-    assert repeat is not None
-    return fused.forward(act, dense, repeat, out=out)
 
 
 def pointwise_backward(
     g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]
 ) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters."""
-    act = _by_key[key]
-    path = choose_kernel(act, x, params).path
-    if path == "fused":
-        return _fused_gradients(act, g, x, params, needs)
-    rule = plain.gradients_in_blocks if path == "blocks" else plain.gradients
-    return [one for one in rule(act, g, x, params, needs) if one is not None]
-
-
-def _fused_gradients(
-    act: Activation, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]
-) -> list[Tensor]:
-    order = storage_order(x)
-    dense = x if order is not None else x.contiguous()
-    if g.stride() != dense.stride():
-        g = torch.empty_like(dense).copy_(g)
-    repeat = repeat_pattern(dense, range(x.dim()) if order is None else order, params)
-    assert repeat is not None
-    wanted = [i for i, need in enumerate(needs[1:]) if need]
-    needed = tuple(act.params[i].name for i in wanted)
-    dx, sums = fused.backward(act, g, dense, repeat, want_x=needs[0], needed=needed)
-    grads = [repeat.restore(total, x, params[i]) for i, total in zip(wanted, sums, strict=True)]
-    return [*([dx] if dx is not None else []), *grads]
+    plan = _plan(x, params, key)
+    if isinstance(plan, FusedPlan):
+        return plan.backward(g, x, params, needs)
+    rule = plain.gradients_in_blocks if plan == "blocks" else plain.gradients
+    return [one for one in rule(by_key(key), g, x, params, needs) if one is not None]
 
 
 def _fake_pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:

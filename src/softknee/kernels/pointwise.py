@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import InputError, ParameterError
 from ..registry import get
-from ..spec import Activation, set_engine
+from ..spec import Activation, by_key, set_engine
 from . import operators, plain
 from .dispatch import choose, ordinary
 from .generate import torch_function
@@ -40,21 +40,21 @@ _runtimes, _definitions = Shelf(), Shelf()
 
 
 @torch.compiler.assume_constant_result
-def prepare(act: Activation) -> str:
-    """Derive and print a definition's functions, once; return their key.
+def prepare(key: str) -> str:
+    """Derive and print the functions of the definition with this key, once; return the key.
 
-    torch.compile must not trace this work, and of what is computed beside its trace it takes constants only: hence a
-    string, and a look-up by the caller.
+    torch.compile must not trace this work, and takes and gives only constants beside its trace: hence strings, and a
+    look-up by the caller.
     """
-    key = operators.key_of(act)
     if key not in vars(_runtimes):
+        act = by_key(key)
         setattr(_runtimes, key, Runtime(_eager_function(act), _traced_function(act)))
     return key
 
 
 def runtime_of(act: Activation) -> Runtime:
     """The Functions of a definition."""
-    return getattr(_runtimes, prepare(act))
+    return getattr(_runtimes, prepare(act.key))
 
 
 @torch.compiler.assume_constant_result
@@ -70,7 +70,7 @@ def find(name: str) -> Any:
 
 def _eager_function(act: Activation) -> Any:
     names = ["x", *(p.name for p in act.params)]
-    key = operators.key_of(act)
+    key = act.key
 
     class Pointwise(torch.autograd.Function):
         generate_vmap_rule = True
@@ -181,7 +181,7 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
     if p.numel() == 1 and p.dim() > x.dim():
         return p.reshape([1] * x.dim())
     lead = x.dim() - p.dim()
-    if lead < 0 or any(size not in (1, x.shape[lead + d]) for d, size in enumerate(p.shape)):
+    if lead < 0 or any(size != 1 and size != x.shape[lead + d] for d, size in enumerate(p.shape)):
         raise ParameterError(
             f"{act.name}: {name} has shape {tuple(p.shape)}, which does not broadcast against an input of shape "
             f"{tuple(x.shape)}; a value per channel of dimension 1 has shape (C, 1, ...), one per layer (1,)."

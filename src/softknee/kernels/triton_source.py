@@ -46,7 +46,7 @@ def forward_flat(x_ptr, y_ptr, {pointers}n, BLOCK: tl.constexpr):
 
 def forward_rows(act: Activation) -> str:
     params = [p.name for p in act.params]
-    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
         f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n"
         for p in params
@@ -126,7 +126,7 @@ def _store_even(want_x: bool) -> str:
 def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     """Parameters vary along the fastest dimension: a program walks down some rows of a strip of columns."""
     params = [p.name for p in act.params]
-    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
         f"    {p} = tl.load({p}_ptr + column * {p}_step, mask=column < channels, other=1.0)"
         f".to(tl.float32)[None, :]\n"
@@ -161,7 +161,7 @@ def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, 
 def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     """Parameters vary along a slower dimension: a program walks over a part of one channel's elements."""
     params = [p.name for p in act.params]
-    pointers = "".join(f"{p}_ptr, {p}_step, " for p in params)
+    pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(f"    {p} = tl.load({p}_ptr + channel * {p}_step).to(tl.float32)\n" for p in params)
     assign, _ = _slopes(act, needed, want_x)
     zero = "".join(f"    sum_{p} = tl.zeros([COLUMNS], tl.float32)\n" for p in needed)

@@ -100,12 +100,14 @@ def steps(settings: Settings) -> int:
 def run(settings: Settings, *, command: str, advance: Callable[[str], None] = lambda _: None) -> Study:
     """Train everything; `advance` is called with the name of the activation after each epoch."""
     digits = load_digits()
+    runs: dict[str, list[Any]] = {entry.name: [] for entry in ENTRIES}
+    # Seed by seed rather than activation by activation: whatever else the machine does then slows all alike.
+    for seed in settings.seeds:
+        for entry in ENTRIES:
+            runs[entry.name].append(_train(entry, digits, seed=seed, settings=settings, advance=advance))
     outcomes = []
     for entry in ENTRIES:
-        runs = [
-            _train(entry, digits, seed=seed, settings=settings, advance=advance) for seed in settings.seeds
-        ]
-        accuracy, loss, seconds, learned = zip(*runs, strict=True)
+        accuracy, loss, seconds, learned = zip(*runs[entry.name], strict=True)
         outcomes.append(Outcome(entry=entry, accuracy=accuracy, loss=loss, seconds=seconds, learned=learned))
     return Study(settings=settings, outcomes=tuple(outcomes), record=_record(settings, outcomes, command))
 

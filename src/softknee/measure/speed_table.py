@@ -71,9 +71,12 @@ def _remarks(record: Record, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for copy in copies:
         low, middle, high = (f"{1e6 * seconds:.1f}" for seconds in (copy.low, copy.value, copy.high))
         remarks.append(f"The copy takes {middle} us (quartiles {low} to {high}).")
+    missing: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if "not_run" in row:
-            remarks.append(f"{row['function']}, {row['variant']}, did not run: {row['not_run']}")
+            missing.setdefault((row["variant"], row["not_run"]), []).append(row["function"])
+    for (variant, reason), functions in missing.items():
+        remarks.append(f"Did not run as {variant}: {', '.join(functions)}. {reason}")
     remarks.append(f"{record.hardware.sentence()}; {record.versions.sentence()}; {record.created}.")
     return remarks
 

@@ -1,6 +1,6 @@
 """What an activation is: formula, parameters, knob, claims; and the printers that turn it into code."""
 
-from .activation import Activation, Claims, Implicit, Inner, Param, positive, real, set_engine, u, v
+from .activation import Activation, Claims, Implicit, Inner, Param, by_key, positive, real, set_engine, u, v
 from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 from .primitives import (
     Expm1,
@@ -42,6 +42,7 @@ __all__ = [
     "Sigmoid",
     "Softplus",
     "Tanh",
+    "by_key",
     "elementary",
     "positive",
     "real",

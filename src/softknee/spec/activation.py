@@ -8,7 +8,9 @@ as beta*x that the formula is naturally written in, and `implicit`, a value give
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +115,26 @@ def set_engine(run: Callable[[Activation, Any, Mapping[str, Any]], Any]) -> None
     _engine[:] = [run]
 
 
+# Every definition alive, by a string of its own: what operators and compiled graphs can carry.
+_by_key: weakref.WeakValueDictionary[str, Activation] = weakref.WeakValueDictionary()
+
+
+def _own_key(act: Activation) -> str:
+    key = ".".join([act.root.key, *act.index]) if act.index else act.name
+    while key in _by_key:
+        key = f"{act.name}#{next(_numbers)}"
+    _by_key[key] = act
+    return key
+
+
+_numbers = itertools.count(2)
+
+
+def by_key(key: str) -> Activation:
+    """The definition with that key."""
+    return _by_key[key]
+
+
 @dataclass(frozen=True, eq=False)
 class Activation:
     """An element-wise activation function as data.
@@ -149,11 +171,13 @@ class Activation:
     variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     about: str = ""
     bound_formula: Expr = field(init=False, repr=False)
+    key: str = field(init=False, repr=False)
     _partials: dict[tuple[str, ...], Activation] = field(default_factory=dict, init=False, repr=False)
     _root: Activation | None = field(default=None, repr=False)
     _index: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key", _own_key(self))
         given = sympy.sympify(self.formula)
         bound = given if self.worked is None else sympy.sympify(self.worked)
         object.__setattr__(self, "bound_formula", bound)
@@ -257,6 +281,9 @@ class Activation:
     def __repr__(self) -> str:
         given = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
         return f"<activation {self.name}({given})>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Activation:
+        return self  # immutable, and compared by identity
 
     def __reduce__(self) -> tuple[Any, ...]:
         from ..registry import restore

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,13 @@ NARROWEST, WIDEST = 2.0**-40, 2.0**40
 
 @dataclass(frozen=True)
 class Constraint:
-    """Any finite number; learned as it is. The other constraints narrow this one."""
+    """Any finite number; learned as it is. The other constraints narrow this one.
+
+    `lifted` says whether the value is computed from a raw one, `anchored` whether that needs an anchor.
+    """
+
+    lifted: ClassVar[bool] = False
+    anchored: ClassVar[bool] = False
 
     @property
     def words(self) -> str:
@@ -38,9 +44,9 @@ class Constraint:
     def allows_learned(self, value: float) -> bool:
         return self.allows(value)
 
-    def anchor(self, start: Tensor) -> Tensor | None:
-        """A tensor to keep beside the raw value, or None where none is needed."""
-        return None
+    def anchor(self, start: Tensor) -> Tensor:
+        """The tensor to keep beside the raw value, where one is needed."""
+        return start
 
     def raw(self, start: Tensor) -> Tensor:
         return start.clone()
@@ -61,6 +67,8 @@ class Positive(Constraint):
     A plain softplus(raw) would lose the last bits of a small start (its raw value is log(start)), and
     one step of an optimiser would mean something else for a width of 0.001 than for one of 1.
     """
+
+    lifted = anchored = True
 
     @property
     def words(self) -> str:
@@ -93,6 +101,7 @@ class Positive(Constraint):
 class AtLeastOne(Constraint):
     """1 or more; learned as 1 + softplus(raw / temperature) (lambda-GELU's hardness)."""
 
+    lifted = True
     temperature: float = 0.1
 
     @property
@@ -101,7 +110,7 @@ class AtLeastOne(Constraint):
 
     @property
     def learned_words(self) -> str:
-        return "a number above 1 (1 itself is reached only as raw goes to minus infinity) and below 2^40"
+        return "a number above 1 (1 itself would be a raw value of minus infinity) and at most 2^40"
 
     def allows(self, value: float) -> bool:
         return math.isfinite(value) and value >= 1
@@ -124,6 +133,7 @@ class AtLeastOne(Constraint):
 class Between(Constraint):
     """Strictly between two bounds; learned as start + room * tanh(raw / room) on either side."""
 
+    lifted = anchored = True
     low: float = 0.0
     high: float = 1.0
 

@@ -1,4 +1,4 @@
-"""SQUAF, the soft-quantisation activation: its function, its window, and the rule that chooses an implementation."""
+"""SQUAF, the soft-quantisation activation: its function, its window, and which implementation runs."""
 
 from .dispatch import choose_path
 from .function import squaf

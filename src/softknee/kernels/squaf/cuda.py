@@ -1,8 +1,9 @@
-"""Compiles and launches the CUDA C++ kernels, the fastest form of the usual case: five points, Gaussian weights, an NVIDIA GPU.
+"""Compiles and launches the CUDA C++ kernels, the fastest form of the usual case: five points, Gaussian
+weights, an NVIDIA GPU.
 
-The source is compiled once per storage type and grid size by NVRTC, the run-time compiler that torch carries: no
-nvcc is needed. Where that cannot be done, a warning says so once and the Triton kernels run instead; the variable
-SOFTKNEE_SQUAF_CUDA=0 asks for them from the start.
+The source is compiled once per storage type and grid size by NVRTC, the run-time compiler that torch carries:
+no nvcc is needed. Where that cannot be done, a warning says so once and the Triton kernels run instead; the
+variable SOFTKNEE_SQUAF_CUDA=0 asks for them from the start.
 """
 
 import os
@@ -19,7 +20,8 @@ from .layout import Layout
 VECTOR = 8  # elements per thread and step; as in the source
 SHARED_BYTES = 48 * 1024 - 1  # what a block may have without asking the driver
 _KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-_STEPS_FORWARD, _STEPS_BACKWARD = 4, 16  # vectors a thread should find to do before another block is worth starting
+# Vectors a thread should find to do before another block is worth starting.
+_STEPS_FORWARD, _STEPS_BACKWARD = 4, 16
 
 
 class Kernels(NamedTuple):
@@ -43,13 +45,17 @@ def can_run(
     return _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1) is not None
 
 
-def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int) -> None:
+def forward(
+    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int
+) -> None:
     """Write phi(x) into out."""
     n = z.shape[-1]
     kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
-    assert kernels is not None and window == 5
+    assert kernels is not None
+    assert window == 5
     threads = 256
-    # As many blocks as run at once, so that each fills its table one time; there is no sum whose order could change.
+    # As many blocks as run at once, so that each fills its table one time; there is no sum whose order could
+    # change.
     at_once = 6 * torch.cuda.get_device_properties(x.device).multi_processor_count
     blocks = _blocks(layout, threads=threads, steps=_STEPS_FORWARD, most=max(1, at_once // layout.groups))
     kernels.forward(
@@ -66,7 +72,8 @@ def backward(
     """Write the gradient of x into dx; return those of q, alpha (groups,) and z (groups, n) in float64."""
     groups, n = z.shape
     kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
-    assert kernels is not None and window == 5
+    assert kernels is not None
+    assert window == 5
     threads = _threads(n)
     blocks = _blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
     partial = torch.empty(groups, blocks, n + 3, device=x.device)
@@ -92,7 +99,7 @@ def _shape(layout: Layout) -> list[int]:
 
 
 def _blocks(layout: Layout, *, threads: int, steps: int, most: int) -> int:
-    """Blocks for one group: a function of its own elements alone, so replicas sum as they would without each other."""
+    """Blocks for one group, from its own elements alone: replicas then sum as they would on their own."""
     vectors = layout.per_group // VECTOR
     return max(1, min(most, -(-vectors // (threads * steps))))
 
@@ -117,10 +124,11 @@ def _kernels(device: int, kind: int, n: int, shared: bool) -> Kernels | None:
                 forward=_compile("squaf_forward", KIND=kind, POINTS=n, THREADS=256, SHARED=shared),
                 backward=_compile("squaf_backward", KIND=kind, POINTS=n, THREADS=_threads(n), SHARED=shared),
             )
-    except Exception as problem:  # whatever the run-time compiler or the driver has to say, Triton still works
+    except Exception as problem:
+        # Whatever the run-time compiler or the driver has to say, the Triton kernels still work.
         warnings.warn(
-            f"The CUDA kernels of SQUAF could not be compiled ({type(problem).__name__}: {problem}); its Triton "
-            "kernels run instead, about ten times slower backward. SOFTKNEE_SQUAF_CUDA=0 silences this.",
+            f"SQUAF's CUDA kernels could not be compiled ({type(problem).__name__}: {problem}); "
+            "its slower Triton kernels run instead. SOFTKNEE_SQUAF_CUDA=0 chooses them without a warning.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,18 +1,21 @@
-"""The CUDA C++ of the five-point kernels, as text for the run-time compiler; `cuda.py` compiles and launches it."""
+"""The CUDA C++ of the five-point kernels, as text; `cuda.py` compiles and launches it."""
 
-SOURCE = r"""// Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined in front of it:
+SOURCE = r"""
+// Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined before it:
 //   KIND     storage type: 0 float, 1 bfloat16, 2 half
 //   POINTS   grid points, 2k+1
 //   THREADS  threads of a block
 //   SHARED   1 where all of x shares one row of parameters, else 0
 //
-// Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest grid point,
-// and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the coefficients of one row of
-// a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can ask for it in the same cycle, so no
-// two lanes meet in a bank. An element near an end of the grid, NaN, or h above FAST_H takes the careful way.
+// Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest
+// grid point, and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the
+// coefficients of one row of a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can
+// ask for it in the same cycle, so no two lanes meet in a bank. An element near an end of the grid, NaN, or h
+// above FAST_H takes the careful way.
 //
-// The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that neither an
-// atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the end.
+// The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that
+// neither an atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the
+// end.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -38,7 +41,7 @@ __device__ __forceinline__ float reciprocal(float a) {
     return r;
 }
 
-// ---- eight elements at a time -------------------------------------------------------------------------------------
+// ---- eight elements at a time ----
 
 __device__ __forceinline__ void unpack(u32 word, float* pair) {
 #if KIND == 1
@@ -101,7 +104,7 @@ __device__ __forceinline__ void store_one(void* base, u64 at, float y) {
 #endif
 }
 
-// ---- where the elements of a group lie: (outer, g1, middle, g2, inner), inner counted in vectors --------------------
+// ---- where the elements of a group lie: (outer, g1, middle, g2, inner), inner counted in vectors ----
 
 struct Rows {
     u32 g1, middle, g2, inner, group;
@@ -113,12 +116,12 @@ __device__ __forceinline__ u64 vector_at(const Rows& rows, u32 v) {
 #else
     const u32 above = v / rows.inner, i = v - above * rows.inner;
     const u32 outer = above / rows.middle, m = above - outer * rows.middle;
-    const u64 row = (((u64)outer * rows.g1 + rows.group / rows.g2) * rows.middle + m) * rows.g2 + rows.group % rows.g2;
-    return row * rows.inner + i;
+    const u64 run = ((u64)outer * rows.g1 + rows.group / rows.g2) * rows.middle + m;
+    return (run * rows.g2 + rows.group % rows.g2) * rows.inner + i;
 #endif
 }
 
-// ---- one group's constants, and its table --------------------------------------------------------------------------
+// ---- one group's constants, and its table ----
 
 struct Group {
     float q, inverse_q, alpha, scale;  // scale = 2 alpha q log2(e)
@@ -141,13 +144,15 @@ __device__ __forceinline__ Group read_group(const float* q, const float* alpha, 
     return s;
 }
 
-// Row c: four coefficients once for each of 8 lanes (16-byte reads go out by quarter warps), the fifth for all 32.
+// Row c: four coefficients once for each of 8 lanes (16-byte reads go out by quarter warps), the fifth for
+// all 32.
 __device__ void fill_table(char* table, const Group& s) {
     for (u32 at = threadIdx.x; at < POINTS * 8; at += THREADS) {
         const int row = at / 8;
         const bool whole = row >= 2 && row < POINTS - 2;
-        const float4 four = whole ? make_float4(s.z[row - 2] * s.g2, s.z[row - 1] * s.g1, s.z[row], s.z[row + 1] * s.g1)
-                                  : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (whole)
+            four = make_float4(s.z[row - 2] * s.g2, s.z[row - 1] * s.g1, s.z[row], s.z[row + 1] * s.g1);
         *(float4*)(table + row * ROW_BYTES + (at % 8) * 16) = four;
     }
     for (u32 at = threadIdx.x; at < POINTS * 32; at += THREADS) {
@@ -157,18 +162,19 @@ __device__ void fill_table(char* table, const Group& s) {
     }
 }
 
-// ---- the careful way: ends of the grid, any h, NaN -------------------------------------------------------------------
+// ---- the careful way: ends of the grid, any h, NaN ----
 
 struct Careful {
     float p[5];  // probabilities of c-2..c+2, 0 outside the grid
     float c, d, phi;
 };
 
-__device__ __noinline__ Careful careful(float x, float q, float alpha, const float* z) {
+__device__ __forceinline__ Careful careful(float x, const Group& group) {
     Careful s;
+    const float q = group.q;
     const bool nan = !(x == x);
     const float bounded = nan ? x : fminf(fmaxf(x, -LIMIT), LIMIT);
-    const float ratio = nan ? 0.0f : fminf(fmaxf(bounded / q, -(float)K), (float)K);
+    const float ratio = nan ? 0.0f : fminf(fmaxf(bounded * group.inverse_q, -(float)K), (float)K);
     s.c = (ratio + ROUNDER) - ROUNDER;
     s.d = fmaf(-s.c, q, bounded);
     const int centre = (int)s.c + K;
@@ -178,40 +184,45 @@ __device__ __noinline__ Careful careful(float x, float q, float alpha, const flo
     for (int i = 0; i < 5; ++i) {
         const float j = (float)(i - 2);
         const bool on_grid = centre + i - 2 >= 0 && centre + i - 2 < POINTS;
-        const float e = (alpha * q * LOG2_E) * (j * (2.0f * s.d - j * q));
+        const float e = (group.alpha * q * LOG2_E) * (j * (2.0f * s.d - j * q));
         // Not fminf on e itself: it would turn a NaN into a number.
         const float w = on_grid ? power_of_two(e > 60.0f ? 60.0f : e) : 0.0f;
         s.p[i] = w;
         sum += w;
-        if (on_grid) total += w * z[centre + i - 2];
+        if (on_grid) total += w * group.z[centre + i - 2];
     }
-    const float share = 1.0f / sum;
+    const float share = reciprocal(sum);
 #pragma unroll
     for (int i = 0; i < 5; ++i) s.p[i] *= share;
     s.phi = total * share;
     return s;
 }
 
-// One element after the other, to keep the registers of this rare case out of the common one. The running index
-// chooses by comparison: as an index it would move the arrays out of registers.
-__device__ __forceinline__ float choose(const float* x, int i) {
-    float chosen = x[0];
-#pragma unroll
-    for (int t = 1; t < VECTOR; ++t) chosen = i == t ? x[t] : chosen;
-    return chosen;
-}
-
 __device__ __forceinline__ void replace(float* y, int i, float value) {
+    // By comparison: a running index would move the array out of registers.
 #pragma unroll
     for (int t = 0; t < VECTOR; ++t) y[t] = i == t ? value : y[t];
 }
 
-__device__ __forceinline__ void careful_vector(const float* x, float* y, const Group& s) {
-#pragma unroll 1
-    for (int i = 0; i < VECTOR; ++i) replace(y, i, careful(choose(x, i), s.q, s.alpha, s.z).phi);
+// Which of the eight need the careful way, as bits. They become 0 here, which is on every grid, and go the
+// quick way with the others; their results are replaced afterwards.
+__device__ __forceinline__ u32 set_aside(float* x, float inside) {
+    bool easy = true;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) easy = easy && fabsf(x[i]) <= inside;
+    u32 bits = 0;
+    if (!easy) {
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) {
+            const bool aside = !(fabsf(x[i]) <= inside);
+            bits |= aside ? 1u << i : 0u;
+            x[i] = aside ? 0.0f : x[i];
+        }
+    }
+    return bits;
 }
 
-// ---- forward -----------------------------------------------------------------------------------------------------------
+// ---- forward ----
 
 extern "C" __global__ void __launch_bounds__(THREADS, 6)
 squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, const float* z,
@@ -228,44 +239,43 @@ squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, c
 #pragma unroll 1
     for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
         const u64 at = vector_at(rows, v);
-        float x[VECTOR], y[VECTOR] = {};
+        float x[VECTOR], y[VECTOR];
         load_vector(x_in, at, x);
-        bool easy = true;
+        u32 aside = set_aside(x, s.inside);
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) easy = easy && fabsf(x[i]) <= s.inside;
-        if (easy) {
-#pragma unroll
-            for (int i = 0; i < VECTOR; ++i) {
-                const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
-                const float c = rounded - ROUNDER;
-                const int offset = (__float_as_int(rounded) - ROUNDER_BITS) * ROW_BYTES;
-                const float e = power_of_two(fmaf(-c, s.q, x[i]) * s.scale);
-                const float4 a = *(const float4*)(fours + offset);
-                const float last = *(const float*)(fifths + offset);
-                const float above = fmaf(fmaf(fmaf(fmaf(last, e, a.w), e, a.z), e, a.y), e, a.x);
-                const float below = fmaf(fmaf(fmaf(fmaf(s.g2, e, s.g1), e, 1.0f), e, s.g1), e, s.g2);
-                y[i] = above * reciprocal(below);
-            }
-        } else {
-            careful_vector(x, y, s);
+        for (int i = 0; i < VECTOR; ++i) {
+            const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
+            const float c = rounded - ROUNDER;
+            const int offset = (__float_as_int(rounded) - ROUNDER_BITS) * ROW_BYTES;
+            const float e = power_of_two(fmaf(-c, s.q, x[i]) * s.scale);
+            const float4 a = *(const float4*)(fours + offset);
+            const float last = *(const float*)(fifths + offset);
+            const float above = fmaf(fmaf(fmaf(fmaf(last, e, a.w), e, a.z), e, a.y), e, a.x);
+            const float below = fmaf(fmaf(fmaf(fmaf(s.g2, e, s.g1), e, 1.0f), e, s.g1), e, s.g2);
+            y[i] = above * reciprocal(below);
+        }
+#pragma unroll 1
+        for (; aside != 0; aside &= aside - 1) {
+            const int i = __ffs(aside) - 1;
+            replace(y, i, careful(load_one(x_in, at * VECTOR + i), s).phi);
         }
         store_vector(out, at, y);
     }
     if (blockIdx.x == 0 && threadIdx.x < tail) {
         const u64 at = (u64)vectors * VECTOR + threadIdx.x;
-        store_one(out, at, careful(load_one(x_in, at), s.q, s.alpha, s.z).phi);
+        store_one(out, at, careful(load_one(x_in, at), s).phi);
     }
 }
 
-// ---- backward ----------------------------------------------------------------------------------------------------------
+// ---- backward ----
 
-// A thread's sums over its elements, m = g Cov(z, j | x): the gradients of q and alpha are combinations of them.
+// A thread's sums, with m = g Cov(z, j | x): the gradients of q and alpha are combinations of them.
 struct Sums {
     float m_d, m_c, second;
 };
 
 __device__ __forceinline__ float careful_backward(float x, float g, const Group& s, float* bins, Sums& sums) {
-    const Careful w = careful(x, s.q, s.alpha, s.z);
+    const Careful w = careful(x, s);
     const int centre = (int)w.c + K;
     float first = 0.0f, second = 0.0f;
 #pragma unroll
@@ -311,49 +321,50 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
         float x[VECTOR], g[VECTOR];
         load_vector(x_in, at, x);
         load_vector(grad_in, at, g);
-        bool easy = true;
+        u32 aside = set_aside(x, s.inside);
+        if (aside != 0) {
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) easy = easy && fabsf(x[i]) <= s.inside;
-        if (easy) {
+            for (int i = 0; i < VECTOR; ++i) g[i] = aside >> i & 1 ? 0.0f : g[i];
+        }
 #pragma unroll
-            for (int i = 0; i < VECTOR; ++i) {
-                const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
-                const float c = rounded - ROUNDER;
-                const int row = __float_as_int(rounded) - ROUNDER_BITS;
-                const float d = fmaf(-c, s.q, x[i]);
-                const float e = power_of_two(d * s.scale);
-                const float4 a = *(const float4*)(fours + row * ROW_BYTES);
-                const float last = *(const float*)(fifths + row * ROW_BYTES);
-                const float e2 = e * e, e3 = e2 * e, e4 = e2 * e2;
-                // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z.
-                const float w1 = s.g1 * e, w3 = s.g1 * e3, w4 = s.g2 * e4;
-                const float t1 = a.y * e, t2 = a.z * e2, t3 = a.w * e3, t4 = last * e4;
-                const float share = reciprocal(((w1 + w3) + e2) + (s.g2 + w4));
-                const float phi = (((t1 + t3) + t2) + (a.x + t4)) * share;
-                const float u0 = fmaf(-phi, s.g2, a.x), u1 = fmaf(-phi, w1, t1);
-                const float u3 = fmaf(-phi, w3, t3), u4 = fmaf(-phi, w4, t4);
-                const float first = fmaf(2.0f, u4 - u0, u3 - u1);
-                const float second = fmaf(4.0f, u4 + u0, u3 + u1);
-                const float gs = g[i] * share;
-                const float m = gs * first;
-                sums.m_d = fmaf(m, d, sums.m_d);
-                sums.m_c = fmaf(m, c, sums.m_c);
-                sums.second = fmaf(gs, second, sums.second);
-                g[i] = m * slope;
-                float* bin = nearest + row * THREADS;
-                const float b0 = bin[-2 * THREADS], b1 = bin[-THREADS], b2 = bin[0], b3 = bin[THREADS],
-                            b4 = bin[2 * THREADS];
-                bin[-2 * THREADS] = fmaf(gs, s.g2, b0);
-                bin[-THREADS] = fmaf(gs, w1, b1);
-                bin[0] = fmaf(gs, e2, b2);
-                bin[THREADS] = fmaf(gs, w3, b3);
-                bin[2 * THREADS] = fmaf(gs, w4, b4);
-            }
-        } else {
+        for (int i = 0; i < VECTOR; ++i) {
+            const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
+            const float c = rounded - ROUNDER;
+            const int row = __float_as_int(rounded) - ROUNDER_BITS;
+            const float d = fmaf(-c, s.q, x[i]);
+            const float e = power_of_two(d * s.scale);
+            const float4 a = *(const float4*)(fours + row * ROW_BYTES);
+            const float last = *(const float*)(fifths + row * ROW_BYTES);
+            const float e2 = e * e, e3 = e2 * e, e4 = e2 * e2;
+            // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z.
+            const float w1 = s.g1 * e, w3 = s.g1 * e3, w4 = s.g2 * e4;
+            const float t1 = a.y * e, t2 = a.z * e2, t3 = a.w * e3, t4 = last * e4;
+            const float share = reciprocal(((w1 + w3) + e2) + (s.g2 + w4));
+            const float phi = (((t1 + t3) + t2) + (a.x + t4)) * share;
+            const float u0 = fmaf(-phi, s.g2, a.x), u1 = fmaf(-phi, w1, t1);
+            const float u3 = fmaf(-phi, w3, t3), u4 = fmaf(-phi, w4, t4);
+            const float first = fmaf(2.0f, u4 - u0, u3 - u1);
+            const float second = fmaf(4.0f, u4 + u0, u3 + u1);
+            const float gs = g[i] * share;
+            const float m = gs * first;
+            sums.m_d = fmaf(m, d, sums.m_d);
+            sums.m_c = fmaf(m, c, sums.m_c);
+            sums.second = fmaf(gs, second, sums.second);
+            g[i] = m * slope;
+            float* bin = nearest + row * THREADS;
+            const float b0 = bin[-2 * THREADS], b1 = bin[-THREADS], b2 = bin[0], b3 = bin[THREADS],
+                        b4 = bin[2 * THREADS];
+            bin[-2 * THREADS] = fmaf(gs, s.g2, b0);
+            bin[-THREADS] = fmaf(gs, w1, b1);
+            bin[0] = fmaf(gs, e2, b2);
+            bin[THREADS] = fmaf(gs, w3, b3);
+            bin[2 * THREADS] = fmaf(gs, w4, b4);
+        }
 #pragma unroll 1
-            for (int i = 0; i < VECTOR; ++i) {
-                replace(g, i, careful_backward(choose(x, i), choose(g, i), s, own, sums));
-            }
+        for (; aside != 0; aside &= aside - 1) {
+            const int i = __ffs(aside) - 1;
+            const u64 one = at * VECTOR + i;
+            replace(g, i, careful_backward(load_one(x_in, one), load_one(grad_in, one), s, own, sums));
         }
         store_vector(dx, at, g);
     }

@@ -37,13 +37,15 @@ def choose_kernel(x: Tensor) -> tuple[Path, str]:
 
 
 def must_differentiate_through() -> bool:
-    """True where an opaque operator would be in the way: in an export, and inside forward-mode differentiation."""
+    """True where an opaque operator is in the way: in an export, and in forward-mode differentiation."""
     # The level is -1 outside of any dual-number context; torch.func.jvp enters one as well.
     return torch.compiler.is_exporting() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
 
 
 def inside_transform() -> bool:
     """True inside torch.func.grad, vjp or vmap, which need an autograd.Function in the operator's place."""
+    if torch.compiler.is_dynamo_compiling():
+        return False
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
 
 

@@ -1,8 +1,8 @@
 """SQUAF without a fused kernel: tensor operations over pieces that fit in a processor's cache.
 
-Forward and backward keep nothing between them but x and the parameters. The gradient of z is summed in a fixed
-order: index_add on a CPU (which runs it in order), one masked sum per grid point elsewhere, where index_add would
-use atomics.
+Forward and backward keep nothing between them but x and the parameters. The gradient of z is summed in a
+fixed order: index_add on a CPU (which runs it in order), one masked sum per grid point elsewhere, where
+index_add would use atomics.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,9 @@ from .plain import Window, compute_dtype, exponent, finite_range, keep_window, s
 PIECE = 1 << 19
 
 
-def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
+def forward(
+    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
+) -> Tensor:
     """phi of a folded x of five dimensions; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
     q, alpha, z = _spread(q, layout), _spread(alpha, layout), _spread(z, layout)
@@ -27,9 +29,17 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
 
 
 def backward(
-    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
+    grad: Tensor,
+    x: Tensor,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor,
+    *,
+    layout: Layout,
+    window: int,
+    laplacian: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x (folded), q, alpha (groups,) and z (groups, n); the sums are float64 where the device has it."""
+    """Gradients of x (folded), q, alpha (groups,) and z (groups, n); sums in float64 where there is one."""
     kind = compute_dtype(x)
     wide = torch.float64 if x.device.type != "mps" else torch.float32
     groups, n = z.shape
@@ -45,21 +55,23 @@ def backward(
         dx[piece] = (g * by_x).to(x.dtype)
         dq += _sum_elements(g * by_q, wide)
         dalpha += _sum_elements(g * by_alpha, wide)
-        if kept.index is None:
+        if kept.rows is None:
             dz += _sum_elements(g * kept.probability, wide).T
         elif x.device.type == "cpu":
-            dz.view(-1).index_add_(0, kept.index.reshape(-1), (g * kept.probability).to(wide).reshape(-1))
+            dz.view(-1).index_add_(0, kept.rows.reshape(-1), (g * kept.probability).to(wide).reshape(-1))
         else:
             for i in range(n):
-                dz[:, i] += _sum_elements(g * _probability_of(i, kept, q=q5, alpha=alpha5, n=n, laplacian=laplacian), wide)
+                dz[:, i] += _sum_elements(
+                    g * _probability_of(i, kept, q=q5, alpha=alpha5, n=n, laplacian=laplacian), wide
+                )
     return dx, dq, dalpha, dz
 
 
 def slopes(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> tuple[Tensor, Tensor, Tensor]:
     """The derivatives of phi by x, q and alpha, from moments of z - phi.
 
-    Each is sum_j P_j (z_j - phi) times the derivative of exponent j; subtracting phi first keeps the digits where
-    the probabilities are spread evenly over large z.
+    Each is sum_j P_j (z_j - phi) times the derivative of exponent j; subtracting phi first keeps the digits
+    where the probabilities are spread evenly over large z.
     """
     phi = (kept.probability * kept.value).sum(0)
     weighted = kept.probability * (kept.value - phi)
@@ -68,9 +80,11 @@ def slopes(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> tuple[
         signed = (weighted * kept.steps.sign()).sum(0)
         off_centre = (weighted * (kept.steps != 0)).sum(0)
         spread = (weighted * kept.steps.abs()).sum(0)
-        by_distance = alpha * (signed + d.sign() * off_centre)
+        slope = kept.steps.sign() + d.sign() * (kept.steps != 0)
+        by_distance = alpha * (weighted * (slope - (kept.probability * slope).sum(0))).sum(0)
         return by_distance, -c * by_distance - alpha * spread, d * signed + d.abs() * off_centre - q * spread
-    first = (weighted * kept.steps).sum(0)
+    # Subtracting the mean of j as well keeps the error of phi out of the result.
+    first = (weighted * (kept.steps - (kept.probability * kept.steps).sum(0))).sum(0)
     second = (weighted * kept.steps.square()).sum(0)
     by_q = 2 * alpha * ((d - c * q) * first - q * second)
     return 2 * (alpha * q) * first, by_q, q * (2 * d * first - q * second)

@@ -24,38 +24,50 @@ def squaf(
 ) -> Tensor:
     """Soft quantisation: phi(x) = sum_i z_i P(y_i | x), P proportional to e^(-alpha (x-y_i)^2).
 
-    Uniform grid: y_i = i q for i = -k..k. Give `q` and `alpha` of one shape S that broadcasts against x without
-    changing its shape, and `z` of shape S + (2k+1,). S = (1,) is one function for the whole tensor, (C, 1, 1) one
-    for each channel of an image batch, (F,) one for each feature of a (batch, F) tensor. The three may differ
-    where broadcasting allows it: a shared `q` of shape (1,) beside a `z` of shape (C, 1, 1, 2k+1).
+    Uniform grid: y_i = i q for i = -k..k. Give `q` and `alpha` of one shape S that broadcasts against x
+    without changing its shape, and `z` of shape S + (2k+1,). S = (1,) is one function for the whole tensor,
+    (C, 1, 1) one for each channel of an image batch, (F,) one for each feature of a (batch, F) tensor. The
+    three may differ where broadcasting allows it: a shared `q` of shape (1,) beside a `z` of shape (C, 1, 1,
+    2k+1).
 
-    window    how many of the nearest points are kept, an odd number; None keeps all of them. At the ends of the
+    window    how many of the nearest points are kept, an odd number; None keeps all of them. At the ends of
+    the
               grid the window is shorter. See `auto_window` for the jump a window leaves.
     weights   "gaussian", or "laplacian" for P proportional to e^(-alpha |x-y_i|).
-    grid      a general grid instead of `q`: sorted points of shape S + (n,), trainable as well; needs window=None.
+    grid      a general grid instead of `q`: sorted points of shape S + (n,), trainable as well; needs
+    window=None.
 
-    Differentiable to every order by x and every parameter. The result has the dtype of x; parameters are read in
-    float32 (float64 for a float64 x). At +-inf the value is that of z at that end; NaN comes from NaN alone.
+    Differentiable to every order by x and every parameter. The result has the dtype of x; parameters are read
+    in float32 (float64 for a float64 x). At +-inf the value is the limit, for Gaussian
+    weights z at that end; NaN comes from NaN alone.
 
     >>> z = torch.tensor([0.0, 0.0, 1.0])
-    >>> squaf(torch.tensor([-9.0, 0.5, 9.0]), q=torch.ones(1), alpha=torch.full((1,), 4.0), z=z, window=3)
+    >>> squaf(torch.tensor([-9.0, 0.5, 9.0]), q=torch.ones(1), alpha=torch.full((1,), 16.0), z=z, window=3)
     tensor([0.0000, 0.5000, 1.0000])
     """
     if not x.is_floating_point():
-        raise InputError(f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first.")
+        raise InputError(
+            f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first."
+        )
     check_weights(weights)
     laplacian = weights == "laplacian"
     if grid is not None:
         return _on_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window, laplacian=laplacian)
     if q is None:
-        raise ParameterError("squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other.")
+        raise ParameterError(
+            "squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other."
+        )
     n = z.shape[-1] if z.dim() else 0
     if n % 2 == 0 or n < 3:
-        raise ParameterError(f"The last dimension of z has {n} values; a grid -k..k has 2k+1 of them, 3, 5, 7, ...")
+        raise ParameterError(
+            f"The last dimension of z has {n} values; a grid -k..k has 2k+1 of them, 3, 5, 7, ..."
+        )
     if k is not None and n != 2 * k + 1:
         raise ParameterError(f"k={k} asks for {2 * k + 1} values in the last dimension of z, but it has {n}.")
     if window is not None and (window < 3 or window % 2 == 0):
-        raise ParameterError(f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all.")
+        raise ParameterError(
+            f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all."
+        )
     own = _common_shape(x, q.shape, alpha.shape, z.shape[:-1])
     # 0-dim tensors keep their shape from the caller's side; inside there is always a dimension to work on.
     flat = x.reshape(1) if x.dim() == 0 else x
@@ -70,18 +82,28 @@ def squaf(
 
 
 def _on_grid(
-    x: Tensor, *, grid: Tensor, q: Tensor | None, alpha: Tensor, z: Tensor, window: int | None, laplacian: bool
+    x: Tensor,
+    *,
+    grid: Tensor,
+    q: Tensor | None,
+    alpha: Tensor,
+    z: Tensor,
+    window: int | None,
+    laplacian: bool,
 ) -> Tensor:
     if q is not None:
-        raise ParameterError("squaf was given both q and grid; q spaces a uniform grid, grid names every point: keep one.")
+        raise ParameterError(
+            "squaf was given both q and grid; q spaces a uniform grid, grid names every point: keep one."
+        )
     if window is not None:
         raise ParameterError(
-            f"window={window!r} needs a uniform grid; on a general grid SQUAF is the full sum: pass window=None."
+            f"window={window!r} needs a uniform grid; on a general grid SQUAF is the full sum: "
+            "pass window=None."
         )
     if grid.dim() == 0 or z.dim() == 0 or grid.shape[-1] != z.shape[-1]:
         raise ParameterError(
-            f"grid has shape {tuple(grid.shape)} and z {tuple(z.shape)}; both need the same last dimension, one value "
-            "of z for each point."
+            f"grid has shape {tuple(grid.shape)} and z {tuple(z.shape)}; both need the same "
+            "last dimension, one value of z for each point."
         )
     _common_shape(x, grid.shape[:-1], alpha.shape, z.shape[:-1])
     flat = x.reshape(1) if x.dim() == 0 else x
@@ -99,8 +121,8 @@ def _common_shape(x: Tensor, *shapes: torch.Size) -> tuple[int, ...]:
     if own is None or not fits:
         listed = ", ".join(str(tuple(shape)) for shape in shapes)
         raise ParameterError(
-            f"The parameters of squaf have shapes {listed} (z and grid without their last dimension), which do not "
-            f"broadcast into x of shape {tuple(x.shape)}; use (1,) for the whole tensor or, for channels in dimension "
-            "1 of an image batch, (C, 1, 1)."
+            f"The parameters of squaf have shapes {listed} (z and grid without their last dimension), "
+            f"which do not broadcast into x of shape {tuple(x.shape)}; use (1,) for the whole tensor "
+            "or, for channels in dimension 1 of an image batch, (C, 1, 1)."
         )
     return tuple(own)

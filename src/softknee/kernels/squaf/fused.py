@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from . import cuda
@@ -12,13 +11,20 @@ from .dispatch import interpreting
 from .layout import Layout
 from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
 
+# Triton's kernels are launched by indexing, and take plain numbers for their constants; no type says so.
+_forward_kernel: Any = squaf_forward_kernel
+_backward_kernel: Any = squaf_backward_kernel
+
 # Weights that one program of the dense backward holds at a time.
 TILE = 8192
-# Tiles one program walks through before it writes its partial sums, and the most programs there are for a group.
+# Tiles one program walks through before it writes its partial sums, and the most programs there are for a
+# group.
 TILES, PARTS = 8, 1024
 
 
-def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
+def forward(
+    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
+) -> Tensor:
     """phi of a folded, contiguous x; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
     if x.numel() == 0:
@@ -29,7 +35,7 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
             return out
         block, n = 1024, z.shape[-1]
         _, g1, middle, g2, inner = layout.shape
-        squaf_forward_kernel[(triton.cdiv(x.numel(), block),)](
+        _forward_kernel[(_divide_up(x.numel(), block),)](
             x, out, q, alpha, z, x.numel(), n, float(n // 2), g1, middle, g2, inner,
             HALF=_half(window, n), LAPLACIAN=laplacian, SHARED=layout.groups == 1, BLOCK=block,
         )  # fmt: skip
@@ -37,7 +43,15 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
 
 
 def backward(
-    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
+    grad: Tensor,
+    x: Tensor,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor,
+    *,
+    layout: Layout,
+    window: int,
+    laplacian: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of x (folded), q and alpha (groups,) and z (groups, n), the sums in float64."""
     groups, n = z.shape
@@ -49,25 +63,36 @@ def backward(
         if cuda.can_run(x, z=z, layout=layout, window=window, laplacian=laplacian, other=grad):
             return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window)
         _, g1, middle, g2, inner = layout.shape
-        bins = max(16, triton.next_power_of_2(n))
+        bins = max(16, _power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.
-        together = 1 if groups == 1 or inner >= 32 else min(16, triton.next_power_of_2(groups))
+        together = 1 if groups == 1 or inner >= 32 else min(16, _power_of_two(groups))
         rows = max(1, TILE // (bins * together))
-        # The split depends on the elements of one group alone: replicas folded in by vmap sum as they would alone.
-        tiles = max(TILES, triton.cdiv(layout.per_group, rows * PARTS))
-        parts = triton.cdiv(layout.per_group, rows * tiles)
+        # The split depends on the elements of one group alone: replicas folded in by vmap sum as they would
+        # alone.
+        tiles = max(TILES, _divide_up(layout.per_group, rows * PARTS))
+        parts = _divide_up(layout.per_group, rows * tiles)
         dq = torch.empty(parts, groups, device=x.device)
         dalpha, dz = torch.empty_like(dq), torch.empty(parts, groups, n, device=x.device)
-        squaf_backward_kernel[(parts, triton.cdiv(groups, together))](
+        _backward_kernel[(parts, _divide_up(groups, together))](
             grad, x, q, alpha, z, dx, dq, dalpha, dz,
             layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles,
             HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
         )  # fmt: skip
-        return dx, *(partial.sum(0, dtype=torch.float64) for partial in (dq, dalpha, dz))
+        wide = torch.float64
+        return dx, dq.sum(0, dtype=wide), dalpha.sum(0, dtype=wide), dz.sum(0, dtype=wide)
+
+
+def _divide_up(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()
 
 
 def _half(window: int, n: int) -> int:
-    """Neighbours kept on each side; -1, the full sum, also where the window is as wide as any grid point needs."""
+    """Neighbours kept on each side; -1 for the full sum, which a window wide enough for any point also is."""
     return window // 2 if 0 < window < 2 * n - 1 else -1
 
 

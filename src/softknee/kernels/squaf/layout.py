@@ -1,9 +1,9 @@
 """Seeing any tensor, with parameters of any granularity, as five contiguous dimensions.
 
-The kernels know one form only: x of shape (outer, g1, middle, g2, inner), dense, with one row of parameters for
-each of the g1 * g2 groups. A shared parameter is (1, 1, 1, 1, numel); a channel of an image batch (N, C, 1, 1, H*W);
-one neuron each (N, F, 1, 1, 1); channels of replicas folded in by vmap (1, M, N, C, H*W). Memory order is kept: a
-channels-last tensor is read as it lies, its parameters permuted instead.
+The kernels know one form only: x of shape (outer, g1, middle, g2, inner), dense, with one row of parameters
+for each of the g1 * g2 groups. A shared parameter is (1, 1, 1, 1, numel); a channel of an image batch (N, C,
+1, 1, H*W); one neuron each (N, F, 1, 1, 1); channels of replicas folded in by vmap (1, M, N, C, H*W). Memory
+order is kept: a channels-last tensor is read as it lies, its parameters permuted instead.
 """
 
 from dataclasses import dataclass
@@ -49,17 +49,22 @@ class Layout:
         return padded.permute(*self.order, *extra).reshape(self.groups, *tail).contiguous()
 
     def unfold_parameter(self, folded: Tensor, *, like: Tensor, table: bool = False) -> Tensor:
-        """The gradient of a parameter, from (groups,) or (groups, n) to the parameter's own shape and dtype."""
+        """The gradient of a parameter, from (groups,) or (groups, n) to its own shape and dtype."""
         tail = folded.shape[1:] if table else ()
         extra = (len(self.order),) if table else ()
-        return folded.reshape(*self.parameter_sizes, *tail).permute(*self._inverse(), *extra).reshape(like.shape).to(like)
+        return (
+            folded.reshape(*self.parameter_sizes, *tail)
+            .permute(*self._inverse(), *extra)
+            .reshape(like.shape)
+            .to(like)
+        )
 
     def _inverse(self) -> tuple[int, ...]:
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
 
 def dense(x: Tensor) -> Tensor:
-    """x itself where its elements lie in one block without gaps or overlap, in any order; else a contiguous copy."""
+    """x itself where its elements fill one block without gaps or overlap, in any order; else a copy."""
     return x if torch.empty_like(x).stride() == x.stride() else x.contiguous()
 
 

@@ -1,8 +1,9 @@
 """The operators `softknee::squaf` and `softknee::squaf_backward`.
 
-They stay opaque under torch.compile: compiled from tensor operations SQUAF costs 36 to 1,217 times a copy, as an
-operator little more than one. They know their shapes (for tracing), their derivatives to every order (the second
-and later ones through the plain form) and a vmap rule that turns a replica dimension into rows of parameters.
+They stay opaque under torch.compile: compiled from tensor operations SQUAF costs 36 to 1,217 times a copy, as
+an operator little more than one. They know their shapes (for tracing), their derivatives to every order (the
+second and later ones through the plain form) and a vmap rule that turns a replica dimension into rows of
+parameters.
 
 Here window 0 means the full sum, and q, alpha and z[..., 0] share one shape that broadcasts against x.
 """
@@ -56,9 +57,13 @@ def _squaf_backward(
     if choose_kernel(x)[0] == "fused":
         from . import fused
 
-        sums = fused.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
+        sums = fused.backward(
+            folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian
+        )
     else:
-        sums = eager.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
+        sums = eager.backward(
+            folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian
+        )
     dx, dq, dalpha, dz = sums
     return (
         _as_stored(layout.unfold(dx), like=x),
@@ -82,7 +87,12 @@ def _squaf_shapes(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, l
 def _squaf_backward_shapes(
     grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool
 ) -> Gradients:
-    return torch.empty_like(dense(x)), q.new_empty(q.shape), alpha.new_empty(alpha.shape), z.new_empty(z.shape)
+    return (
+        torch.empty_like(dense(x)),
+        q.new_empty(q.shape),
+        alpha.new_empty(alpha.shape),
+        z.new_empty(z.shape),
+    )
 
 
 def _remember(ctx, inputs, output) -> None:
@@ -104,11 +114,10 @@ def differentiate_again(ctx, *outer: Tensor):
         return squaf_plain(x, q, alpha, z, ctx.window, ctx.laplacian).to(inputs[0].dtype)
 
     def first_order(grad: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        _, pull = torch.func.vjp(value, *inputs)
-        return pull(grad)
+        return torch.func.vjp(value, *inputs)[1](grad)
 
     # A functional transform, not autograd.grad: it composes with any order of differentiation around it.
-    _, pull = torch.func.vjp(first_order, *ctx.saved_tensors)
+    pull = torch.func.vjp(first_order, *ctx.saved_tensors)[1]
     return *pull(outer), None, None
 
 
@@ -119,26 +128,26 @@ torch.library.register_autograd("softknee::squaf_backward", differentiate_again,
 def fold_replicas(
     replicas: int, in_dims: tuple[int | None, ...], x: Tensor, parameters: tuple[Tensor, ...], *, always: bool
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """x with the replicas in front, and parameters that vary along them (`always`, or where they are mapped)."""
+    """x with the replicas in front, and parameters that vary along them (always, or where mapped)."""
     x_dim, *parameter_dims = in_dims
     x = x.movedim(x_dim, 0) if x_dim is not None else x.expand(replicas, *x.shape)
     if not always and all(dim is None for dim in parameter_dims):
         return x, parameters
     folded = []
     for parameter, dim, tail in zip(parameters, parameter_dims, (0, 0, 1), strict=True):
-        mapped = parameter.movedim(dim, 0) if dim is not None else parameter.expand(replicas, *parameter.shape)
+        mapped = (
+            parameter.movedim(dim, 0) if dim is not None else parameter.expand(replicas, *parameter.shape)
+        )
         filler = (1,) * (x.dim() - mapped.dim() + tail)
         folded.append(mapped.reshape(mapped.shape[0], *filler, *mapped.shape[1:]))
     return x, tuple(folded)
 
 
-@torch.library.register_vmap("softknee::squaf")
 def _squaf_replicas(info, in_dims, x, q, alpha, z, window, laplacian):
     x, parameters = fold_replicas(info.batch_size, in_dims[:4], x, (q, alpha, z), always=False)
     return torch.ops.softknee.squaf(x, *parameters, window, laplacian), 0
 
 
-@torch.library.register_vmap("softknee::squaf_backward")
 def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplacian):
     shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
     x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
@@ -146,6 +155,10 @@ def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplac
     dx, *rest = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian)
     sums = [g.reshape(info.batch_size, *shape) for g, shape in zip(rest, shapes, strict=True)]
     return (dx, *sums), (0, 0, 0, 0)
+
+
+torch.library.register_vmap("softknee::squaf", _squaf_replicas)
+torch.library.register_vmap("softknee::squaf_backward", _squaf_backward_replicas)
 
 
 def shape_without(parameter: Tensor, dim: int | None) -> tuple[int, ...]:

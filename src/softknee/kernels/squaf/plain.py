@@ -1,14 +1,16 @@
 """SQUAF in plain tensor operations: phi(x) = sum_i z_i P(y_i | x), differentiable to every order.
 
-Everything is measured from the grid point c q nearest to x. With d = x - c q and y = (c + j) q, the exponent of
-neighbour j relative to that of the nearest point is
+Everything is measured from the grid point c q nearest to x. With d = x - c q and y = (c + j) q, the exponent
+of neighbour j relative to that of the nearest point is
 
     Gaussian    alpha ((x - c q)^2 - (x - y)^2) = alpha q j (2 d - j q)
-    Laplacian   alpha (|x - c q| - |x - y|)     = alpha (sign(j) d + |d| - |j| q)   for j != 0, and 0 for j = 0
+    Laplacian   alpha (|x - c q| - |x - y|)     = alpha (sign(j) d + |d| - |j| q)   for j != 0, and 0 for j =
+    0
 
-which is never positive for a neighbour on the grid: no h = alpha q^2 can overflow. Neighbours outside -k..k get
-weight 0 before the exponential, because beyond the ends their exponent has no bound. The shift is the same for
-every point of one x, so the probabilities, and their derivatives, do not depend on c being held constant.
+which is never positive for a neighbour on the grid: no h = alpha q^2 can overflow. Neighbours outside -k..k
+get weight 0 before the exponential, because beyond the ends their exponent has no bound. The shift is the
+same for every point of one x, so the probabilities, and their derivatives, do not depend on c being held
+constant.
 
 The window is laid along a new FIRST dimension: parameters then broadcast as they do against x itself, and the
 CPU's softmax runs over contiguous elements.
@@ -26,7 +28,7 @@ class Window(NamedTuple):
     probability: Tensor
     value: Tensor  # z at each kept point
     steps: Tensor  # j, in compute precision
-    index: Tensor | None  # row of the flattened z, or None when the whole grid is kept
+    rows: Tensor | None  # row of the flattened z, or None when the whole grid is kept
     centre: Tensor  # c, in compute precision
     rest: Tensor  # d = x - c q
 
@@ -39,8 +41,8 @@ def compute_dtype(x: Tensor) -> torch.dtype:
 def finite_range(x: Tensor) -> Tensor:
     """Infinities become huge numbers, so that no 0 * inf arises in a gradient; NaN stays NaN.
 
-    The square root of the largest number leaves room for every product formed below, and is past the point where
-    all of the probability sits on the last grid point for every alpha q >= 1e-17 (1e-150 in float64).
+    The square root of the largest number leaves room for every product formed below, and is past the point
+    where all of the probability sits on the last grid point for every alpha q >= 1e-17 (1e-150 in float64).
     """
     limit = torch.finfo(x.dtype).max ** 0.5
     return x.clamp(-limit, limit)
@@ -49,8 +51,9 @@ def finite_range(x: Tensor) -> Tensor:
 def distance_from(x: Tensor, *, centre: Tensor, q: Tensor) -> Tensor:
     """x - c q with no rounding of the product in float32.
 
-    A rounded c q is off by eps |x|, and the exponent by 2 alpha q eps |x|: harmless in float64, but far above 1 in
-    float32 at alpha = 1e6 and q = 10. Half of q's digits at a time, the products with a small integer are exact.
+    A rounded c q is off by eps |x|, and the exponent by 2 alpha q eps |x|: harmless in float64, but far above
+    1 in float32 at alpha = 1e6 and q = 10. Half of q's digits at a time, the products with a small integer
+    are exact.
     """
     if x.dtype == torch.float64:
         return x - centre * q
@@ -61,7 +64,8 @@ def distance_from(x: Tensor, *, centre: Tensor, q: Tensor) -> Tensor:
 def exponent(d: Tensor, *, q: Tensor, alpha: Tensor, steps: Tensor, laplacian: bool) -> Tensor:
     """The logarithm of each neighbour's weight relative to the nearest point's."""
     if laplacian:
-        # sign(j) d + |d| first: it is 0 or 2|d| exactly, and the difference to q is then exact near a midpoint.
+        # sign(j) d + |d| first: it is 0 or 2|d| exactly, and the difference to q is then exact near a
+        # midpoint.
         reach = torch.where(steps == 0, torch.zeros_like(d), steps.sign() * d + d.abs())
         return alpha * (reach - steps.abs() * q)
     return (alpha * q) * (steps * (2 * d - steps * q))
@@ -98,10 +102,15 @@ def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, 
 
 
 def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
-    """The uniform grid y_i = i q; window 0 is the full sum. Any number of derivatives, any transform, any export."""
+    """The uniform grid y_i = i q; window 0 is the full sum. Fit for any derivative, transform or export."""
     kind = compute_dtype(x)
     kept = keep_window(
-        finite_range(x.to(kind)), q=q.to(kind), alpha=alpha.to(kind), z=z.to(kind), window=window, laplacian=laplacian
+        finite_range(x.to(kind)),
+        q=q.to(kind),
+        alpha=alpha.to(kind),
+        z=z.to(kind),
+        window=window,
+        laplacian=laplacian,
     )
     return (kept.probability * kept.value).sum(0).to(x.dtype)
 
@@ -109,8 +118,8 @@ def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, lap
 def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
     """A general sorted grid y_0 <= ... <= y_{n-1}, trainable too; the full sum over its points.
 
-    Exponents are taken relative to the nearest point y*: alpha (y - y*)(2 x - y - y*), which loses no digits to
-    the squares of large numbers.
+    Exponents are taken relative to the nearest point y*: alpha (y - y*)(2 x - y - y*), which loses no digits
+    to the squares of large numbers.
     """
     kind = compute_dtype(x)
     x_ = finite_range(x.to(kind))

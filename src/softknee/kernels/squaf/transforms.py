@@ -1,7 +1,7 @@
 """SQUAF inside torch.func transforms (grad, vjp, vmap, jacrev and their nestings).
 
-An operator with a registered derivative cannot be differentiated by torch.func; an autograd.Function can. These two
-wrap the operators, each derivative being a Function again, and share the operators' vmap rule.
+An operator with a registered derivative cannot be differentiated by torch.func; an autograd.Function can.
+These two wrap the operators, each derivative being a Function again, and share the operators' vmap rule.
 """
 
 from typing import Any

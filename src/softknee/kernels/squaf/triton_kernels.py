@@ -1,26 +1,30 @@
 """The fused SQUAF kernels in Triton: any window, both weights, parameters of any granularity, no atomics.
 
-x is flat and dense; with g1 * g2 groups of parameters it is laid out as (outer, g1, middle, g2, inner). HALF is the
-number of neighbours kept on each side, or -1 for the full sum; k is a float. Arithmetic is float32 whatever the storage type.
+x is flat and dense; with g1 * g2 groups of parameters it is laid out as (outer, g1, middle, g2, inner). HALF
+is the number of neighbours kept on each side, or -1 for the full sum; k is a float. Arithmetic is float32
+whatever the storage type.
 """
 
 import triton
 import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-# Adding and subtracting 1.5 * 2^23 rounds a float32 below 2^22 to the nearest integer, ties to even, in two cheap
-# additions; the rounding instruction runs at the rate of an exponential.
+# Adding and subtracting 1.5 * 2^23 rounds a float32 below 2^22 to the nearest integer, ties to even, in two
+# cheap additions; the rounding instruction runs at the rate of an exponential.
 ROUNDER = tl.constexpr(12582912.0)
 # The square root of the largest float32: infinities become this, so that no 0 * inf can arise (see plain.py).
 LIMIT = tl.constexpr(1.8446742974197924e19)
-# Exponents are at most 0 but for the rounding of x/q, which a huge alpha magnifies; 2^60 squared still is a float32.
+# Exponents are at most 0 but for the rounding of x/q, which a huge alpha magnifies; 2^60 squared still is a
+# float32.
 CEILING = tl.constexpr(60.0)
 
 
 @triton.jit
 def _nearest(x, q, k):
     """(c, d): the nearest grid point's number and the distance x - c q from it, the product not rounded."""
-    x = tl.minimum(tl.maximum(x, -LIMIT, propagate_nan=tl.PropagateNan.ALL), LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    x = tl.minimum(
+        tl.maximum(x, -LIMIT, propagate_nan=tl.PropagateNan.ALL), LIMIT, propagate_nan=tl.PropagateNan.ALL
+    )
     ratio = x / q
     # A NaN must not become an index; it reaches the result through d.
     ratio = tl.where(ratio == ratio, ratio, 0.0)
@@ -60,7 +64,7 @@ def squaf_forward_kernel(
         q = tl.load(q_ptr + group, mask=inside, other=1.0).to(tl.float32)
         alpha = tl.load(alpha_ptr + group, mask=inside, other=1.0).to(tl.float32)
         row = group * n
-    c, d = _nearest(x, q, k)
+    c, d = _nearest(x, q, k)  # pyright: ignore
     here = (c + k).to(tl.int32)
     zrow = z_ptr + row
     if HALF == 2 and not LAPLACIAN:
@@ -104,10 +108,11 @@ def squaf_backward_kernel(
     per_group, groups, n, k, g1, middle, g2, inner, tiles,
     HALF: tl.constexpr, LAPLACIAN: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of x, and this program's own sums for q, alpha and z, written to row program_id(0) of the partials.
+    """Gradient of x, and this program's own sums for q, alpha and z, written to row program_id(0) of the
+    partials.
 
-    A tile is (ROWS elements of a group, GROUPS groups, BINS >= n grid points), dense over the grid: the gradient of z
-    is then a sum over the first dimension, in a fixed order, with nothing to scatter.
+    A tile is (ROWS elements of a group, GROUPS groups, BINS >= n grid points), dense over the grid: the
+    gradient of z is then a sum over the first dimension, in a fixed order, with nothing to scatter.
     """
     part = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
@@ -117,7 +122,9 @@ def squaf_backward_kernel(
     alpha = tl.load(alpha_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
     q_, alpha_ = q[:, :, None], alpha[:, :, None]
     on_table = known[:, None] & (bins < n)[None, :]
-    z = tl.load(z_ptr + group[:, None].to(tl.int64) * n + bins[None, :], mask=on_table, other=0.0).to(tl.float32)
+    z = tl.load(z_ptr + group[:, None].to(tl.int64) * n + bins[None, :], mask=on_table, other=0.0).to(
+        tl.float32
+    )
     z = z[None, :, :]
     sum_q = tl.zeros((GROUPS,), tl.float32)
     sum_alpha = tl.zeros((GROUPS,), tl.float32)
@@ -151,7 +158,7 @@ def squaf_backward_kernel(
             by_q = -c * by_x - alpha * second
             by_alpha = d * first + tl.abs(d) * off_centre - q * second
         else:
-            first = tl.sum(centred * steps, axis=2)
+            first = tl.sum(centred * (steps - tl.sum(p * steps, axis=2)[:, :, None]), axis=2)
             second = tl.sum(centred * steps * steps, axis=2)
             by_x = 2.0 * (alpha * q) * first
             by_q = 2.0 * alpha * ((d - c * q) * first - q * second)

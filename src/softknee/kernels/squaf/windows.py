@@ -1,7 +1,7 @@
 """How many points a window must keep.
 
-A window of 2m+1 points slides when x passes a midpoint, x/q = c + 1/2; there one point leaves and another enters.
-Relative to the nearest point both have the same weight, the size of the jump:
+A window of 2m+1 points slides when x passes a midpoint, x/q = c + 1/2; there one point leaves and another
+enters. Relative to the nearest point both have the same weight, the size of the jump:
 
     Gaussian    r = 1/2, j = m+1:  e^{h(2rj - j^2)} = e^{-h m (m+1)},   h = alpha q^2
     Laplacian   |(m+1) - 1/2| - |1/2| = m points further away:  e^{-alpha q m}
@@ -19,10 +19,11 @@ from softknee.errors import ParameterError
 def auto_window(
     q: Tensor | float, *, alpha: Tensor | float, k: int, tolerance: float = 1e-4, weights: str = "gaussian"
 ) -> int | None:
-    """The smallest odd window whose jump is at most `tolerance`; None, the full sum, when no window is smaller.
+    """The smallest odd window whose jump is at most `tolerance`; None, the full sum, when no window is
+    smaller.
 
-    With q or alpha per channel or neuron the window serves the softest of them. Reading a tensor on a GPU waits
-    for it, so call this when a module is built or checked, not in every step.
+    With q or alpha per channel or neuron the window serves the softest of them. Reading a tensor on a GPU
+    waits for it, so call this when a module is built or checked, not in every step.
 
     >>> auto_window(1.0, alpha=1.5, k=16, tolerance=2e-4)
     5
@@ -40,7 +41,9 @@ def auto_window(
     scale = alpha * q if weights == "laplacian" else alpha * q * q
     softness = float(scale.detach().double().min()) if isinstance(scale, Tensor) else float(scale)
     if not softness > 0:
-        raise ParameterError(f"q and alpha must be positive, but their product is {softness!r}; check both values.")
+        raise ParameterError(
+            f"q and alpha must be positive, but their product is {softness!r}; check both values."
+        )
     needed = -math.log(tolerance) / softness
     half = 1
     while half < k and (half if weights == "laplacian" else half * (half + 1)) < needed:

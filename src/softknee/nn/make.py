@@ -1,0 +1,30 @@
+"""A module from a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..kernels import find
+from ..spec import Activation
+from . import zoo
+from .module import Pointwise
+
+CLASSES: dict[str, type[Pointwise]] = {
+    cls.activation: cls for cls in vars(zoo).values() if isinstance(cls, type) and cls.__dict__.get("activation")
+}
+
+
+def make(activation: str | Activation, **arguments: Any) -> nn.Module:
+    """The module of an activation, given by name or as a definition of your own.
+
+    >>> import softknee as sk
+    >>> sk.nn.make("smelu", beta=0.5, learn="beta", per="channel", size=64)
+    SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
+    """
+    definition = find(activation) if isinstance(activation, str) else activation
+    cls = CLASSES.get(definition.name)
+    if cls is not None and definition is find(definition.name):
+        return cls(**arguments)
+    return Pointwise(definition, **arguments)

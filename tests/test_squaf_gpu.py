@@ -1,0 +1,82 @@
+"""SQUAF's CUDA and Triton kernels on a real device, against float64 on the CPU."""
+
+import pytest
+import torch
+
+from softknee.kernels.squaf import squaf
+from squaf_reference import inputs, parameters
+
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1,), (8, 1), (8, 128), (16, 1, 1)])
+@pytest.mark.parametrize("softness", [0.3, 1.5, 30.0])
+@pytest.mark.parametrize(
+    ("window", "weights"), [(5, "gaussian"), (7, "gaussian"), (None, "gaussian"), (5, "laplacian")]
+)
+def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness, window, weights):
+    p = parameters(shape, k=16, dtype=torch.float32)
+    p["alpha"] = softness / (p["q"] if weights == "laplacian" else p["q"] ** 2)
+    x = inputs(16, 8, 128, dtype=dtype, spread=8.0)
+    # Where the window slides, float32 and float64 may stand on different sides of the jump.
+    place = x.double() / p["q"].double()
+    x = torch.where((place - place.floor() - 0.5).abs() < 1e-4, torch.zeros_like(x), x)
+    x.view(-1)[:3] = torch.tensor([float("inf"), -float("inf"), 3e4], dtype=dtype)
+    grad = inputs(16, 8, 128, dtype=dtype, seed=4)
+    exact_p = {name: t.double().requires_grad_() for name, t in p.items()}
+    exact_x = x.double().requires_grad_()
+    exact = squaf(exact_x, **exact_p, window=window, weights=weights)
+    wanted = torch.autograd.grad(exact, [exact_x, *exact_p.values()], grad.double())
+    runs = []
+    for _ in range(2):
+        here = {name: t.cuda().requires_grad_() for name, t in p.items()}
+        x_here = x.cuda().requires_grad_()
+        value = squaf(x_here, **here, window=window, weights=weights)
+        runs.append([value, *torch.autograd.grad(value, [x_here, *here.values()], grad.cuda())])
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(runs[0][0].cpu().double(), exact, rtol=4 * eps, atol=4e-6)
+    torch.testing.assert_close(runs[0][1].cpu().double(), wanted[0], rtol=4 * eps, atol=4e-5 + eps)
+    for found, truth in zip(runs[0][2:], wanted[1:], strict=True):
+        scale = truth.abs().max().item()
+        torch.testing.assert_close(found.cpu().double(), truth, rtol=1e-4, atol=2e-5 * scale)
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_cuda_source_compiles_and_is_used():
+    from softknee.kernels.squaf import cuda
+
+    assert all(
+        cuda._kernels(0, kind, 33, shared) is not None for kind in (0, 1, 2) for shared in (True, False)
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("window", [5, None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_nan_only_from_nan_and_limits_at_infinity(dtype, window):
+    p = {name: t.cuda() for name, t in parameters(k=16, dtype=torch.float32).items()}
+    x = torch.zeros(27, dtype=dtype, device="cuda")
+    x[3], x[9], x[25], x[26] = float("nan"), float("inf"), float("nan"), -float("inf")
+    value = squaf(x, **p, window=window)
+    assert value.isnan().nonzero().flatten().tolist() == [3, 25]
+    assert value[9] == p["z"][0, -1].to(dtype)
+    assert value[26] == p["z"][0, 0].to(dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_float64_and_double_backward_on_the_device():
+    p = {name: t.cuda().requires_grad_() for name, t in parameters((3, 1)).items()}
+    x = inputs(2, 3, 4).cuda().requires_grad_()
+
+    def of_parts(x, q, alpha, z):
+        return squaf(x, q=q, alpha=alpha, z=z)
+
+    assert torch.autograd.gradcheck(of_parts, [x, *p.values()])
+    assert torch.autograd.gradgradcheck(of_parts, [x, *p.values()], nondet_tol=1e-10)
