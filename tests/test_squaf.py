@@ -1,5 +1,7 @@
 """The soft-quantisation activation: numbers, derivatives, extremes, layouts, windows and errors."""
 
+from dataclasses import replace
+
 import mpmath
 import pytest
 import torch
@@ -19,23 +21,27 @@ def of_parts(window: int | None, weights: str):
     return lambda x, q, alpha, z: squaf(x, q=q, alpha=alpha, z=z, window=window, weights=weights)
 
 
-# ---- numbers
-# ---------------------------------------------------------------------------------------------------
+# ---- numbers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_value_and_derivatives_match_fifty_digits(weights, window, dtype):
-    sample = draw(250, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
-    value, first, second = worst_ratios(sample)
-    assert value <= 4
-    assert first <= 4
-    # The second derivative of a window cut to an even number of points at an end of the grid cancels to
-    # almost nothing when the weights are nearly equal; float64 then keeps eps (alpha q)^2 |z|, not eps of the
-    # result.
-    narrow = dtype == torch.float64 and (weights == "laplacian" or window == 3)
-    assert second <= (1000 if narrow else 4)
+    sample = draw(500, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
+    assert max(worst_ratios(sample)) <= 4
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("window", [3, 5, 7])
+def test_second_derivative_keeps_its_digits_where_an_even_number_of_equal_weights_is_left(window, weights):
+    sample = draw(400, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
+    # Near an end the window is cut; so soft that all weights are equal to a part in a thousand or less.
+    step = sample.x.sign() * (4 - window // 2 + 1 - 0.5 + 0.4999 * torch.rand_like(sample.x))
+    softness = 10 ** -(3 + 5 * torch.rand_like(sample.q))
+    q = sample.q.clamp(1e-6, 1e-3)
+    alpha = softness / (q if sample.laplacian else q * q)
+    assert max(worst_ratios(replace(sample, x=step * q, q=q, alpha=alpha))) <= 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -94,8 +100,7 @@ def test_half_precision_is_rounded_once(dtype):
         assert ((found.double() - truth).abs() <= (rounded.double() - truth).abs() + unit).all()
 
 
-# ---- derivatives
-# -----------------------------------------------------------------------------------------------
+# ---- derivatives -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -181,8 +186,7 @@ def test_only_x_and_parameters_are_kept_for_backward():
     assert sorted(t.numel() for t in kept) == [1, 1, 9, 1000]
 
 
-# ---- extremes
-# --------------------------------------------------------------------------------------------------
+# ---- extremes ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -236,8 +240,7 @@ def test_no_softness_overflows(h, dtype, window):
         assert gradient.isfinite().all()
 
 
-# ---- layouts and determinism
-# -----------------------------------------------------------------------------------
+# ---- layouts and determinism -------------------------------------------------------------------------------
 
 LAYOUTS = {
     "transposed": lambda: inputs(4, 3, 2).permute(2, 1, 0),
@@ -285,8 +288,7 @@ def test_parameter_gradients_are_the_same_bits_every_time():
         assert all(torch.equal(a, b) for a, b in zip(runs[0], again, strict=True))
 
 
-# ---- windows, paths, errors
-# ------------------------------------------------------------------------------------
+# ---- windows, paths, errors --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

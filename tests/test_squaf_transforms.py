@@ -7,8 +7,6 @@ from torch import Tensor
 from softknee.kernels.squaf import choose_path, squaf
 from squaf_reference import inputs, parameters
 
-# ------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("shape", [(1,), (3, 1)])
 def test_vmap_over_replicas_equals_a_loop_and_itself(shape):

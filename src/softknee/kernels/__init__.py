@@ -1,5 +1,6 @@
 """Runs definitions on tensors: plain operations, cache blocks, fused GPU kernels; one rule chooses."""
 
+from . import squaf  # noqa: F401 - it tells soft tables how they are computed
 from .dispatch import Choice, choose
 from .pointwise import call, find, fit_shape, prepare, resolve, run
 

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..spec import Activation
+from ..spec import Activation, NormalCdf
 from . import triton_source as source
+from .dispatch import interpreting
 from .generate import load
 from .launch import Launch
 from .layout import Pattern, find_pattern, storage_order
@@ -24,14 +25,24 @@ try:
 except ImportError:  # a build of torch without Triton; the dispatch rule never comes here then
     triton = tl = triton_math = None
 
+# A backward program with parameter sums walks over many blocks: this many programs per multiprocessor keep enough loads
+# in flight, and the sums are reduced across threads once per program.
+PROGRAMS_PER_CORE = 64
+BACKWARD_BLOCK = 1024
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
+
+
+# Functions with a cheaper form that is good enough where the result is rounded to 8 or 11 bits.
+_COARSE = ["normal_cdf", "normal_pair", "tanh", "tanh_pair", "log1p_minus_near"]
+if not interpreting():
+    _COARSE.append("log1p")  # an instruction of the GPU, which the interpreter does not have
 
 
 def _load(text: str, label: str, name: str, *, half: bool = False) -> Callable[..., Any]:
     names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
     if half:
-        names["normal_cdf"] = names["normal_cdf_half"]
+        names |= {key: names[f"{key}_half"] for key in _COARSE}
     return load(text, label, names, name, triton_math.__name__)
 
 
@@ -43,11 +54,12 @@ def _forward_kernel(act: Activation, rows: bool, half: bool) -> Callable[..., An
 
 
 @functools.cache
-def _backward_kernel(act: Activation, needed: tuple[str, ...], want_x: bool, shape: str) -> Callable[..., Any]:
-    indices = [("x",)] * want_x + [(name,) for name in needed]
-    text = source.compute(act, "slopes", indices) + getattr(source, f"backward_{shape}")(act, needed, want_x)
-    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)}"
-    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows")
+def _backward_kernel(
+    act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, half: bool
+) -> Callable[..., Any]:
+    text = getattr(source, f"backward_{shape}")(act, needed, want_x)
+    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)} half={half}"
+    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows", half=half)
 
 
 class FusedPlan:
@@ -62,6 +74,7 @@ class FusedPlan:
         self.half = x.dtype in (torch.float16, torch.bfloat16)
         self.steps = [0 if p.numel() == 1 else 1 for p in params]
         self.n = x.numel()
+        self.device = x.device
         self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
         self._forward: Launch | None = None
 
@@ -79,7 +92,7 @@ class FusedPlan:
     def _make_forward(self) -> Launch:
         pattern, n = self.pattern, self.n
         if pattern.channels == 1:
-            block = _block(n)
+            block = _block(n, _forward_block(self.act, self.half))
             kernel = _forward_kernel(self.act, False, self.half)
             return Launch(kernel, (triton.cdiv(n, block),), (n,), warps=4, BLOCK=block)
         kernel = _forward_kernel(self.act, True, self.half)
@@ -114,11 +127,14 @@ class FusedPlan:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
         if pattern.channels == 1:
-            block = _block(n)
+            many = len(needed) > 2
+            block = _block(n, 2 * BACKWARD_BLOCK if many else BACKWARD_BLOCK)
             programs = triton.cdiv(n, block)
-            kernel = _backward_kernel(self.act, needed, want_x, "flat")
-            even = {"EVEN": n % block == 0} if needed else {}
-            return Launch(kernel, (programs,), (n,), warps=4, BLOCK=block, **even), (len(needed), programs)
+            if needed:
+                programs = min(programs, PROGRAMS_PER_CORE // (4 if many else 1) * _cores(self.device))
+            kernel = _backward_kernel(self.act, needed, want_x, "flat", self.half)
+            launch = Launch(kernel, (programs,), (n,), warps=4, BLOCK=block, EVEN=n % block == 0)
+            return launch, (len(needed), programs)
         columns_vary = pattern.inner == 1
         items = pattern.outer if columns_vary else pattern.outer * pattern.inner
         rows, columns = (16, 64) if columns_vary else (1, min(1024, triton.next_power_of_2(items)))
@@ -126,12 +142,23 @@ class FusedPlan:
         unit = rows if columns_vary else columns
         share = triton.cdiv(triton.cdiv(items, max(1, min(SPLITS, triton.cdiv(items, 4 * unit)))), unit) * unit
         splits = max(1, triton.cdiv(items, share))
-        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels")
+        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.half)
         numbers = (*self.steps, pattern.outer, pattern.channels, pattern.inner, share)
         launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)
         return launch, (len(needed), splits, pattern.channels)
 
 
-def _block(n: int) -> int:
-    """Large blocks for large tensors; a small tensor is spread over more programs."""
-    return 4096 if n >= 1 << 22 else 1024 if n >= 1 << 16 else max(64, min(256, 1 << math.ceil(math.log2(n))))
+@functools.cache
+def _cores(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def _forward_block(act: Activation, half: bool) -> int:
+    """4 KiB of input for a program; twice that where a program has much to prepare or to compute (seen on an H200)."""
+    heavy = len(act.params) > 2 or act.computed.has(NormalCdf)
+    return 1024 if not half else 4096 if heavy else 2048
+
+
+def _block(n: int, most: int) -> int:
+    """A small tensor is spread over more, smaller programs."""
+    return most if n >= 1 << 20 else 1024 if n >= 1 << 16 else max(64, min(256, 1 << math.ceil(math.log2(n))))

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ..spec import Activation
+from ..spec.emit import PARAMETER
 from ..spec.printers import TORCH, body
 from . import torch_math
 
@@ -36,7 +37,7 @@ _NAMESPACE = {name: value for name, value in vars(torch_math).items() if callabl
 def torch_function(act: Activation, *indices: Index) -> Callable[..., tuple[Tensor, ...]]:
     """A function (x, *params) -> the partial derivatives asked for, in torch operations."""
     code = body(act, indices, TORCH)
-    names = ", ".join(["x", *(p.name for p in act.params)])
+    names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
     lines.append(f"    return ({', '.join(code.results)},)")
     label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}"

@@ -26,9 +26,10 @@ from .layout import sum_to_shape
 
 @dataclass(frozen=True)
 class Runtime:
-    """The two autograd Functions of a definition."""
+    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
 
     eager: Any
+    transformed: Any
     traced: Any
 
 
@@ -48,7 +49,7 @@ def prepare(key: str) -> str:
     """
     if key not in vars(_runtimes):
         act = by_key(key)
-        setattr(_runtimes, key, Runtime(_eager_function(act), _traced_function(act)))
+        setattr(_runtimes, key, Runtime(*_functions(act), _traced_function(act)))
     return key
 
 
@@ -68,24 +69,24 @@ def find(name: str) -> Any:
     return getattr(_definitions, _build(name))
 
 
-def _eager_function(act: Activation) -> Any:
+def _functions(act: Activation) -> tuple[Any, Any]:
     names = ["x", *(p.name for p in act.params)]
     key = act.key
 
-    class Pointwise(torch.autograd.Function):
-        generate_vmap_rule = True
+    def value(x: Tensor, params: Sequence[Tensor]) -> Tensor:
+        if not ordinary(x):
+            return operators.own(plain.value(act, x, params), x)
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.ops.softknee.pointwise.default(x, params, key)
+
+    class Eager(torch.autograd.Function):
+        """One Function with its context in forward: torch binds the arguments of the other kind by `inspect`, 40 us."""
 
         @staticmethod
-        def forward(x: Tensor, *params: Tensor) -> Tensor:
-            if not ordinary(x):
-                return operators.own(plain.value(act, x, params), x)
-            with torch._C._AutoDispatchBelowAutograd():
-                return torch.ops.softknee.pointwise.default(x, params, key)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
+        def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
+            ctx.save_for_backward(x, *params)
+            ctx.save_for_forward(x, *params)
+            return value(x, params)
 
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> Any:
@@ -94,7 +95,7 @@ def _eager_function(act: Activation) -> Any:
             if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x):
                 return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
             found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
-            return tuple(next(found) if need else None for need in needs)
+            return tuple([next(found) if need else None for need in needs])
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
@@ -106,8 +107,28 @@ def _eager_function(act: Activation) -> Any:
             ]
             return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
 
-    Pointwise.__name__ = Pointwise.__qualname__ = f"Softknee_{act.name}"
-    return Pointwise
+    class Transformed(Eager):
+        """The same for torch.func, which wants the context set up apart."""
+
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, *params: Tensor) -> Tensor:
+            return value(x, params)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+    Eager.__name__ = Eager.__qualname__ = f"Softknee_{act.name}"
+    return Eager, Transformed
+
+
+def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
+    if torch._C._are_functorch_transforms_active():
+        return runtime.transformed.apply(x, *params)
+    return runtime.eager.apply(x, *params)
 
 
 def _traced_function(act: Activation) -> Any:
@@ -146,7 +167,7 @@ def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], nee
 
 def _slope(act: Activation, name: str, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """A partial derivative as a differentiable call, in the working type."""
-    return runtime_of(act.partial(name)).eager.apply(x.to(plain.working_type(x.dtype)), *params)
+    return _apply(runtime_of(act.partial(name)), x.to(plain.working_type(x.dtype)), params)
 
 
 def _along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: Tensor) -> Tensor:
@@ -162,7 +183,7 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
         return runtime.traced.apply(x, *params)
     if inplace and ordinary(x) and not _wants_gradient(x, params):
         return operators.value_into(act, x, params)
-    return runtime.eager.apply(x, *params)
+    return _apply(runtime, x, params)
 
 
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
@@ -178,8 +199,8 @@ def check_input(act: Activation, x: Any) -> None:
 
 def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
     """A parameter in a shape that broadcasts to x, or a sentence that says why it cannot."""
-    if p.numel() == 1 and p.dim() > x.dim():
-        return p.reshape([1] * x.dim())
+    if p.numel() == 1:
+        return p if p.dim() <= x.dim() else p.reshape([1] * x.dim())
     lead = x.dim() - p.dim()
     if lead < 0 or any(size != 1 and size != x.shape[lead + d] for d, size in enumerate(p.shape)):
         raise ParameterError(

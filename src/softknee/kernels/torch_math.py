@@ -25,6 +25,7 @@ cos, erf, exp, expm1, log, log1p, sigmoid, sign, sin, sqrt, tanh, where = (
     torch.where,
 )
 ramp = torch.relu
+log1p_unit = torch.log1p
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1 / math.sqrt(2 * math.pi)
 
@@ -34,8 +35,14 @@ def full(value: float, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
-def clip(u: Tensor, low: float, high: float) -> Tensor:
+def clip(u: Tensor, low: Number, high: Number) -> Tensor:
+    if isinstance(low, Tensor) or isinstance(high, Tensor):
+        return minimum(maximum(u, low), high)
     return torch.clamp(u, low, high)
+
+
+def unit(u: Tensor) -> Tensor:
+    return torch.clamp(u, 0.0, 1.0)
 
 
 def maximum(a: Number, b: Number) -> Tensor:
@@ -69,6 +76,23 @@ def normal_pair(u: Tensor) -> tuple[Tensor, Tensor]:
     return normal_cdf(u), normal_pdf(u)
 
 
+def sech_squared(u: Tensor) -> Tensor:
+    return tanh_pair(u)[1]
+
+
+def tanh_pair(u: Tensor) -> tuple[Tensor, Tensor]:
+    """tanh(u) and its slope, the slope as 4 w/(1 + w)^2 with w = e^{-2|u|}."""
+    w = torch.exp(-2 * torch.abs(u))
+    r = 1 / (1 + w)
+    return torch.tanh(u), 4 * w * (r * r)
+
+
+def mish_gate(u: Tensor) -> Tensor:
+    e = torch.exp(torch.clamp(u, max=40.0))
+    n = e * (e + 2)
+    return n / (n + 2)
+
+
 def softplus(u: Tensor) -> Tensor:
     # torch's own softplus returns u from a threshold on, an error of 2e-9 relative in float64.
     return torch.relu(u) + torch.log1p(torch.exp(-torch.abs(u)))
@@ -91,11 +115,15 @@ _SERIES = [2 / (2 * n + 1) for n in range(1, 17)]
 
 
 def log1p_minus(u: Tensor) -> Tensor:
-    """log(1+u) - u. Near 0 both are u and the difference is -u^2/2: there 2 atanh(s) - u = -s u + 2 s^3/3 + ..."""
+    """log(1+u) - u."""
+    return torch.where(torch.abs(u) < 0.5, log1p_minus_near(u), torch.log1p(u) - u)
+
+
+def log1p_minus_near(u: Tensor) -> Tensor:
+    """The same near 0, where both are u and the difference is -u^2/2: 2 atanh(s) - u = -s u + 2 s^3/3 + ..."""
     s = u / (2 + u)
     square = s * s
     series = torch.full_like(square, _SERIES[-1])
     for term in reversed(_SERIES[:-1]):
         series = series * square + term
-    near = s * (square * series - u)
-    return torch.where(torch.abs(u) < 0.5, near, torch.log1p(u) - u)
+    return s * (square * series - u)

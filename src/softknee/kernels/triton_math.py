@@ -70,6 +70,11 @@ def clip(u, low, high):
 
 
 @triton.jit
+def unit(u):
+    return clip(u, 0.0, 1.0)
+
+
+@triton.jit
 def ramp(u):
     return tl.maximum(u, 0.0, propagate_nan=ALL)
 
@@ -123,35 +128,103 @@ def expm1(u):
 
 
 @triton.jit
-def _atanh_tail(q):
-    """(atanh(s)/s - 1)/s^2 with q = s^2 <= 1/9, to 0.001 units."""
-    p = 0.10407563298940659 * q + 0.0872853547334671
-    p = p * q + 0.11132726073265076
-    p = p * q + 0.14285138249397278
-    p = p * q + 0.20000006258487701
-    return p * q + 0.3333333432674408
+def tanh_pair(u):
+    """tanh(u) and its slope 4 w/(1 + w)^2 with w = e^{-2|u|}."""
+    w = exp(-2.0 * tl.abs(u))
+    r = 1.0 / (1.0 + w)
+    q = u * u
+    p = -0.005905868019908667 * q + 0.02080538496375084
+    p = p * q - 0.053786683827638626
+    p = p * q + 0.13331958651542664
+    p = p * q - 0.33333298563957214
+    far = (1.0 - w) * r
+    return tl.where(q < 0.36, u + u * q * p, tl.where(u < 0, -far, far)), 4.0 * w * r * r
 
 
 @triton.jit
-def log1p(v):
-    # log(1+v) = 2 atanh(v/(2+v)); exact relative to its size where 1+v would lose the last bits of v.
-    s = v / (2.0 + v)
+def sech_squared(u):
+    w = exp(-2.0 * tl.abs(u))
+    r = 1.0 / (1.0 + w)
+    return 4.0 * w * r * r
+
+
+@triton.jit
+def tanh_half(u):
+    """A rational function, relative error 2^-16: no exponential for a value that is rounded to 8 or 11 bits."""
+    z = clip(u, -6.5, 6.5)
+    q = z * z
+    p = (0.0014535448281094432 * q + 0.11386886984109879) * q + 0.9999877214431763
+    d = (5.245266220299527e-05 * q + 0.017249001190066338) * q + 0.44712311029434204
+    return z * p / (d * q + 1.0)
+
+
+@triton.jit
+def tanh_pair_half(u):
+    t = tanh_half(u)
+    # Where tanh is clipped its slope must end too: beside it may stand a factor that grows (tanhexp).
+    return t, tl.where(tl.abs(u) < 6.5, 1.0 - t * t, 0.0)
+
+
+@triton.jit
+def mish_gate(u):
+    # tanh(log(1+e)) = n/(n+2) with n = e(e+2); at u = 40 it has been 1 for long and n is still a float32 number.
+    e = exp(tl.minimum(u, 40.0, propagate_nan=ALL))
+    n = e * (e + 2.0)
+    return n / (n + 2.0)
+
+
+@triton.jit
+def _log_parts(u):
+    """log(1+u) = k log 2 + 2 atanh(s): k (also as a float), s, and the series (atanh(s)/s - 1)/s^2 for |s| < 0.18 (0.0001 units).
+
+    Where k is 0 the s is made from u itself, not from 1 + u, which would have lost u's last bits.
+    """
+    w = 1.0 + u
+    bits = w.to(tl.int32, bitcast=True)
+    k = (bits - 0x3F3504F3) >> 23
+    mantissa = (bits - (k << 23)).to(tl.float32, bitcast=True)
+    part = tl.where(k == 0, u, mantissa - 1.0)
+    s = part / (2.0 + part)
     q = s * s
-    near = 2.0 * s + 2.0 * s * q * _atanh_tail(q)
-    return tl.where((v > -0.5) & (v <= 1.0), near, tl.log(1.0 + v))
+    tail = (0.14012229442596436 * q + 0.13999570906162262) * q + 0.20010849833488464
+    # k as a float without a conversion, which is as dear as an exponential: k + 2^23 + 2^22 in the mantissa's bits.
+    whole = (k + 0x4B400000).to(tl.float32, bitcast=True) - 12582912.0
+    return k, whole, s, tail * q + 0.3333320617675781
+
+
+@triton.jit
+def log1p(u):
+    k, whole, s, tail = _log_parts(u)
+    return whole * 0.6931471805599453 + (2.0 * s + 2.0 * s * s * s * tail)
 
 
 @triton.jit
 def log1p_minus(u):
-    s = u / (2.0 + u)
+    k, whole, s, tail = _log_parts(u)
+    near = s * (2.0 * s * s * tail - u)
+    far = whole * 0.6931471805599453 + (2.0 * s + 2.0 * s * s * s * tail) - u
+    return tl.where(k == 0, near, far)
+
+
+@triton.jit
+def log1p_minus_near(u):
+    # The parts are those of log1p(u), so that a formula with both computes them once.
+    k, whole, s, tail = _log_parts(u)
+    return s * (2.0 * s * s * tail - u)
+
+
+@triton.jit
+def log1p_unit(v):
+    """log(1+v) for 0 <= v <= 1: 2 atanh(v/(2+v)), to 0.04 units."""
+    s = v / (2.0 + v)
     q = s * s
-    near = s * (2.0 * q * _atanh_tail(q) - u)
-    return tl.where(tl.abs(u) < 0.5, near, log1p(u) - u)
+    tail = (0.14012229442596436 * q + 0.13999570906162262) * q + 0.20010849833488464
+    return 2.0 * s + 2.0 * s * q * (tail * q + 0.3333320617675781)
 
 
 @triton.jit
 def softplus(u):
-    return ramp(u) + log1p(exp(-tl.abs(u)))
+    return ramp(u) + log1p_unit(exp(-tl.abs(u)))
 
 
 @triton.jit
@@ -196,3 +269,35 @@ def normal_cdf_half(u):
     p = (p * t + 0.11820422112941742) * t
     tail = tl.exp2(u * u * (-0.5 * _LOG2E)) * p
     return tl.where(u < 0, tail, 1.0 - tail)
+
+
+@triton.jit
+def normal_pair_half(u):
+    """As normal_pair, relative error 2^-20: a gradient near its zero needs more digits than a value."""
+    bell = tl.exp2(u * u * (-0.5 * _LOG2E))
+    t = 1.0 / (1.0 + 0.36 * tl.abs(u))
+    p = 0.04678286984562874 * t - 0.17882795631885529
+    p = p * t + 0.17967954277992249
+    p = p * t + 0.027425291016697884
+    p = p * t + 0.13940055668354034
+    p = p * t + 0.14183029532432556
+    tail = bell * ((p * t + 0.1437089741230011) * t)
+    return tl.where(u < 0, tail, 1.0 - tail), _PEAK * bell
+
+
+@triton.jit
+def log1p_minus_near_half(u):
+    """As log1p_minus_near, a polynomial of relative error 2^-18."""
+    p = 0.07702186703681946 * u - 0.173153817653656
+    p = p * u + 0.2463907152414322
+    p = p * u - 0.33315613865852356
+    return -u * u * (p * u + 0.4999985694885254)
+
+
+@triton.jit
+def log1p_half(u):
+    """log(1+u) by the GPU's own base-2 logarithm: an absolute error of 2^-22, for arguments away from 0."""
+    log2 = tl.inline_asm_elementwise(
+        "lg2.approx.f32 $0, $1;", "=f,f", [1.0 + u], dtype=tl.float32, is_pure=True, pack=1
+    )
+    return log2 * 0.6931471805599453

@@ -10,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..spec import Activation
-from ..spec.printers import TRITON, body
+from ..spec.emit import PARAMETER, Emitter
+from ..spec.printers import TRITON, Body, body, expressions_body, split_slopes
 
 Index = tuple[str, ...]
 
 
 def compute(act: Activation, name: str, indices: Sequence[Index]) -> str:
     """A device function (x, *params) -> results."""
-    code = body(act, indices, TRITON)
-    names = ", ".join(["x", *(p.name for p in act.params)])
+    return _device_function(act, name, body(act, indices, TRITON))
+
+
+def _device_function(act: Activation, name: str, code: Body) -> str:
+    names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = ["@triton.jit", f"def {name}({names}):", *(f"    {line}" for line in code.lines)]
-    result = ", ".join(code.results)
-    return "\n".join([*lines, f"    return {result}", ""])
+    return "\n".join([*lines, f"    return {', '.join(code.results)}", ""])
 
 
 def forward_flat(act: Activation) -> str:
-    params = [p.name for p in act.params]
+    params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params)
     loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
     call = f"value({', '.join(['x', *params])})"
@@ -45,7 +48,7 @@ def forward_flat(x_ptr, y_ptr, {pointers}n, BLOCK: tl.constexpr):
 
 
 def forward_rows(act: Activation) -> str:
-    params = [p.name for p in act.params]
+    params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
         f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n"
@@ -64,75 +67,75 @@ def forward_rows(x_ptr, y_ptr, {pointers}n, channels, inner, BLOCK: tl.constexpr
 """
 
 
-def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> tuple[str, list[str]]:
+def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     names = (["dx"] if want_x else []) + [f"d_{p}" for p in needed]
-    arguments = ", ".join(["x", *(p.name for p in act.params)])
-    return f"{', '.join(names)} = slopes({arguments})", names
+    arguments = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
+    return f"{', '.join(names)} = slopes({arguments})"
 
 
 def backward_flat(act: Activation, needed: Sequence[str], want_x: bool) -> str:
-    params = [p.name for p in act.params]
+    """One number per parameter: a program strides over blocks and keeps its sums in registers until its end."""
+    params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params)
     loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
-    assign, _ = _slopes(act, needed, want_x)
-    sums = "".join(
-        f"    tl.store(partial_ptr + {i} * tl.num_programs(0) + tl.program_id(0), tl.sum(g * d_{p}, axis=0))\n"
-        for i, p in enumerate(needed)
+    slopes, factors, combine = _factors(act, needed, want_x)
+    zero = "".join(f"    sum_{f} = tl.zeros([BLOCK], tl.float32)\n" for f in factors)
+    add = "".join(f"        sum_{f} += g * {f}\n" for f in factors)
+    total = "".join(f"    {f} = tl.sum(sum_{f}, axis=0)\n" for f in factors)
+    out = "".join(
+        f"    tl.store(partial_ptr + {i} * tl.num_programs(0) + tl.program_id(0), {text})\n"
+        for i, text in enumerate(combine.results)
     )
-    store = "    tl.store(dx_ptr + base + offsets, g * dx, mask=inside)\n" if want_x else ""
-    whole = "        tl.store(dx_ptr + base + offsets, g * dx)\n" if want_x else ""
-    if not needed:
-        return f"""
-@triton.jit
-def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.constexpr):
-    base = tl.program_id(0).to(tl.int64) * BLOCK
-    offsets = tl.arange(0, BLOCK)
-{loads}    if n - base >= BLOCK:
-        x = tl.load(x_ptr + base + offsets).to(tl.float32)
-        g = tl.load(g_ptr + base + offsets).to(tl.float32)
-        {assign}
-{whole}    else:
-        inside = base + offsets < n
-        x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
-        {assign}
-    {store}"""
-    return f"""
+    lines = "".join(f"    {line}\n" for line in combine.lines)
+    even = "            tl.store(dx_ptr + base + offsets, g * dx)\n" if want_x else "            pass\n"
+    odd = "            tl.store(dx_ptr + base + offsets, g * dx, mask=inside)\n" if want_x else "            pass\n"
+    names = ", ".join([*(["dx"] if want_x else []), *factors])
+    return f"""{slopes}
 @triton.jit
 def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    base = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = tl.arange(0, BLOCK)
-{loads}    if EVEN:
-        x = tl.load(x_ptr + base + offsets).to(tl.float32)
-        g = tl.load(g_ptr + base + offsets).to(tl.float32)
-    else:
-        inside = base + offsets < n
-        x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
-    {assign}
-{_store_even(want_x)}{sums}"""
+    base = tl.program_id(0).to(tl.int64) * BLOCK
+    stride = tl.num_programs(0).to(tl.int64) * BLOCK
+{loads}{zero}    for _ in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
+        if EVEN:
+            x = tl.load(x_ptr + base + offsets).to(tl.float32)
+            g = tl.load(g_ptr + base + offsets).to(tl.float32)
+        else:
+            inside = base + offsets < n
+            x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+            g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
+        {names} = slopes({", ".join(["x", *params])})
+        if EVEN:
+{even}        else:
+{odd}{add}        base += stride
+{total}{lines}{out}"""
 
 
-def _store_even(want_x: bool) -> str:
-    if not want_x:
-        return ""
-    return """    if EVEN:
-        tl.store(dx_ptr + base + offsets, g * dx)
-    else:
-        tl.store(dx_ptr + base + offsets, g * dx, mask=base + offsets < n)
-"""
+def _factors(act: Activation, needed: Sequence[str], want_x: bool) -> tuple[str, list[str], Body]:
+    """The device function of the slope and of what is summed, the names of the sums, and how they are combined."""
+    first = [("x",)] if want_x else []
+    split = split_slopes(act, needed)
+    if split is None:
+        factors = [f"f{i}" for i in range(len(needed))]
+        slopes = compute(act, "slopes", [*first, *((name,) for name in needed)])
+        return slopes, factors, Body((), tuple(factors))
+    expressions = [*(act.partial(*index).computed for index in first), *split.factors]
+    slopes = _device_function(act, "slopes", expressions_body(act, expressions, TRITON, slopes=True, guarded=len(first)))
+    factors = [f"f{i}" for i in range(len(split.factors))]
+    emitter = Emitter(TRITON, split.slopes, prefix="c")
+    return slopes, factors, Body(tuple(emitter.lines), tuple(emitter.names))
 
 
 def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     """Parameters vary along the fastest dimension: a program walks down some rows of a strip of columns."""
-    params = [p.name for p in act.params]
+    params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
         f"    {p} = tl.load({p}_ptr + column * {p}_step, mask=column < channels, other=1.0)"
         f".to(tl.float32)[None, :]\n"
         for p in params
     )
-    assign, _ = _slopes(act, needed, want_x)
+    assign = _slopes(act, needed, want_x)
     zero = "".join(f"    sum_{p} = tl.zeros([COLUMNS], tl.float32)\n" for p in needed)
     add = "".join(f"        sum_{p} += tl.sum(g * d_{p}, axis=0)\n" for p in needed)
     store = "        tl.store(dx_ptr + place, g * dx, mask=inside)\n" if want_x else ""
@@ -141,7 +144,8 @@ def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> st
         f"sum_{p}, mask=column < channels)\n"
         for i, p in enumerate(needed)
     )
-    return f"""
+    slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
+    return f"""{slopes}
 @triton.jit
 def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -160,10 +164,10 @@ def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, 
 
 def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     """Parameters vary along a slower dimension: a program walks over a part of one channel's elements."""
-    params = [p.name for p in act.params]
+    params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(f"    {p} = tl.load({p}_ptr + channel * {p}_step).to(tl.float32)\n" for p in params)
-    assign, _ = _slopes(act, needed, want_x)
+    assign = _slopes(act, needed, want_x)
     zero = "".join(f"    sum_{p} = tl.zeros([COLUMNS], tl.float32)\n" for p in needed)
     add = "".join(f"        sum_{p} += g * d_{p}\n" for p in needed)
     store = "        tl.store(dx_ptr + place, g * dx, mask=inside)\n" if want_x else ""
@@ -172,7 +176,8 @@ def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> s
         f"tl.sum(sum_{p}, axis=0))\n"
         for i, p in enumerate(needed)
     )
-    return f"""
+    slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
+    return f"""{slopes}
 @triton.jit
 def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):

@@ -96,8 +96,9 @@ class Clock:
         self._wait()
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         with torch.cuda.device(self.device):
-            # 1 ms covers the launches of everything but long chains, whose device time dwarfs their launches.
-            torch.cuda._sleep(int(1e-3 * _CYCLES_PER_SECOND))
+            # 2 ms cover the launches of everything but long chains, whose device time dwarfs their launches. (A
+            # backward pass is issued by a thread of its own, which alone can take half a millisecond to wake.)
+            torch.cuda._sleep(int(2e-3 * _CYCLES_PER_SECOND))
             first.record()
             start = time.perf_counter()
             call()

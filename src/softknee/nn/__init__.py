@@ -3,6 +3,8 @@
 from .explain import explain
 from .make import make
 from .module import Pointwise
+from .rowwise import RowwiseModule
+from .squaf import Squaf
 from .zoo import (
     CELU,
     ELU,
@@ -56,6 +58,7 @@ __all__ = [
     "Pointwise",
     "ReLU",
     "ReLU6",
+    "RowwiseModule",
     "SReLU",
     "ShiftedSmeLU",
     "SiLU",
@@ -65,6 +68,7 @@ __all__ = [
     "SmoothReLU",
     "Softplus",
     "Softsign",
+    "Squaf",
     "Swish",
     "Tanh",
     "TanhExp",

@@ -9,8 +9,11 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..kernels import Choice, choose
-from ..spec import Activation
+from ..kernels.squaf import choose_path
+from ..spec import Activation, Rowwise, SoftTable
 from .module import Pointwise
+from .rowwise import RowwiseModule
+from .squaf import Squaf
 
 
 def explain(what: Any, x: Tensor) -> Choice:
@@ -24,7 +27,19 @@ def explain(what: Any, x: Tensor) -> Choice:
         return choose(what.definition, x, what.fitted(x))
     if isinstance(what, Activation):
         return choose(what, x, [torch.full((1,), p.default, device=x.device) for p in what.params])
+    if isinstance(what, Squaf):
+        return _of_table(x, uniform=what.k is not None, order=what.definition.order)
+    if isinstance(what, SoftTable):
+        return _of_table(x, uniform=True, order=what.order)
+    if isinstance(what, Rowwise | RowwiseModule):
+        return Choice("plain", "a function of rows runs the torch code that its author wrote")
     raise InputError(
         f"explain() takes a softknee module or a definition, and {type(what).__name__} was given; "
         f"for a whole model ask for its activation modules one by one."
     )
+
+
+def _of_table(x: Tensor, *, uniform: bool, order: int) -> Choice:
+    if order:
+        return Choice("plain", "A derivative of its own is computed with plain tensor operations.")
+    return Choice(*choose_path(x, uniform=uniform))

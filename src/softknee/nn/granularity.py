@@ -26,33 +26,38 @@ class Granularity:
         """What a module's arguments mean, or a sentence that says what they should be."""
         if per not in _KINDS:
             raise ParameterError(
-                f"{name}: per must be 'layer', 'channel' or 'neuron', and {per!r} was given.{did_you_mean(per, _KINDS)}"
+                f"{name}: per must be 'layer', 'channel' or 'neuron', and {per!r} was given."
+                f"{did_you_mean(per, _KINDS)}"
             )
         if per == "layer":
             if size is not None:
-                raise ParameterError(f"{name}: size={size!r} was given, but per='layer' has one value; leave size out.")
+                raise ParameterError(
+                    f"{name}: size={size!r} was given, but per='layer' has one value; leave size out."
+                )
             return cls(per, (1,))
         shape = (size,) if isinstance(size, int) else tuple(size or ())
-        if not shape or any(not isinstance(n, int) or n < 1 for n in shape) or (per == "channel" and len(shape) != 1):
-            needs = "size=, the number of channels" if per == "channel" else "size=, the trailing shape of the input"
-            raise ParameterError(f"{name}: per={per!r} needs {needs}, and {size!r} was given.")
+        counts = all(isinstance(n, int) and n >= 1 for n in shape)
+        if not shape or not counts or (per == "channel" and len(shape) != 1):
+            needs = "the number of channels" if per == "channel" else "the trailing shape of the input"
+            raise ParameterError(f"{name}: per={per!r} needs size=, {needs}, and {size!r} was given.")
         return cls(per, shape, dim)
 
     @property
     def count(self) -> int:
         return math.prod(self.shape)
 
-    def shaped(self, value: Tensor, x: Tensor, name: str) -> Tensor:
-        """A parameter in the shape that broadcasts against this input."""
-        if self.per != "channel" or value.numel() == 1:
+    def shaped(self, value: Tensor, x: Tensor, name: str, *, tail: int = 0) -> Tensor:
+        """A parameter in the shape that broadcasts against this input; `tail` dimensions stay last."""
+        own = value.shape[: value.dim() - tail]
+        if self.per != "channel" or own.numel() == 1:
             return value
         dim = self.dim if self.dim >= 0 else x.dim() + self.dim
         if not 0 <= dim < x.dim() or x.shape[dim] != self.shape[0]:
             raise ParameterError(
-                f"{name}: built for {self.shape[0]} channels along dimension {self.dim}, and the input has shape "
-                f"{tuple(x.shape)}; pass the right size= and dim=."
+                f"{name}: built for {self.shape[0]} channels along dimension {self.dim}, and the input has "
+                f"shape {tuple(x.shape)}; pass the right size= and dim=."
             )
-        return value.reshape([self.shape[0]] + [1] * (x.dim() - dim - 1))
+        return value.reshape([self.shape[0]] + [1] * (x.dim() - dim - 1) + list(value.shape[len(own) :]))
 
     def __str__(self) -> str:
         if self.per == "layer":

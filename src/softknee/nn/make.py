@@ -7,16 +7,20 @@ from typing import Any
 from torch import nn
 
 from ..kernels import find
-from ..spec import Activation
+from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
 from .module import Pointwise
+from .rowwise import RowwiseModule
+from .squaf import Squaf
 
 CLASSES: dict[str, type[Pointwise]] = {
-    cls.activation: cls for cls in vars(zoo).values() if isinstance(cls, type) and cls.__dict__.get("activation")
+    cls.activation: cls
+    for cls in vars(zoo).values()
+    if isinstance(cls, type) and cls.__dict__.get("activation")
 }
 
 
-def make(activation: str | Activation, **arguments: Any) -> nn.Module:
+def make(activation: str | Activation | SoftTable | Rowwise, **arguments: Any) -> nn.Module:
     """The module of an activation, given by name or as a definition of your own.
 
     >>> import softknee as sk
@@ -24,6 +28,10 @@ def make(activation: str | Activation, **arguments: Any) -> nn.Module:
     SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
     """
     definition = find(activation) if isinstance(activation, str) else activation
+    if isinstance(definition, SoftTable):
+        return Squaf(definition, **arguments)
+    if isinstance(definition, Rowwise):
+        return RowwiseModule(definition, **arguments)
     cls = CLASSES.get(definition.name)
     if cls is not None and definition is find(definition.name):
         return cls(**arguments)

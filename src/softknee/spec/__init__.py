@@ -1,5 +1,10 @@
-"""What an activation is: formula, parameters, knob, claims; and the printers that turn it into code."""
+"""What an activation is: formula, parameters, knob, claims; and the printers that turn it into code.
 
+Three kinds of definition share the protocol `Definition`: `Activation` (an element-wise formula), `SoftTable`
+(soft quantisation) and `Rowwise` (a function of whole rows).
+"""
+
+from ..registry import Definition
 from .activation import Activation, Claims, Implicit, Inner, Param, by_key, positive, real, set_engine, u, v
 from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 from .primitives import (
@@ -8,16 +13,22 @@ from .primitives import (
     Line,
     Log1p,
     Log1pMinus,
+    Log1pMinusNear,
+    Log1pUnit,
     MishGate,
     NormalCdf,
     NormalPdf,
     Ramp,
+    SechSquared,
     Sigmoid,
     Softplus,
     Tanh,
+    Unit,
     elementary,
     x,
 )
+from .rowwise import Rowwise
+from .soft_table import SoftTable, TableClaims, VectorParam, set_table_engine
 
 __all__ = [
     "Activation",
@@ -25,6 +36,7 @@ __all__ = [
     "Between",
     "Claims",
     "Constraint",
+    "Definition",
     "Expm1",
     "FiniteLeft",
     "Implicit",
@@ -32,6 +44,8 @@ __all__ = [
     "Line",
     "Log1p",
     "Log1pMinus",
+    "Log1pMinusNear",
+    "Log1pUnit",
     "MishGate",
     "NormalCdf",
     "NormalPdf",
@@ -39,14 +53,21 @@ __all__ = [
     "Positive",
     "Ramp",
     "Real",
+    "Rowwise",
+    "SechSquared",
     "Sigmoid",
+    "SoftTable",
     "Softplus",
+    "TableClaims",
     "Tanh",
+    "Unit",
+    "VectorParam",
     "by_key",
     "elementary",
     "positive",
     "real",
     "set_engine",
+    "set_table_engine",
     "u",
     "v",
     "x",

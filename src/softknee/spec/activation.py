@@ -21,12 +21,16 @@ from sympy import Expr, Symbol
 from ..errors import DefinitionError, ParameterError, did_you_mean
 from . import calculus
 from .constraints import AtLeastOne, Constraint, Positive, Real
-from .primitives import lowered, x
+from .primitives import x
 
 u = Symbol("u", real=True)
 """The scaled input of a formula (see `Inner`)."""
 v = Symbol("v", real=True)
 """The value of an implicit function (see `Implicit`)."""
+
+
+# Words that stand beside the parameters in calls and modules.
+_RESERVED = {"x", "u", "v", "input", "learn", "per", "size", "dim", "inplace", "device", "dtype", "temperature"}
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,14 @@ def real(name: str, default: float, about: str = "") -> Param:
 class Inner:
     """The scaled input u = scale*x + offset.
 
-    Beyond `low` and `high` the derivatives have their limits to the last bit, so u is clipped there:
-    products such as u*exp(-u) then have a limit at infinity instead of being 0 times infinity.
+    Beyond `low` and `high` (numbers, or expressions in the parameters) the derivatives have their limits to
+    the last bit, so u is clipped there: products such as u*exp(-u) then have a limit at infinity instead of being 0 times
+    infinity.
     """
 
     value: Expr
-    low: float = -math.inf
-    high: float = math.inf
+    low: float | Expr = -math.inf
+    high: float | Expr = math.inf
 
     @property
     def as_x(self) -> Expr:
@@ -183,6 +188,12 @@ class Activation:
         object.__setattr__(self, "bound_formula", bound)
         object.__setattr__(self, "formula", given.subs(u, self.inner.value) if self.inner else given)
         known = {x, *(p.symbol for p in self.params), *([u] if self.inner else []), *([v] if self.implicit else [])}
+        for p in self.params:
+            if p.name in _RESERVED or not p.name.isidentifier():
+                raise DefinitionError(
+                    f"A parameter of {self.name!r} is called {p.name!r}, which is taken or not an identifier; "
+                    f"choose another name (taken are {', '.join(sorted(_RESERVED))})."
+                )
         if strange := bound.free_symbols - known:
             names = ", ".join(sorted(map(str, strange)))
             raise DefinitionError(
@@ -257,7 +268,7 @@ class Activation:
     def computed(self) -> Expr:
         """The expression that kernels evaluate: the stable one where one is given."""
         given = self.root.stable.get(self._index)
-        return lowered(self.bound_formula if given is None else sympy.sympify(given))
+        return self.bound_formula if given is None else sympy.sympify(given)
 
     def latex(self) -> str:
         """The formula, typeset."""

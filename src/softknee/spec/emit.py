@@ -6,22 +6,25 @@ backend does it on one number instead of once per element.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
-from sympy import Add, Expr, Mul, Piecewise, Pow, Symbol
+from sympy import Add, Dummy, Expr, Mul, Piecewise, Pow, Symbol
 from sympy.core.relational import Equality, Relational
-from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+from sympy.logic.boolalg import And, Boolean, BooleanFalse, BooleanTrue, Not, Or
 
 from ..errors import DefinitionError
-from .primitives import BOUNDED, NormalCdf, NormalPdf, Sigmoid, x
+from .primitives import BOUNDED, NormalCdf, NormalPdf, SechSquared, Sigmoid, Tanh, x
 
 u = Symbol("u", real=True)
 v = Symbol("v", real=True)
 PER_ELEMENT = {x, u, v}
+# Parameters carry a prefix in generated code, so that one called `n` or `g` cannot meet a name of ours.
+PARAMETER = "p_"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Dialect:
     functions: Mapping[type, str]
     where: str
     full: str
+    loop_start: tuple[str, ...] = ()
+    loop_end: tuple[str, ...] = ()
 
     def function(self, node: Expr) -> str:
         try:
@@ -43,9 +48,27 @@ class UnsupportedError(DefinitionError):
     """The expression uses a function that this backend cannot compute."""
 
 
+class Local(Dummy):
+    """A symbol that stands for a subexpression; `own` says whether its value differs from element to element."""
+
+    own: bool = False
+
+
 def is_per_element(expr: Expr) -> bool:
     """Whether the value differs from element to element (or, with vector parameters, only by parameter)."""
-    return bool(expr.free_symbols & PER_ELEMENT)
+    return any(s in PER_ELEMENT or (isinstance(s, Local) and s.own) for s in expr.free_symbols)
+
+
+def share(expressions: Sequence[Expr]) -> tuple[list[tuple[Local, Expr]], list[Expr]]:
+    """Common factors and terms of several expressions, each given a name: (names with their meaning, expressions).
+
+    u phi in one slope and u^2 phi in another is computed once; equal subexpressions alone would not show it.
+    """
+    names = (Local(f"s{i}", real=True) for i in itertools.count())
+    shared, reduced = sympy.cse(list(expressions), symbols=names, order="canonical", list=True)
+    for name, meaning in shared:
+        name.own = is_per_element(meaning)
+    return shared, reduced
 
 
 def carries_nan(expr: Expr) -> bool:
@@ -65,24 +88,38 @@ def has_bare_u(expr: sympy.Basic) -> bool:
 
 
 class Emitter:
-    """Writes the statements for some expressions; `lines` are the statements, `names` the results."""
+    """Writes the statements for some expressions; `lines` are the statements, `names` the results.
 
-    def __init__(self, dialect: Dialect, expressions: Sequence[Expr], prefix: str = "t") -> None:
+    The first expressions may be given `names`, by which the later ones refer to them.
+    """
+
+    def __init__(
+        self, dialect: Dialect, expressions: Sequence[Expr], *, prefix: str = "t", names: Sequence[Local] = ()
+    ) -> None:
         self.dialect = dialect
         self.prefix = prefix
         self.lines: list[str] = []
         self._text: dict[Expr, str] = {}
         self._uses: Counter[Expr] = Counter()
         self._seen_functions: set[Expr] = set()
+        self._below: Counter[Expr] = Counter()
         for expr in expressions:
             self._count(expr)
-        self.names = [self._name(expr) for expr in expressions]
+        self.names = []
+        for place, expr in enumerate(expressions):
+            text = self._name(expr)
+            if place < len(names):
+                # What later expressions call by this name.
+                self.lines.append(f"{names[place].name} = {text}")
+            self.names.append(text)
 
     def _count(self, expr: Expr) -> None:
         self._uses[expr] += 1
         if self._uses[expr] == 1:
-            if isinstance(expr, Sigmoid | NormalCdf | NormalPdf):
+            if isinstance(expr, Sigmoid | NormalCdf | NormalPdf | Tanh | SechSquared):
                 self._seen_functions.add(expr)
+            if _is_reciprocal(expr):
+                self._below[expr.base] += 1
             for arg in expr.args:
                 self._count(arg)
 
@@ -91,11 +128,14 @@ class Emitter:
         if expr in self._text:
             return self._text[expr]
         if isinstance(expr, Symbol):
-            return expr.name
+            return expr.name if expr in PER_ELEMENT or isinstance(expr, Local) else f"{PARAMETER}{expr.name}"
+        if isinstance(expr, Boolean):
+            return self._condition(expr)
         if expr.is_number:
             return _number(expr)
         text = self._pair(expr) or self._spell(expr)
-        if self._uses[expr] > 1 and text not in self._text.values():
+        often = self._uses[expr] > 1 or (_is_reciprocal(expr) and self._divides_often(expr))
+        if often and text not in self._text.values():
             text = self._assign(text)
         self._text[expr] = text
         return text
@@ -114,6 +154,11 @@ class Emitter:
             partner, call, first = NormalPdf(expr.args[0]), "normal_pair", expr
         elif isinstance(expr, NormalPdf):
             partner, call = NormalCdf(expr.args[0]), "normal_pair"
+            first = partner
+        elif isinstance(expr, Tanh):
+            partner, call, first = SechSquared(expr.args[0]), "tanh_pair", expr
+        elif isinstance(expr, SechSquared):
+            partner, call = Tanh(expr.args[0]), "tanh_pair"
             first = partner
         else:
             return None
@@ -166,11 +211,17 @@ class Emitter:
         factors = [f for f in expr.args if not f.is_number]
         split: dict[tuple[bool, bool], list[str]] = {(a, b): [] for a in (True, False) for b in (True, False)}
         for factor in factors:
-            below = isinstance(factor, Pow) and factor.exp.is_Integer and factor.exp < 0
+            below = _is_reciprocal(factor) and not self._divides_often(factor)
             split[is_per_element(factor), below].append(self._name(self._known(1 / factor) if below else factor))
         shared = _quotient([*([_number(constant)] if constant != 1 else []), *split[False, False]], split[False, True])
         own = _quotient(split[True, False], split[True, True])
         return f"({shared} * {own})" if shared and own else shared or own
+
+    def _divides_often(self, factor: Expr) -> bool:
+        """Whether elements are divided by (powers of) this base more than once."""
+        base, exponent = factor.as_base_exp()
+        alone = self._below[base] + (exponent == -1 and self._uses[factor] > 1)
+        return is_per_element(base) and alone > 1
 
     def _power(self, expr: Expr) -> str:
         base, exponent = expr.as_base_exp()
@@ -181,6 +232,11 @@ class Emitter:
         if not exponent.is_Integer or abs(exponent) > 64:
             raise UnsupportedError(f"The power {expr} is not a whole one of at most 64.")
         power = int(exponent)
+        if power == -1:
+            return f"(1.0 / {self._name(base)})"
+        if power < 0 and self._divides_often(expr):
+            # One division, then products: a reciprocal is the dearest operation of a kernel.
+            return "(" + " * ".join([self._name(self._known(1 / base))] * -power) + ")"
         if power < 0:
             return f"(1.0 / {self._name(self._known(base ** -power))})"
         self._uses[base] += 1  # a power reads its base more than once
@@ -206,8 +262,8 @@ class Emitter:
         return text
 
     def _condition(self, when: sympy.Basic) -> str:
-        if when in self._text:
-            return self._text[when]
+        if isinstance(when, Symbol):
+            return when.name
         if isinstance(when, BooleanTrue | BooleanFalse):
             raise DefinitionError("A seam that is always true or always false cannot be computed.")
         if isinstance(when, Relational):
@@ -229,6 +285,10 @@ class Emitter:
         operator = "==" if isinstance(when, Equality) else when.rel_op
         left, right = (self._name(self._known(side)) for side in (when.lhs, when.rhs))
         return f"({left} {operator} {right})"
+
+
+def _is_reciprocal(expr: Expr) -> bool:
+    return isinstance(expr, Pow) and expr.exp.is_Integer and expr.exp < 0
 
 
 def _quotient(above: list[str], below: list[str]) -> str:

@@ -77,7 +77,7 @@ class Softplus(Primitive):
 
 
 class Tanh(Primitive):
-    """tanh(u), with the derivative 4 sigmoid(2u) sigmoid(-2u) instead of 1 - tanh^2."""
+    """tanh(u), with its slope a primitive too: 1 - tanh^2 would cancel."""
 
     tex = r"\tanh"
 
@@ -86,12 +86,25 @@ class Tanh(Primitive):
         return sympy.tanh(u)
 
     def fdiff(self, argindex: int = 1) -> Expr:
+        return SechSquared(self.args[0])
+
+
+class SechSquared(Primitive):
+    """1/cosh(u)^2, the slope of tanh, exact relative to its size in both tails."""
+
+    tex = r"\operatorname{sech}^2"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return 1 / sympy.cosh(u) ** 2
+
+    def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
-        return 4 * Sigmoid(2 * u) * Sigmoid(-2 * u)
+        return -2 * Tanh(u) * SechSquared(u)
 
 
 class MishGate(Primitive):
-    """tanh(log(1 + e^u)) = s(1 + c)/(1 + c^2) with s = sigmoid(u), c = sigmoid(-u): one exponential."""
+    """tanh(log(1 + e^u)), with its slope 4 s c^2/(1 + c^2)^2 in s = sigmoid(u), c = sigmoid(-u): nothing cancels."""
 
     tex = r"\tanh\operatorname{softplus}"
 
@@ -102,10 +115,6 @@ class MishGate(Primitive):
     def fdiff(self, argindex: int = 1) -> Expr:
         s, c = Sigmoid(self.args[0]), Sigmoid(-self.args[0])
         return 4 * s * c**2 / (1 + c**2) ** 2
-
-    def lowered(self) -> Expr:
-        s, c = Sigmoid(self.args[0]), Sigmoid(-self.args[0])
-        return s * (1 + c) / (1 + c**2)
 
 
 class NormalPdf(Primitive):
@@ -161,6 +170,13 @@ class Log1p(Primitive):
         return 1 / (1 + self.args[0])
 
 
+class Log1pUnit(Log1p):
+    """log(1 + u) for an argument that is known to lie in [0, 1], where one short series does."""
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        return 1 / (1 + self.args[0])
+
+
 class Log1pMinus(Primitive):
     """log(1 + u) - u, exact relative to its size near 0, where it is -u^2/2."""
 
@@ -169,6 +185,14 @@ class Log1pMinus(Primitive):
     @classmethod
     def elementary(cls, u: Expr) -> Expr:
         return log(1 + u) - u
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return -u / (1 + u)
+
+
+class Log1pMinusNear(Log1pMinus):
+    """log(1 + u) - u for an argument that is known to lie in [-0.29, 0.41], where one series does."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
@@ -186,6 +210,20 @@ class Ramp(Primitive):
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return Piecewise((1, self.args[0] > 0), (0, True))
+
+
+class Unit(Primitive):
+    """u clipped to [0, 1]."""
+
+    tex = r"\operatorname{clip}_{[0,1]}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return Piecewise((0, u < 0), (1, u > 1), (u, True))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return Piecewise((0, u < 0), (0, u > 1), (1, True))
 
 
 class Line(Primitive):
@@ -230,12 +268,7 @@ class FiniteLeft(Primitive):
 
 
 # These have finite limits at both infinities, so an infinite argument needs no care.
-BOUNDED = (Sigmoid, Tanh, MishGate, NormalCdf, NormalPdf)
-
-
-def lowered(expr: Expr) -> Expr:
-    """The expression with the primitives that are made of others replaced by them."""
-    return expr.replace(lambda node: isinstance(node, MishGate), lambda node: node.lowered())
+BOUNDED = (Sigmoid, Tanh, SechSquared, MishGate, NormalCdf, NormalPdf)
 
 
 def elementary(expr: Expr) -> Expr:

@@ -30,6 +30,7 @@ _HOMES = {
     ),
     "rescu": ("sigmoid_rescu", "smooth_relu"),
     "crrelu": ("crrelu", "crrelu_exact"),
+    "squaf": ("squaf",),
 }
 _ALIASES = {"swish": ("silu",)}
 

@@ -11,7 +11,7 @@ Hazard: softsign at infinity is infinity over infinity; its input is clipped at 
 tensor([-1.0000,  0.5000])
 """
 
-from sympy import FiniteSet, Piecewise, Rational
+from sympy import Abs, FiniteSet, Piecewise, Rational
 
 from ..spec import Activation, Claims, Inner, Sigmoid, Tanh, u, x
 
@@ -28,6 +28,7 @@ softsign = Activation(
     "softsign",
     Piecewise((u / (1 - u), x < 0), (u / (1 + u), True)),
     inner=Inner(x, low=-1e30, high=1e30),
+    stable={(): u / (1 + Abs(u)), ("x",): (1 + Abs(u)) ** -2},
     claims=Claims(1, True, 1, FiniteSet(0)),
     about="x over 1 + |x| (Turian et al. 2009).",
 )

@@ -3,9 +3,9 @@ r"""Mish and TanhExp: x gated by a tanh.
     mish(x)    = x tanh(log(1 + e^{beta x}))          -0 at -infinity, 0 at 0, x at +infinity
     tanhexp(x) = x tanh(e^{beta x})                   the same
 
-Hazards: with s = sigmoid(u) and c = sigmoid(-u), mish's gate is s (1 + c)/(1 + c^2): one exponential, no overflow,
-exact relative to its size in both tails. In tanhexp e^u overflows, so u is clipped at 10, where the gate has been 1
-to the last bit of float64 since u = 3.
+Hazards: with E = e^u and n = E(E + 2), mish's gate is n/(n + 2): one exponential, and exact relative to its size in the
+left tail. u is clipped at 40, where the gate has been 1 to the last bit of float64 since u = 19 and n is still a
+float32 number. In tanhexp e^u overflows, so there u is clipped at 10, long after the gate has become 1.
 
 >>> import softknee as sk, torch
 >>> sk.get("mish")(torch.tensor([1.0]), beta=1.0)
@@ -17,13 +17,18 @@ from sympy import FiniteSet, Float, exp, oo
 from ..spec import Activation, Claims, FiniteLeft, Inner, MishGate, Softplus, Tanh, positive, u, x
 
 _beta = positive("beta", 1.0, "hardness of the gate")
+_n = exp(u) * (exp(u) + 2)  # the slopes in one exponential and one reciprocal
 
 mish = Activation(
     "mish",
     FiniteLeft(x) * Tanh(Softplus(u)),
     params=(_beta,),
-    inner=Inner(_beta.symbol * x, low=-800.0, high=800.0),
+    inner=Inner(_beta.symbol * x, low=-800.0, high=40.0),
     worked=FiniteLeft(x) * MishGate(u),
+    stable={
+        ("x",): _n / (_n + 2) + 4 * u * exp(u) * (exp(u) + 1) / (_n + 2) ** 2,
+        ("beta",): 4 * u**2 * exp(u) * (exp(u) + 1) / (_n + 2) ** 2 / _beta.symbol**2,
+    },
     claims=Claims(float("inf"), False, Float("1.0884981612517278612", 20), FiniteSet(0)),
     knob="beta",
     toward=oo,

@@ -4,7 +4,7 @@ r"""RESCU: rectified smooth continuous units, a smooth left part joined to a lin
     smooth_relu(x)   = x - log(1 + beta x)/beta for x >= 0;  0 below                 (Xie et al. 2020)
 
 sigmoid_rescu meets its line in value and slope. smooth_relu never returns to x: its distance to ReLU is infinite for
-every beta. Hazards: smooth_relu is -log1pmx(beta x)/beta where beta x < 1/2 (the difference would cancel), and x minus a
+every beta. Hazards: smooth_relu is -log1pmx(beta x)/beta where beta x < 2/5 (the difference would cancel), and x minus a
 logarithm above (beta x itself may overflow).
 
 >>> import softknee as sk, torch
@@ -14,12 +14,12 @@ tensor([0.2384, 2.0000])
 
 from sympy import Interval, Piecewise, Rational, oo
 
-from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Sigmoid, positive, u, x
+from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Log1pMinusNear, Sigmoid, positive, u, x
 
 _beta = positive("beta", 1.0, "where the sigmoid meets the line")
 _hardness = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
-_near = u < Rational(1, 2)
+_near = u < Rational(2, 5)
 
 sigmoid_rescu = Activation(
     "sigmoid_rescu",
@@ -35,12 +35,13 @@ smooth_relu = Activation(
     "smooth_relu",
     Piecewise((0, x < 0), (-Log1pMinus(u) / beta, True)),
     params=(_hardness,),
-    inner=Inner(beta * x, high=1e38),
+    # Below 0 u is clipped to 0, where value and slopes are 0: no piece to choose.
+    inner=Inner(beta * x, low=0.0, high=1e38),
     stable={
-        (): Piecewise((0, x < 0), (-Log1pMinus(u) / beta, _near), (x - Log1p(u) / beta, True)),
+        (): Piecewise((-Log1pMinusNear(u) / beta, _near), (x - Log1p(u) / beta, True)),
+        ("x",): u / (1 + u),
         ("beta",): Piecewise(
-            (0, x < 0),
-            (-Log1pMinus(-u / (1 + u)) / beta**2, _near),
+            ((Log1pMinusNear(u) + u**2 / (1 + u)) / beta**2, _near),
             ((Log1p(u) - u / (1 + u)) / beta**2, True),
         ),
     },

@@ -9,16 +9,18 @@ r"""SmeLU and its family: two lines joined by a parabola, once continuously diff
                            with L(x) = g_minus(x + alpha) + t
     origin_smelu(x)      = generalized_smelu(x) - generalized_smelu(0), so t has no effect and is left out
 
-SmeLU's distance to ReLU is beta/4, at 0. Hazard: a left slope of 0 times -infinity; `Line` keeps it 0.
+SmeLU's distance to ReLU is beta/4, at 0. With u the place in the parabola, clipped to [0, 1], the slopes of the whole
+function are those of the middle: 0 and 1 exactly at the seams, and no piece to choose. 1 - u is computed from x again
+where a large slope multiplies it. Hazard: a left slope of 0 times -infinity; `Line` keeps it 0.
 
 >>> import softknee as sk, torch
 >>> sk.get("smelu")(torch.tensor([-1.0, 0.0, 1.0]), beta=0.5)
 tensor([0.0000, 0.1250, 1.0000])
 """
 
-from sympy import Abs, FiniteSet, Interval, Max, Piecewise, oo
+from sympy import Abs, Expr, FiniteSet, Integer, Interval, Max, Piecewise, oo
 
-from ..spec import Activation, Claims, Line, positive, real, x
+from ..spec import Activation, Claims, Inner, Line, Ramp, Unit, positive, real, u, x
 
 _alpha = positive("alpha", 1.0, "where the parabola begins, to the left of 0")
 _beta = positive("beta", 1.0, "where the parabola ends, to the right of 0")
@@ -34,11 +36,26 @@ _bend = (g_plus - g_minus) / (2 * (alpha + beta))
 _either = Max(Abs(g_minus), Abs(g_plus))
 _rising = (g_minus >= 0) & (g_plus >= 0)
 _moved = x - shift
+_rise = g_plus - g_minus
+_below, _above = -Ramp(-x - alpha), Ramp(x - beta)
+
+
+def _place(begin: Expr, end: Expr) -> Inner:
+    """How far into the parabola x is."""
+    return Inner((x - begin) / (end - begin), low=0.0, high=1.0)
+
+
 
 smelu = Activation(
     "smelu",
     Piecewise((0, x <= -beta), (x, x >= beta), ((x + beta) ** 2 / (4 * beta), True)),
     params=(_beta,),
+    inner=_place(-beta, beta),
+    stable={
+        (): Piecewise((x, x >= beta), (beta * u**2, True)),
+        ("x",): u,
+        ("beta",): u * (1 - u),
+    },
     claims=Claims(1, True, 1, Interval(-oo, -beta)),
     knob="beta",
     limit="relu",
@@ -52,6 +69,13 @@ asymmetric_smelu = Activation(
         ((x + alpha) ** 2 / (2 * (alpha + beta)), True),
     ),
     params=(_alpha, _beta),
+    inner=_place(-alpha, beta),
+    stable={
+        (): Piecewise((x + (alpha - beta) / 2, x >= beta), ((alpha + beta) * u**2 / 2, True)),
+        ("x",): u,
+        ("alpha",): u * (1 - u / 2),
+        ("beta",): -(u**2) / 2,
+    },
     claims=Claims(1, True, 1, Interval(-oo, -alpha)),
     knob=("alpha", "beta"),
     limit="relu",
@@ -65,6 +89,12 @@ leaky_smelu = Activation(
         (g_minus * (x + beta) + (1 - g_minus) * (x + beta) ** 2 / (4 * beta), True),
     ),
     params=(_beta, _leak),
+    inner=_place(-beta, beta),
+    stable={
+        ("x",): g_minus * Unit((beta - x) / (2 * beta)) + u,
+        ("beta",): g_minus + (1 - g_minus) * u * (1 - u),
+        ("g_minus",): 2 * beta * u * (1 - u / 2) - Ramp(-x - beta),
+    },
     claims=Claims(1, g_minus >= 0, Max(1, Abs(g_minus)), FiniteSet(-beta)),
     knob="beta",
     limit="leaky_relu",
@@ -77,6 +107,13 @@ shifted_smelu = Activation(
         (0, _moved <= -beta), (_moved, _moved >= beta), ((_moved + beta) ** 2 / (4 * beta), True)
     ),
     params=(_beta, _shift),
+    inner=_place(shift - beta, shift + beta),
+    stable={
+        (): Piecewise((_moved, _moved >= beta), (beta * u**2, True)),
+        ("x",): u,
+        ("beta",): u * (1 - u),
+        ("shift",): -u,
+    },
     claims=Claims(1, True, 1, Interval(-oo, shift - beta)),
     knob="beta",
     about="SmeLU moved to the right; its hard limit relu(x - shift) has no name of its own.",
@@ -89,6 +126,15 @@ generalized_smelu = Activation(
         (g_minus * (x + alpha) + t + _bend * (x + alpha) ** 2, True),
     ),
     params=(_alpha, _beta, _g_minus, _g_plus, _t),
+    inner=_place(-alpha, beta),
+    stable={
+        ("x",): g_minus * Unit((beta - x) / (alpha + beta)) + g_plus * u,
+        ("alpha",): g_minus + _rise * u * (1 - u / 2),
+        ("beta",): -_rise * u**2 / 2,
+        ("g_minus",): (alpha + beta) * u * (1 - u / 2) + _below,
+        ("g_plus",): (alpha + beta) * u**2 / 2 + _above,
+        ("t",): Integer(1),
+    },
     claims=Claims(1, _rising, _either),
     knob=("alpha", "beta"),
     about="Two lines of any slopes, a parabola between them, any height; its hard limit is the two lines.",
@@ -101,6 +147,14 @@ origin_smelu = Activation(
         (x * (_bend * x + (alpha * g_plus + beta * g_minus) / (alpha + beta)), True),
     ),
     params=(_alpha, _beta, _g_minus, _g_plus),
+    inner=Inner(x, low=-alpha, high=beta),
+    stable={
+        ("x",): (g_minus * (beta - u) + g_plus * (u + alpha)) / (alpha + beta),
+        ("alpha",): -_rise * u * (u - 2 * beta) / (2 * (alpha + beta) ** 2),
+        ("beta",): -_rise * u * (u + 2 * alpha) / (2 * (alpha + beta) ** 2),
+        ("g_minus",): u * (2 * beta - u) / (2 * (alpha + beta)) + _below,
+        ("g_plus",): u * (u + 2 * alpha) / (2 * (alpha + beta)) + _above,
+    },
     claims=Claims(1, _rising, _either, FiniteSet(0)),
     knob=("alpha", "beta"),
     about="Generalised SmeLU moved up or down until it passes through the origin.",

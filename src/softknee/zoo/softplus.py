@@ -4,19 +4,20 @@ r"""Softplus: ReLU mollified with the logistic density.
 
 sup |softplus - relu| = log(2)/beta, at 0. Hazards: beta x overflows before the value does, so the value is
 relu(x) + log(1 + e^{-|beta x|})/beta; the derivative by beta is minus the entropy of a coin with odds e^u,
-written without the cancellation of its two halves.
+written without the cancellation of its two halves. One exponential, e^{-|u|} <= 1, serves value and slopes.
 
 >>> import softknee as sk, torch
 >>> sk.get("softplus")(torch.tensor([0.0]), beta=2.0)
 tensor([0.3466])
 """
 
-from sympy import Abs, exp, oo
+from sympy import Abs, Piecewise, exp, oo
 
-from ..spec import Activation, Claims, Inner, Log1p, Ramp, Sigmoid, Softplus, positive, u, x
+from ..spec import Activation, Claims, Inner, Log1pUnit, Ramp, Softplus, positive, u, x
 
 _beta = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
+_small = exp(-Abs(u))
 
 softplus = Activation(
     "softplus",
@@ -24,8 +25,9 @@ softplus = Activation(
     params=(_beta,),
     inner=Inner(beta * x, low=-800.0, high=800.0),
     stable={
-        (): Ramp(x) + Log1p(exp(-Abs(u))) / beta,
-        ("beta",): -(Log1p(exp(-Abs(u))) + Abs(u) * Sigmoid(-Abs(u))) / beta**2,
+        (): Ramp(x) + Log1pUnit(_small) / beta,
+        ("x",): Piecewise((_small / (1 + _small), x < 0), (1 / (1 + _small), True)),
+        ("beta",): -(Log1pUnit(_small) + Abs(u) * _small / (1 + _small)) / beta**2,
     },
     claims=Claims(float("inf"), True, 1),
     knob="beta",

@@ -16,12 +16,20 @@ from ..spec import Activation, Claims, Inner, positive, u, x
 
 _delta = positive("delta", 0.01, "half-width of the smooth knee")
 delta = _delta.symbol
+_middle = delta * (1 + u) ** 3 * (3 - u) / 16
 
 srelu = Activation(
     "srelu",
-    Piecewise((0, x <= -delta), (x, x >= delta), (delta * (1 + u) ** 3 * (3 - u) / 16, True)),
+    Piecewise((0, x <= -delta), (x, x >= delta), (_middle, True)),
     params=(_delta,),
-    inner=Inner(x / delta),
+    inner=Inner(x / delta, low=-1.0, high=1.0),
+    # Clipped at the seams, the middle's slopes are the whole function's (they end at 0 and 1 exactly), and its value is
+    # exactly 0 on the left.
+    stable={
+        (): Piecewise((x, x >= delta), (_middle, True)),
+        ("x",): (1 + u) ** 2 * (2 - u) / 4,
+        ("delta",): 3 * (1 - u**2) ** 2 / 16,
+    },
     claims=Claims(2, True, 1, Interval(-oo, -delta)),
     knob="delta",
     limit="relu",

@@ -53,6 +53,7 @@ def forward(
     kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
     assert kernels is not None
     assert window == 5
+    _give_thread_a_context(x.device)
     threads = 256
     # As many blocks as run at once, so that each fills its table one time; there is no sum whose order could
     # change.
@@ -69,25 +70,36 @@ def forward(
 def backward(
     grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, dx: Tensor, layout: Layout, window: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Write the gradient of x into dx; return those of q, alpha (groups,) and z (groups, n) in float64."""
+    """Write the gradient of x into dx; return those of q, alpha (groups,) and z (groups, n)."""
     groups, n = z.shape
     kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
     assert kernels is not None
     assert window == 5
     threads = _threads(n)
     blocks = _blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
-    partial = torch.empty(groups, blocks, n + 3, device=x.device)
-    q, alpha = q.float(), alpha.float()
+    partial = torch.empty(groups, blocks, n + 2, device=x.device)
+    _give_thread_a_context(x.device)
     kernels.backward(
         grid=(blocks, groups, 1),
         block=(threads, 1, 1),
-        args=[grad, x, dx, partial, q, alpha, z.float(), *_shape(layout)],
-        shared_mem=n * 256 + (n + 3) * threads * 4,
+        args=[grad, x, dx, partial, q.float(), alpha.float(), z.float(), *_shape(layout)],
+        shared_mem=_backward_bytes(n, threads),
     )
-    sums = partial.sum(1, dtype=torch.float64)
-    m_d, m_c, second = sums[:, n], sums[:, n + 1], sums[:, n + 2]
-    q, alpha = q.double(), alpha.double()
-    return 2 * alpha * (m_d - q * (m_c + second)), q * (2 * m_d - q * second), sums[:, :n]
+    sums = partial.sum(1)
+    return sums[:, n], sums[:, n + 1], sums[:, :n]
+
+
+def _backward_bytes(n: int, threads: int) -> int:
+    """Shared memory of a backward block: the table of differences, and every thread's private bins."""
+    return n * 128 + (n + 2) * threads * 4
+
+
+def _give_thread_a_context(device: torch.device) -> None:
+    """These launches go to the driver, which needs a context in this thread; autograd's own threads may have none.
+
+    Any call of the CUDA runtime makes one, and asking whether a stream is idle is the cheapest.
+    """
+    torch.cuda.current_stream(device).query()
 
 
 def _shape(layout: Layout) -> list[int]:
@@ -107,7 +119,7 @@ def _blocks(layout: Layout, *, threads: int, steps: int, most: int) -> int:
 def _threads(n: int) -> int:
     """Threads of a backward block: as many as have room for their private bins; 0 where too few have."""
     for threads in (256, 128, 64):
-        if n * 256 + (n + 3) * threads * 4 <= SHARED_BYTES:
+        if max(n * 256, _backward_bytes(n, threads)) <= SHARED_BYTES:
             return threads
     return 0
 

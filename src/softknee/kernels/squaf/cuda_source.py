@@ -22,7 +22,8 @@ typedef unsigned long long u64;
 
 #define K ((POINTS - 1) / 2)
 #define VECTOR 8
-#define ROW_BYTES 256
+#define ROW_BYTES 256         // of the table of values (forward)
+#define DIFFERENCE_BYTES 128  // of the table of differences (backward)
 #define ROUNDER 12582912.0f  // 1.5 * 2^23: adding it rounds to the nearest integer, found in the low bits
 #define ROUNDER_BITS 0x4B400000
 #define LOG2_E 1.4426950408889634f
@@ -63,15 +64,31 @@ __device__ __forceinline__ u32 pack(const float* pair) {
     return word;
 }
 
-__device__ __forceinline__ void load_vector(const void* base, u64 vector, float* x) {
+// A vector as it lies in memory. The backward kernel fetches the next one while it works on this one.
+#if KIND == 0
+struct Raw { float4 a, b; };
+#else
+struct Raw { uint4 a; };
+#endif
+
+__device__ __forceinline__ Raw fetch(const void* base, u64 vector) {
+    Raw raw;
 #if KIND == 0
     const float4* at = (const float4*)base + 2 * vector;
-    const float4 a = at[0], b = at[1];
-    x[0] = a.x; x[1] = a.y; x[2] = a.z; x[3] = a.w;
-    x[4] = b.x; x[5] = b.y; x[6] = b.z; x[7] = b.w;
+    raw.a = at[0];
+    raw.b = at[1];
 #else
-    const uint4 a = ((const uint4*)base)[vector];
-    unpack(a.x, x); unpack(a.y, x + 2); unpack(a.z, x + 4); unpack(a.w, x + 6);
+    raw.a = ((const uint4*)base)[vector];
+#endif
+    return raw;
+}
+
+__device__ __forceinline__ void open(const Raw& raw, float* x) {
+#if KIND == 0
+    x[0] = raw.a.x; x[1] = raw.a.y; x[2] = raw.a.z; x[3] = raw.a.w;
+    x[4] = raw.b.x; x[5] = raw.b.y; x[6] = raw.b.z; x[7] = raw.b.w;
+#else
+    unpack(raw.a.x, x); unpack(raw.a.y, x + 2); unpack(raw.a.z, x + 4); unpack(raw.a.w, x + 6);
 #endif
 }
 
@@ -162,6 +179,20 @@ __device__ void fill_table(char* table, const Group& s) {
     }
 }
 
+// For the gradients only differences from the nearest point's z count: four, and better rounded than the values.
+__device__ void fill_differences(char* table, const Group& s) {
+    for (u32 at = threadIdx.x; at < POINTS * 8; at += THREADS) {
+        const int row = at / 8;
+        float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row >= 2 && row < POINTS - 2) {
+            const float z = s.z[row];
+            four = make_float4((s.z[row - 2] - z) * s.g2, (s.z[row - 1] - z) * s.g1,
+                               (s.z[row + 1] - z) * s.g1, (s.z[row + 2] - z) * s.g2);
+        }
+        *(float4*)(table + row * DIFFERENCE_BYTES + (at % 8) * 16) = four;
+    }
+}
+
 // ---- the careful way: ends of the grid, any h, NaN ----
 
 struct Careful {
@@ -238,9 +269,9 @@ squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, c
 
 #pragma unroll 1
     for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
-        const u64 at = vector_at(rows, v);
+        const u64 here = vector_at(rows, v);
         float x[VECTOR], y[VECTOR];
-        load_vector(x_in, at, x);
+        open(fetch(x_in, here), x);
         u32 aside = set_aside(x, s.inside);
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
@@ -257,9 +288,9 @@ squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, c
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
-            replace(y, i, careful(load_one(x_in, at * VECTOR + i), s).phi);
+            replace(y, i, careful(load_one(x_in, here * VECTOR + i), s).phi);
         }
-        store_vector(out, at, y);
+        store_vector(out, here, y);
     }
     if (blockIdx.x == 0 && threadIdx.x < tail) {
         const u64 at = (u64)vectors * VECTOR + threadIdx.x;
@@ -300,27 +331,39 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
                const float* q, const float* alpha, const float* z,
                u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
     extern __shared__ __align__(256) char shared[];
-    float* bins = (float*)(shared + POINTS * ROW_BYTES);  // [POINTS + 3][THREADS]
+    float* bins = (float*)(shared + POINTS * DIFFERENCE_BYTES);  // [POINTS + 2][THREADS]
     const Rows rows = {g1, middle, g2, inner, blockIdx.y};
     const Group s = read_group(q, alpha, z, blockIdx.y);
-    fill_table(shared, s);
+    fill_differences(shared, s);
     float* own = bins + threadIdx.x;
 #pragma unroll 4
     for (int bin = 0; bin < POINTS; ++bin) own[bin * THREADS] = 0.0f;
     __syncthreads();
     const u32 lane = threadIdx.x % 32;
-    const char* fours = shared + K * ROW_BYTES + (lane % 8) * 16;
-    const char* fifths = shared + K * ROW_BYTES + 128 + lane * 4;
+    const char* fours = shared + K * DIFFERENCE_BYTES + (lane % 8) * 16;
     float* nearest = own + K * THREADS;
     const float slope = 2.0f * (s.alpha * s.q);
     Sums sums = {0.0f, 0.0f, 0.0f};
 
+    const u32 stride = gridDim.x * THREADS;
+    u32 v = blockIdx.x * THREADS + threadIdx.x;
+    u64 at = vector_at(rows, v);
+    Raw next_x, next_g;
+    if (v < vectors) {
+        next_x = fetch(x_in, at);
+        next_g = fetch(grad_in, at);
+    }
 #pragma unroll 1
-    for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
-        const u64 at = vector_at(rows, v);
+    for (; v < vectors; v += stride) {
+        const u64 here = at;
         float x[VECTOR], g[VECTOR];
-        load_vector(x_in, at, x);
-        load_vector(grad_in, at, g);
+        open(next_x, x);
+        open(next_g, g);
+        if (v + stride < vectors) {
+            at = vector_at(rows, v + stride);
+            next_x = fetch(x_in, at);
+            next_g = fetch(grad_in, at);
+        }
         u32 aside = set_aside(x, s.inside);
         if (aside != 0) {
 #pragma unroll
@@ -333,18 +376,16 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
             const int row = __float_as_int(rounded) - ROUNDER_BITS;
             const float d = fmaf(-c, s.q, x[i]);
             const float e = power_of_two(d * s.scale);
-            const float4 a = *(const float4*)(fours + row * ROW_BYTES);
-            const float last = *(const float*)(fifths + row * ROW_BYTES);
+            const float4 a = *(const float4*)(fours + row * DIFFERENCE_BYTES);
             const float e2 = e * e, e3 = e2 * e, e4 = e2 * e2;
-            // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z.
+            // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z - z[c]: a.x, t1, 0, t3, t4.
             const float w1 = s.g1 * e, w3 = s.g1 * e3, w4 = s.g2 * e4;
-            const float t1 = a.y * e, t2 = a.z * e2, t3 = a.w * e3, t4 = last * e4;
-            const float share = reciprocal(((w1 + w3) + e2) + (s.g2 + w4));
-            const float phi = (((t1 + t3) + t2) + (a.x + t4)) * share;
-            const float u0 = fmaf(-phi, s.g2, a.x), u1 = fmaf(-phi, w1, t1);
-            const float u3 = fmaf(-phi, w3, t3), u4 = fmaf(-phi, w4, t4);
-            const float first = fmaf(2.0f, u4 - u0, u3 - u1);
-            const float second = fmaf(4.0f, u4 + u0, u3 + u1);
+            const float t1 = a.y * e, t3 = a.z * e3, t4 = a.w * e4;
+            const float w_near = w3 + w1, w_far = w4 + s.g2, t_near = t3 + t1, t_far = t4 + a.x;
+            const float share = reciprocal(e2 + (w_near + w_far));
+            const float phi = (t_near + t_far) * share;
+            const float first = fmaf(-phi, fmaf(2.0f, w4 - s.g2, w3 - w1), fmaf(2.0f, t4 - a.x, t3 - t1));
+            const float second = fmaf(-phi, fmaf(4.0f, w_far, w_near), fmaf(4.0f, t_far, t_near));
             const float gs = g[i] * share;
             const float m = gs * first;
             sums.m_d = fmaf(m, d, sums.m_d);
@@ -363,22 +404,22 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
-            const u64 one = at * VECTOR + i;
+            const u64 one = here * VECTOR + i;
             replace(g, i, careful_backward(load_one(x_in, one), load_one(grad_in, one), s, own, sums));
         }
-        store_vector(dx, at, g);
+        store_vector(dx, here, g);
     }
     if (blockIdx.x == 0 && threadIdx.x < tail) {
         const u64 at = (u64)vectors * VECTOR + threadIdx.x;
         store_one(dx, at, careful_backward(load_one(x_in, at), load_one(grad_in, at), s, own, sums));
     }
 
-    own[POINTS * THREADS] = sums.m_d;
-    own[(POINTS + 1) * THREADS] = sums.m_c;
-    own[(POINTS + 2) * THREADS] = sums.second;
+    // This thread's share of the gradients of q and alpha.
+    own[POINTS * THREADS] = slope * (sums.m_d / s.q - (sums.m_c + sums.second));
+    own[(POINTS + 1) * THREADS] = s.q * (2.0f * sums.m_d - s.q * sums.second);
     __syncthreads();
-    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * (POINTS + 3);
-    for (u32 bin = threadIdx.x / 32; bin < POINTS + 3; bin += THREADS / 32) {
+    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * (POINTS + 2);
+    for (u32 bin = threadIdx.x / 32; bin < POINTS + 2; bin += THREADS / 32) {
         float sum = 0.0f;
 #pragma unroll
         for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];

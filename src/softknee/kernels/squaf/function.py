@@ -5,6 +5,7 @@ from torch import Tensor
 
 from softknee.errors import InputError, ParameterError
 
+from .derivatives import nth_derivative, squaf_derivative
 from .dispatch import inside_transform, must_differentiate_through
 from .plain import squaf_on_grid, squaf_plain
 from .transforms import SquafFunction
@@ -21,6 +22,7 @@ def squaf(
     window: int | None = 5,
     weights: str = "gaussian",
     grid: Tensor | None = None,
+    order: int = 0,
 ) -> Tensor:
     """Soft quantisation: phi(x) = sum_i z_i P(y_i | x), P proportional to e^(-alpha (x-y_i)^2).
 
@@ -31,11 +33,10 @@ def squaf(
     2k+1).
 
     window    how many of the nearest points are kept, an odd number; None keeps all of them. At the ends of
-    the
-              grid the window is shorter. See `auto_window` for the jump a window leaves.
+              the grid the window is shorter. See `auto_window` for the jump a window leaves.
     weights   "gaussian", or "laplacian" for P proportional to e^(-alpha |x-y_i|).
-    grid      a general grid instead of `q`: sorted points of shape S + (n,), trainable as well; needs
-    window=None.
+    grid      a general grid instead of `q`: points of shape S + (n,), trainable as well; needs window=None.
+    order     the derivative of that order by x instead of the value.
 
     Differentiable to every order by x and every parameter. The result has the dtype of x; parameters are read
     in float32 (float64 for a float64 x). At +-inf the value is the limit, for Gaussian
@@ -52,7 +53,7 @@ def squaf(
     check_weights(weights)
     laplacian = weights == "laplacian"
     if grid is not None:
-        return _on_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window, laplacian=laplacian)
+        return _on_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window, laplacian=laplacian, order=order)
     if q is None:
         raise ParameterError(
             "squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other."
@@ -72,7 +73,9 @@ def squaf(
     # 0-dim tensors keep their shape from the caller's side; inside there is always a dimension to work on.
     flat = x.reshape(1) if x.dim() == 0 else x
     arguments = (flat, q.expand(own), alpha.expand(own), z.expand(*own, n), window or 0, laplacian)
-    if must_differentiate_through():
+    if order:
+        out = squaf_derivative(*arguments, order=order)
+    elif must_differentiate_through():
         out = squaf_plain(*arguments)
     elif inside_transform():
         out = SquafFunction.apply(*arguments)
@@ -90,6 +93,7 @@ def _on_grid(
     z: Tensor,
     window: int | None,
     laplacian: bool,
+    order: int,
 ) -> Tensor:
     if q is not None:
         raise ParameterError(
@@ -107,7 +111,8 @@ def _on_grid(
         )
     _common_shape(x, grid.shape[:-1], alpha.shape, z.shape[:-1])
     flat = x.reshape(1) if x.dim() == 0 else x
-    return squaf_on_grid(flat, grid, alpha, z, laplacian).reshape(x.shape)
+    found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
+    return found.reshape(x.shape)
 
 
 def _common_shape(x: Tensor, *shapes: torch.Size) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import eager
+from .derivatives import squaf_derivative, wide_dtype
 from .dispatch import choose_kernel
 from .layout import arrange, dense
 from .plain import squaf_plain
@@ -106,19 +107,32 @@ def _differentiate(ctx, grad: Tensor):
 
 
 def differentiate_again(ctx, *outer: Tensor):
-    # Second derivatives are differences of nearly equal moments; where there is float64 they are taken in it.
-    wide = torch.float32 if outer[0].device.type == "mps" else torch.float64
+    """Gradients of the first-order gradients, by (grad, x, q, alpha, z).
+
+    Second derivatives are differences of nearly equal moments; where there is float64 they are taken in it.
+    That by x twice has a formula of its own (see derivatives.py), the others come from functional transforms,
+    which compose with any order of differentiation around them where autograd.grad would not.
+    """
+    grad, x, *parameters = ctx.saved_tensors
+    along_x, *along_parameters = outer
+    wide = wide_dtype(x)
 
     def value(*inputs: Tensor) -> Tensor:
         x, q, alpha, z = (tensor.to(wide) for tensor in inputs)
         return squaf_plain(x, q, alpha, z, ctx.window, ctx.laplacian).to(inputs[0].dtype)
 
-    def first_order(grad: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return torch.func.vjp(value, *inputs)[1](grad)
+    def first_order(grad: Tensor, x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        return torch.func.vjp(value, x, *parameters)[1](grad)
 
-    # A functional transform, not autograd.grad: it composes with any order of differentiation around it.
+    # Every tensor is an argument: one that a function closes over may belong to a transform that has ended.
     pull = torch.func.vjp(first_order, *ctx.saved_tensors)[1]
-    return *pull(outer), None, None
+    by_grad, _, *by_parameters = pull(outer)
+    by_x = pull((torch.zeros_like(along_x), *along_parameters))[1]
+    # Not in the type of x: a float16 could overflow where its product with a gradient does not.
+    q, alpha, z = (p.to(wide) for p in parameters)
+    bend = squaf_derivative(x.to(wide), q, alpha, z, ctx.window, ctx.laplacian, order=2)
+    by_x = by_x + (grad.to(wide) * along_x.to(wide) * bend).to(x.dtype)
+    return by_grad, by_x, *by_parameters, None, None
 
 
 torch.library.register_autograd("softknee::squaf", _differentiate, setup_context=_remember)

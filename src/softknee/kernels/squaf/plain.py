@@ -31,6 +31,8 @@ class Window(NamedTuple):
     rows: Tensor | None  # row of the flattened z, or None when the whole grid is kept
     centre: Tensor  # c, in compute precision
     rest: Tensor  # d = x - c q
+    logits: Tensor  # the logarithm of each weight relative to the nearest point's
+    inside: Tensor  # whether a point is on the grid
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
@@ -85,7 +87,8 @@ def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, 
         steps = grid - centre
         value = z.reshape((1,) * (x.dim() + 1 - z.dim()) + z.shape).movedim(-1, 0)
         logits = exponent(d, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
-        return Window(torch.softmax(logits, 0), value, steps, None, centre, d)
+        inside = torch.ones_like(logits, dtype=torch.bool)
+        return Window(torch.softmax(logits, 0), value, steps, None, centre, d, logits, inside)
     half = window // 2
     steps = torch.arange(-half, half + 1, dtype=x.dtype, device=x.device).reshape(window, *ones)
     position = centre + steps
@@ -98,7 +101,7 @@ def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, 
         rows = torch.arange(z.shape[:-1].numel(), device=x.device).reshape(z.shape[:-1])
         index = index + n * rows
     value = z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
-    return Window(torch.softmax(logits, 0), value, steps, index, centre, d)
+    return Window(torch.softmax(logits, 0), value, steps, index, centre, d, logits, inside)
 
 
 def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:

@@ -156,7 +156,9 @@ def squaf_backward_kernel(
             side = tl.where(d > 0, 1.0, tl.where(d < 0, -1.0, 0.0))
             by_x = alpha * (first + side * off_centre)
             by_q = -c * by_x - alpha * second
-            by_alpha = d * first + tl.abs(d) * off_centre - q * second
+            # first + side * off_centre is exactly 0 beyond the grid, where d may be huge; d * first + abs(d) *
+            # off_centre would leave the rounding of one product behind.
+            by_alpha = d * (first + side * off_centre) - q * second
         else:
             first = tl.sum(centred * (steps - tl.sum(p * steps, axis=2)[:, :, None]), axis=2)
             second = tl.sum(centred * steps * steps, axis=2)

@@ -1,0 +1,153 @@
+"""What the arguments of SQUAF mean, for the function and the module alike: defaults, samples, refusals.
+
+Without q and alpha they are the paper's for fitting with an MLP, 0.5 and 5. With q alone alpha follows it, so
+that neighbours keep the same overlap on every grid: 1.5/q^2 (the paper's), and 1.5/q for Laplacian weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softknee.errors import ParameterError
+from softknee.spec import Param, SoftTable
+
+from ..pointwise import check_input, find
+from .function import squaf
+from .plain import compute_dtype
+from .windows import auto_window
+
+SOFTNESS = 1.5
+
+
+def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
+    """What `act(x, **values)` does."""
+    check_input(act, x)  # pyright: ignore[reportArgumentType] - it reads the name alone
+    act.check(values)
+    given = dict(values)
+    weights = act.with_weights(given.get("weights", act.weights)).weights
+
+    def tensor(value: Any) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        return torch.as_tensor(value, dtype=compute_dtype(x), device=x.device)
+
+    grid = given.get("grid")
+    if grid is not None:
+        refuse_beside_grid(given)
+        points = tensor(grid)
+        alpha = tensor(given.get("alpha", default_number(act, "alpha")))
+        z = sample(given.get("z", "relu"), points=points)
+        return squaf(x, grid=points, alpha=alpha, z=tensor(z), window=None, weights=weights, order=act.order)
+    q = tensor(given.get("q", default_number(act, "q")))
+    alpha = tensor(read_alpha(act, given, q=q, weights=weights))
+    z = given.get("z", "relu")
+    k = read_k(given.get("k"), z=z, usual=act.options["k"])
+    window = given.get("window", act.options["window"])
+    if isinstance(window, str) and window == "auto":
+        tolerance = given.get("tolerance", act.options["tolerance"])
+        window = auto_window(q, alpha=alpha, k=k, tolerance=tolerance, weights=weights)
+    z = tensor(sample(z, points=uniform_points(q, k=k)))
+    return squaf(x, q=q, alpha=alpha, z=z, k=k, window=read_window(window), weights=weights, order=act.order)
+
+
+def default_number(act: SoftTable, name: str) -> float:
+    """The default of a parameter that is a number."""
+    p = act.param(name)
+    assert isinstance(p, Param)
+    return p.default
+
+
+def read_alpha(act: SoftTable, given: Mapping[str, Any], *, q: Any, weights: str) -> Any:
+    """alpha as given, or the one that goes with q."""
+    alpha = given.get("alpha")
+    if isinstance(alpha, str) and alpha != "auto":
+        raise ParameterError(f"squaf: alpha must be a number, a tensor or 'auto', and {alpha!r} was given.")
+    if alpha is None and given.get("q") is None:
+        return default_number(act, "alpha")
+    return default_alpha(q, weights=weights) if alpha is None or isinstance(alpha, str) else alpha
+
+
+def default_alpha(q: Any, *, weights: str) -> Any:
+    """The alpha that goes with a spacing; of the kind of q, a number or a tensor without gradient."""
+    q = q.detach() if isinstance(q, Tensor) else q
+    return SOFTNESS / q if weights == "laplacian" else SOFTNESS / q**2
+
+
+def read_k(k: Any, *, z: Any, usual: int) -> int:
+    """How many grid points there are on each side: as given, else as many as z has values for."""
+    if k is None:
+        size = len(z) if isinstance(z, list | tuple) else None
+        if isinstance(z, Tensor) and z.dim():
+            size = z.shape[-1]
+        if size is None:
+            return usual
+        if size % 2 == 0 or size < 3:
+            raise ParameterError(f"squaf: z must have 2k+1 values, 3, 5, 7, ..., and {size} were given.")
+        return size // 2
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ParameterError(
+            f"squaf: k must be a whole number of at least 1 (a grid of 2k+1 points), and {k!r} was given."
+        )
+    return k
+
+
+def read_window(window: Any) -> int | None:
+    """The window as the operators know it, or a sentence that says what it may be."""
+    if window is None:
+        return None
+    if isinstance(window, bool) or not isinstance(window, int) or window < 3 or window % 2 == 0:
+        raise ParameterError(
+            f"squaf: window must be an odd number of points (3, 5, 7, ...), 'auto', or None for the full "
+            f"sum, and {window!r} was given."
+        )
+    return window
+
+
+def refuse_beside_grid(given: Mapping[str, Any]) -> None:
+    """A general grid says where its points are, and is summed in full."""
+    for name in ("q", "k"):
+        if given.get(name) is not None:
+            raise ParameterError(
+                f"squaf was given both {name} and grid; {name} belongs to the uniform grid: leave one of the "
+                "two out."
+            )
+    if given.get("window") is not None:
+        raise ParameterError(
+            f"squaf: on a general grid it is the full sum, and window={given['window']!r} was given; leave "
+            "it out."
+        )
+    if isinstance(given.get("alpha"), str):
+        raise ParameterError("squaf: a general grid has no spacing to choose alpha from; give a number.")
+
+
+def uniform_points(q: Tensor, *, k: int) -> Tensor:
+    """The points i q, along a new last dimension."""
+    steps = torch.arange(-k, k + 1, dtype=q.dtype, device=q.device)
+    return q.detach().unsqueeze(-1) * steps
+
+
+def sample(source: Any, *, points: Tensor) -> Tensor:
+    """z from what was given: its values, or a function (a name, a definition, a callable) at the points."""
+    if isinstance(source, Tensor):
+        return source
+    if isinstance(source, list | tuple):
+        return torch.as_tensor(source, dtype=points.dtype, device=points.device)
+    if source == "relu":
+        return points.detach().relu()
+    function = find(source) if isinstance(source, str) else source
+    if not callable(function):
+        raise ParameterError(
+            "squaf: z must be a tensor, a list, the name of an activation or a function to sample at the "
+            f"grid points, and {type(source).__name__} was given."
+        )
+    found = function(points.detach())
+    if not isinstance(found, Tensor) or found.shape != points.shape:
+        raise ParameterError(
+            "squaf: the function that z is to sample must give one value for each of the grid points it is "
+            "called with."
+        )
+    return found.detach()

@@ -1,0 +1,188 @@
+"""What every module over a definition shares: its parameters, learned or fixed, and how they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ParameterError, did_you_mean
+from ..spec import Constraint
+from .granularity import Granularity
+
+
+class Held(Protocol):
+    """What is asked of a parameter's description (`spec.Param` and `spec.VectorParam` both fit)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def constraint(self) -> Constraint: ...
+
+
+class Parameterised(nn.Module):
+    """Holds the parameters of a definition, each learned or a buffer, one per layer, channel or neuron.
+
+    A constrained parameter is trained through a raw one (`raw_beta`) that may take any value; `module.beta`
+    is always the effective value, a tensor. A subclass calls `_hold` once, at the end of its construction.
+    """
+
+    title: str
+    params: Sequence[Held]
+    learned: tuple[str, ...]
+    granularity: Granularity
+
+    def _hold(
+        self,
+        title: str,
+        *,
+        params: Sequence[Held],
+        starts: Mapping[str, Any],
+        learned: tuple[str, ...],
+        granularity: Granularity,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        """Make the parameters, at these start values."""
+        self.title, self.params, self.learned, self.granularity = title, params, learned, granularity
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        if not dtype.is_floating_point:
+            raise ParameterError(f"{title}: dtype must be a floating-point type, and {dtype} was given.")
+        self._starts: dict[str, float | Tensor] = {}
+        for p in params:
+            self._starts[p.name] = self._checked(p, starts[p.name])
+            self._add(p, torch.device(device) if device is not None else None, dtype)
+        self.reset_parameters()
+
+    def _tail(self, name: str) -> tuple[int, ...]:
+        """The shape of one value of a parameter: () for a number, (n,) for a vector."""
+        return ()
+
+    def _checked(self, p: Held, start: Any) -> float | Tensor:
+        """The start value, refused with a sentence where the constraint does not hold."""
+        learned = p.name in self.learned
+        allows = p.constraint.allows_learned if learned else p.constraint.allows
+        words = p.constraint.learned_words if learned else p.constraint.words
+        try:
+            each = start.detach().double().flatten().tolist() if isinstance(start, Tensor) else [float(start)]
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"{self.title}: {p.name} must be a number or a tensor, and {type(start).__name__} was given."
+            ) from None
+        for one in each:
+            if not allows(one):
+                how = "to be learned, " if learned else ""
+                raise ParameterError(f"{self.title}: {how}{p.name} must be {words}, and {one!r} was given.")
+        if not isinstance(start, Tensor):
+            return float(start)
+        shape = (*self.granularity.shape, *self._tail(p.name))
+        try:
+            return start.detach().cpu().expand(shape).clone()
+        except RuntimeError:
+            raise ParameterError(
+                f"{self.title}: {p.name} has shape {tuple(start.shape)}, which does not expand to {shape}, "
+                f"the shape of its values for {self.granularity}."
+            ) from None
+
+    def _add(self, p: Held, device: torch.device | None, dtype: torch.dtype) -> None:
+        many = p.name in self.learned or isinstance(self._starts[p.name], Tensor)
+        shape = (*(self.granularity.shape if many else (1,)), *self._tail(p.name))
+        empty = torch.empty(shape, device=device, dtype=dtype)
+        if p.name not in self.learned:
+            self.register_buffer(p.name, empty)
+            return
+        self.register_parameter(self._raw_name(p), nn.Parameter(empty))
+        if p.constraint.anchored:
+            self.register_buffer(f"anchor_{p.name}", torch.empty_like(empty))
+
+    def _raw_name(self, p: Held) -> str:
+        """A parameter without a constraint is trained under its own name."""
+        return f"raw_{p.name}" if p.constraint.lifted else p.name
+
+    def reset_parameters(self) -> None:
+        """Bring every parameter back to the value the module was built with."""
+        for p in self.params:
+            self._write(p, self._starts[p.name])
+
+    @torch.no_grad()
+    def _write(self, p: Held, value: float | Tensor) -> None:
+        if p.name not in self.learned:
+            self._held(p.name).copy_(torch.as_tensor(value))
+            return
+        raw = self._held(self._raw_name(p))
+        start = torch.as_tensor(value, dtype=torch.float64).expand(raw.shape)
+        raw.copy_(p.constraint.raw(start))
+        if p.constraint.anchored:
+            self._held(f"anchor_{p.name}").copy_(p.constraint.anchor(start))
+
+    def set_(self, **values: Any) -> Self:
+        """Give parameters new effective values in place: no new tensors, so nothing recompiles."""
+        for name in values:
+            check_name(name, [p.name for p in self.params], title=self.title)
+        new = {p: self._checked(p, values[p.name]) for p in self.params if p.name in values}
+        for p, value in new.items():
+            self._write(p, value)
+        return self
+
+    def effective(self, p: Held) -> Tensor:
+        """The value the function sees: at least float32 where it is lifted from a raw one."""
+        if p.name not in self.learned:
+            return self._held(p.name)
+        raw = self._held(self._raw_name(p))
+        if not p.constraint.lifted:
+            return raw
+        work = torch.float64 if raw.dtype == torch.float64 else torch.float32
+        anchor = self._held(f"anchor_{p.name}").to(work) if p.constraint.anchored else None
+        return p.constraint.lift(raw.to(work), anchor)
+
+    def _held(self, name: str) -> Tensor:
+        """A parameter or buffer of this module by its stored name."""
+        found = self._parameters.get(name)
+        found = self._buffers.get(name) if found is None else found
+        assert found is not None
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        for p in self.__dict__.get("params", ()):
+            if p.name == name and name in self.learned and self._raw_name(p) != name:
+                return self.effective(p)
+        return super().__getattr__(name)
+
+    def _shown(self) -> list[str]:
+        """The parameters and their granularity, for `repr`."""
+        parts = [_show(p.name, self.effective(p), p.name in self.learned) for p in self.params]
+        if self.learned or self.granularity.per != "layer":
+            parts.append(str(self.granularity))
+        return parts
+
+
+def check_name(name: str, known: Sequence[str], *, title: str) -> None:
+    """Refuse the name of a parameter that is not there, with a did-you-mean."""
+    if name not in known:
+        has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+        raise ParameterError(f"{title} has no parameter {name!r}; {has}.{did_you_mean(name, known)}")
+
+
+def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:
+    """The names that `learn` asks for, in the definition's order."""
+    if isinstance(learn, bool):
+        return tuple(names) if learn else ()
+    asked = [learn] if isinstance(learn, str) else list(learn)
+    for name in asked:
+        if name not in names:
+            has = f"it can learn {', '.join(names)}" if names else "it has nothing to learn"
+            near = did_you_mean(name, names)
+            raise ParameterError(f"{title} has no parameter {name!r} to learn; {has}.{near}")
+    return tuple(name for name in names if name in asked)
+
+
+def _show(name: str, value: Tensor, learned: bool) -> str:
+    if value.device.type == "meta":
+        text = "?"
+    else:
+        low, high = value.min().item(), value.max().item()
+        text = f"{low:.6g}" if low == high else f"{low:.4g}..{high:.4g}"
+    return f"{name}={text}{' (learned)' if learned else ''}"

@@ -1,0 +1,200 @@
+"""SQUAF as a module: a table of values on a grid, each of table, spacing and sharpness learned or fixed."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..errors import ParameterError
+from ..kernels import find
+from ..kernels.squaf import auto_window, squaf
+from ..kernels.squaf.arguments import (
+    read_alpha,
+    read_k,
+    read_window,
+    refuse_beside_grid,
+    sample,
+    uniform_points,
+)
+from ..kernels.squaf.layout import dense
+from ..spec import Param, SoftTable, VectorParam
+from .granularity import Granularity
+from .parameters import Parameterised, choose_learned
+
+
+class Left(enum.Enum):
+    """Says that an argument was left out, where None has a meaning of its own."""
+
+    OUT = "left out"
+
+
+_GRID = VectorParam("grid", "", about="the points of a grid that is not uniform")
+
+
+class Squaf(Parameterised):
+    """Soft quantisation: the mean of z_i under weights e^(-alpha (x - i q)^2), i = -k..k.
+
+    Args:
+        k: the grid has 2k+1 points; left out, as many as z has, else 2.
+        q, alpha: spacing and sharpness. Left out, 0.5 and 5; with q alone, or alpha="auto", alpha is 1.5/q^2.
+        z: the values at the points: a tensor, a list, or a function to sample there, by name ("relu",
+            "gelu", ...), as a definition or as any callable on tensors.
+        window: how many of the nearest points are kept (5), None for all, or "auto": as many as keep the jump
+            of a sliding window below `tolerance`, chosen now and again by `refresh_window_()`.
+        weights: "gaussian", or "laplacian" for e^(-alpha |x - i q|).
+        grid: the points of a general grid instead of q and k; summed in full.
+        learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
+        per, size, dim, inplace, device, dtype: as in `Pointwise`.
+
+    >>> import softknee as sk
+    >>> sk.nn.make("squaf", k=16, q=0.25, z="gelu", learn=("q", "alpha", "z"))
+    Squaf(k=16, q=0.25 (learned), alpha=24 (learned), z=-0.17..4 (learned), per='layer', window=5)
+    """
+
+    activation: ClassVar[str] = "squaf"
+
+    def __init__(
+        self,
+        definition: SoftTable | None = None,
+        *,
+        k: int | None = None,
+        q: float | Tensor | None = None,
+        alpha: float | Tensor | str | None = None,
+        z: Tensor | Sequence[float] | str | Callable[[Tensor], Tensor] = "relu",
+        window: int | str | Left | None = Left.OUT,
+        tolerance: float = 1e-4,
+        weights: str | None = None,
+        grid: Tensor | Sequence[float] | None = None,
+        learn: bool | str | Iterable[str] = False,
+        per: str = "layer",
+        size: int | Sequence[int] | None = None,
+        dim: int = 1,
+        inplace: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        act: SoftTable = find(self.activation) if definition is None else definition
+        self.definition = act if weights is None else act.with_weights(weights)
+        self.weights, self.inplace, self.tolerance = self.definition.weights, inplace, tolerance
+        self.title, self.granularity = act.name, Granularity.read(act.name, per=per, size=size, dim=dim)
+        spacing = _GRID if grid is not None else act.param("q")
+        params: tuple[Param | VectorParam, ...] = (spacing, act.param("alpha"), act.param("z"))
+        self.learned = choose_learned(act.name, names=[p.name for p in params], learn=learn)
+        given: dict[str, Any] = {"k": k, "q": q, "alpha": alpha, "grid": grid}
+        if grid is None:
+            starts = self._on_uniform_grid(given, z=z)
+            asked = act.options["window"] if window is Left.OUT else window
+        else:
+            refuse_beside_grid(given | {"window": None if window is Left.OUT else window})
+            starts = self._on_grid(given, z=z)
+            asked = None
+        self.window_is_auto = isinstance(asked, str) and asked == "auto"
+        self.window: int | None = None
+        if self.window_is_auto:
+            self._first_window = self._wide_enough(starts["q"], starts["alpha"])
+            # Kept beside the parameters, so that a loaded state is the same function.
+            self.register_buffer("window_kept", torch.zeros(1, dtype=torch.int64, device=device))
+        else:
+            self._first_window = read_window(asked)
+        self._hold(
+            act.name,
+            params=params,
+            starts=starts,
+            learned=self.learned,
+            granularity=self.granularity,
+            device=device,
+            dtype=dtype,
+        )
+
+    # -- construction -----------------------------------------------------------------------------------
+
+    def _on_uniform_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
+        act = self.definition
+        self.k: int | None = read_k(given["k"], z=z, usual=act.options["k"])
+        self.points = 2 * self.k + 1
+        q = self._checked(act.param("q"), act.param("q").default if given["q"] is None else given["q"])
+        alpha = self._checked(act.param("alpha"), read_alpha(act, given, q=q, weights=self.weights))
+        where = uniform_points(torch.as_tensor(q, dtype=torch.float64), k=self.k)
+        return {"q": q, "alpha": alpha, "z": self._table(z, where)}
+
+    def _on_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
+        act = self.definition
+        grid = torch.as_tensor(given["grid"])
+        self.k, self.points = None, grid.shape[-1] if grid.dim() else 0
+        grid = grid if grid.is_floating_point() else grid.to(torch.float64)
+        if self.points < 2 or not (grid.diff() > 0).all():
+            raise ParameterError(
+                f"{act.name}: grid must have two points or more in rising order, and {given['grid']!r} was "
+                "given."
+            )
+        alpha = act.param("alpha").default if given["alpha"] is None else given["alpha"]
+        return {"grid": grid, "alpha": self._checked(act.param("alpha"), alpha), "z": self._table(z, grid)}
+
+    def _table(self, z: Any, where: Tensor) -> Tensor:
+        """z at its start, with as many values as there are points."""
+        table = sample(z, points=where.double()).detach()
+        if not table.dim() or table.shape[-1] != self.points:
+            count = f"2k+1 = {self.points} values for k={self.k}" if self.k else f"{self.points} values"
+            raise ParameterError(
+                f"{self.title}: z must have {count}, one for each point of the grid, and its shape is "
+                f"{tuple(table.shape)}."
+            )
+        return table
+
+    def _tail(self, name: str) -> tuple[int, ...]:
+        return (self.points,) if name in ("z", "grid") else ()
+
+    # -- the window -------------------------------------------------------------------------------------
+
+    def _wide_enough(self, q: Any, alpha: Any) -> int | None:
+        assert self.k is not None
+        q, alpha = (v.detach().double().cpu() if isinstance(v, Tensor) else v for v in (q, alpha))
+        return auto_window(q, alpha=alpha, k=self.k, tolerance=self.tolerance, weights=self.weights)
+
+    def _set_window(self, window: int | None) -> None:
+        self.window = window
+        if self.window_is_auto:
+            self._held("window_kept").fill_(window or 0)
+
+    def refresh_window_(self) -> int | None:
+        """With window="auto", choose it again for q and alpha as they are now; returns it (None: all)."""
+        if self.window_is_auto and self._held("window_kept").device.type != "meta":
+            self._set_window(self._wide_enough(self.q, self.alpha))
+        return self.window
+
+    def reset_parameters(self) -> None:
+        """Bring every parameter, and the window, back to what the module was built with."""
+        super().reset_parameters()
+        self._set_window(self._first_window)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.window_is_auto and self._held("window_kept").device.type != "meta":
+            self.window = int(self._held("window_kept").item()) or None
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def forward(self, input: Tensor) -> Tensor:
+        values: dict[str, Any] = {
+            p.name: self.granularity.shaped(
+                self.effective(p), input, self.title, tail=len(self._tail(p.name))
+            )
+            for p in self.params
+        }
+        result = squaf(input, **values, window=self.window, weights=self.weights, order=self.definition.order)
+        if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
+            return input.copy_(result) if dense(input) is input else result
+        return result
+
+    def extra_repr(self) -> str:
+        parts = [] if self.title == self.activation else [repr(self.title)]
+        parts += [f"k={self.k}"] if self.k else [f"points={self.points}"]
+        parts += self._shown()
+        parts.append(f"window='auto' ({self.window})" if self.window_is_auto else f"window={self.window}")
+        parts += [f"weights={self.weights!r}"] if self.weights != "gaussian" else []
+        return ", ".join([*parts, "inplace=True"] if self.inplace else parts)

@@ -1,0 +1,199 @@
+"""One table of subjects, one table of tolerances, and the draws that every property file shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+import pytest
+import sympy
+import torch
+from sympy.core.relational import Relational
+from torch import Tensor
+
+import softknee as sk
+from softknee.spec import Activation, AtLeastOne, Between, Param, Positive, elementary
+from softknee.spec import x as SYMBOL
+from softknee.spec.reference import evaluate
+
+
+def _element_wise() -> dict[str, Activation]:
+    found = ((name, sk.get(name)) for name in sk.names())
+    # An alias gives the definition of another name; it is tested once, under its own.
+    return {name: act for name, act in found if isinstance(act, Activation) and act.name == name}
+
+
+SUBJECTS = _element_wise()
+"""Every element-wise activation of the zoo by name. A new one is tested without a new test."""
+every_subject = pytest.mark.parametrize("act", SUBJECTS.values(), ids=SUBJECTS)
+LEARNED = {name: act for name, act in SUBJECTS.items() if act.params}
+every_learned = pytest.mark.parametrize("act", LEARNED.values(), ids=LEARNED)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A number, its unit, and why it is what it is."""
+
+    value: float
+    unit: str
+    why: str
+
+
+F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
+_REFERENCE = "eps times the bound of `scale`: rounding of the inputs and of the result, a few times over"
+_HALF = "ulp beyond a correctly rounded result: float32 work may round to the other neighbour"
+_SAME = "eps times the size of the values: the same operations, perhaps contracted or summed in another order"
+TOLERANCES: dict[tuple[torch.dtype, str], Tolerance] = {
+    (F64, "reference"): Tolerance(4, "eps", _REFERENCE),
+    (F32, "reference"): Tolerance(4, "eps", _REFERENCE),
+    (BF16, "half"): Tolerance(1, "ulp", _HALF),
+    (F16, "half"): Tolerance(1, "ulp", _HALF),
+    (F64, "same"): Tolerance(16, "eps", _SAME),
+    (F32, "same"): Tolerance(16, "eps", _SAME),
+    (F64, "sum"): Tolerance(1e-12, "relative", "a sum of up to 2^18 terms in another order"),
+    (F32, "sum"): Tolerance(2e-5, "relative", "a sum of up to 2^18 terms in another order"),
+    (F64, "gradcheck"): Tolerance(1e-6, "absolute", "central differences of step 1e-6 keep about nine digits"),
+    (F64, "attained"): Tolerance(1e-3, "relative", "the dense grid meets a flat maximum to three digits and more"),
+    (F32, "start"): Tolerance(4, "ulp", "the issue's promise for a learned start value"),
+}
+
+
+def tolerance(dtype: torch.dtype, quantity: str) -> float:
+    return TOLERANCES[dtype, quantity].value
+
+
+# -- draws ------------------------------------------------------------------------------------------------
+
+REACH = 50.0
+KNOB_RANGE = (1e-6, 1e6)
+SLOW_REFERENCE = 24  # points for a definition whose 50-digit value needs a root (20 ms each)
+
+
+def draw_param(p: Param, count: int, generator: torch.Generator) -> Tensor:
+    """Values over everything the constraint allows, in float64."""
+    share = torch.rand(count, generator=generator, dtype=F64)
+    low, high = map(math.log, KNOB_RANGE)
+    if isinstance(p.constraint, Positive):
+        return torch.exp(low + (high - low) * share)
+    if isinstance(p.constraint, AtLeastOne):
+        return torch.exp(high * share)
+    if isinstance(p.constraint, Between):
+        room = p.constraint.high - p.constraint.low
+        return p.constraint.low + room * (0.001 + 0.998 * share)
+    sign = torch.randint(0, 2, (count,), generator=generator) * 2.0 - 1
+    value = sign * torch.exp(low + (high - low) * share)
+    value[torch.rand(count, generator=generator) < 0.1] = 0.0
+    return value
+
+
+# Where the zoo's knees are: at 0, at fixed places, and at small multiples of a width or of its inverse.
+_MULTIPLES = torch.tensor([0.0, 1e-3, 0.25, 0.5, 1.0, 1.4142135, 2.0, 3.0, 6.0, 10.0, 20.0, 40.0], dtype=F64)
+_FIXED = torch.tensor([0.0, 1e-30, 1e-6, 0.5, 1.0, 1.7320508, 3.0, 6.0, 40.0], dtype=F64)
+_OFF = torch.tensor([0.0, 0.0, 1e-15, -1e-15, 1e-7, -1e-7, 1e-3, -1e-3], dtype=F64)
+
+
+def _pick(table: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return table[torch.randint(0, len(table), (count,), generator=generator)]
+
+
+def draw(act: Activation, count: int, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, dict[str, Tensor]]:
+    """Points x in [-50, 50] and parameters of the same shape, exact numbers of the type."""
+    generator = torch.Generator().manual_seed(seed)
+    count = min(count, SLOW_REFERENCE) if act.implicit is not None else count
+    params = {p.name: draw_param(p, count, generator).to(dtype) for p in act.params}
+    sign = torch.randint(0, 2, (count,), generator=generator, dtype=F64) * 2 - 1
+    uniform = REACH * torch.rand(count, generator=generator, dtype=F64)
+    small = torch.exp(torch.log(torch.tensor(1e-9)) * torch.rand(count, generator=generator, dtype=F64)) * REACH
+    kinds = [uniform, small, _pick(_FIXED, count, generator) * (1 + _pick(_OFF, count, generator))]
+    for p in act.params:
+        width = params[p.name].double().abs() + 1e-300
+        for scale in (width, 1 / width):
+            place = _pick(_MULTIPLES, count, generator) * (1 + _pick(_OFF, count, generator))
+            kinds.append(scale.clamp(max=1e12) * place)
+    which = torch.arange(count) % len(kinds)
+    x = (sign * torch.stack(kinds)[which, torch.arange(count)]).clamp(-REACH, REACH)
+    return x.to(dtype), params
+
+
+def defaults(act: Activation, dtype: torch.dtype = F64) -> dict[str, Tensor]:
+    """The default parameters as tensors of one number."""
+    return {p.name: torch.full((1,), p.start, dtype=dtype) for p in act.params}
+
+
+# -- the error bound of the project -----------------------------------------------------------------------
+
+
+def scale(quantity: Activation, at: float, values: dict[str, float], truth: mpmath.mpf) -> mpmath.mpf:
+    """max(1, |f|) + |x df/dx| + sum |p df/dp|, f being the quantity tested."""
+    parts = [max(mpmath.mpf(1), abs(truth)), abs(at * evaluate(quantity.partial("x"), at, **values))]
+    parts += [abs(number * evaluate(quantity.partial(name), at, **values)) for name, number in values.items()]
+    return sum(parts)
+
+
+def error(quantity: Activation, got: float, at: float, values: dict[str, float], dtype: torch.dtype) -> float:
+    """The error at a point in units of eps times the bound there.
+
+    The two sums of the bound cost several references each, so they are added only where max(1, |f|) is not enough.
+    """
+    eps = torch.finfo(dtype).eps
+    truth = evaluate(quantity, at, **values)
+    miss = abs(mpmath.mpf(got) - truth) / eps
+    ratio = miss / max(mpmath.mpf(1), abs(truth))
+    return float(ratio if ratio <= tolerance(dtype, "reference") else miss / scale(quantity, at, values, truth))
+
+
+def errors(quantity: Activation, got: Tensor, x: Tensor, params: dict[str, Tensor]) -> Iterator[tuple[float, Any]]:
+    """The error at each point, with the point for the report; a NaN counts as infinitely wrong."""
+    columns = {name: value.expand(x.shape).reshape(-1).tolist() for name, value in params.items()}
+    for i, (at, value) in enumerate(zip(x.reshape(-1).tolist(), got.reshape(-1).tolist(), strict=True)):
+        values = {name: column[i] for name, column in columns.items()}
+        ratio = error(quantity, value, at, values, x.dtype) if math.isfinite(value) else math.inf
+        yield ratio, (quantity.name, at, values, value)
+
+
+def assert_close_to_reference(quantity: Activation, got: Tensor, x: Tensor, params: dict[str, Tensor]) -> None:
+    """The computed values of a quantity against 50 digits, within the project's bound."""
+    assert got.dtype == x.dtype
+    assert got.shape == x.shape
+    ratio, where = max(errors(quantity, got, x, params), key=lambda pair: pair[0])
+    assert ratio <= tolerance(x.dtype, "reference"), f"error of {ratio:.3g} eps x scale at {where}"
+
+
+# -- settings: chosen values beside drawn ones ------------------------------------------------------------
+
+
+def _edges(p: Param) -> list[float]:
+    if isinstance(p.constraint, Positive):
+        return [1e-6, 0.37, 1e6]
+    if isinstance(p.constraint, AtLeastOne):
+        return [1.0, 3.7, 1e6]
+    if isinstance(p.constraint, Between):
+        return [0.99 * p.constraint.low, 0.99 * p.constraint.high]
+    return [0.0, -1.5, 2.5]
+
+
+def settings(act: Activation) -> list[dict[str, Tensor]]:
+    """The defaults, and each parameter in turn at the ends of its range: float32 numbers, held in float64."""
+    start = {p.name: p.start for p in act.params}
+    found = [start] + [start | {p.name: edge} for p in act.params for edge in _edges(p)]
+    return [{name: torch.tensor([value], dtype=F32).double() for name, value in one.items()} for one in found]
+
+
+def ordinary_values(act: Activation) -> dict[str, float]:
+    """Parameters of moderate size, none at its default and none equal to another."""
+    moderate = {Positive: 0.7, AtLeastOne: 1.8, Between: 0.4}
+    return {
+        p.name: moderate.get(type(p.constraint), -0.35) * (1 + 0.125 * i) for i, p in enumerate(act.params)
+    }
+
+
+def away_from_seams(act: Activation, x: Tensor, values: dict[str, float], gap: float = 1e-3) -> Tensor:
+    """Those x whose neighbourhood lies in one piece of the formula."""
+    seams = elementary(act.root.formula).atoms(Relational)
+    names = [SYMBOL, *(p.symbol for p in act.params)]
+    distances = [sympy.lambdify(names, seam.lhs - seam.rhs, "math") for seam in seams]
+    keep = [all(abs(d(at, *values.values())) > gap for d in distances) for at in x.tolist()]
+    return x[torch.tensor(keep)]

@@ -1,0 +1,107 @@
+"""Everything that is refused is refused with the right kind of error and a sentence with cause and cure."""
+
+import math
+
+import pytest
+import sympy
+import torch
+
+import softknee as sk
+from softknee import DefinitionError, InputError, ParameterError, UnknownActivationError
+from softknee.spec import Activation, Claims, Param, Positive, x
+
+X = torch.zeros(2, 3, 4)
+
+
+def make(name: str, **options: object):
+    return lambda: sk.nn.make(name, **options)
+
+
+def call(name: str, *arguments: object, **values: object):
+    return lambda: sk.get(name)(*(arguments or (X,)), **values)
+
+
+def broken(formula: sympy.Expr, **options: object):
+    return lambda: Activation("broken", formula, **options)(X)
+
+
+# What is done, the error and its Python kind, and words of the cause and of the cure.
+REFUSED = {
+    "unknown name": (lambda: sk.get("sreluu"), UnknownActivationError, KeyError, ["'sreluu'", "Did you mean 'srelu'", "names()"]),
+    "nothing near": (lambda: sk.get("qqqqq"), UnknownActivationError, KeyError, ["'qqqqq'", "register()"]),
+    "no name": (lambda: sk.get(3), UnknownActivationError, KeyError, ["by name", "int"]),
+    "unknown to make": (make("smelou"), UnknownActivationError, KeyError, ["'smelou'", "'smelu'"]),
+    "misspelt parameter": (call("srelu", dleta=1.0), ParameterError, ValueError, ["'dleta'", "Did you mean 'delta'"]),
+    "misspelt in a module": (make("smelu", bete=1.0), ParameterError, ValueError, ["'bete'", "Did you mean 'beta'"]),
+    "parameter of none": (call("relu", beta=1.0), ParameterError, ValueError, ["relu", "no parameters"]),
+    "zero width": (call("srelu", delta=0), ParameterError, ValueError, ["delta", "above 0", "0 was given"]),
+    "negative width": (make("srelu", delta=-1.0), ParameterError, ValueError, ["above 0", "-1.0 was given"]),
+    "negative learned": (make("srelu", delta=-1.0, learn=True), ParameterError, ValueError, ["2^-40", "-1.0"]),
+    "nan": (make("smelu", beta=math.nan), ParameterError, ValueError, ["beta", "nan was given"]),
+    "nan real": (make("prelu", slope=math.nan), ParameterError, ValueError, ["slope", "finite", "nan was given"]),
+    "infinite": (call("gelu", beta=math.inf), ParameterError, ValueError, ["finite", "inf was given"]),
+    "lambda below 1": (make("lambda_gelu", lam=0.5), ParameterError, ValueError, ["lam", "at least 1", "0.5"]),
+    "learned lambda 1": (make("lambda_gelu", lam=1.0, learn=True), ParameterError, ValueError, ["lam", "above 1"]),
+    "eps out of range": (call("crrelu_exact", eps=1.0), ParameterError, ValueError, ["eps", "strictly between", "1"]),
+    "temperature": (make("lambda_gelu", temperature=0.0), ParameterError, ValueError, ["temperature", "above 0"]),
+    "temperature elsewhere": (make("smelu", temperature=1.0), ParameterError, ValueError, ["temperature", "beta"]),
+    "not a number": (make("smelu", beta="wide"), ParameterError, ValueError, ["beta", "number or a tensor", "str"]),
+    "bad tensor": (make("smelu", beta=torch.tensor([1.0, -1.0]), per="channel", size=2), ParameterError, ValueError, ["-1.0"]),
+    "bad set_": (lambda: sk.nn.SReLU().set_(delta=-1.0), ParameterError, ValueError, ["delta", "above 0"]),
+    "set_ of nothing": (lambda: sk.nn.SReLU().set_(beta=1.0), ParameterError, ValueError, ["'beta'", "delta"]),
+    "bad learn": (make("smelu", learn="bta"), ParameterError, ValueError, ["'bta'", "Did you mean 'beta'"]),
+    "nothing to learn": (make("relu", learn="beta"), ParameterError, ValueError, ["nothing to learn"]),
+    "bad per": (make("smelu", per="chanel", size=3), ParameterError, ValueError, ["per", "Did you mean 'channel'"]),
+    "no size": (make("smelu", per="channel"), ParameterError, ValueError, ["size=", "number of channels"]),
+    "bad size": (make("smelu", per="neuron", size=(0, 3)), ParameterError, ValueError, ["size=", "trailing shape"]),
+    "two sizes": (make("smelu", per="channel", size=(2, 3)), ParameterError, ValueError, ["number of channels"]),
+    "size of a layer": (make("smelu", size=3), ParameterError, ValueError, ["per='layer'", "leave size out"]),
+    "integer dtype": (make("smelu", dtype=torch.int64), ParameterError, ValueError, ["floating-point", "int64"]),
+    "wrong channels": (lambda: make("smelu", per="channel", size=5)()(X), ParameterError, ValueError, ["5 channels", "dim="]),
+    "no such dim": (lambda: make("smelu", per="channel", size=3, dim=3)()(X), ParameterError, ValueError, ["dimension 3", "dim="]),
+    "wrong neurons": (lambda: make("smelu", per="neuron", size=5, learn=True)()(X), ParameterError, ValueError, ["(5,)", "broadcast"]),
+    "wrong shape": (call("smelu", beta=torch.ones(7)), ParameterError, ValueError, ["(7,)", "(2, 3, 4)"]),
+    "too many dims": (call("smelu", beta=torch.ones(2, 2, 3, 4)), ParameterError, ValueError, ["broadcast"]),
+    "integer input": (call("srelu", torch.arange(3)), InputError, TypeError, ["floating-point", "int64", "convert"]),
+    "complex input": (call("srelu", torch.zeros(2, dtype=torch.complex64)), InputError, TypeError, ["complex64"]),
+    "a list": (call("srelu", [1.0]), InputError, TypeError, ["list", "as_tensor"]),
+    "a list to a module": (lambda: sk.nn.SReLU()([1.0]), InputError, TypeError, ["list", "as_tensor"]),
+    "unknown variant": (call("gelu", approximate="erf"), ParameterError, ValueError, ["approximate", "'tanh'", "'erf'"]),
+    "explain": (lambda: sk.explain(torch.nn.ReLU(), X), InputError, TypeError, ["ReLU", "softknee module"]),
+    "negative order": (lambda: sk.get("relu").derivative(-1), ParameterError, ValueError, ["order", "-1"]),
+    "derivative by what": (lambda: sk.get("smelu").partial("bata"), ParameterError, ValueError, ["'bata'", "'beta'"]),
+    "register a number": (lambda: sk.register(3), DefinitionError, ValueError, ["Activation", "int"]),
+    "register twice": (lambda: sk.register(Activation("relu", x)), DefinitionError, ValueError, ["'relu'", "replace=True"]),
+    "register an alias": (lambda: sk.register(Activation("silu", x)), DefinitionError, ValueError, ["'silu'", "replace=True"]),
+    "no identifier": (lambda: sk.register(Activation("my relu", x)), DefinitionError, ValueError, ["'my relu'", "identifier"]),
+    "unknown symbol": (broken(sympy.Symbol("w") * x), DefinitionError, ValueError, ["w", "Declare each as a Param"]),
+    "sympy's own x": (broken(sympy.Symbol("x") ** 2), DefinitionError, ValueError, ["x", "softknee.spec.x"]),
+    "no default piece": (broken(sympy.Piecewise((x, x > 0))), DefinitionError, ValueError, ["without a value", "True"]),
+    "odd power": (broken(x ** sympy.Rational(1, 3)), DefinitionError, ValueError, ["power"]),
+    "no lowering": (broken(sympy.gamma(x)), DefinitionError, ValueError, ["gamma", "lowering"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_cause_and_cure(case: str):
+    action, kind, builtin, words = REFUSED[case]
+    with pytest.raises(sk.SoftkneeError) as caught:
+        action()
+    assert type(caught.value) is kind or issubclass(type(caught.value), kind)
+    assert isinstance(caught.value, builtin)
+    sentence = str(caught.value)
+    assert sentence.endswith((".", "?"))
+    for word in words:
+        assert word in sentence, sentence
+
+
+def test_what_is_allowed_is_not_refused():
+    """The edges of what is allowed: the checks above refuse no more than they say."""
+    sk.nn.make("lambda_gelu", lam=1.0)
+    sk.nn.make("lambda_gelu", lam=1.0001, learn=True)
+    sk.nn.make("srelu", delta=2.0**-40, learn=True)
+    sk.get("smelu")(X, beta=torch.ones(4))
+    sk.get("smelu")(X, beta=torch.ones(1, 1, 1, 1))
+    sk.get("srelu")(X, delta=1)
+    assert Param("w", 1.0, Positive()).constraint.allows(1e-300)
+    assert Claims(0, True, 1).lipschitz == 1

@@ -1,0 +1,80 @@
+"""torch.export and ONNX: an exported model computes what the module computes."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import softknee as sk
+from helpers import F32, SUBJECTS, every_subject, ordinary_values
+from softknee.spec import Activation
+
+X = torch.linspace(-4.0, 4.0, 60).reshape(3, 4, 5)
+
+
+class Everything(nn.Module):
+    """Every activation on one input: one export instead of thirty."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict({n: sk.nn.make(act, **ordinary_values(act), **options) for n, act in SUBJECTS.items()})
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(part(x) for part in self.parts.values())
+
+
+def close(found: Tensor, expected: Tensor, name: str) -> None:
+    torch.testing.assert_close(
+        found, expected, rtol=1e-6, atol=1e-6, msg=lambda text: f"{name} changed in the export: {text}"
+    )
+
+
+@every_subject
+def test_an_exported_program_equals_eager(act: Activation):
+    module = sk.nn.make(act, **ordinary_values(act))
+    program = torch.export.export(module, (X,))
+    close(program.module()(X), module(X), act.name)
+
+
+@pytest.fixture(scope="module")
+def exported() -> tuple[nn.Module, torch.export.ExportedProgram]:
+    """The whole zoo with learned parameters and a free batch size."""
+    whole = Everything(learn=True)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    return whole, torch.export.export(whole, (X,), dynamic_shapes={"x": {0: batch}})
+
+
+def test_an_export_with_a_free_batch_size(exported):
+    whole, program = exported
+    wide = torch.randn(7, 4, 5, generator=torch.Generator().manual_seed(0))
+    for name, found, expected in zip(SUBJECTS, program.module()(wide), whole(wide), strict=True):
+        close(found, expected, name)
+
+
+def test_an_exported_program_holds_plain_operations_only(exported):
+    """Nothing of ours is needed to run it elsewhere."""
+    _, program = exported
+    targets = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert len(targets) > 10
+    assert not [target for target in targets if "softknee" in target]
+
+
+def test_a_per_channel_module_is_exported_with_its_parameters():
+    module = sk.nn.make("smelu", learn=True, per="channel", size=4)
+    program = torch.export.export(module, (X,))
+    assert "raw_beta" in program.state_dict
+    close(program.module()(X), module(X), "smelu per channel")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_onnx_runs_the_whole_zoo():
+    """The exporters warn about their own parts; the numbers are what is tested here."""
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed.")
+    pytest.importorskip("onnxscript", reason="onnxscript, which torch's exporter needs, is not installed.")
+    whole = Everything().to(F32)
+    program = torch.onnx.export(whole, (X,), dynamo=True, verbose=False)
+    assert program is not None
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    results = session.run(None, {session.get_inputs()[0].name: X.numpy()})
+    for name, found, expected in zip(SUBJECTS, results, whole(X), strict=True):
+        close(torch.from_numpy(found), expected, name)

@@ -1,0 +1,343 @@
+"""SQUAF as a module: parameters, granularity, window, state, and the ways out of Python."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+import softknee as sk
+from softknee.errors import ParameterError
+from softknee.kernels.squaf import squaf
+from squaf_reference import inputs
+
+F32, F64 = torch.float32, torch.float64
+ALL = ("q", "alpha", "z")
+
+
+def build(**arguments):
+    return sk.nn.make("squaf", **{"k": 4, "q": 0.5, "z": "gelu", **arguments})
+
+
+# ---- parameters -------------------------------------------------------------------------------------
+
+
+def test_the_papers_size_has_35_parameters():
+    module = sk.nn.make("squaf", k=16, q=0.25, learn=True)
+    assert isinstance(module, sk.nn.Squaf)
+    assert sum(p.numel() for p in module.parameters()) == 35
+    assert set(module.state_dict()) == {"raw_q", "anchor_q", "raw_alpha", "anchor_alpha", "z"}
+    assert not list(sk.nn.Squaf(k=16).parameters())
+    assert torch.equal(module.z[0], torch.relu(0.25 * torch.arange(-16, 17)))
+    assert module.alpha.item() == pytest.approx(24, rel=1e-6)
+
+
+def test_without_arguments_it_is_the_definition():
+    x = inputs(30, dtype=F32)
+    torch.testing.assert_close(sk.nn.Squaf()(x), sk.get("squaf")(x), rtol=0, atol=1e-6)
+    same = sk.get("squaf")(x, k=4, q=0.3, z="gelu", weights="laplacian")
+    module = sk.nn.make("squaf", k=4, q=0.3, z="gelu", weights="laplacian")
+    torch.testing.assert_close(module(x), same, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("learn", [False, "q", ("z", "alpha"), True])
+def test_learned_and_fixed_start_at_the_same_function(learn):
+    x = inputs(50, dtype=F32)
+    module = build(learn=learn)
+    asked = {True: set(ALL), False: set()}.get(learn, {learn} if isinstance(learn, str) else set(learn))
+    trained = {name.removeprefix("raw_") for name, _ in module.named_parameters()}
+    assert trained == asked
+    torch.testing.assert_close(module(x), build()(x), rtol=0, atol=4e-6)
+
+
+@pytest.mark.parametrize("start", [1e-6, 0.1, 0.25, 3.0, 1e6])
+def test_a_learned_start_comes_back(start):
+    module = sk.nn.make("squaf", q=start, alpha=start, learn=True)
+    for value in (module.q, module.alpha):
+        assert abs(value.item() - start) <= 4 * start * torch.finfo(F32).eps
+
+
+def test_no_step_leaves_the_constraint():
+    torch.manual_seed(0)
+    module = build(learn=True)
+    optimiser = torch.optim.SGD(module.parameters(), lr=1e4)
+    for _ in range(5):
+        optimiser.zero_grad()
+        module(inputs(64, dtype=F32)).square().sum().backward()
+        optimiser.step()
+        assert module.q.item() > 0
+        assert module.alpha.item() > 0
+
+
+def test_training_fits_a_function():
+    x = torch.linspace(-1.5, 1.5, 200)
+    module = sk.nn.make("squaf", k=4, q=0.4, learn=True, window=None)
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss = (module(x) - torch.sin(3 * x)).square().mean()
+        loss.backward()
+        optimiser.step()
+    assert loss.item() < 1e-2
+
+
+PER = {
+    "layer": ({}, (1,)),
+    "channel": ({"per": "channel", "size": 3}, (3, 1, 1)),
+    "last": ({"per": "channel", "size": 5, "dim": -1}, (5,)),
+    "neuron": ({"per": "neuron", "size": (3, 4, 5)}, (3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("per", PER)
+def test_every_granularity_is_the_function_with_those_rows(per):
+    options, shape = PER[per]
+    x = inputs(2, 3, 4, 5)
+    module = sk.nn.make("squaf", k=4, q=0.5, z="gelu", learn=True, dtype=F64, **options)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in module.parameters():
+            p += 0.3 * torch.randn(p.shape, generator=generator, dtype=F64)
+    p = {"q": module.q.reshape(shape), "alpha": module.alpha.reshape(shape), "z": module.z.reshape(*shape, 9)}
+    torch.testing.assert_close(module(x), squaf(x, **p, window=5))
+    module(x).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
+
+
+def test_values_of_their_own_for_each_channel():
+    q = torch.tensor([0.25, 0.5])
+    module = sk.nn.make("squaf", k=3, q=q, per="channel", size=2)
+    torch.testing.assert_close(module.alpha, 1.5 / q**2)
+    assert torch.equal(module.z, torch.relu(q[:, None] * torch.arange(-3, 4)))
+    x = inputs(4, 2, dtype=F32)
+    for channel in range(2):
+        alone = sk.nn.make("squaf", k=3, q=q[channel].item())
+        torch.testing.assert_close(module(x)[:, channel], alone(x[:, channel]), rtol=0, atol=1e-6)
+
+
+def test_set_and_reset():
+    module = build(learn=("q", "z"), per="channel", size=2)
+    raw, x = module.raw_q, inputs(3, 2, dtype=F32)
+    start = module(x)
+    assert module.set_(q=torch.tensor([0.3, 0.9]), z=torch.arange(9.0), alpha=2.0) is module
+    torch.testing.assert_close(module.q, torch.tensor([0.3, 0.9]))
+    torch.testing.assert_close(module.z, torch.arange(9.0).expand(2, 9))
+    assert module.alpha.item() == 2
+    assert module.raw_q is raw
+    module.reset_parameters()
+    torch.testing.assert_close(module(x), start)
+    with pytest.raises(ParameterError, match="no parameter 'Q'"):
+        module.set_(Q=1.0)
+    with pytest.raises(ParameterError, match="q must be"):
+        module.set_(q=0.0)
+    with pytest.raises(ParameterError, match="does not expand"):
+        module.set_(z=torch.zeros(8))
+
+
+def test_meta_device_and_dtype():
+    module = build(learn=True, device="meta", window="auto")
+    assert all(t.is_meta for t in module.state_dict().values())
+    assert module.refresh_window_() == 7
+    assert "q=? (learned)" in repr(module)
+    module.to_empty(device="cpu").reset_parameters()
+    x = inputs(40, dtype=F32)
+    torch.testing.assert_close(module(x), build(learn=True, window="auto")(x))
+    half = build(learn=True).to(torch.bfloat16)
+    assert half.z.dtype == torch.bfloat16
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16):
+        assert build()(x).dtype == F32
+
+
+def test_repr_says_what_it_is():
+    assert repr(build(k=2, z="relu")) == "Squaf(k=2, q=0.5, alpha=6, z=0..1, window=5)"
+    module = build(learn=ALL, per="channel", size=2, window="auto", weights="laplacian", inplace=True)
+    assert repr(module) == (
+        "Squaf(k=4, q=0.5 (learned), alpha=3 (learned), z=-0.1587..1.954 (learned), per='channel', size=2, dim=1, "
+        "window='auto' (None), weights='laplacian', inplace=True)"
+    )
+
+
+# ---- window -----------------------------------------------------------------------------------------
+
+
+def test_the_automatic_window_follows_when_asked():
+    module = sk.nn.make("squaf", k=16, q=1.0, alpha=1.5, window="auto", tolerance=2e-4, learn=True)
+    assert module.window == 5
+    module.set_(alpha=0.4)
+    assert module.window == 5
+    assert module.refresh_window_() == module.window == 11
+    module.set_(alpha=1e-3)
+    assert module.refresh_window_() is None
+    x = inputs(30, dtype=F32)
+    full = squaf(x, q=module.q, alpha=module.alpha, z=module.z, window=None)
+    assert torch.equal(module(x), full)
+    module.reset_parameters()
+    assert module.window == 5
+    assert sk.nn.make("squaf", k=16, q=1.0, alpha=1e-3, window=3).refresh_window_() == 3
+
+
+def test_a_loaded_state_has_the_window_it_was_saved_with():
+    options = {"k": 16, "q": 1.0, "alpha": 1.5, "window": "auto", "tolerance": 2e-4, "learn": True}
+    module, other = sk.nn.make("squaf", **options), sk.nn.make("squaf", **options)
+    module.set_(alpha=0.4).refresh_window_()
+    other.load_state_dict(_through_a_file(module.state_dict()))
+    assert other.window == module.window == 11
+    x = inputs(50, dtype=F32)
+    assert torch.equal(other(x), module(x))
+
+
+def _through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+# ---- general grids ----------------------------------------------------------------------------------
+
+
+def test_a_general_grid_is_learned_too():
+    grid = [-2.0, -0.5, 0.0, 1.0, 4.0]
+    module = sk.nn.make("squaf", grid=grid, z="gelu", alpha=2.0, learn=True)
+    assert {name for name, _ in module.named_parameters()} == {"grid", "raw_alpha", "z"}
+    x = inputs(20, dtype=F32)
+    expected = squaf(x, grid=torch.tensor(grid), alpha=torch.tensor([2.0]), z=module.z, window=None)
+    torch.testing.assert_close(module(x), expected)
+    module(x).sum().backward()
+    assert module.grid.grad.abs().sum() > 0
+    assert "points=5, grid=-2..4 (learned)" in repr(module)
+    assert "grid" in sk.explain(module, x).reason
+    per = sk.nn.make("squaf", grid=grid, per="channel", size=3, learn="grid")
+    assert per.grid.shape == (3, 5)
+    assert per(inputs(2, 3, 4, dtype=F32)).shape == (2, 3, 4)
+
+
+# ---- state and copies -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("window", [3, "auto", None])
+def test_copies_and_states_are_the_same_function(window, learn):
+    module = build(learn=learn, window=window, weights="laplacian")
+    if learn:
+        with torch.no_grad():
+            for p in module.parameters():
+                p += 0.1
+    x = inputs(50, dtype=F32)
+    fresh = build(learn=learn, window=window, weights="laplacian")
+    fresh.load_state_dict(_through_a_file(module.state_dict()))
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), fresh):
+        assert torch.equal(other(x), module(x))
+        assert repr(other) == repr(module)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"q": 0.0}, "q must be a finite number above 0, and 0.0 was given"),
+        ({"q": float("nan")}, "q must be a finite number above 0"),
+        ({"q": 1e-20, "learn": "q"}, "to be learned, q must be a number between"),
+        ({"q": torch.tensor([1.0, -1.0]), "per": "channel", "size": 2}, "q must be .* -1.0 was given"),
+        ({"q": "wide"}, "q must be a number or a tensor"),
+        ({"alpha": 0}, "alpha must be a finite number above 0"),
+        ({"alpha": "soft"}, "'auto'"),
+        ({"k": 0}, "k must be a whole number"),
+        ({"z": torch.zeros(7)}, r"z must have 2k\+1 = 9 values for k=4"),
+        ({"z": torch.full((9,), float("inf"))}, "z must be a finite number"),
+        ({"z": torch.zeros(8), "k": None}, "3, 5, 7"),
+        ({"window": 4}, "odd number of points"),
+        ({"window": 1}, "odd number of points"),
+        ({"window": "wide"}, "'auto', or None"),
+        ({"window": "auto", "tolerance": 0.0}, "between 0 and 1"),
+        ({"weights": "cauchy"}, "'gaussian' or 'laplacian'"),
+        ({"learn": "alhpa"}, "Did you mean 'alpha'"),
+        ({"learn": "grid"}, "it can learn q, alpha, z"),
+        ({"per": "chanel"}, "Did you mean 'channel'"),
+        ({"per": "channel"}, "needs size="),
+        ({"dtype": torch.int64}, "floating-point type"),
+        ({"grid": [0.0, 1.0]}, "both q and grid"),
+        ({"grid": [1.0, 0.0], "q": None, "k": None}, "rising order"),
+        ({"grid": [0.0, 1.0], "q": None, "k": None, "window": 5}, "full sum"),
+    ],
+)
+def test_bad_values_are_refused_with_the_cure(values, message):
+    with pytest.raises(ParameterError, match=message):
+        build(**values)
+
+
+def test_a_misfit_input_is_refused():
+    with pytest.raises(ParameterError, match="built for 3 channels"):
+        build(per="channel", size=3)(torch.zeros(2, 4))
+    with pytest.raises(sk.InputError, match="floating-point"):
+        build()(torch.zeros(2, dtype=torch.int64))
+
+
+def test_inplace_where_no_gradient_is_needed():
+    x = inputs(20, dtype=F32)
+    expected, module = build()(x), build(inplace=True)
+    kept = x.clone().requires_grad_()
+    assert module(kept) is not kept
+    assert torch.equal(kept, x)
+    overwritten = x.clone()
+    assert module(overwritten) is overwritten
+    assert torch.equal(overwritten, expected)
+    assert torch.equal(module(x[:1].expand(20)), expected[:1].expand(20))
+
+
+# ---- ways out of Python -----------------------------------------------------------------------------
+
+
+def test_compiled_whole_and_never_again_for_a_new_value():
+    module, builds = build(learn=True, per="channel", size=3), []
+    x = inputs(2, 3, 4, dtype=F32).requires_grad_()
+
+    def count(graph, _):
+        builds.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, backend=count)
+    for step in range(20):
+        module.set_(alpha=1.0 + step, q=0.3 + 0.01 * step)
+        torch.testing.assert_close(compiled(x), module(x))
+    assert len(builds) == 1
+    torch._dynamo.reset()
+    traced = torch.compile(module, fullgraph=True, backend="aot_eager")
+    wanted = [x, *module.parameters()]
+    ours = torch.autograd.grad(traced(x).square().sum(), wanted)
+    torch.testing.assert_close(ours, torch.autograd.grad(module(x).square().sum(), wanted))
+
+
+def test_exported_and_mapped_over_replicas():
+    module, x = build(learn=True, window="auto"), inputs(2, 3, 4, dtype=F32)
+    program = torch.export.export(module, (x,))
+    torch.testing.assert_close(program.module()(x), module(x))
+    replicas = [build(learn=True, alpha=1.0 + n) for n in range(3)]
+    params, buffers = torch.func.stack_module_state(replicas)
+
+    def one(params, buffers, x):
+        return torch.func.functional_call(replicas[0], (params, buffers), (x,))
+
+    many = torch.func.vmap(one, in_dims=(0, 0, None))(params, buffers, x)
+    torch.testing.assert_close(many, torch.stack([m(x) for m in replicas]))
+
+
+# The exporter and its helpers warn about their own use of what they deprecate.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_onnx_computes_the_same(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra softknee[export]")
+    pytest.importorskip("onnxscript", reason="needs the extra softknee[export]")
+    module, x = build(learn=True).eval(), inputs(2, 3, 4, dtype=F32)
+    path = str(tmp_path / "squaf.onnx")
+    torch.onnx.export(module, (x,), path, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(path)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), module(x).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_explain():
+    choice = sk.explain(build(), torch.zeros(3, dtype=F64))
+    assert choice.path == "plain"
+    assert "float64" in choice.reason
