@@ -171,7 +171,7 @@ def _edges(p: Param) -> list[float]:
     if isinstance(p.constraint, AtLeastOne):
         return [1.0, 3.7, 1e6]
     if isinstance(p.constraint, Between):
-        return [0.99 * p.constraint.low, 0.99 * p.constraint.high]
+        return [0.99 * p.constraint.low, 0.0, 0.99 * p.constraint.high]
     return [0.0, -1.5, 2.5]
 
 
@@ -185,9 +185,7 @@ def settings(act: Activation) -> list[dict[str, Tensor]]:
 def ordinary_values(act: Activation) -> dict[str, float]:
     """Parameters of moderate size, none at its default and none equal to another."""
     moderate = {Positive: 0.7, AtLeastOne: 1.8, Between: 0.4}
-    return {
-        p.name: moderate.get(type(p.constraint), -0.35) * (1 + 0.125 * i) for i, p in enumerate(act.params)
-    }
+    return {p.name: moderate.get(type(p.constraint), -0.35) * (1 + 0.125 * i) for i, p in enumerate(act.params)}
 
 
 def away_from_seams(act: Activation, x: Tensor, values: dict[str, float], gap: float = 1e-3) -> Tensor:

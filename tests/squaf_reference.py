@@ -71,9 +71,7 @@ def condition(sample: Sample) -> list[Tensor]:
     for quantity in (f, f1, f2):
         slopes = torch.autograd.grad(quantity.sum(), inputs, retain_graph=True)
         terms = [(p * s).abs() for p, s in zip(inputs, slopes, strict=True)]
-        bounds.append(
-            (quantity.abs().clamp(min=1) + terms[0] + terms[1] + terms[2] + terms[3].sum(-1)).detach()
-        )
+        bounds.append((quantity.abs().clamp(min=1) + terms[0] + terms[1] + terms[2] + terms[3].sum(-1)).detach())
     return bounds
 
 
@@ -101,9 +99,7 @@ def draw(
     side = torch.where(uniform(0, 1) < 0.3, side.sign() * 0.5 * (1 - 10 ** uniform(-5, 0)), side)
     on_grid = (torch.randint(-k - 2, k + 3, (count,), generator=generator) + side) * q
     x = torch.where(uniform(0, 1) < 0.75, on_grid, uniform(-50, 50)).clamp(-50, 50)
-    z = torch.randn(count, 2 * k + 1, generator=generator, dtype=torch.float64) * 10 ** uniform(
-        -2, 2, count, 1
-    )
+    z = torch.randn(count, 2 * k + 1, generator=generator, dtype=torch.float64) * 10 ** uniform(-2, 2, count, 1)
     x, q, alpha, z = (t.to(dtype) for t in (x, q, alpha, z))
     place = x.double() / q.double()
     # The windowed function jumps where a window slides, and the Laplacian has a kink on each grid point.
@@ -133,9 +129,7 @@ def worst_ratios(sample: Sample, *, orders: int = 3) -> list[float]:
     return worst
 
 
-def parameters(
-    shape: tuple[int, ...] = (1,), *, k: int = 4, dtype: torch.dtype = torch.float64, seed: int = 0
-):
+def parameters(shape: tuple[int, ...] = (1,), *, k: int = 4, dtype: torch.dtype = torch.float64, seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
     q = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)
     alpha = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)

@@ -59,9 +59,7 @@ def test_a_variant_that_fails_has_a_row_with_the_reason(monkeypatch: pytest.Monk
         raise RuntimeError("no such kernel in /opt/somewhere/lib.so")
 
     monkeypatch.setattr(candidates, "PSEUDOCODE", {"relu": broken})
-    record = speed.measure(
-        settings(functions=("relu",), variants=EAGER[:2]), command="softknee bench kernels"
-    )
+    record = speed.measure(settings(functions=("relu",), variants=EAGER[:2]), command="softknee bench kernels")
     _, ours, theirs = record.rows
     assert "forward" in ours
     assert theirs["not_run"] == "RuntimeError: no such kernel in lib.so"
@@ -70,20 +68,14 @@ def test_a_variant_that_fails_has_a_row_with_the_reason(monkeypatch: pytest.Monk
 
 def test_a_variant_that_would_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "_free_bytes", lambda device: 1000)
-    record = speed.measure(
-        settings(functions=("relu",), variants=EAGER[:1]), command="softknee bench kernels"
-    )
+    record = speed.measure(settings(functions=("relu",), variants=EAGER[:1]), command="softknee bench kernels")
     assert "GiB are free" in record.rows[1]["not_run"]
 
 
-@pytest.mark.skipif(
-    shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler is found"
-)
+@pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler is found")
 def test_compiled_variants_run() -> None:
     variants = ("softknee compiled", "pseudocode compiled")
-    record = speed.measure(
-        settings(functions=("smelu",), variants=variants), command="softknee bench kernels"
-    )
+    record = speed.measure(settings(functions=("smelu",), variants=variants), command="softknee bench kernels")
     rows = record.rows[1:]
     assert [row["variant"] for row in rows] == list(variants)
     assert all("forward_backward" in row for row in rows), [row.get("not_run") for row in rows]

@@ -127,9 +127,7 @@ def test_a_definition_never_used_before_may_be_first_used_inside():
 
 
 def test_a_variant_may_be_chosen_inside():
-    compiled = torch.compile(
-        lambda x: sk.get("gelu")(x, approximate="tanh"), fullgraph=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda x: sk.get("gelu")(x, approximate="tanh"), fullgraph=True, backend="aot_eager")
     expected = torch.nn.functional.gelu(X, approximate="tanh")
     torch.testing.assert_close(compiled(X), expected, rtol=1e-12, atol=1e-12)
 

@@ -16,7 +16,9 @@ class Everything(nn.Module):
 
     def __init__(self, **options: object) -> None:
         super().__init__()
-        self.parts = nn.ModuleDict({n: sk.nn.make(act, **ordinary_values(act), **options) for n, act in SUBJECTS.items()})
+        self.parts = nn.ModuleDict(
+            {n: sk.nn.make(act, **ordinary_values(act), **options) for n, act in SUBJECTS.items()}
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         return tuple(part(x) for part in self.parts.values())

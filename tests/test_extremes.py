@@ -77,7 +77,9 @@ def assert_is_the_limit(quantity: Activation, got: float, at: float, values: dic
     elif abs(truth) > torch.finfo(dtype).max:
         assert got == math.copysign(math.inf, truth), where
     elif math.isinf(at):
-        assert abs(got - truth) <= 4 * tolerance(dtype, "reference") * torch.finfo(dtype).eps * max(1, abs(truth)), where
+        assert abs(got - truth) <= 4 * tolerance(dtype, "reference") * torch.finfo(dtype).eps * max(1, abs(truth)), (
+            where
+        )
     else:
         assert error(quantity, got, at, values, dtype) <= tolerance(dtype, "reference"), where
 

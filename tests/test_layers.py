@@ -53,10 +53,7 @@ def imports_of(tree: ast.AST, path: Path) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
             # `from softknee import nn` may name a room, where `from softknee import get` names the API.
-            found |= {
-                f"{origin}.{a.name}" if origin == "softknee" and a.name in ROOMS else origin
-                for a in node.names
-            }
+            found |= {f"{origin}.{a.name}" if origin == "softknee" and a.name in ROOMS else origin for a in node.names}
     return {name for name in found if name.split(".")[0] == "softknee"}
 
 

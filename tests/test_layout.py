@@ -58,7 +58,14 @@ def test_a_layout_changes_nothing(act: Activation, layout: str):
     assert_same(found, run(act, x.contiguous(), params, g))
 
 
-PARAM_SHAPES = {"channel": (3, 1, 1), "neuron": (3, 4, 5), "last": (5,), "rows": (4, 1), "split": (3, 1, 5), "batch": (2, 1, 1, 1)}
+PARAM_SHAPES = {
+    "channel": (3, 1, 1),
+    "neuron": (3, 4, 5),
+    "last": (5,),
+    "rows": (4, 1),
+    "split": (3, 1, 5),
+    "batch": (2, 1, 1, 1),
+}
 
 
 @pytest.mark.parametrize("per", PARAM_SHAPES)

@@ -69,9 +69,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("fresh")
     venv.create(home, with_pip=False, symlinks=os.name != "nt")
     interpreter = home / ("Scripts" if os.name == "nt" else "bin") / "python"
-    place = Path(
-        output_of(interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    )
+    place = Path(output_of(interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     for distribution in required_by("torch"):
         for entry in top_level_entries(distribution):
             link = place / entry.name
@@ -122,9 +120,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_wheel_requires_torch_alone(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read("softknee-0.1.0.dist-info/METADATA").decode()
-    needed = [
-        line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line
-    ]
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert needed == ["Requires-Dist: torch>=2.11"]
 
 

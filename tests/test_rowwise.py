@@ -37,9 +37,7 @@ def _unit(row):
     return row * torch.rsqrt(row.square().mean(-1, keepdim=True) + 1e-6)
 
 
-SWIGLU = Rowwise(
-    "swiglu", compute_swiglu, params=(positive("beta", 1.0),), size_out=half, about="Shazeer 2020."
-)
+SWIGLU = Rowwise("swiglu", compute_swiglu, params=(positive("beta", 1.0),), size_out=half, about="Shazeer 2020.")
 POLYNORM = Rowwise(
     "polynorm",
     compute_polynorm,
@@ -102,6 +100,8 @@ def test_gradients_of_both_orders(act):
     assert gradgradcheck(of_parts, arguments)
 
 
+# torch loads its forward-mode formulas with its own deprecated function on first use.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("act", [SWIGLU, POLYNORM], ids=lambda a: a.name)
 def test_every_transform_works(act):
     x = rows(3, 4)

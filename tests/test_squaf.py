@@ -211,9 +211,7 @@ def test_limits_at_infinity_and_nan_only_from_nan(dtype, weights, window):
     # one point.
     far = torch.tensor([90.0, -90.0, 90.0, -90.0], dtype=torch.float64)
     limit = squaf(far, **{name: t.detach().double() for name, t in p.items()}, window=window, weights=weights)
-    torch.testing.assert_close(
-        value[:4].detach().double(), limit, rtol=2 * torch.finfo(dtype).eps, atol=1e-15
-    )
+    torch.testing.assert_close(value[:4].detach().double(), limit, rtol=2 * torch.finfo(dtype).eps, atol=1e-15)
     if weights == "gaussian":
         assert torch.equal(value[:4].detach(), p["z"][0, [-1, 0, -1, 0]].detach().to(dtype))
     assert value.isfinite().all()

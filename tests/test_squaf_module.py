@@ -45,9 +45,9 @@ def test_without_arguments_it_is_the_definition():
 def test_learned_and_fixed_start_at_the_same_function(learn):
     x = inputs(50, dtype=F32)
     module = build(learn=learn)
-    asked = {True: set(ALL), False: set()}.get(learn, {learn} if isinstance(learn, str) else set(learn))
+    named = {learn} if isinstance(learn, str) else set(ALL) if learn is True else set(learn or ())
     trained = {name.removeprefix("raw_") for name, _ in module.named_parameters()}
-    assert trained == asked
+    assert trained == named
     torch.testing.assert_close(module(x), build()(x), rtol=0, atol=4e-6)
 
 
@@ -154,8 +154,8 @@ def test_repr_says_what_it_is():
     assert repr(build(k=2, z="relu")) == "Squaf(k=2, q=0.5, alpha=6, z=0..1, window=5)"
     module = build(learn=ALL, per="channel", size=2, window="auto", weights="laplacian", inplace=True)
     assert repr(module) == (
-        "Squaf(k=4, q=0.5 (learned), alpha=3 (learned), z=-0.1587..1.954 (learned), per='channel', size=2, dim=1, "
-        "window='auto' (None), weights='laplacian', inplace=True)"
+        "Squaf(k=4, q=0.5 (learned), alpha=3 (learned), z=-0.1587..1.954 (learned), per='channel', size=2, "
+        "dim=1, window='auto' (None), weights='laplacian', inplace=True)"
     )
 
 

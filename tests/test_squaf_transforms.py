@@ -37,9 +37,7 @@ def test_vmap_maps_what_is_mapped_along_any_dimension():
     torch.testing.assert_close(both, torch.stack([squaf(x, **p), -squaf(x, **p)]))
     scalars = torch.func.vmap(torch.func.vmap(lambda t: squaf(t, **p)))(x)
     torch.testing.assert_close(scalars, squaf(x, **p))
-    raw = torch.func.vmap(lambda z: torch.ops.softknee.squaf(x, p["q"], p["alpha"], z, 5, False), in_dims=1)(
-        many
-    )
+    raw = torch.func.vmap(lambda z: torch.ops.softknee.squaf(x, p["q"], p["alpha"], z, 5, False), in_dims=1)(many)
     torch.testing.assert_close(raw, both)
 
 
@@ -95,9 +93,7 @@ def test_stepping_a_parameter_recompiles_nothing():
         return graph.forward
 
     torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda x, alpha: squaf(x, q=p["q"], alpha=alpha, z=p["z"]), backend=count, fullgraph=True
-    )
+    compiled = torch.compile(lambda x, alpha: squaf(x, q=p["q"], alpha=alpha, z=p["z"]), backend=count, fullgraph=True)
     for step in range(100):
         compiled(x, p["alpha"] * (1 + step / 10))
     assert len(builds) == 1
@@ -142,8 +138,6 @@ def test_opcheck_passes_for_both_operators():
     p = parameters((2, 1))
     tensors = [t.requires_grad_() for t in (inputs(3, 2, 4), p["q"], p["alpha"], p["z"])]
     torch.library.opcheck(torch.ops.softknee.squaf.default, (*tensors, 5, False))
-    torch.library.opcheck(
-        torch.ops.softknee.squaf_backward.default, (inputs(3, 2, 4, seed=3), *tensors, 5, False)
-    )
+    torch.library.opcheck(torch.ops.softknee.squaf_backward.default, (inputs(3, 2, 4, seed=3), *tensors, 5, False))
     lying = inputs(3, 4, 2).transpose(1, 2).requires_grad_()
     torch.library.opcheck(torch.ops.softknee.squaf.default, (lying, *tensors[1:], 0, True))

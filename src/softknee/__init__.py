@@ -1,9 +1,9 @@
 """softknee: activation functions as engineered parts.
 
-    import softknee as sk
-    act = sk.get("srelu")            # a definition: formula, derivatives, parameters, claims
-    y = act(x, delta=0.1)            # on any tensor
-    m = sk.nn.SReLU(delta=0.1)       # as a module
+import softknee as sk
+act = sk.get("srelu")            # a definition: formula, derivatives, parameters, claims
+y = act(x, delta=0.1)            # on any tensor
+m = sk.nn.SReLU(delta=0.1)       # as a module
 """
 
 from importlib import import_module

@@ -43,9 +43,7 @@ def value_and_gradients(x: Tensor, p: dict[str, Tensor], grad: Tensor, **options
 
 def exact(x: Tensor, p: dict[str, Tensor], grad: Tensor, **options) -> list[Tensor]:
     """The same in float64, which never takes the Triton kernels."""
-    return value_and_gradients(
-        x.double(), {name: t.double() for name, t in p.items()}, grad.double(), **options
-    )
+    return value_and_gradients(x.double(), {name: t.double() for name, t in p.items()}, grad.double(), **options)
 
 
 def test_the_kernels_are_what_runs():
@@ -66,9 +64,7 @@ def test_value_and_slope_match_fifty_digits(weights, window):
 def test_every_gradient_matches_float64(shape, weights, window):
     p, x, grad = parameters(shape), inputs(2, 3, 5), inputs(2, 3, 5, seed=2)
     options = {"window": window, "weights": weights}
-    for found, truth in zip(
-        value_and_gradients(x, p, grad, **options), exact(x, p, grad, **options), strict=True
-    ):
+    for found, truth in zip(value_and_gradients(x, p, grad, **options), exact(x, p, grad, **options), strict=True):
         torch.testing.assert_close(found.double(), truth, rtol=2e-5, atol=2e-6)
 
 

@@ -41,18 +41,12 @@ def softknee(
 @bench.command("kernels")
 def bench_kernels(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    elements: Annotated[
-        str | None, typer.Option(help="such as 64M; default 64M on a GPU, 4M on a CPU")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="any of bf16,f16,f32,f64; default bf16,f32 (CPU: f32)")
-    ] = None,
+    elements: Annotated[str | None, typer.Option(help="such as 64M; default 64M on a GPU, 4M on a CPU")] = None,
+    dtype: Annotated[str | None, typer.Option(help="any of bf16,f16,f32,f64; default bf16,f32 (CPU: f32)")] = None,
     only: Annotated[str, typer.Option(help="function names with commas between; default all")] = "",
     variants: Annotated[str, typer.Option(help="variant names with commas between; default all")] = "",
     repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 25,
-    seconds: Annotated[
-        float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")
-    ] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 2.0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
     json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,

@@ -27,9 +27,7 @@ _WIDTH_WITHOUT_TERMINAL = 100
 def _console(*, for_errors: bool = False) -> Console:
     console = Console(stderr=for_errors, highlight=False)
     return (
-        console
-        if console.is_terminal
-        else Console(stderr=for_errors, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        console if console.is_terminal else Console(stderr=for_errors, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
     )
 
 
@@ -69,9 +67,7 @@ def print_speed(record: Record, *, markdown: bool) -> None:
 
 
 def _print_speed_table(console: Console, table: SpeedTable) -> None:
-    drawn = Table(
-        title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False
-    )
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
     for index, name in enumerate(table.header):
         drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
     for line in table.lines:

@@ -62,14 +62,17 @@ def ordinary(x: Tensor) -> bool:
         type(x) in (Tensor, torch.nn.Parameter)
         and not torch._C._are_functorch_transforms_active()
         and _get_current_dispatch_mode() is None
-        and not torch.jit.is_tracing()
+        and not torch._C._is_tracing()
     )
 
 
 def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:
     """How this call will be computed."""
     if torch.compiler.is_compiling() or torch.compiler.is_exporting():
-        return Choice("plain", "torch.compile and torch.export take plain operations and fuse them with their neighbours")
+        return Choice(
+            "plain",
+            "torch.compile and torch.export take plain operations and fuse them with their neighbours",
+        )
     if not ordinary(x):
         return Choice("plain", "a function transform, a tracing mode or a tensor subclass takes plain operations")
     return choose_kernel(act, x, params)

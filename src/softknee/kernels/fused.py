@@ -14,16 +14,8 @@ from ..spec import Activation, NormalCdf
 from . import triton_source as source
 from .dispatch import interpreting
 from .generate import load
-from .launch import Launch
+from .launch import Launch, divide_up, power_of_two
 from .layout import Pattern, find_pattern, storage_order
-
-try:
-    import triton
-    import triton.language as tl
-
-    from . import triton_math
-except ImportError:  # a build of torch without Triton; the dispatch rule never comes here then
-    triton = tl = triton_math = None
 
 # A backward program with parameter sums walks over many blocks: this many programs per multiprocessor keep enough loads
 # in flight, and the sums are reduced across threads once per program.
@@ -40,6 +32,8 @@ if not interpreting():
 
 
 def _load(text: str, label: str, name: str, *, half: bool = False) -> Callable[..., Any]:
+    from . import triton_math  # here, because a torch without Triton must be able to import this file
+
     names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
     if half:
         names |= {key: names[f"{key}_half"] for key in _COARSE}
@@ -94,10 +88,10 @@ class FusedPlan:
         if pattern.channels == 1:
             block = _block(n, _forward_block(self.act, self.half))
             kernel = _forward_kernel(self.act, False, self.half)
-            return Launch(kernel, (triton.cdiv(n, block),), (n,), warps=4, BLOCK=block)
+            return Launch(kernel, (divide_up(n, block),), (n,), warps=4, BLOCK=block)
         kernel = _forward_kernel(self.act, True, self.half)
         numbers = (*self.steps, n, pattern.channels, pattern.inner)
-        return Launch(kernel, (triton.cdiv(n, 1024),), numbers, warps=4, BLOCK=1024)
+        return Launch(kernel, (divide_up(n, 1024),), numbers, warps=4, BLOCK=1024)
 
     # -- backward ---------------------------------------------------------------------------------------
 
@@ -115,8 +109,11 @@ class FusedPlan:
         launch(g, x, dx, partial, *[self.pattern.flat(p) for p in params])
         grads = [dx] if needs[0] else []
         if partial_shape[0]:
-            sums = iter(partial.sum(dim=1).unbind(0))
             wanted = [p for p, need in zip(params, needs[1:], strict=True) if need]
+            totals = partial.sum(dim=1)
+            if len({p.dtype for p in wanted}) == 1:
+                totals = totals.to(wanted[0].dtype)  # one conversion for all
+            sums = iter(totals.unbind(0))
             if self.pattern.channels == 1:
                 grads += [next(sums).reshape(p.shape).to(p.dtype) for p in wanted]
             else:
@@ -129,7 +126,7 @@ class FusedPlan:
         if pattern.channels == 1:
             many = len(needed) > 2
             block = _block(n, 2 * BACKWARD_BLOCK if many else BACKWARD_BLOCK)
-            programs = triton.cdiv(n, block)
+            programs = divide_up(n, block)
             if needed:
                 programs = min(programs, PROGRAMS_PER_CORE // (4 if many else 1) * _cores(self.device))
             kernel = _backward_kernel(self.act, needed, want_x, "flat", self.half)
@@ -137,11 +134,11 @@ class FusedPlan:
             return launch, (len(needed), programs)
         columns_vary = pattern.inner == 1
         items = pattern.outer if columns_vary else pattern.outer * pattern.inner
-        rows, columns = (16, 64) if columns_vary else (1, min(1024, triton.next_power_of_2(items)))
-        strips = triton.cdiv(pattern.channels, columns) if columns_vary else pattern.channels
+        rows, columns = (16, 64) if columns_vary else (1, min(1024, power_of_two(items)))
+        strips = divide_up(pattern.channels, columns) if columns_vary else pattern.channels
         unit = rows if columns_vary else columns
-        share = triton.cdiv(triton.cdiv(items, max(1, min(SPLITS, triton.cdiv(items, 4 * unit)))), unit) * unit
-        splits = max(1, triton.cdiv(items, share))
+        share = divide_up(divide_up(items, max(1, min(SPLITS, divide_up(items, 4 * unit)))), unit) * unit
+        splits = max(1, divide_up(items, share))
         kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.half)
         numbers = (*self.steps, pattern.outer, pattern.channels, pattern.inner, share)
         launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)

@@ -15,6 +15,16 @@ from torch import Tensor
 from .dispatch import interpreting
 
 
+def divide_up(a: int, b: int) -> int:
+    """How many pieces of size b cover a."""
+    return -(-a // b)
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()
+
+
 class Launch:
     """One kernel with its grid, its numbers and its compile-time constants."""
 

@@ -25,7 +25,14 @@ _MOST_PLANS = 4096
 
 def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
     """The fused plan for such tensors, or the name of the other path they take."""
-    layout = (key, x.shape, x.stride(), x.dtype, x.device, *[(p.shape, p.stride(), p.dtype, p.device) for p in params])
+    layout = (
+        key,
+        x.shape,
+        x.stride(),
+        x.dtype,
+        x.device,
+        *[(p.shape, p.stride(), p.dtype, p.device) for p in params],
+    )
     plan = _plans.get(layout)
     if plan is None:
         if len(_plans) >= _MOST_PLANS:
@@ -63,9 +70,7 @@ def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     return x.copy_(plain.value(act, x, params))
 
 
-def pointwise_backward(
-    g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]
-) -> list[Tensor]:
+def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters."""
     plan = _plan(x, params, key)
     if isinstance(plan, FusedPlan):
@@ -87,7 +92,8 @@ _library = torch.library.Library("softknee", "DEF")
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 _library.define("pointwise(Tensor x, Tensor[] params, str key) -> Tensor", tags=_TAGS)
 _library.define(
-    "pointwise_backward(Tensor grad, Tensor x, Tensor[] params, str key, bool[] needs) -> Tensor[]", tags=_TAGS
+    "pointwise_backward(Tensor grad, Tensor x, Tensor[] params, str key, bool[] needs) -> Tensor[]",
+    tags=_TAGS,
 )
 for _device in ("CPU", "CUDA"):
     _library.impl("pointwise", pointwise, _device)

@@ -23,7 +23,6 @@ from .generate import torch_function
 from .layout import sum_to_shape
 
 
-
 @dataclass(frozen=True)
 class Runtime:
     """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
@@ -79,50 +78,46 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         with torch._C._AutoDispatchBelowAutograd():
             return torch.ops.softknee.pointwise.default(x, params, key)
 
-    class Eager(torch.autograd.Function):
-        """One Function with its context in forward: torch binds the arguments of the other kind by `inspect`, 40 us."""
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        x, *params = ctx.saved_tensors
+        (g,), needs = grad_outputs, list(ctx.needs_input_grad)
+        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x):
+            return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
+        found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+        return tuple([next(found) if need else None for need in needs])
 
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
-            ctx.save_for_backward(x, *params)
-            ctx.save_for_forward(x, *params)
-            return value(x, params)
+    def jvp(ctx: Any, *grad_inputs: Tensor | None) -> Tensor:
+        x, *params = ctx.saved_tensors
+        parts = [
+            _slope(act, name, x, params) * tangent
+            for name, tangent in zip(names, grad_inputs, strict=True)
+            if tangent is not None
+        ]
+        return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
 
-        @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Any:
-            x, *params = ctx.saved_tensors
-            needs = list(ctx.needs_input_grad)
-            if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x):
-                return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
-            found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
-            return tuple([next(found) if need else None for need in needs])
+    def remember(ctx: Any, inputs: Sequence[Tensor]) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-            x, *params = ctx.saved_tensors
-            parts = [
-                _slope(act, name, x, params) * tangent
-                for name, tangent in zip(names, tangents, strict=True)
-                if tangent is not None
-            ]
-            return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
+    def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
+        remember(ctx, (x, *params))
+        return value(x, params)
 
-    class Transformed(Eager):
-        """The same for torch.func, which wants the context set up apart."""
+    # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
+    # torch.func needs that kind.
+    eager = {"forward": forward, "backward": backward, "jvp": jvp}
+    apart = {
+        "forward": lambda x, *params: value(x, params),
+        "setup_context": lambda ctx, inputs, output: remember(ctx, inputs),
+        "backward": backward,
+        "jvp": jvp,
+    }
+    return _function(act, eager), _function(act, apart, generate_vmap_rule=True)
 
-        generate_vmap_rule = True
 
-        @staticmethod
-        def forward(x: Tensor, *params: Tensor) -> Tensor:
-            return value(x, params)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
-
-    Eager.__name__ = Eager.__qualname__ = f"Softknee_{act.name}"
-    return Eager, Transformed
+def _function(act: Activation, methods: Mapping[str, Any], **attributes: Any) -> Any:
+    body = {name: staticmethod(method) for name, method in methods.items()}
+    return type(f"Softknee_{act.name}", (torch.autograd.Function,), {**body, **attributes})
 
 
 def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
@@ -148,9 +143,9 @@ def _traced_function(act: Activation) -> Any:
             return operators.own(value(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
 
         @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Any:
+        def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             x, *params = ctx.saved_tensors
-            return _from_all(slopes, g, x, params, ctx.needs_input_grad)
+            return _from_all(slopes, grad_outputs[0], x, params, ctx.needs_input_grad)
 
     return Traced
 
@@ -192,7 +187,9 @@ def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
 
 def check_input(act: Activation, x: Any) -> None:
     if not isinstance(x, Tensor):
-        raise InputError(f"{act.name} works on a torch.Tensor, and {type(x).__name__} was given; wrap it with torch.as_tensor.")
+        raise InputError(
+            f"{act.name} works on a torch.Tensor, and {type(x).__name__} was given; wrap it with torch.as_tensor."
+        )
     if not x.is_floating_point():
         raise InputError(f"{act.name} works on real floating-point tensors, and {x.dtype} was given; convert it first.")
 
@@ -217,7 +214,9 @@ def resolve(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dic
         if option in left:
             chosen = left.pop(option)
             if chosen not in choices:
-                raise ParameterError(f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given.")
+                raise ParameterError(
+                    f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given."
+                )
             act = find(choices[chosen])
     return act, left
 

@@ -4,6 +4,9 @@ No vendor library is called, so that Triton's interpreter runs the same code in 
 minimax fits made for this file; each says its error in float32 units (2^-23) of the whole result.
 """
 
+# Code for Triton's compiler, which a type checker takes for Python.
+# pyright: reportGeneralTypeIssues=false
+
 import triton
 import triton.language as tl
 
@@ -194,7 +197,7 @@ def _log_parts(u):
 
 @triton.jit
 def log1p(u):
-    k, whole, s, tail = _log_parts(u)
+    _k, whole, s, tail = _log_parts(u)
     return whole * 0.6931471805599453 + (2.0 * s + 2.0 * s * s * s * tail)
 
 
@@ -209,7 +212,7 @@ def log1p_minus(u):
 @triton.jit
 def log1p_minus_near(u):
     # The parts are those of log1p(u), so that a formula with both computes them once.
-    k, whole, s, tail = _log_parts(u)
+    _k, _whole, s, tail = _log_parts(u)
     return s * (2.0 * s * s * tail - u)
 
 

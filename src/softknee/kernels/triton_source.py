@@ -51,8 +51,7 @@ def forward_rows(act: Activation) -> str:
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
-        f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n"
-        for p in params
+        f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n" for p in params
     )
     return f"""
 @triton.jit
@@ -120,7 +119,9 @@ def _factors(act: Activation, needed: Sequence[str], want_x: bool) -> tuple[str,
         slopes = compute(act, "slopes", [*first, *((name,) for name in needed)])
         return slopes, factors, Body((), tuple(factors))
     expressions = [*(act.partial(*index).computed for index in first), *split.factors]
-    slopes = _device_function(act, "slopes", expressions_body(act, expressions, TRITON, slopes=True, guarded=len(first)))
+    slopes = _device_function(
+        act, "slopes", expressions_body(act, expressions, TRITON, slopes=True, guarded=len(first))
+    )
     factors = [f"f{i}" for i in range(len(split.factors))]
     emitter = Emitter(TRITON, split.slopes, prefix="c")
     return slopes, factors, Body(tuple(emitter.lines), tuple(emitter.names))
@@ -131,8 +132,7 @@ def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> st
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
-        f"    {p} = tl.load({p}_ptr + column * {p}_step, mask=column < channels, other=1.0)"
-        f".to(tl.float32)[None, :]\n"
+        f"    {p} = tl.load({p}_ptr + column * {p}_step, mask=column < channels, other=1.0).to(tl.float32)[None, :]\n"
         for p in params
     )
     assign = _slopes(act, needed, want_x)

@@ -29,8 +29,7 @@ def load_digits() -> Digits:
         from sklearn import datasets, model_selection
     except ModuleNotFoundError as error:
         raise MissingToolError(
-            "The digits come with scikit-learn, which is not installed. "
-            "Install it with: pip install 'softknee[lab]'"
+            "The digits come with scikit-learn, which is not installed. Install it with: pip install 'softknee[lab]'"
         ) from error
     images, labels = datasets.load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = model_selection.train_test_split(

@@ -131,23 +131,17 @@ def _accuracy_picture(outcomes: Sequence[Outcome]) -> str:
     step = 0.5 if max(everything) - min(everything) < 4 else 5.0
     low, high = step * (min(everything) // step), step * (max(everything) // step + 1)
     row, width = 30, 860
-    axes = Axes(
-        left=90, top=8, width=width - 110, height=row * len(outcomes), x=(low, high), y=(len(outcomes), 0.0)
-    )
+    axes = Axes(left=90, top=8, width=width - 110, height=row * len(outcomes), x=(low, high), y=(len(outcomes), 0.0))
     ticks = [low + step * index for index in range(round((high - low) / step) + 1)]
     parts = axes.grid(x_ticks=ticks, y_ticks=[])
-    parts.append(
-        text(axes.left + axes.width / 2, axes.top + axes.height + 36, "test accuracy, %", kind="axis middle")
-    )
+    parts.append(text(axes.left + axes.width / 2, axes.top + axes.height + 36, "test accuracy, %", kind="axis middle"))
     for index, outcome in enumerate(outcomes):
         place = index + 0.5
         mean = sum(outcome.accuracy) / len(outcome.accuracy)
         name = outcome.entry.name
         parts.append(text(axes.left - 12, axes.at_y(place) + 4, name, kind="name end"))
         parts.append(line(axes.left, axes.at_y(place), axes.left + axes.width, axes.at_y(place), kind="grid"))
-        parts.append(
-            line(axes.at_x(mean), axes.at_y(place) - 9, axes.at_x(mean), axes.at_y(place) + 9, kind="mean")
-        )
+        parts.append(line(axes.at_x(mean), axes.at_y(place) - 9, axes.at_x(mean), axes.at_y(place) + 9, kind="mean"))
         for run, value in enumerate(outcome.accuracy):
             # Equal accuracies are common, since they count images: such rings are set side by side.
             nudge = 0.16 * outcome.accuracy[:run].count(value)
@@ -212,9 +206,7 @@ def _whole_numbers(limits: tuple[float, float]) -> list[int]:
     return list(range(math.ceil(limits[0]), math.floor(limits[1]) + 1))
 
 
-def _panel(
-    outcome: Outcome, curves: Sequence[_Curve], values: tuple[float, float], slopes: tuple[float, float]
-) -> str:
+def _panel(outcome: Outcome, curves: Sequence[_Curve], values: tuple[float, float], slopes: tuple[float, float]) -> str:
     """A function and, below it, its derivative."""
     name = outcome.entry.name
     value = Axes(left=34, top=8, width=214, height=150, x=(-_REACH, _REACH), y=values)
@@ -235,9 +227,7 @@ def _panel(
 
 def _provenance(study: Study) -> str:
     record = study.record
-    settings = ", ".join(
-        f"{name.replace('_', ' ')} {_plain(value)}" for name, value in record.settings.items()
-    )
+    settings = ", ".join(f"{name.replace('_', ' ')} {_plain(value)}" for name, value in record.settings.items())
     entries = {
         "Command": f"<code>{escape(record.command)}</code>",
         "Seeds": escape(", ".join(str(seed) for seed in record.seeds)),

@@ -63,9 +63,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.seeds or self.epochs < 1:
-            raise ParameterError(
-                f"The quickstart needs a seed and an epoch at least, not {self.seeds}, {self.epochs}."
-            )
+            raise ParameterError(f"The quickstart needs a seed and an epoch at least, not {self.seeds}, {self.epochs}.")
 
 
 @dataclass(frozen=True, kw_only=True)

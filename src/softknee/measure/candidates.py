@@ -37,9 +37,7 @@ def every_function() -> tuple[str, ...]:
     return tuple(name for name in sk.names() if sk.get(name).name == name)
 
 
-def parameters_of(
-    name: str, *, device: torch.device, dtype: torch.dtype
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def parameters_of(name: str, *, device: torch.device, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The parameters of a function at their start values, wanting gradients, and its fixed options.
 
     They have one element and the dtype of the input, as those of a module moved to that dtype have.
@@ -71,9 +69,7 @@ def candidates_for(
     }
     for variant in variants:
         if variant in calls:
-            yield Candidate(
-                function=name, variant=variant, call=calls[variant], parameters=parameters, options=options
-            )
+            yield Candidate(function=name, variant=variant, call=calls[variant], parameters=parameters, options=options)
 
 
 def _no_pseudocode(x: Tensor, **parameters: Tensor) -> Tensor:

@@ -74,25 +74,19 @@ def smelu(x: Tensor, *, beta: Tensor) -> Tensor:
     return torch.where(x <= -beta, torch.zeros_like(x), torch.where(x >= beta, x, curve))
 
 
-def generalized_smelu(
-    x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_plus: Tensor, t: Tensor
-) -> Tensor:
+def generalized_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_plus: Tensor, t: Tensor) -> Tensor:
     width = alpha + beta
     left = g_minus * x + t + g_minus * alpha
     right = g_plus * x + t + g_minus * width / 2 + g_plus * (alpha - beta) / 2
     square = (g_plus - g_minus) / (2 * width)
     linear = (alpha * g_plus + beta * g_minus) / width
     constant = t + (alpha**2 * (g_plus + g_minus) + 2 * alpha * beta * g_minus) / (2 * width)
-    return torch.where(
-        x <= -alpha, left, torch.where(x >= beta, right, square * x**2 + linear * x + constant)
-    )
+    return torch.where(x <= -alpha, left, torch.where(x >= beta, right, square * x**2 + linear * x + constant))
 
 
 def asymmetric_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor) -> Tensor:
     curve = (x + alpha) ** 2 / (2 * (alpha + beta))
-    return torch.where(
-        x <= -alpha, torch.zeros_like(x), torch.where(x >= beta, x + (alpha - beta) / 2, curve)
-    )
+    return torch.where(x <= -alpha, torch.zeros_like(x), torch.where(x >= beta, x + (alpha - beta) / 2, curve))
 
 
 def leaky_smelu(x: Tensor, *, beta: Tensor, g_minus: Tensor) -> Tensor:

@@ -150,9 +150,7 @@ class Record:
                 "Take it again from where it was measured, or measure anew."
             ) from error
         if not isinstance(data, dict):
-            raise RecordError(
-                f"{source} is no record: a record is a JSON object, and this is a {type(data).__name__}."
-            )
+            raise RecordError(f"{source} is no record: a record is a JSON object, and this is a {type(data).__name__}.")
         if data.get("schema") != SCHEMA:
             raise RecordError(
                 f"{source} has record schema {data.get('schema')!r}; this softknee reads schema {SCHEMA}. "
@@ -228,9 +226,7 @@ def _refuse_unfit(record: Record) -> None:
     if record.schema != SCHEMA:
         raise RecordError(f"A record made here has schema {SCHEMA}, not {record.schema!r}.")
     if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record.created):
-        raise RecordError(
-            f"The record's created is {record.created!r}: write it in UTC like '2026-01-31T12:00:00Z'."
-        )
+        raise RecordError(f"The record's created is {record.created!r}: write it in UTC like '2026-01-31T12:00:00Z'.")
 
 
 def _refuse_path(text: str, where: str) -> None:

@@ -97,9 +97,7 @@ def choose_device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
         raise ParameterError(f"There is no device choice {name!r}: it is auto, cpu or cuda.")
     if name == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "No CUDA device is visible to torch here: use --device cpu, or run where there is one."
-        )
+        raise InputError("No CUDA device is visible to torch here: use --device cpu, or run where there is one.")
     return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
 
 
@@ -171,9 +169,7 @@ def _training_step(candidate: Candidate, x: Tensor, incoming: Tensor) -> Callabl
     return lambda: torch.autograd.grad(candidate.forward(x), wanted, incoming)
 
 
-def _results(
-    forward: Samples | Exception, step: Samples | Exception, unit: float
-) -> dict[str, Quantity | str]:
+def _results(forward: Samples | Exception, step: Samples | Exception, unit: float) -> dict[str, Quantity | str]:
     found: dict[str, Quantity | str] = {}
     for name, samples in (("forward", forward), ("forward_backward", step)):
         if isinstance(samples, Samples):

@@ -26,14 +26,11 @@ class Granularity:
         """What a module's arguments mean, or a sentence that says what they should be."""
         if per not in _KINDS:
             raise ParameterError(
-                f"{name}: per must be 'layer', 'channel' or 'neuron', and {per!r} was given."
-                f"{did_you_mean(per, _KINDS)}"
+                f"{name}: per must be 'layer', 'channel' or 'neuron', and {per!r} was given.{did_you_mean(per, _KINDS)}"
             )
         if per == "layer":
             if size is not None:
-                raise ParameterError(
-                    f"{name}: size={size!r} was given, but per='layer' has one value; leave size out."
-                )
+                raise ParameterError(f"{name}: size={size!r} was given, but per='layer' has one value; leave size out.")
             return cls(per, (1,))
         shape = (size,) if isinstance(size, int) else tuple(size or ())
         counts = all(isinstance(n, int) and n >= 1 for n in shape)

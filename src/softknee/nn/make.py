@@ -14,9 +14,7 @@ from .rowwise import RowwiseModule
 from .squaf import Squaf
 
 CLASSES: dict[str, type[Pointwise]] = {
-    cls.activation: cls
-    for cls in vars(zoo).values()
-    if isinstance(cls, type) and cls.__dict__.get("activation")
+    cls.activation: cls for cls in vars(zoo).values() if isinstance(cls, type) and cls.__dict__.get("activation")
 }
 
 

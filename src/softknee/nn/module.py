@@ -93,8 +93,7 @@ def _with_settings(definition: Activation, values: dict[str, Any]) -> tuple[Para
             given = values.pop("temperature")
             if not isinstance(given, int | float) or not 0 < given < float("inf"):
                 raise ParameterError(
-                    f"{definition.name}: temperature must be a finite number above 0, and {given!r} was "
-                    f"given."
+                    f"{definition.name}: temperature must be a finite number above 0, and {given!r} was given."
                 )
             p = dataclasses.replace(p, constraint=AtLeastOne(temperature=float(given)))
         params.append(p)

@@ -110,7 +110,7 @@ class Parameterised(nn.Module):
     @torch.no_grad()
     def _write(self, p: Held, value: float | Tensor) -> None:
         if p.name not in self.learned:
-            self._held(p.name).copy_(torch.as_tensor(value))
+            self._held(p.name).copy_(torch.as_tensor(value, dtype=torch.float64))
             return
         raw = self._held(self._raw_name(p))
         start = torch.as_tensor(value, dtype=torch.float64).expand(raw.shape)

@@ -129,8 +129,7 @@ class Squaf(Parameterised):
         grid = grid if grid.is_floating_point() else grid.to(torch.float64)
         if self.points < 2 or not (grid.diff() > 0).all():
             raise ParameterError(
-                f"{act.name}: grid must have two points or more in rising order, and {given['grid']!r} was "
-                "given."
+                f"{act.name}: grid must have two points or more in rising order, and {given['grid']!r} was given."
             )
         alpha = act.param("alpha").default if given["alpha"] is None else given["alpha"]
         return {"grid": grid, "alpha": self._checked(act.param("alpha"), alpha), "z": self._table(z, grid)}
@@ -181,9 +180,7 @@ class Squaf(Parameterised):
 
     def forward(self, input: Tensor) -> Tensor:
         values: dict[str, Any] = {
-            p.name: self.granularity.shaped(
-                self.effective(p), input, self.title, tail=len(self._tail(p.name))
-            )
+            p.name: self.granularity.shaped(self.effective(p), input, self.title, tail=len(self._tail(p.name)))
             for p in self.params
         }
         result = squaf(input, **values, window=self.window, weights=self.weights, order=self.definition.order)

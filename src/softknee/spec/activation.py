@@ -15,22 +15,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
-from sympy import Expr, Symbol
-
 from ..errors import DefinitionError, ParameterError, did_you_mean
 from . import calculus
+from .algebra import Expr, Symbol, sympy
 from .constraints import AtLeastOne, Constraint, Positive, Real
 from .primitives import x
 
-u = Symbol("u", real=True)
+u = sympy.Symbol("u", real=True)
 """The scaled input of a formula (see `Inner`)."""
-v = Symbol("v", real=True)
+v = sympy.Symbol("v", real=True)
 """The value of an implicit function (see `Implicit`)."""
 
 
 # Words that stand beside the parameters in calls and modules.
-_RESERVED = {"x", "u", "v", "input", "learn", "per", "size", "dim", "inplace", "device", "dtype", "temperature"}
+_RESERVED = {
+    "x",
+    "u",
+    "v",
+    "input",
+    "learn",
+    "per",
+    "size",
+    "dim",
+    "inplace",
+    "device",
+    "dtype",
+    "temperature",
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +57,7 @@ class Param:
     @property
     def symbol(self) -> Symbol:
         positive = isinstance(self.constraint, Positive | AtLeastOne)
-        return Symbol(self.name, positive=True) if positive else Symbol(self.name, real=True)
+        return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
 
     @property
     def start(self) -> float:
@@ -102,9 +113,9 @@ class Claims:
     """
 
     smoothness: float
-    monotone: bool | sympy.Basic
+    monotone: Any
     lipschitz: Any
-    zeros: sympy.Set = sympy.S.EmptySet
+    zeros: Any = sympy.S.EmptySet
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lipschitz", sympy.sympify(self.lipschitz))
@@ -187,7 +198,12 @@ class Activation:
         bound = given if self.worked is None else sympy.sympify(self.worked)
         object.__setattr__(self, "bound_formula", bound)
         object.__setattr__(self, "formula", given.subs(u, self.inner.value) if self.inner else given)
-        known = {x, *(p.symbol for p in self.params), *([u] if self.inner else []), *([v] if self.implicit else [])}
+        known = {
+            x,
+            *(p.symbol for p in self.params),
+            *([u] if self.inner else []),
+            *([v] if self.implicit else []),
+        }
         for p in self.params:
             if p.name in _RESERVED or not p.name.isidentifier():
                 raise DefinitionError(
@@ -275,9 +291,7 @@ class Activation:
         left = self.root.name.replace("_", r"\_")
         tail = "".join(self._index)
         prime = {"": "", "x": "'", "xx": "''"}.get(tail, rf"_{{{', '.join(self._index)}}}")
-        arrow = "" if self.implicit is None else (
-            rf",\quad v:\; {sympy.latex(self.implicit.inverse)} = x"
-        )
+        arrow = "" if self.implicit is None else (rf",\quad v:\; {sympy.latex(self.implicit.inverse)} = x")
         return rf"\operatorname{{{left}}}{prime}(x) = {sympy.latex(self.formula)}{arrow}"
 
     def _rank(self, name: str) -> int:

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import sympy
-from sympy import Add, Expr, Function, Piecewise, Symbol
-
+from .algebra import Add, Expr, Function, Piecewise, Symbol, sympy
 from .primitives import FiniteLeft, x
 
 if TYPE_CHECKING:
     from .activation import Activation
 
-u = Symbol("u", real=True)
-v = Symbol("v", real=True)
+u = sympy.Symbol("u", real=True)
+v = sympy.Symbol("v", real=True)
 
 
 def partial(act: Activation, index: tuple[str, ...]) -> Expr:

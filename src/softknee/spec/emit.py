@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import sympy
-from sympy import Add, Dummy, Expr, Mul, Piecewise, Pow, Symbol
 from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import And, Boolean, BooleanFalse, BooleanTrue, Not, Or
 
 from ..errors import DefinitionError
+from .algebra import Add, Expr, Mul, Piecewise, Pow, sympy
 from .primitives import BOUNDED, NormalCdf, NormalPdf, SechSquared, Sigmoid, Tanh, x
 
-u = Symbol("u", real=True)
-v = Symbol("v", real=True)
+u = sympy.Symbol("u", real=True)
+v = sympy.Symbol("v", real=True)
 PER_ELEMENT = {x, u, v}
 # Parameters carry a prefix in generated code, so that one called `n` or `g` cannot meet a name of ours.
 PARAMETER = "p_"
@@ -48,7 +47,7 @@ class UnsupportedError(DefinitionError):
     """The expression uses a function that this backend cannot compute."""
 
 
-class Local(Dummy):
+class Local(sympy.Dummy):
     """A symbol that stands for a subexpression; `own` says whether its value differs from element to element."""
 
     own: bool = False
@@ -77,10 +76,10 @@ def carries_nan(expr: Expr) -> bool:
         return carries_nan(expr.args[-1][0])
     if expr in PER_ELEMENT:
         return True
-    return any(carries_nan(arg) for arg in expr.args if isinstance(arg, Expr))
+    return any(carries_nan(arg) for arg in expr.args if isinstance(arg, sympy.Expr))
 
 
-def has_bare_u(expr: sympy.Basic) -> bool:
+def has_bare_u(expr: Expr) -> bool:
     """Whether u stands outside the bounded primitives, which have their limits at infinity."""
     if isinstance(expr, BOUNDED):
         return False
@@ -127,7 +126,7 @@ class Emitter:
         """The text of an expression, as a variable where it is used more than once."""
         if expr in self._text:
             return self._text[expr]
-        if isinstance(expr, Symbol):
+        if isinstance(expr, sympy.Symbol):
             return expr.name if expr in PER_ELEMENT or isinstance(expr, Local) else f"{PARAMETER}{expr.name}"
         if isinstance(expr, Boolean):
             return self._condition(expr)
@@ -238,7 +237,7 @@ class Emitter:
             # One division, then products: a reciprocal is the dearest operation of a kernel.
             return "(" + " * ".join([self._name(self._known(1 / base))] * -power) + ")"
         if power < 0:
-            return f"(1.0 / {self._name(self._known(base ** -power))})"
+            return f"(1.0 / {self._name(self._known(base**-power))})"
         self._uses[base] += 1  # a power reads its base more than once
         text = self._name(base)
         if power in (2, 3):
@@ -261,8 +260,8 @@ class Emitter:
             text, number = f"{self.dialect.where}({self._condition(when)}, {chosen}, {text})", False
         return text
 
-    def _condition(self, when: sympy.Basic) -> str:
-        if isinstance(when, Symbol):
+    def _condition(self, when: Expr) -> str:
+        if isinstance(when, sympy.Symbol):
             return when.name
         if isinstance(when, BooleanTrue | BooleanFalse):
             raise DefinitionError("A seam that is always true or always false cannot be computed.")
@@ -275,8 +274,7 @@ class Emitter:
             return f"(~{self._condition(when.args[0])})"
         raise UnsupportedError(f"The condition {when} is not a comparison.")
 
-
-    def _comparison(self, when: Relational) -> str:
+    def _comparison(self, when: Expr) -> str:
         """The element on the left and without a minus sign: then the right side is one number per parameter."""
         if is_per_element(when.rhs) and not is_per_element(when.lhs):
             when = when.reversed

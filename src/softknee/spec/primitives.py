@@ -9,23 +9,21 @@ Each backend has its own lowering for them (`torch_printer`, `triton_printer`).
 from typing import Any, ClassVar
 
 import mpmath
-import sympy
-from sympy import Expr, Float, Function, Piecewise, Symbol, exp, log, pi, sqrt
 
-x = Symbol("x", real=True)
+from .algebra import Expr, Float, Piecewise, exp, log, pi, sqrt, sympy
+
+x = sympy.Symbol("x", real=True)
 """The input of every activation."""
 
 
-class Primitive(Function):
-    """A function of the formula language with a textbook form and a stable derivative."""
+class Primitive(sympy.Function):
+    """A function of the formula language with a textbook form and a stable derivative.
+
+    Each has a class method `elementary` (the textbook form in SymPy's own functions) and a method `fdiff`.
+    """
 
     nargs = 1
     tex: ClassVar[str]
-
-    @classmethod
-    def elementary(cls, *args: Expr) -> Expr:
-        """The textbook form in SymPy's own functions."""
-        raise TypeError(f"{cls.__name__} does not state its elementary form.")
 
     @classmethod
     def eval(cls, *args: Any) -> Expr | None:
@@ -45,7 +43,7 @@ class Primitive(Function):
     @classmethod
     def _imp_(cls, *args: Any) -> Any:
         """Lets `sympy.lambdify` evaluate a formula with mpmath numbers."""
-        names = [Symbol(f"a{i}", real=True) for i in range(len(args))]
+        names = [sympy.Symbol(f"a{i}", real=True) for i in range(len(args))]
         return sympy.lambdify(names, cls.elementary(*names), "mpmath")(*map(mpmath.mpmathify, args))
 
 
@@ -236,7 +234,8 @@ class Line(Primitive):
         return g * u
 
     @classmethod
-    def eval(cls, g: Expr, u: Expr) -> Expr | None:
+    def eval(cls, *args: Any) -> Expr | None:
+        g, u = args
         return g * u if g.is_number or (u.is_number and u.is_finite) else None
 
     def fdiff(self, argindex: int = 1) -> Expr:
@@ -256,8 +255,8 @@ class FiniteLeft(Primitive):
         return u
 
     @classmethod
-    def eval(cls, u: Expr) -> Expr | None:
-        return u if u.is_number else None
+    def eval(cls, *args: Any) -> Expr | None:
+        return args[0] if args[0].is_number else None
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return sympy.Integer(1)

@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import sympy
-from sympy import Expr
-
 from . import primitives as p
 from .activation import Activation
 from .activation import u as _u
 from .activation import v as _v
+from .algebra import Expr, sympy
 from .emit import PER_ELEMENT, Dialect, Emitter, Local, carries_nan, has_bare_u, share
 
 _SHARED = {
@@ -87,7 +85,12 @@ def body(act: Activation, indices: Sequence[tuple[str, ...]], dialect: Dialect) 
 
 
 def expressions_body(
-    act: Activation, expressions: Sequence[Expr], dialect: Dialect, *, slopes: bool, guarded: int | None = None
+    act: Activation,
+    expressions: Sequence[Expr],
+    dialect: Dialect,
+    *,
+    slopes: bool,
+    guarded: int | None = None,
 ) -> Body:
     """The same for any expressions in the symbols of an activation.
 
@@ -126,7 +129,7 @@ def _inner(act: Activation, dialect: Dialect, *, clipped: bool) -> list[str]:
 
 def _bound(end: float | Expr, dialect: Dialect) -> str:
     """The text of an end of the clipping range, empty where it is infinite."""
-    if isinstance(end, Expr):
+    if isinstance(end, sympy.Expr):
         return Emitter(dialect, [end], prefix="b").names[0]
     return repr(end) if math.isfinite(end) else ""
 
@@ -170,7 +173,7 @@ def split_slopes(act: Activation, names: Sequence[str]) -> Split | None:
     Terms are taken as the definition wrote them and never expanded: u(1 - u) is one factor, because as u - u^2 it would
     be the small difference of two large sums.
     """
-    factors: dict[Expr, sympy.Symbol] = {}
+    factors: dict[Expr, Expr] = {}
     slopes: list[Expr] = []
     for name in names:
         total: Expr = sympy.Integer(0)

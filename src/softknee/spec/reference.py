@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import mpmath
-import sympy
-from sympy import Expr, Piecewise
 
 from .activation import Activation
+from .algebra import Expr, Piecewise, sympy
 from .primitives import elementary, x
 
 DIGITS = 50
@@ -50,7 +49,7 @@ def _each(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
     return _each(folded, do) if isinstance(folded, Piecewise) else do(expr)
 
 
-def evaluate(act: Activation, at: float, **values: float) -> mpmath.mpf:
+def evaluate(act: Activation, at: float, **values: float) -> Any:
     """The exact value at a number, for parameters that are exactly these numbers."""
     function, inverse = _function(act)
     given = {p.name: p.default for p in act.params} | values

@@ -94,8 +94,7 @@ class Rowwise:
         if given.numel() != 1 and (
             lead < 0
             or any(
-                size != 1 and (lead + d == row or size != input.shape[lead + d])
-                for d, size in enumerate(given.shape)
+                size != 1 and (lead + d == row or size != input.shape[lead + d]) for d, size in enumerate(given.shape)
             )
         ):
             raise ParameterError(
@@ -115,8 +114,7 @@ class Rowwise:
             )
         if not input.is_floating_point():
             raise InputError(
-                f"{self.name} works on real floating-point tensors, and {input.dtype} was given; convert it "
-                f"first."
+                f"{self.name} works on real floating-point tensors, and {input.dtype} was given; convert it first."
             )
         if not -input.dim() <= self.dim < input.dim():
             raise InputError(

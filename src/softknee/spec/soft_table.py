@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sympy
-from sympy import Expr, IndexedBase
-
 from ..errors import ParameterError, did_you_mean
 from .activation import Claims, Param
+from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
 from .primitives import x
 
@@ -102,8 +100,7 @@ class SoftTable:
                 return one
         names = [p.name for p in self.params]
         raise ParameterError(
-            f"{self.name} has no parameter {name!r}; its parameters are {', '.join(names)}."
-            f"{did_you_mean(name, names)}"
+            f"{self.name} has no parameter {name!r}; its parameters are {', '.join(names)}.{did_you_mean(name, names)}"
         )
 
     def check(self, values: Mapping[str, Any]) -> None:
@@ -112,8 +109,7 @@ class SoftTable:
         for name, value in values.items():
             if name not in known:
                 raise ParameterError(
-                    f"{self.name} has no argument {name!r}; it takes {', '.join(known)}."
-                    f"{did_you_mean(name, known)}"
+                    f"{self.name} has no argument {name!r}; it takes {', '.join(known)}.{did_you_mean(name, known)}"
                 )
             if name in self.options or isinstance(value, bool) or not isinstance(value, int | float):
                 continue

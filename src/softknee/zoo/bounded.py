@@ -11,13 +11,10 @@ Hazard: softsign at infinity is infinity over infinity; its input is clipped at 
 tensor([-1.0000,  0.5000])
 """
 
-from sympy import Abs, FiniteSet, Piecewise, Rational
-
 from ..spec import Activation, Claims, Inner, Sigmoid, Tanh, u, x
+from ..spec.algebra import Abs, FiniteSet, Piecewise, Rational
 
-tanh = Activation(
-    "tanh", Tanh(x), claims=Claims(float("inf"), True, 1, FiniteSet(0)), about="Hyperbolic tangent."
-)
+tanh = Activation("tanh", Tanh(x), claims=Claims(float("inf"), True, 1, FiniteSet(0)), about="Hyperbolic tangent.")
 sigmoid = Activation(
     "sigmoid",
     Sigmoid(x),

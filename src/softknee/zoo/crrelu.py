@@ -13,9 +13,8 @@ beyond which the correction is 0 in any float.
 tensor([-0.0061,  1.0061])
 """
 
-from sympy import Abs, FiniteSet, Max, Piecewise, Rational, exp
-
 from ..spec import Activation, Between, Claims, Implicit, Inner, Param, Ramp, real, u, v, x
+from ..spec.algebra import Abs, FiniteSet, Max, Piecewise, Rational, exp
 
 _eps = real("eps", 0.01, "size of the correction")
 _LOWEST = -2.2408445351690324  # -e^{3/2}/2: below it the inverse folds at y = sqrt 3

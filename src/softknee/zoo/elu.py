@@ -12,9 +12,8 @@ the left or it is infinity times 0.
 tensor([-1.,  0.,  2.])
 """
 
-from sympy import FiniteSet, Max, Piecewise
-
 from ..spec import Activation, Claims, Expm1, Inner, positive, u, x
+from ..spec.algebra import FiniteSet, Max, Piecewise
 
 _beta = positive("beta", 1.0, "minus the value at minus infinity")
 _lam = positive("lam", 1.0507009873554805, "slope above 0")

@@ -14,8 +14,6 @@ computed as sigmoid(2w) for the same reason.
 tensor([-0.0228,  0.9772])
 """
 
-from sympy import FiniteSet, Float, Rational, oo, pi, sqrt
-
 from ..spec import (
     Activation,
     AtLeastOne,
@@ -30,6 +28,7 @@ from ..spec import (
     u,
     x,
 )
+from ..spec.algebra import FiniteSet, Float, Rational, pi, sqrt
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 _lam = Param("lam", 1.0, AtLeastOne(), learned_default=1.01, about="hardness of the gate")
@@ -43,7 +42,7 @@ gelu = Activation(
     inner=Inner(_beta.symbol * x, low=-40.0, high=40.0),
     claims=_claims,
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     variants=_APPROXIMATE,
     about="Gaussian error linear unit (Hendrycks and Gimpel 2016).",
@@ -55,7 +54,7 @@ gelu_tanh = Activation(
     inner=Inner(_beta.symbol * x, low=-40.0, high=40.0),
     claims=Claims(float("inf"), False, Float("1.1289930686587717655", 20), FiniteSet(0)),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     variants=_APPROXIMATE,
     about="GELU with its tanh approximation (Hendrycks and Gimpel 2016).",
@@ -67,7 +66,7 @@ lambda_gelu = Activation(
     inner=Inner(_lam.symbol * x, low=-40.0, high=40.0),
     claims=_claims,
     knob="lam",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     about="GELU with a constrained, learned hardness that is hardened into ReLU.",
 )

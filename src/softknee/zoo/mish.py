@@ -12,9 +12,8 @@ float32 number. In tanhexp e^u overflows, so there u is clipped at 10, long afte
 tensor([0.8651])
 """
 
-from sympy import FiniteSet, Float, exp, oo
-
 from ..spec import Activation, Claims, FiniteLeft, Inner, MishGate, Softplus, Tanh, positive, u, x
+from ..spec.algebra import FiniteSet, Float, exp
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 _n = exp(u) * (exp(u) + 2)  # the slopes in one exponential and one reciprocal
@@ -31,7 +30,7 @@ mish = Activation(
     },
     claims=Claims(float("inf"), False, Float("1.0884981612517278612", 20), FiniteSet(0)),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     about="Tanh-of-softplus-gated linear unit (Misra 2019).",
 )
@@ -42,7 +41,7 @@ tanhexp = Activation(
     inner=Inner(_beta.symbol * x, low=-800.0, high=10.0),
     claims=Claims(float("inf"), False, Float("1.0619753087179159692", 20), FiniteSet(0)),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     about="Tanh-of-exponential-gated linear unit (Liu and Di 2020).",
 )

@@ -13,9 +13,8 @@ Hazard: a leak of 0 times minus infinity is 0, not NaN; `Line` says so.
 tensor([-1.,  3.])
 """
 
-from sympy import Abs, FiniteSet, Interval, Max, Piecewise, Rational, oo
-
 from ..spec import Activation, Claims, Line, Ramp, real, x
+from ..spec.algebra import Abs, FiniteSet, Interval, Max, Piecewise, Rational, oo
 
 slope = real("slope", 0.01, "slope below 0").symbol
 _leaky = Piecewise((Line(slope, x), x < 0), (x, True))

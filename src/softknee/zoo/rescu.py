@@ -12,9 +12,8 @@ logarithm above (beta x itself may overflow).
 tensor([0.2384, 2.0000])
 """
 
-from sympy import Interval, Piecewise, Rational, oo
-
 from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Log1pMinusNear, Sigmoid, positive, u, x
+from ..spec.algebra import Interval, Piecewise, Rational, oo
 
 _beta = positive("beta", 1.0, "where the sigmoid meets the line")
 _hardness = positive("beta", 1.0, "hardness")
@@ -47,6 +46,6 @@ smooth_relu = Activation(
     },
     claims=Claims(1, True, 1, Interval(-oo, 0)),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     about="ReLU less a logarithm (Xie et al. 2020); slope tends to 1, the distance to ReLU does not end.",
 )

@@ -18,9 +18,8 @@ where a large slope multiplies it. Hazard: a left slope of 0 times -infinity; `L
 tensor([0.0000, 0.1250, 1.0000])
 """
 
-from sympy import Abs, Expr, FiniteSet, Integer, Interval, Max, Piecewise, oo
-
 from ..spec import Activation, Claims, Inner, Line, Ramp, Unit, positive, real, u, x
+from ..spec.algebra import Abs, Expr, FiniteSet, Integer, Interval, Max, Piecewise, oo
 
 _alpha = positive("alpha", 1.0, "where the parabola begins, to the left of 0")
 _beta = positive("beta", 1.0, "where the parabola ends, to the right of 0")
@@ -43,7 +42,6 @@ _below, _above = -Ramp(-x - alpha), Ramp(x - beta)
 def _place(begin: Expr, end: Expr) -> Inner:
     """How far into the parabola x is."""
     return Inner((x - begin) / (end - begin), low=0.0, high=1.0)
-
 
 
 smelu = Activation(
@@ -103,9 +101,7 @@ leaky_smelu = Activation(
 )
 shifted_smelu = Activation(
     "shifted_smelu",
-    Piecewise(
-        (0, _moved <= -beta), (_moved, _moved >= beta), ((_moved + beta) ** 2 / (4 * beta), True)
-    ),
+    Piecewise((0, _moved <= -beta), (_moved, _moved >= beta), ((_moved + beta) ** 2 / (4 * beta), True)),
     params=(_beta, _shift),
     inner=_place(shift - beta, shift + beta),
     stable={

@@ -11,9 +11,8 @@ written without the cancellation of its two halves. One exponential, e^{-|u|} <=
 tensor([0.3466])
 """
 
-from sympy import Abs, Piecewise, exp, oo
-
 from ..spec import Activation, Claims, Inner, Log1pUnit, Ramp, Softplus, positive, u, x
+from ..spec.algebra import Abs, Piecewise, exp
 
 _beta = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
@@ -31,7 +30,7 @@ softplus = Activation(
     },
     claims=Claims(float("inf"), True, 1),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     about="ReLU mollified with the logistic density (Dugas et al. 2001).",
 )

@@ -10,9 +10,8 @@ The middle is delta (-t^4 + 6 t^2 + 8 t + 3)/16, written in factors so that it d
 tensor([0.0000, 0.0188, 1.0000])
 """
 
-from sympy import Interval, Piecewise, oo
-
 from ..spec import Activation, Claims, Inner, positive, u, x
+from ..spec.algebra import Interval, Piecewise, oo
 
 _delta = positive("delta", 0.01, "half-width of the smooth knee")
 delta = _delta.symbol

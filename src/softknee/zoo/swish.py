@@ -9,9 +9,8 @@ Not monotone: it dips to -0.2785/beta. Hazard: x times a vanished gate at -infin
 tensor([-0.0000, 0.0000, 0.7311])
 """
 
-from sympy import FiniteSet, Float, oo
-
 from ..spec import Activation, Claims, FiniteLeft, Inner, Sigmoid, positive, u, x
+from ..spec.algebra import FiniteSet, Float
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 
@@ -22,7 +21,7 @@ swish = Activation(
     inner=Inner(_beta.symbol * x, low=-800.0, high=800.0),
     claims=Claims(float("inf"), False, Float("1.0998393201288669170", 20), FiniteSet(0)),
     knob="beta",
-    toward=oo,
+    toward=float("inf"),
     limit="relu",
     about="Sigmoid-gated linear unit (Elfwing et al. 2017; Ramachandran et al. 2017).",
 )

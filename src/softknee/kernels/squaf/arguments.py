@@ -112,13 +112,11 @@ def refuse_beside_grid(given: Mapping[str, Any]) -> None:
     for name in ("q", "k"):
         if given.get(name) is not None:
             raise ParameterError(
-                f"squaf was given both {name} and grid; {name} belongs to the uniform grid: leave one of the "
-                "two out."
+                f"squaf was given both {name} and grid; {name} belongs to the uniform grid: leave one of the two out."
             )
     if given.get("window") is not None:
         raise ParameterError(
-            f"squaf: on a general grid it is the full sum, and window={given['window']!r} was given; leave "
-            "it out."
+            f"squaf: on a general grid it is the full sum, and window={given['window']!r} was given; leave it out."
         )
     if isinstance(given.get("alpha"), str):
         raise ParameterError("squaf: a general grid has no spacing to choose alpha from; give a number.")
@@ -147,7 +145,6 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
     found = function(points.detach())
     if not isinstance(found, Tensor) or found.shape != points.shape:
         raise ParameterError(
-            "squaf: the function that z is to sample must give one value for each of the grid points it is "
-            "called with."
+            "squaf: the function that z is to sample must give one value for each of the grid points it is called with."
         )
     return found.detach()

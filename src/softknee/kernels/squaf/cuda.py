@@ -29,9 +29,7 @@ class Kernels(NamedTuple):
     backward: Any
 
 
-def can_run(
-    x: Tensor, *, z: Tensor, layout: Layout, window: int, laplacian: bool, other: Tensor | None = None
-) -> bool:
+def can_run(x: Tensor, *, z: Tensor, layout: Layout, window: int, laplacian: bool, other: Tensor | None = None) -> bool:
     """Whether this case is one the CUDA source was written for."""
     if x.device.type != "cuda" or window != 5 or laplacian or x.dtype not in _KINDS:
         return False
@@ -45,9 +43,7 @@ def can_run(
     return _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1) is not None
 
 
-def forward(
-    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int
-) -> None:
+def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int) -> None:
     """Write phi(x) into out."""
     n = z.shape[-1]
     kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
@@ -86,6 +82,8 @@ def backward(
         shared_mem=_backward_bytes(n, threads),
     )
     sums = partial.sum(1)
+    if q.dtype == alpha.dtype == z.dtype:
+        sums = sums.to(z.dtype)  # one conversion for all three
     return sums[:, n], sums[:, n + 1], sums[:, :n]
 
 

@@ -17,9 +17,7 @@ from .plain import Window, compute_dtype, exponent, finite_range, keep_window, s
 PIECE = 1 << 19
 
 
-def forward(
-    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
-) -> Tensor:
+def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
     """phi of a folded x of five dimensions; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
     q, alpha, z = _spread(q, layout), _spread(alpha, layout), _spread(z, layout)

@@ -47,28 +47,20 @@ def squaf(
     tensor([0.0000, 0.5000, 1.0000])
     """
     if not x.is_floating_point():
-        raise InputError(
-            f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first."
-        )
+        raise InputError(f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first.")
     check_weights(weights)
     laplacian = weights == "laplacian"
     if grid is not None:
         return _on_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window, laplacian=laplacian, order=order)
     if q is None:
-        raise ParameterError(
-            "squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other."
-        )
+        raise ParameterError("squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other.")
     n = z.shape[-1] if z.dim() else 0
     if n % 2 == 0 or n < 3:
-        raise ParameterError(
-            f"The last dimension of z has {n} values; a grid -k..k has 2k+1 of them, 3, 5, 7, ..."
-        )
+        raise ParameterError(f"The last dimension of z has {n} values; a grid -k..k has 2k+1 of them, 3, 5, 7, ...")
     if k is not None and n != 2 * k + 1:
         raise ParameterError(f"k={k} asks for {2 * k + 1} values in the last dimension of z, but it has {n}.")
     if window is not None and (window < 3 or window % 2 == 0):
-        raise ParameterError(
-            f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all."
-        )
+        raise ParameterError(f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all.")
     own = _common_shape(x, q.shape, alpha.shape, z.shape[:-1])
     # 0-dim tensors keep their shape from the caller's side; inside there is always a dimension to work on.
     flat = x.reshape(1) if x.dim() == 0 else x
@@ -101,8 +93,7 @@ def _on_grid(
         )
     if window is not None:
         raise ParameterError(
-            f"window={window!r} needs a uniform grid; on a general grid SQUAF is the full sum: "
-            "pass window=None."
+            f"window={window!r} needs a uniform grid; on a general grid SQUAF is the full sum: pass window=None."
         )
     if grid.dim() == 0 or z.dim() == 0 or grid.shape[-1] != z.shape[-1]:
         raise ParameterError(

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..launch import divide_up, power_of_two
 from . import cuda
 from .dispatch import interpreting
 from .layout import Layout
@@ -22,9 +23,7 @@ TILE = 8192
 TILES, PARTS = 8, 1024
 
 
-def forward(
-    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool
-) -> Tensor:
+def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
     """phi of a folded, contiguous x; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
     if x.numel() == 0:
@@ -35,7 +34,7 @@ def forward(
             return out
         block, n = 1024, z.shape[-1]
         _, g1, middle, g2, inner = layout.shape
-        _forward_kernel[(_divide_up(x.numel(), block),)](
+        _forward_kernel[(divide_up(x.numel(), block),)](
             x, out, q, alpha, z, x.numel(), n, float(n // 2), g1, middle, g2, inner,
             HALF=_half(window, n), LAPLACIAN=laplacian, SHARED=layout.groups == 1, BLOCK=block,
         )  # fmt: skip
@@ -63,32 +62,23 @@ def backward(
         if cuda.can_run(x, z=z, layout=layout, window=window, laplacian=laplacian, other=grad):
             return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window)
         _, g1, middle, g2, inner = layout.shape
-        bins = max(16, _power_of_two(n))
+        bins = max(16, power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.
-        together = 1 if groups == 1 or inner >= 32 else min(16, _power_of_two(groups))
+        together = 1 if groups == 1 or inner >= 32 else min(16, power_of_two(groups))
         rows = max(1, TILE // (bins * together))
         # The split depends on the elements of one group alone: replicas folded in by vmap sum as they would
         # alone.
-        tiles = max(TILES, _divide_up(layout.per_group, rows * PARTS))
-        parts = _divide_up(layout.per_group, rows * tiles)
+        tiles = max(TILES, divide_up(layout.per_group, rows * PARTS))
+        parts = divide_up(layout.per_group, rows * tiles)
         dq = torch.empty(parts, groups, device=x.device)
         dalpha, dz = torch.empty_like(dq), torch.empty(parts, groups, n, device=x.device)
-        _backward_kernel[(parts, _divide_up(groups, together))](
+        _backward_kernel[(parts, divide_up(groups, together))](
             grad, x, q, alpha, z, dx, dq, dalpha, dz,
             layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles,
             HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
         )  # fmt: skip
         wide = torch.float64
         return dx, dq.sum(0, dtype=wide), dalpha.sum(0, dtype=wide), dz.sum(0, dtype=wide)
-
-
-def _divide_up(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _power_of_two(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << (n - 1).bit_length()
 
 
 def _half(window: int, n: int) -> int:

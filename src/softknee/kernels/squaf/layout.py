@@ -53,10 +53,7 @@ class Layout:
         tail = folded.shape[1:] if table else ()
         extra = (len(self.order),) if table else ()
         return (
-            folded.reshape(*self.parameter_sizes, *tail)
-            .permute(*self._inverse(), *extra)
-            .reshape(like.shape)
-            .to(like)
+            folded.reshape(*self.parameter_sizes, *tail).permute(*self._inverse(), *extra).reshape(like.shape).to(like)
         )
 
     def _inverse(self) -> tuple[int, ...]:

@@ -58,13 +58,9 @@ def _squaf_backward(
     if choose_kernel(x)[0] == "fused":
         from . import fused
 
-        sums = fused.backward(
-            folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian
-        )
+        sums = fused.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
     else:
-        sums = eager.backward(
-            folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian
-        )
+        sums = eager.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
     dx, dq, dalpha, dz = sums
     return (
         _as_stored(layout.unfold(dx), like=x),
@@ -149,9 +145,7 @@ def fold_replicas(
         return x, parameters
     folded = []
     for parameter, dim, tail in zip(parameters, parameter_dims, (0, 0, 1), strict=True):
-        mapped = (
-            parameter.movedim(dim, 0) if dim is not None else parameter.expand(replicas, *parameter.shape)
-        )
+        mapped = parameter.movedim(dim, 0) if dim is not None else parameter.expand(replicas, *parameter.shape)
         filler = (1,) * (x.dim() - mapped.dim() + tail)
         folded.append(mapped.reshape(mapped.shape[0], *filler, *mapped.shape[1:]))
     return x, tuple(folded)

@@ -22,9 +22,7 @@ CEILING = tl.constexpr(60.0)
 @triton.jit
 def _nearest(x, q, k):
     """(c, d): the nearest grid point's number and the distance x - c q from it, the product not rounded."""
-    x = tl.minimum(
-        tl.maximum(x, -LIMIT, propagate_nan=tl.PropagateNan.ALL), LIMIT, propagate_nan=tl.PropagateNan.ALL
-    )
+    x = tl.minimum(tl.maximum(x, -LIMIT, propagate_nan=tl.PropagateNan.ALL), LIMIT, propagate_nan=tl.PropagateNan.ALL)
     ratio = x / q
     # A NaN must not become an index; it reaches the result through d.
     ratio = tl.where(ratio == ratio, ratio, 0.0)
@@ -122,9 +120,7 @@ def squaf_backward_kernel(
     alpha = tl.load(alpha_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
     q_, alpha_ = q[:, :, None], alpha[:, :, None]
     on_table = known[:, None] & (bins < n)[None, :]
-    z = tl.load(z_ptr + group[:, None].to(tl.int64) * n + bins[None, :], mask=on_table, other=0.0).to(
-        tl.float32
-    )
+    z = tl.load(z_ptr + group[:, None].to(tl.int64) * n + bins[None, :], mask=on_table, other=0.0).to(tl.float32)
     z = z[None, :, :]
     sum_q = tl.zeros((GROUPS,), tl.float32)
     sum_alpha = tl.zeros((GROUPS,), tl.float32)

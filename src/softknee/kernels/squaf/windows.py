@@ -41,9 +41,7 @@ def auto_window(
     scale = alpha * q if weights == "laplacian" else alpha * q * q
     softness = float(scale.detach().double().min()) if isinstance(scale, Tensor) else float(scale)
     if not softness > 0:
-        raise ParameterError(
-            f"q and alpha must be positive, but their product is {softness!r}; check both values."
-        )
+        raise ParameterError(f"q and alpha must be positive, but their product is {softness!r}; check both values.")
     needed = -math.log(tolerance) / softness
     half = 1
     while half < k and (half if weights == "laplacian" else half * (half + 1)) < needed:

@@ -1,0 +1,85 @@
+"""The fused kernels on a real GPU: the same properties that Triton's interpreter shows on a CPU, at full size."""
+
+import pytest
+import torch
+
+import softknee as sk
+from softknee.spec import Activation
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU, and torch sees none")
+
+NAMES = [name for name in sk.names() if isinstance(sk.get(name), Activation) and sk.get(name).name == name]
+SHAPES = {"flat": ((100_003,), None), "image": ((4, 6, 33, 5), (6, 1, 1)), "rows": ((700, 40), (40,))}
+
+
+def _parameters(act: Activation, shape: tuple[int, ...] | None) -> list[torch.Tensor]:
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    spread = 0.2 * torch.rand(shape or (1,), generator=generator, device="cuda")
+    return [(p.default + 0.3 + spread if p.name != "eps" else 0.1 + spread).requires_grad_() for p in act.params]
+
+
+def _run(act: Activation, x: torch.Tensor, params: list[torch.Tensor], g: torch.Tensor) -> list[torch.Tensor]:
+    y = act(x, **{p.name: value for p, value in zip(act.params, params, strict=True)})
+    return [y, *torch.autograd.grad(y, [x, *params], g)]
+
+
+@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_fused_agrees_with_float64_and_repeats_its_bits(name: str, dtype: torch.dtype, layout: str) -> None:
+    act = sk.get(name)
+    shape, own = SHAPES[layout]
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    x = (3 * torch.randn(shape, generator=generator, device="cuda")).to(dtype).requires_grad_()
+    g = torch.randn(shape, generator=generator, device="cuda").to(dtype)
+    params = _parameters(act, own)
+    assert sk.explain(act, x).path == "fused"
+    once, again = _run(act, x, params, g), _run(act, x, params, g)
+    assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
+    wide = [p.detach().double().requires_grad_() for p in params]
+    truth = _run(act, x.detach().double().requires_grad_(), wide, g.double())
+    eps = torch.finfo(dtype).eps
+    for got, want in zip(once[:2], truth[:2], strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=2 * eps, atol=4e-6)
+    for got, want in zip(once[2:], truth[2:], strict=True):
+        scale = want.abs().max().item() + shape[0] ** 0.5
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-6 * scale)
+
+
+def test_more_elements_than_a_32_bit_number_counts() -> None:
+    n = 2**31 + 4096
+    x = torch.zeros(n, device="cuda", dtype=torch.bfloat16)
+    x[-3:] = torch.tensor([-1.0, 0.5, 2.0], device="cuda", dtype=torch.bfloat16)
+    x.requires_grad_()
+    delta = torch.ones(1, device="cuda", requires_grad=True)
+    y = sk.get("srelu")(x, delta=delta)
+    expected = sk.get("srelu")(x[-3:].detach().cpu(), delta=1.0)
+    assert torch.equal(y[-3:].detach().cpu(), expected)
+    g = torch.zeros_like(y)
+    g[-3:] = 1
+    dx, ddelta = torch.autograd.grad(y, [x, delta], g)
+    slope = sk.get("srelu").derivative()(x[-3:].detach().cpu(), delta=1.0)
+    torch.testing.assert_close(dx[-3:].cpu(), slope)
+    share = sk.get("srelu").partial("delta")(x[-3:].detach().cpu().float(), delta=1.0).sum()
+    torch.testing.assert_close(ddelta.cpu()[0], share)
+
+
+def test_a_cuda_graph_replays_the_kernels() -> None:
+    module = sk.nn.SmeLU(beta=0.5).cuda()
+    x = torch.randn(4096, device="cuda")
+    module(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = module(x)
+    x.copy_(torch.linspace(-2, 2, 4096, device="cuda"))
+    graph.replay()
+    torch.testing.assert_close(y, module(x))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second GPU")
+def test_a_gpu_that_is_not_the_current_one() -> None:
+    x = torch.randn(1000, device="cuda:1", requires_grad=True)
+    with torch.cuda.device(0):
+        y = sk.get("gelu")(x, beta=torch.ones(1, device="cuda:1"))
+        y.sum().backward()
+    torch.testing.assert_close(y, torch.nn.functional.gelu(x))
