@@ -1,5 +1,6 @@
-"""Every claim of every definition, held against the function; and the formula sheet's numbers."""
+"""Every claim of every definition, held against the function."""
 
+import itertools
 import math
 
 import mpmath
@@ -25,9 +26,22 @@ def moderate_settings(act: Activation) -> list[dict[str, float]]:
 
 
 def grid(values: dict[str, float]) -> Tensor:
-    """Dense around 0 at the scale of 1, of every width and of its inverse, and as far as +-60."""
+    """Dense around 0 at the scale of 1, of every width and of its inverse; to +-60, and one point far out each way."""
     sizes = {1.0, 7.5, *(abs(v) for v in values.values() if v), *(1 / abs(v) for v in values.values() if v)}
-    return torch.cat([size * torch.linspace(-8, 8, 8001, dtype=F64) for size in sorted(sizes)])
+    near = torch.linspace(-8, 8, 8001, dtype=F64)
+    return torch.cat([size * part for size in sorted(sizes) for part in (near, 1e6 * near[::8000])])
+
+
+def steepest(act: Activation, values: dict[str, float]) -> float:
+    """sup |f'| on the grid, then on finer and finer grids around its place: a peak may be narrow."""
+    x = grid(values).sort().values
+    best = 0.0
+    for _ in range(4):
+        slope = act.derivative(1)(x, **values).abs()
+        place = int(slope.argmax())
+        best = max(best, slope[place].item())
+        x = torch.linspace(x[max(place - 2, 0)].item(), x[min(place + 2, len(x) - 1)].item(), 2001, dtype=F64)
+    return best
 
 
 @every_subject
@@ -85,10 +99,10 @@ def test_monotone_exactly_where_claimed(act: Activation):
 @every_subject
 def test_lipschitz_constant_holds_and_is_attained(act: Activation):
     for values in moderate_settings(act):
-        steepest = act.derivative(1)(grid(values), **values).abs().max().item()
+        found = steepest(act, values)
         claim = float(elementary(act.claims.lipschitz).subs(symbols(act, values)))
-        assert steepest <= claim * (1 + 1e-12), values
-        assert steepest >= claim * (1 - tolerance(F64, "attained")), values
+        assert found <= claim * (1 + 1e-12), values
+        assert found >= claim * (1 - tolerance(F64, "attained")), values
 
 
 @every_subject
@@ -139,6 +153,7 @@ def distance(act: Activation, knob: float) -> float:
     values = ordinary_values(act) | dict.fromkeys(act.knobs, knob)
     hard = {theirs: values[ours] for theirs, ours in act.limit_params.items()}
     x = grid(values)
+    x = x[x.abs() <= 60]  # a leak is a line: its distance to the limit is infinite, and small where inputs are
     return (act(x, **values) - sk.get(act.limit)(x, **hard)).abs().max().item()
 
 
@@ -146,7 +161,7 @@ def distance(act: Activation, knob: float) -> float:
 def test_the_knob_leads_to_the_limit(act: Activation):
     steps = [1.5, 15.0, 150.0, 1500.0] if act.toward == sympy.oo else [0.5, 0.05, 0.005, 0.0005]
     distances = [distance(act, knob) for knob in steps]
-    assert all(after < 0.2 * before for before, after in zip(distances, distances[1:], strict=False)), distances
+    assert all(after < 0.2 * before for before, after in itertools.pairwise(distances)), distances
 
 
 def test_smooth_relu_never_returns():
@@ -154,88 +169,3 @@ def test_smooth_relu_never_returns():
     for beta in (1.0, 100.0):
         away = x - act(x, beta=beta)
         assert (away[1:] > away[:-1] + 1 / beta).all()
-
-
-# -- the formula sheet's numbers --------------------------------------------------------------------------
-
-DISTANCES = {  # name: (parameter, distance to ReLU times or over the parameter, where)
-    "srelu": lambda knob: (3 * knob / 16, 0.0),
-    "smelu": lambda knob: (knob / 4, 0.0),
-    "softplus": lambda knob: (math.log(2) / knob, 0.0),
-    "lambda_gelu": lambda knob: (0.16997120747990366 / knob, 0.751791524693564 / knob),
-}
-
-
-@pytest.mark.parametrize("name", DISTANCES)
-def test_distance_to_relu(name: str):
-    act = sk.get(name)
-    for knob in (1.0, 2.5, 40.0):
-        sup, where = DISTANCES[name](knob)
-        values = {act.knob: knob}
-        at_place = evaluate(act, where, **values) - max(where, 0.0)
-        assert float(abs(at_place)) == pytest.approx(sup, rel=1e-14)
-        x = grid(values)
-        assert (act(x, **values) - torch.relu(x)).abs().max().item() <= sup * (1 + 1e-12)
-
-
-LIPSCHITZ = {
-    "gelu": (1.4, "1.1289041451851547863"),
-    "swish": (2.4, "1.0998393201288669170"),
-    "mish": (1.5, "1.0884981612517278612"),
-    "tanhexp": (1.0, "1.0619753087179159692"),
-    "gelu_tanh": (1.4, "1.1289930686587717655"),
-}
-
-
-@pytest.mark.parametrize("name", LIPSCHITZ)
-def test_lipschitz_constants_to_twenty_digits(name: str):
-    act, (start, digits) = sk.get(name), LIPSCHITZ[name]
-    with mpmath.workdps(40):
-        top = mpmath.findroot(lambda at: evaluate(act.derivative(2), at, beta=1), start)
-        steepest = evaluate(act.derivative(1), top, beta=1)
-        assert abs(steepest - mpmath.mpf(digits)) < mpmath.mpf(10) ** -18
-        assert abs(steepest - mpmath.mpf(str(sympy.N(elementary(act.claims.lipschitz), 30)))) < mpmath.mpf(10) ** -18
-
-
-def test_crrelu_against_the_exact_inverse():
-    """The paper's bound on the error of its first-order inverse, and the error itself."""
-    x = torch.linspace(0, 8, 20001, dtype=F64)
-    for eps in (0.01, 0.1):
-        gap = (sk.get("crrelu")(x, eps=eps) - sk.get("crrelu_exact")(x, eps=eps)).abs().max().item()
-        bound = math.exp(-1) * eps**2 + math.exp(-1.5) * eps**3 / 2
-        assert gap <= bound
-        if eps == 0.01:
-            assert gap == pytest.approx(0.0000293, abs=5e-8)
-            assert bound == pytest.approx(0.0000369, abs=5e-8)
-
-
-def test_crrelu_exact_inverts_equation_six():
-    y = torch.linspace(0, 8, 2001, dtype=F64)
-    for eps in (-2.0, -0.5, 0.01, 0.9):
-        x = y - eps * y * torch.exp(-y * y / 2)
-        torch.testing.assert_close(sk.get("crrelu_exact")(x, eps=eps), y, rtol=1e-12, atol=1e-13)
-
-
-TWINS = {
-    "relu": torch.relu,
-    "relu6": torch.nn.functional.relu6,
-    "hardtanh": torch.nn.functional.hardtanh,
-    "hardswish": torch.nn.functional.hardswish,
-    "elu": torch.nn.functional.elu,
-    "celu": torch.nn.functional.celu,
-    "selu": torch.nn.functional.selu,
-    "softplus": torch.nn.functional.softplus,
-    "silu": torch.nn.functional.silu,
-    "gelu": torch.nn.functional.gelu,
-    "mish": torch.nn.functional.mish,
-    "softsign": torch.nn.functional.softsign,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "leaky_relu": torch.nn.functional.leaky_relu,
-}
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_defaults_are_those_of_torch(name: str):
-    x = torch.linspace(-9, 9, 1001, dtype=F64)
-    torch.testing.assert_close(sk.get(name)(x), TWINS[name](x), rtol=1e-8, atol=1e-8)

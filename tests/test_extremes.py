@@ -37,8 +37,8 @@ def computed(act: Activation, x: Tensor, values: dict[str, Tensor]) -> dict[tupl
 def limit(quantity: Activation, side: float, values: dict[str, float]) -> float:
     """What the reference tends to, from two far points a factor of ten apart; infinite where it still moves there.
 
-    A thousand widths (or inverse widths) are far for every function here. 1e60 is tried first, because a rational function
-    needs it; the reference of a function with an exponential inside an exponential cannot be evaluated there.
+    A thousand widths (or inverse widths) are far for every function here. 1e60 is tried first, because a rational
+    function needs it; the reference of a function with an exponential inside an exponential cannot be evaluated there.
     """
     widths = [max(abs(v), 1 / abs(v)) for v in values.values() if v]
     widest = max([1.0, *widths])

@@ -43,7 +43,9 @@ def test_fused_agrees_with_float64_and_repeats_its_bits(name: str, dtype: torch.
         torch.testing.assert_close(got.double(), want, rtol=2 * eps, atol=4e-6)
     for got, want in zip(once[2:], truth[2:], strict=True):
         scale = want.abs().max().item() + shape[0] ** 0.5
-        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-6 * scale)
+        # Half types use coarser functions inside (2^-16), and a sum may cancel.
+        fine = 2e-6 if dtype == torch.float32 else 2e-5
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=fine * scale)
 
 
 def test_more_elements_than_a_32_bit_number_counts() -> None:

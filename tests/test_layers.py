@@ -11,6 +11,7 @@ LONGEST_FILE = 400
 
 # From the ground up. The empty name is the package itself, which is `api` as a list of names.
 ROOMS = (
+    "version",
     "errors",
     "registry",
     "spec",

@@ -7,7 +7,6 @@ m = sk.nn.SReLU(delta=0.1)       # as a module
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .api import explain, get, names, register
@@ -19,15 +18,11 @@ from .errors import (
     SoftkneeError,
     UnknownActivationError,
 )
+from .version import VERSION as __version__
 
 if TYPE_CHECKING:
     from . import nn, spec
     from .spec import Activation
-
-try:
-    __version__ = version("softknee")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
 
 # Loaded on first use, because they need SymPy.
 _LAZY = {"nn": (".nn", None), "spec": (".spec", None), "Activation": (".spec", "Activation")}

@@ -2,11 +2,12 @@
 
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ..version import VERSION
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -22,10 +23,7 @@ app.add_typer(study, name="study")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        try:
-            typer.echo(f"softknee {version('softknee')}")
-        except PackageNotFoundError:
-            typer.echo("softknee (run from its source, not installed)")
+        typer.echo(f"softknee {VERSION}")
         raise typer.Exit
 
 

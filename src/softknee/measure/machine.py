@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from ..version import VERSION
+
 # Worth knowing beside torch when they are installed, because a result can depend on them.
 _COMPANIONS = ("numpy", "scikit-learn", "sympy", "timm", "torchvision", "onnx", "onnxruntime")
 
@@ -76,7 +78,7 @@ class Versions:
         return cls(
             python=platform.python_version(),
             torch=torch.__version__,
-            softknee=_version("softknee") or "not installed as a package",
+            softknee=VERSION,
             triton=_version("triton"),
             others={name: found for name, found in companions.items() if found is not None},
         )

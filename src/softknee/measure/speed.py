@@ -112,14 +112,20 @@ def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]
         report(f"{name}, {dtype}")
         # Compiled graphs are cached per code object, and all definitions share one: start afresh for each.
         torch.compiler.reset()
-        group = candidates_for(name, variants=variants, device=settings.device, dtype=DTYPES[dtype])
-        yield from _race(settings, dtype, list(group), with_copy=False)
+        group = list(candidates_for(name, variants=variants, device=settings.device, dtype=DTYPES[dtype]))
+        # Apart: a rival that fills the memory would make ours wait for the allocator in every round.
+        for ours in (True, False):
+            yield from _race(
+                settings, dtype, [one for one in group if one.variant.startswith("softknee") == ours], with_copy=False
+            )
 
 
 def _race(
     settings: Settings, dtype: str, candidates: Sequence[Candidate], *, with_copy: bool
 ) -> Iterable[dict[str, Any]]:
     """The rows of one group: a row for the copy when asked, and one for each candidate, measured or not."""
+    if not candidates and not with_copy:
+        return
     like = {"device": settings.device, "dtype": DTYPES[dtype]}
     generator = torch.Generator(device=settings.device).manual_seed(0)
     x = torch.randn(settings.elements, generator=generator, **like).requires_grad_()
@@ -153,6 +159,8 @@ def _race(
         held = held_per_element(candidate, x)
         yield row | _results(forward, step, unit) | ({} if held is None else {"held": held})
     gc.collect()
+    if settings.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _inference(candidate: Candidate, x: Tensor) -> Callable[[], object]:

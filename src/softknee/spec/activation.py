@@ -136,7 +136,8 @@ _by_key: weakref.WeakValueDictionary[str, Activation] = weakref.WeakValueDiction
 
 
 def _own_key(act: Activation) -> str:
-    key = ".".join([act.root.key, *act.index]) if act.index else act.name
+    # No dot in it: torch.compile reads one as a path.
+    key = "__".join([act.root.key, *act.index]) if act.index else act.name
     while key in _by_key:
         key = f"{act.name}#{next(_numbers)}"
     _by_key[key] = act

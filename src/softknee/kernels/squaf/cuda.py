@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .cuda_backward import BACKWARD
 from .cuda_source import SOURCE
 from .layout import Layout
 
@@ -147,4 +148,4 @@ def _kernels(device: int, kind: int, n: int, shared: bool) -> Kernels | None:
 
 def _compile(name: str, **constants: int) -> Any:
     header = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
-    return torch.cuda._compile_kernel(header + SOURCE, name)  # pyright: ignore
+    return torch.cuda._compile_kernel(header + SOURCE + BACKWARD, name)  # pyright: ignore
