@@ -44,6 +44,7 @@ __all__ = [
     "ParameterError",
     "SoftkneeError",
     "UnknownActivationError",
+    "__version__",
     "explain",
     "get",
     "names",

@@ -17,43 +17,46 @@ from .generate import load
 from .launch import Launch, divide_up, power_of_two
 from .layout import Pattern, find_pattern, storage_order
 
-# A backward program with parameter sums walks over many blocks: this many programs per multiprocessor keep enough loads
-# in flight, and the sums are reduced across threads once per program.
-PROGRAMS_PER_CORE = 64
-BACKWARD_BLOCK = 1024
+# A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
+# flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
+# programs per multiprocessor, the fastest seen on an H200.
+_FEW, _SEVERAL, _MANY = (1024, 4, 64), (512, 2, 64), (2048, 4, 16)
+_BACKWARD = (_FEW, _FEW, _FEW, _SEVERAL, _SEVERAL, _MANY)
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
 
 
-# Functions with a cheaper form that is good enough where the result is rounded to 8 or 11 bits.
-_COARSE = ["normal_cdf", "normal_pair", "tanh", "tanh_pair", "log1p_minus_near"]
-if not interpreting():
-    _COARSE.append("log1p")  # an instruction of the GPU, which the interpreter does not have
+# Functions with a cheaper form that is good enough where the result is rounded to 8 or 11 bits. The slopes' pairs
+# serve bf16 alone: where a slope crosses 0 its terms cancel, and float16 sees what is left.
+_COARSE_VALUES = ("normal_cdf", "tanh", "log1p_minus_near")
+_COARSE = {torch.float16: _COARSE_VALUES, torch.bfloat16: (*_COARSE_VALUES, "normal_pair", "tanh_pair")}
 
 
-def _load(text: str, label: str, name: str, *, half: bool = False) -> Callable[..., Any]:
+def _load(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[..., Any]:
     from . import triton_math  # here, because a torch without Triton must be able to import this file
 
     names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
-    if half:
-        names |= {key: names[f"{key}_half"] for key in _COARSE}
-    return load(text, label, names, name, triton_math.__name__)
+    coarse = _COARSE.get(dtype, ())
+    names |= {key: names[f"{key}_half"] for key in coarse}
+    if coarse and not interpreting():
+        names["log1p"] = names["log1p_half"]  # an instruction of the GPU, which the interpreter does not have
+    return load(text, f"{label} {dtype}", names, name, triton_math.__name__)
 
 
 @functools.cache
-def _forward_kernel(act: Activation, rows: bool, half: bool) -> Callable[..., Any]:
+def _forward_kernel(act: Activation, rows: bool, dtype: torch.dtype) -> Callable[..., Any]:
     name = "forward_rows" if rows else "forward_flat"
     text = source.compute(act, "value", [()]) + getattr(source, name)(act)
-    return _load(text, f"{act.key} {name} half={half}", name, half=half)
+    return _load(text, f"{act.key} {name}", name, dtype)
 
 
 @functools.cache
 def _backward_kernel(
-    act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, half: bool
+    act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, dtype: torch.dtype
 ) -> Callable[..., Any]:
     text = getattr(source, f"backward_{shape}")(act, needed, want_x)
-    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)} half={half}"
-    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows", half=half)
+    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)}"
+    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows", dtype)
 
 
 class FusedPlan:
@@ -65,7 +68,7 @@ class FusedPlan:
         self.act = act
         self.pattern: Pattern = pattern
         self.dense = storage_order(x) is not None
-        self.half = x.dtype in (torch.float16, torch.bfloat16)
+        self.dtype = x.dtype
         self.steps = [0 if p.numel() == 1 else 1 for p in params]
         self.n = x.numel()
         self.device = x.device
@@ -86,10 +89,10 @@ class FusedPlan:
     def _make_forward(self) -> Launch:
         pattern, n = self.pattern, self.n
         if pattern.channels == 1:
-            block = _block(n, _forward_block(self.act, self.half))
-            kernel = _forward_kernel(self.act, False, self.half)
+            block = _block(n, _forward_block(self.act, self.dtype))
+            kernel = _forward_kernel(self.act, False, self.dtype)
             return Launch(kernel, (divide_up(n, block),), (n,), warps=4, BLOCK=block)
-        kernel = _forward_kernel(self.act, True, self.half)
+        kernel = _forward_kernel(self.act, True, self.dtype)
         numbers = (*self.steps, n, pattern.channels, pattern.inner)
         return Launch(kernel, (divide_up(n, 1024),), numbers, warps=4, BLOCK=1024)
 
@@ -124,13 +127,13 @@ class FusedPlan:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
         if pattern.channels == 1:
-            many = len(needed) > 2
-            block = _block(n, 2 * BACKWARD_BLOCK if many else BACKWARD_BLOCK)
+            block, warps, per_core = _BACKWARD[min(len(needed), 5)]
+            block = _block(n, block)
             programs = divide_up(n, block)
             if needed:
-                programs = min(programs, PROGRAMS_PER_CORE // (4 if many else 1) * _cores(self.device))
-            kernel = _backward_kernel(self.act, needed, want_x, "flat", self.half)
-            launch = Launch(kernel, (programs,), (n,), warps=4, BLOCK=block, EVEN=n % block == 0)
+                programs = min(programs, per_core * _cores(self.device))
+            kernel = _backward_kernel(self.act, needed, want_x, "flat", self.dtype)
+            launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0)
             return launch, (len(needed), programs)
         columns_vary = pattern.inner == 1
         items = pattern.outer if columns_vary else pattern.outer * pattern.inner
@@ -139,7 +142,7 @@ class FusedPlan:
         unit = rows if columns_vary else columns
         share = divide_up(divide_up(items, max(1, min(SPLITS, divide_up(items, 4 * unit)))), unit) * unit
         splits = max(1, divide_up(items, share))
-        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.half)
+        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.dtype)
         numbers = (*self.steps, pattern.outer, pattern.channels, pattern.inner, share)
         launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)
         return launch, (len(needed), splits, pattern.channels)
@@ -150,10 +153,10 @@ def _cores(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def _forward_block(act: Activation, half: bool) -> int:
+def _forward_block(act: Activation, dtype: torch.dtype) -> int:
     """4 KiB of input for a program; twice that where a program has much to prepare or to compute (seen on an H200)."""
-    heavy = len(act.params) > 2 or act.computed.has(NormalCdf)
-    return 1024 if not half else 4096 if heavy else 2048
+    heavy = len(act.params) > 4 or act.computed.has(NormalCdf)
+    return 1024 if dtype == torch.float32 else 4096 if heavy else 2048
 
 
 def _block(n: int, most: int) -> int:

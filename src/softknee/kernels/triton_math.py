@@ -178,9 +178,10 @@ def mish_gate(u):
 
 @triton.jit
 def _log_parts(u):
-    """log(1+u) = k log 2 + 2 atanh(s): k (also as a float), s, and the series (atanh(s)/s - 1)/s^2 for |s| < 0.18 (0.0001 units).
+    """log(1+u) = k log 2 + 2 atanh(s): k (also as a float), s, and the series (atanh(s)/s - 1)/s^2.
 
-    Where k is 0 the s is made from u itself, not from 1 + u, which would have lost u's last bits.
+    |s| < 0.18, where the series is good to 0.0001 units. Where k is 0 the s is made from u itself, not from 1 + u,
+    which would have lost u's last bits.
     """
     w = 1.0 + u
     bits = w.to(tl.int32, bitcast=True)
@@ -198,7 +199,8 @@ def _log_parts(u):
 @triton.jit
 def log1p(u):
     _k, whole, s, tail = _log_parts(u)
-    return whole * 0.6931471805599453 + (2.0 * s + 2.0 * s * s * s * tail)
+    # The bits of an infinity read as 2^128.
+    return tl.where(u > _HIGHEST, u, whole * 0.6931471805599453 + (2.0 * s + 2.0 * s * s * s * tail))
 
 
 @triton.jit

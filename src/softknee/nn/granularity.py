@@ -46,7 +46,7 @@ class Granularity:
     def shaped(self, value: Tensor, x: Tensor, name: str, *, tail: int = 0) -> Tensor:
         """A parameter in the shape that broadcasts against this input; `tail` dimensions stay last."""
         own = value.shape[: value.dim() - tail]
-        if self.per != "channel" or own.numel() == 1:
+        if self.per != "channel":
             return value
         dim = self.dim if self.dim >= 0 else x.dim() + self.dim
         if not 0 <= dim < x.dim() or x.shape[dim] != self.shape[0]:
@@ -54,6 +54,8 @@ class Granularity:
                 f"{name}: built for {self.shape[0]} channels along dimension {self.dim}, and the input has "
                 f"shape {tuple(x.shape)}; pass the right size= and dim=."
             )
+        if own.numel() == 1:
+            return value
         return value.reshape([self.shape[0]] + [1] * (x.dim() - dim - 1) + list(value.shape[len(own) :]))
 
     def __str__(self) -> str:

@@ -77,8 +77,8 @@ def real(name: str, default: float, about: str = "") -> Param:
 class Inner:
     """The scaled input u = scale*x + offset.
 
-    Beyond `low` and `high` (numbers, or expressions in the parameters) the derivatives have their limits to
-    the last bit, so u is clipped there: products such as u*exp(-u) then have a limit at infinity instead of being 0 times
+    Beyond `low` and `high` (numbers, or expressions in the parameters) the derivatives have their limits to the last
+    bit, so u is clipped there: products such as u*exp(-u) then have a limit at infinity instead of being 0 times
     infinity.
     """
 

@@ -1,7 +1,7 @@
 """SymPy under one roof, without its type annotations.
 
-SymPy declares its operators and functions in ways that a type checker reads as errors (`exp(x) * x` is one); here its
-names are `Any`, and everything of ours around them is typed. The zoo imports its mathematics from here.
+SymPy declares its operators and functions in ways that a type checker reads as errors (`exp(x) * x` is one); here
+its names are `Any`, and everything of ours around them is typed. The zoo imports its mathematics from here.
 """
 
 from typing import Any, TypeAlias
@@ -14,35 +14,16 @@ sympy: Any = _sympy
 Expr: TypeAlias = Any
 Symbol: TypeAlias = Any
 
-(
-    Abs,
-    Add,
-    Dummy,
-    FiniteSet,
-    Float,
-    Function,
-    IndexedBase,
-    Integer,
-    Interval,
-    Max,
-    Mul,
-    Piecewise,
-    Pow,
-    Rational,
-) = (
-    sympy.Abs,
+Add, Mul, Pow, Eq, Max, Abs, Piecewise = (
     sympy.Add,
-    sympy.Dummy,
-    sympy.FiniteSet,
-    sympy.Float,
-    sympy.Function,
-    sympy.IndexedBase,
-    sympy.Integer,
-    sympy.Interval,
-    sympy.Max,
     sympy.Mul,
-    sympy.Piecewise,
     sympy.Pow,
-    sympy.Rational,
+    sympy.Eq,
+    sympy.Max,
+    sympy.Abs,
+    sympy.Piecewise,
 )
-exp, log, oo, pi, sign, sqrt = sympy.exp, sympy.log, sympy.oo, sympy.pi, sympy.sign, sympy.sqrt
+Function, Dummy, IndexedBase = sympy.Function, sympy.Dummy, sympy.IndexedBase
+Integer, Rational, Float, oo, pi = sympy.Integer, sympy.Rational, sympy.Float, sympy.oo, sympy.pi
+FiniteSet, Interval = sympy.FiniteSet, sympy.Interval
+exp, log, sign, sqrt = sympy.exp, sympy.log, sympy.sign, sympy.sqrt

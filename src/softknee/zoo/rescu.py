@@ -3,9 +3,9 @@ r"""RESCU: rectified smooth continuous units, a smooth left part joined to a lin
     sigmoid_rescu(x) = 2 beta sigmoid(2(x - beta)/beta) for x <= beta;  x above      0 at -infinity
     smooth_relu(x)   = x - log(1 + beta x)/beta for x >= 0;  0 below                 (Xie et al. 2020)
 
-sigmoid_rescu meets its line in value and slope. smooth_relu never returns to x: its distance to ReLU is infinite for
-every beta. Hazards: smooth_relu is -log1pmx(beta x)/beta where beta x < 2/5 (the difference would cancel), and x minus a
-logarithm above (beta x itself may overflow).
+sigmoid_rescu meets its line in value, slope and curvature (the sigmoid turns there). smooth_relu never returns to x:
+its distance to ReLU is infinite for every beta. Hazards: smooth_relu is -log1pmx(beta x)/beta where beta x < 2/5 (the
+difference would cancel), and x minus a logarithm above (beta x itself may overflow).
 
 >>> import softknee as sk, torch
 >>> sk.get("sigmoid_rescu")(torch.tensor([0.0, 2.0]), beta=1.0)
@@ -13,19 +13,22 @@ tensor([0.2384, 2.0000])
 """
 
 from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Log1pMinusNear, Sigmoid, positive, u, x
-from ..spec.algebra import Interval, Piecewise, Rational, oo
+from ..spec.algebra import Interval, Piecewise, Rational, log, oo
 
 _beta = positive("beta", 1.0, "where the sigmoid meets the line")
 _hardness = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
 _near = u < Rational(2, 5)
+# log(1 + beta x) of x itself and not of the clipped u, for the slope that goes to infinity with x; beyond 1e30 the
+# product might overflow, and 1 no longer counts.
+_log = Log1p(Piecewise((beta * x, x < 1e30), (x, True))) + Piecewise((0, x < 1e30), (log(beta), True))
 
 sigmoid_rescu = Activation(
     "sigmoid_rescu",
     Piecewise((x, x > beta), (2 * beta * Sigmoid(u), True)),
     params=(_beta,),
     inner=Inner(2 * x / beta - 2, low=-800.0, high=800.0),
-    claims=Claims(1, True, 1),
+    claims=Claims(2, True, 1),
     knob="beta",
     limit="relu",
     about="A sigmoid below beta joined to the identity above (Shamir, Lin and Coviello).",
@@ -41,7 +44,7 @@ smooth_relu = Activation(
         ("x",): u / (1 + u),
         ("beta",): Piecewise(
             ((Log1pMinusNear(u) + u**2 / (1 + u)) / beta**2, _near),
-            ((Log1p(u) - u / (1 + u)) / beta**2, True),
+            ((_log - u / (1 + u)) / beta**2, True),
         ),
     },
     claims=Claims(1, True, 1, Interval(-oo, 0)),

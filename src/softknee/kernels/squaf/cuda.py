@@ -30,7 +30,17 @@ class Kernels(NamedTuple):
     backward: Any
 
 
-def can_run(x: Tensor, *, z: Tensor, layout: Layout, window: int, laplacian: bool, other: Tensor | None = None) -> bool:
+def can_run(
+    x: Tensor,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor,
+    *,
+    layout: Layout,
+    window: int,
+    laplacian: bool,
+    other: Tensor | None = None,
+) -> bool:
     """Whether this case is one the CUDA source was written for."""
     if x.device.type != "cuda" or window != 5 or laplacian or x.dtype not in _KINDS:
         return False
@@ -41,13 +51,15 @@ def can_run(x: Tensor, *, z: Tensor, layout: Layout, window: int, laplacian: boo
     small_enough = layout.groups <= 65535 and layout.per_group // VECTOR < 2**31 - 2**22
     if n < 5 or _threads(n) == 0 or not whole_vectors or not small_enough or x.data_ptr() % 16:
         return False
-    return _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1) is not None
+    return (
+        _kernels(x.device.index or 0, _KINDS[x.dtype], _parameter_kind(q, alpha, z), n, layout.groups == 1) is not None
+    )
 
 
 def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layout: Layout, window: int) -> None:
     """Write phi(x) into out."""
     n = z.shape[-1]
-    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
+    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], _parameter_kind(q, alpha, z), n, layout.groups == 1)
     assert kernels is not None
     assert window == 5
     _give_thread_a_context(x.device)
@@ -59,7 +71,7 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, out: Tensor, layo
     kernels.forward(
         grid=(blocks, layout.groups, 1),
         block=(threads, 1, 1),
-        args=[x, out, q.float(), alpha.float(), z.float(), *_shape(layout)],
+        args=[x, out, *_alike(q, alpha, z), *_shape(layout)],
         shared_mem=n * 256,
     )
 
@@ -69,7 +81,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Write the gradient of x into dx; return those of q, alpha (groups,) and z (groups, n)."""
     groups, n = z.shape
-    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], n, layout.groups == 1)
+    kernels = _kernels(x.device.index or 0, _KINDS[x.dtype], _parameter_kind(q, alpha, z), n, layout.groups == 1)
     assert kernels is not None
     assert window == 5
     threads = _threads(n)
@@ -79,7 +91,7 @@ def backward(
     kernels.backward(
         grid=(blocks, groups, 1),
         block=(threads, 1, 1),
-        args=[grad, x, dx, partial, q.float(), alpha.float(), z.float(), *_shape(layout)],
+        args=[grad, x, dx, partial, *_alike(q, alpha, z), *_shape(layout)],
         shared_mem=_backward_bytes(n, threads),
     )
     sums = partial.sum(1)
@@ -99,6 +111,19 @@ def _give_thread_a_context(device: torch.device) -> None:
     Any call of the CUDA runtime makes one, and asking whether a stream is idle is the cheapest.
     """
     torch.cuda.current_stream(device).query()
+
+
+def _parameter_kind(q: Tensor, alpha: Tensor, z: Tensor) -> int:
+    """The kernels read parameters of one type as they are; others become float32 first."""
+    same = q.dtype == alpha.dtype == z.dtype
+    return _KINDS.get(z.dtype, 0) if same else 0
+
+
+def _alike(q: Tensor, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The parameters as the kernels read them: of one type, and contiguous."""
+    if q.dtype == alpha.dtype == z.dtype and z.dtype in _KINDS:
+        return q.contiguous(), alpha.contiguous(), z.contiguous()
+    return q.float().contiguous(), alpha.float().contiguous(), z.float().contiguous()
 
 
 def _shape(layout: Layout) -> list[int]:
@@ -124,16 +149,17 @@ def _threads(n: int) -> int:
 
 
 @cache
-def _kernels(device: int, kind: int, n: int, shared: bool) -> Kernels | None:
+def _kernels(device: int, kind: int, parameters: int, n: int, shared: bool) -> Kernels | None:
     if os.environ.get("SOFTKNEE_SQUAF_CUDA") == "0" or torch.version.hip is not None:
         return None
     if torch.cuda.get_device_capability(device) < (8, 0):
         return None
+    constants = {"KIND": kind, "PARAMETERS": parameters, "POINTS": n, "SHARED": int(shared)}
     try:
         with torch.cuda.device(device):
             return Kernels(
-                forward=_compile("squaf_forward", KIND=kind, POINTS=n, THREADS=256, SHARED=shared),
-                backward=_compile("squaf_backward", KIND=kind, POINTS=n, THREADS=_threads(n), SHARED=shared),
+                forward=_compile("squaf_forward", THREADS=256, **constants),
+                backward=_compile("squaf_backward", THREADS=_threads(n), **constants),
             )
     except Exception as problem:
         # Whatever the run-time compiler or the driver has to say, the Triton kernels still work.

@@ -17,7 +17,7 @@ __device__ __forceinline__ float careful_backward(float x, float g, const Group&
         const int at = centre + i - 2;
         if (at < 0 || at >= POINTS) continue;
         const float j = (float)(i - 2);
-        const float centred = w.p[i] * (s.z[at] - w.phi);
+        const float centred = w.p[i] * (s.value(at) - w.phi);
         first += centred * j;
         second += centred * (j * j);
         bins[at * THREADS] += g * w.p[i];
@@ -31,7 +31,7 @@ __device__ __forceinline__ float careful_backward(float x, float g, const Group&
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
-               const float* q, const float* alpha, const float* z,
+               const void* q, const void* alpha, const void* z,
                u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
     extern __shared__ __align__(256) char shared[];
     float* bins = (float*)(shared + POINTS * DIFFERENCE_BYTES);  // [POINTS + 2][THREADS]

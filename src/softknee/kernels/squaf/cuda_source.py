@@ -5,6 +5,7 @@ SOURCE = r"""
 //   KIND     storage type: 0 float, 1 bfloat16, 2 half
 //   POINTS   grid points, 2k+1
 //   THREADS  threads of a block
+//   PARAMETERS  storage type of q, alpha and z, numbered like KIND
 //   SHARED   1 where all of x shares one row of parameters, else 0
 //
 // Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest
@@ -140,24 +141,40 @@ __device__ __forceinline__ u64 vector_at(const Rows& rows, u32 v) {
 
 // ---- one group's constants, and its table ----
 
+__device__ __forceinline__ float parameter(const void* base, u64 at) {
+#if PARAMETERS == 0
+    return ((const float*)base)[at];
+#elif PARAMETERS == 1
+    return __uint_as_float((u32)((const unsigned short*)base)[at] << 16);
+#else
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(((const unsigned short*)base)[at]));
+    return value;
+#endif
+}
+
 struct Group {
     float q, inverse_q, alpha, scale;  // scale = 2 alpha q log2(e)
     float g1, g2;                      // e^(-h), e^(-4h)
     float inside;                      // |x| up to here has five neighbours on the grid; negative: never
-    const float* z;
+    const void* z;
+    u64 first;  // where this group's z begins
+
+    __device__ __forceinline__ float value(int i) const { return parameter(z, first + i); }
 };
 
-__device__ __forceinline__ Group read_group(const float* q, const float* alpha, const float* z, u32 group) {
+__device__ __forceinline__ Group read_group(const void* q, const void* alpha, const void* z, u32 group) {
     Group s;
-    s.q = q[group];
-    s.alpha = alpha[group];
+    s.q = parameter(q, group);
+    s.alpha = parameter(alpha, group);
     s.inverse_q = 1.0f / s.q;
     s.scale = 2.0f * (s.alpha * s.q) * LOG2_E;
     const float h = s.alpha * s.q * s.q;
     s.g1 = power_of_two(-h * LOG2_E);
     s.g2 = power_of_two(-4.0f * h * LOG2_E);
     s.inside = h <= FAST_H ? ((float)(K - 2) + 0.499f) * s.q : -1.0f;
-    s.z = z + (u64)group * POINTS;
+    s.z = z;
+    s.first = (u64)group * POINTS;
     return s;
 }
 
@@ -169,12 +186,12 @@ __device__ void fill_table(char* table, const Group& s) {
         const bool whole = row >= 2 && row < POINTS - 2;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (whole)
-            four = make_float4(s.z[row - 2] * s.g2, s.z[row - 1] * s.g1, s.z[row], s.z[row + 1] * s.g1);
+            four = make_float4(s.value(row - 2) * s.g2, s.value(row - 1) * s.g1, s.value(row), s.value(row + 1) * s.g1);
         *(float4*)(table + row * ROW_BYTES + (at % 8) * 16) = four;
     }
     for (u32 at = threadIdx.x; at < POINTS * 32; at += THREADS) {
         const int row = at / 32;
-        const float last = row < POINTS - 2 ? s.z[row + 2] * s.g2 : 0.0f;
+        const float last = row < POINTS - 2 ? s.value(row + 2) * s.g2 : 0.0f;
         *(float*)(table + row * ROW_BYTES + 128 + (at % 32) * 4) = last;
     }
 }
@@ -185,9 +202,9 @@ __device__ void fill_differences(char* table, const Group& s) {
         const int row = at / 8;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (row >= 2 && row < POINTS - 2) {
-            const float z = s.z[row];
-            four = make_float4((s.z[row - 2] - z) * s.g2, (s.z[row - 1] - z) * s.g1,
-                               (s.z[row + 1] - z) * s.g1, (s.z[row + 2] - z) * s.g2);
+            const float z = s.value(row);
+            four = make_float4((s.value(row - 2) - z) * s.g2, (s.value(row - 1) - z) * s.g1,
+                               (s.value(row + 1) - z) * s.g1, (s.value(row + 2) - z) * s.g2);
         }
         *(float4*)(table + row * DIFFERENCE_BYTES + (at % 8) * 16) = four;
     }
@@ -220,7 +237,7 @@ __device__ __forceinline__ Careful careful(float x, const Group& group) {
         const float w = on_grid ? power_of_two(e > 60.0f ? 60.0f : e) : 0.0f;
         s.p[i] = w;
         sum += w;
-        if (on_grid) total += w * group.z[centre + i - 2];
+        if (on_grid) total += w * group.value(centre + i - 2);
     }
     const float share = reciprocal(sum);
 #pragma unroll
@@ -256,7 +273,7 @@ __device__ __forceinline__ u32 set_aside(float* x, float inside) {
 // ---- forward ----
 
 extern "C" __global__ void __launch_bounds__(THREADS, 6)
-squaf_forward(const void* x_in, void* out, const float* q, const float* alpha, const float* z,
+squaf_forward(const void* x_in, void* out, const void* q, const void* alpha, const void* z,
               u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
     extern __shared__ __align__(256) char shared[];
     const Rows rows = {g1, middle, g2, inner, blockIdx.y};

@@ -29,7 +29,7 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
     if x.numel() == 0:
         return out
     with _on_device_of(x):
-        if cuda.can_run(x, z=z, layout=layout, window=window, laplacian=laplacian):
+        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian):
             cuda.forward(x, q, alpha, z, out=out, layout=layout, window=window)
             return out
         block, n = 1024, z.shape[-1]
@@ -59,7 +59,7 @@ def backward(
         zeros = torch.zeros(groups, n + 2, device=x.device)
         return dx, zeros[:, 0], zeros[:, 1], zeros[:, 2:]
     with _on_device_of(x):
-        if cuda.can_run(x, z=z, layout=layout, window=window, laplacian=laplacian, other=grad):
+        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad):
             return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window)
         _, g1, middle, g2, inner = layout.shape
         bins = max(16, power_of_two(n))
