@@ -127,7 +127,7 @@ def test_a_module_inside_a_model():
 
 @every_subject
 def test_explain_names_a_path_and_a_reason(act: Activation):
-    small, large = torch.zeros(3), torch.zeros(200_000)
+    small, large = torch.zeros(3), torch.zeros(600_000)
     for what in (act, sk.nn.make(act.name)):
         assert sk.explain(what, small).path == "plain"
         assert sk.explain(what, large).path == "blocks"

@@ -160,5 +160,7 @@ def _forward_block(act: Activation, dtype: torch.dtype) -> int:
 
 
 def _block(n: int, most: int) -> int:
-    """A small tensor is spread over more, smaller programs."""
-    return most if n >= 1 << 20 else 1024 if n >= 1 << 16 else max(64, min(256, 1 << math.ceil(math.log2(n))))
+    """A small tensor is spread over more, smaller programs: a few thousand fill a large GPU."""
+    return (
+        most if n >= 1 << 23 else min(most, 1024) if n >= 1 << 16 else max(64, min(256, 1 << math.ceil(math.log2(n))))
+    )
