@@ -155,3 +155,12 @@ def test_what_is_allowed_is_not_refused():
     sk.get("srelu")(X, delta=1)
     assert Param("w", 1.0, Positive()).constraint.allows(1e-300)
     assert Claims(0, True, 1).lipschitz == 1
+
+
+def test_a_temperature_is_checked_and_has_no_effect_on_a_value() -> None:
+    act, x = sk.get("lambda_gelu"), torch.linspace(-2, 2, 5)
+    assert torch.equal(act(x, lam=2.0, temperature=0.3), act(x, lam=2.0))
+    with pytest.raises(ParameterError, match="temperature must be a finite number above 0"):
+        act(x, lam=2.0, temperature=0.0)
+    with pytest.raises(ParameterError, match="gelu has no parameter 'temperature'"):
+        sk.get("gelu")(x, temperature=0.1)

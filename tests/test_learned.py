@@ -112,3 +112,10 @@ def test_no_step_leaves_the_constraint(act: Activation):
             value = getattr(module, p.name).item()
             assert p.constraint.allows(value), (p.name, step, value)
         assert not module(X).isnan().any()
+
+
+def test_a_state_carries_the_temperature_of_its_raw_value() -> None:
+    trained = sk.nn.LambdaGELU(lam=2.5, learn=True, temperature=0.5)
+    other = sk.nn.LambdaGELU(learn=True)
+    other.load_state_dict(trained.state_dict())
+    assert torch.equal(other.lam, trained.lam)

@@ -235,6 +235,8 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     if act.variants and not act.index:
         act, values = resolve(act, values)
     check_input(act, x)
+    if "temperature" in values:
+        values = act.configured(values)[1]
     act.check(values)
     params = []
     for p in act.params:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare, resolve
 from ..kernels.pointwise import check_input
-from ..spec import Activation, AtLeastOne, Param
+from ..spec import Activation
 from .granularity import Granularity
 from .parameters import Parameterised, choose_learned
 
@@ -54,7 +52,7 @@ class Pointwise(Parameterised):
         self.definition = definition
         self.inplace = inplace
         granularity = Granularity.read(definition.name, per=per, size=size, dim=dim)
-        params = _with_settings(definition, values)
+        params, values = definition.configured(values)
         definition.check(values)
         learned = choose_learned(definition.name, names=[p.name for p in params], learn=learn)
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
@@ -83,18 +81,3 @@ class Pointwise(Parameterised):
         parts = [repr(self.definition.name)] if type(self) is Pointwise else []
         parts += self._shown()
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
-
-
-def _with_settings(definition: Activation, values: dict[str, Any]) -> tuple[Param, ...]:
-    """The parameters, with settings of their constraints (lambda's temperature) taken out of the values."""
-    params = []
-    for p in definition.params:
-        if isinstance(p.constraint, AtLeastOne) and "temperature" in values:
-            given = values.pop("temperature")
-            if not isinstance(given, int | float) or not 0 < given < float("inf"):
-                raise ParameterError(
-                    f"{definition.name}: temperature must be a finite number above 0, and {given!r} was given."
-                )
-            p = dataclasses.replace(p, constraint=AtLeastOne(temperature=float(given)))
-        params.append(p)
-    return tuple(params)

@@ -5,8 +5,9 @@ Three kinds of definition share the protocol `Definition`: `Activation` (an elem
 """
 
 from ..registry import Definition
-from .activation import Activation, Claims, Implicit, Inner, Param, by_key, positive, real, set_engine, u, v
+from .activation import Activation, Claims, Implicit, Inner, by_key, set_engine, u, v
 from .constraints import AtLeastOne, Between, Constraint, Positive, Real
+from .param import Param, positive, real
 from .primitives import (
     Expm1,
     FiniteLeft,

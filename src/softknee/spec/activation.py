@@ -12,65 +12,20 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import DefinitionError, ParameterError, did_you_mean
+from ..errors import DefinitionError, ParameterError
 from . import calculus
-from .algebra import Expr, Symbol, sympy
-from .constraints import AtLeastOne, Constraint, Positive, Real
+from .algebra import Expr, sympy
+from .constraints import AtLeastOne
+from .param import RESERVED, Param, check_values, find_param
 from .primitives import x
 
 u = sympy.Symbol("u", real=True)
 """The scaled input of a formula (see `Inner`)."""
 v = sympy.Symbol("v", real=True)
 """The value of an implicit function (see `Implicit`)."""
-
-
-# Words that stand beside the parameters in calls and modules.
-_RESERVED = {
-    "x",
-    "u",
-    "v",
-    "input",
-    "learn",
-    "per",
-    "size",
-    "dim",
-    "inplace",
-    "device",
-    "dtype",
-    "temperature",
-}
-
-
-@dataclass(frozen=True)
-class Param:
-    """One parameter: its name, constraint, default, and where it starts when it is learned."""
-
-    name: str
-    default: float
-    constraint: Constraint = field(default_factory=Positive)
-    learned_default: float | None = None
-    about: str = ""
-
-    @property
-    def symbol(self) -> Symbol:
-        positive = isinstance(self.constraint, Positive | AtLeastOne)
-        return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
-
-    @property
-    def start(self) -> float:
-        """The default start value of a learned parameter."""
-        return self.default if self.learned_default is None else self.learned_default
-
-
-def positive(name: str, default: float, about: str = "") -> Param:
-    return Param(name, default, Positive(), about=about)
-
-
-def real(name: str, default: float, about: str = "") -> Param:
-    return Param(name, default, Real(), about=about)
 
 
 @dataclass(frozen=True)
@@ -206,10 +161,10 @@ class Activation:
             *([v] if self.implicit else []),
         }
         for p in self.params:
-            if p.name in _RESERVED or not p.name.isidentifier():
+            if p.name in RESERVED or not p.name.isidentifier():
                 raise DefinitionError(
                     f"A parameter of {self.name!r} is called {p.name!r}, which is taken or not an identifier; "
-                    f"choose another name (taken are {', '.join(sorted(_RESERVED))})."
+                    f"choose another name (taken are {', '.join(sorted(RESERVED))})."
                 )
         if strange := bound.free_symbols - known:
             names = ", ".join(sorted(map(str, strange)))
@@ -237,21 +192,29 @@ class Activation:
 
     def param(self, name: str) -> Param:
         """The parameter of that name, or an error with a did-you-mean."""
-        for one in self.params:
-            if one.name == name:
-                return one
-        names = [p.name for p in self.params]
-        has = f"its parameters are {', '.join(names)}" if names else "it has no parameters"
-        raise ParameterError(f"{self.name} has no parameter {name!r}; {has}.{did_you_mean(name, names)}")
+        return find_param(self.name, self.params, name)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse names that do not exist and numbers that are not allowed."""
-        for name, value in values.items():
-            constraint = self.param(name).constraint
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if not constraint.allows(float(value)):
-                raise ParameterError(f"{self.name}: {name} must be {constraint.words}, and {value!r} was given.")
+        check_values(self.name, self.params, values)
+
+    def configured(self, values: Mapping[str, Any]) -> tuple[tuple[Param, ...], dict[str, Any]]:
+        """The parameters with the settings of their constraints (lambda's temperature), and the other values.
+
+        A setting says how a parameter is learned and has no effect on a value.
+        """
+        left = dict(values)
+        params = []
+        for p in self.params:
+            if isinstance(p.constraint, AtLeastOne) and "temperature" in left:
+                given = left.pop("temperature")
+                if not isinstance(given, int | float) or not 0 < given < math.inf:
+                    raise ParameterError(
+                        f"{self.name}: temperature must be a finite number above 0, and {given!r} was given."
+                    )
+                p = replace(p, constraint=AtLeastOne(temperature=float(given)))
+            params.append(p)
+        return tuple(params), left
 
     # -- mathematics ------------------------------------------------------------------------------------
 

@@ -99,9 +99,12 @@ class Positive(Constraint):
 
 @dataclass(frozen=True)
 class AtLeastOne(Constraint):
-    """1 or more; learned as 1 + softplus(raw / temperature) (lambda-GELU's hardness)."""
+    """1 or more; learned as 1 + softplus(raw / temperature) (lambda-GELU's hardness).
 
-    lifted = True
+    The temperature is the anchor, so that it is kept with the raw value wherever that goes.
+    """
+
+    lifted = anchored = True
     temperature: float = 0.1
 
     @property
@@ -123,10 +126,14 @@ class AtLeastOne(Constraint):
         # log(expm1(e)) = e + log(1 - exp(-e)): exact for a tiny excess and finite for a large one.
         return (self.temperature * (excess + (-(-excess).expm1()).log())).to(start.dtype)
 
+    def anchor(self, start: Tensor) -> Tensor:
+        return start.new_full(start.shape, self.temperature)
+
     def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
         from torch.nn.functional import softplus
 
-        return 1 + softplus(raw / self.temperature).clamp(max=WIDEST)
+        assert anchor is not None
+        return 1 + softplus(raw / anchor).clamp(max=WIDEST)
 
 
 @dataclass(frozen=True)

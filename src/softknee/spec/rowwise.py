@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DefinitionError, InputError, ParameterError, did_you_mean
-from .activation import Param
+from ..errors import DefinitionError, InputError, ParameterError
+from .param import Param, check_values, find_param
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,22 +52,11 @@ class Rowwise:
 
     def param(self, name: str) -> Param:
         """The parameter of that name, or an error with a did-you-mean."""
-        for one in self.params:
-            if one.name == name:
-                return one
-        names = [p.name for p in self.params]
-        has = f"its parameters are {', '.join(names)}" if names else "it has no parameters"
-        raise ParameterError(f"{self.name} has no parameter {name!r}; {has}.{did_you_mean(name, names)}")
+        return find_param(self.name, self.params, name)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse names that do not exist and numbers that are not allowed."""
-        for name, value in values.items():
-            constraint = self.param(name).constraint
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if not constraint.allows(float(value)):
-                words = constraint.words
-                raise ParameterError(f"{self.name}: {name} must be {words}, and {value!r} was given.")
+        check_values(self.name, self.params, values)
 
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers, or tensors that broadcast against it."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import ParameterError, did_you_mean
-from .activation import Claims, Param
+from .activation import Claims
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
+from .param import Param
 from .primitives import x
 
 

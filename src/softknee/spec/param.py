@@ -1,0 +1,77 @@
+"""One parameter of a definition, and the checks that every kind of definition makes of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import ParameterError, did_you_mean
+from .algebra import Symbol, sympy
+from .constraints import AtLeastOne, Constraint, Positive, Real
+
+# Words that stand beside the parameters in calls and modules.
+RESERVED = {
+    "x",
+    "u",
+    "v",
+    "input",
+    "learn",
+    "per",
+    "size",
+    "dim",
+    "inplace",
+    "device",
+    "dtype",
+    "temperature",
+}
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter: its name, constraint, default, and where it starts when it is learned."""
+
+    name: str
+    default: float
+    constraint: Constraint = field(default_factory=Positive)
+    learned_default: float | None = None
+    about: str = ""
+
+    @property
+    def symbol(self) -> Symbol:
+        positive = isinstance(self.constraint, Positive | AtLeastOne)
+        return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
+
+    @property
+    def start(self) -> float:
+        """The default start value of a learned parameter."""
+        return self.default if self.learned_default is None else self.learned_default
+
+
+def positive(name: str, default: float, about: str = "") -> Param:
+    return Param(name, default, Positive(), about=about)
+
+
+def real(name: str, default: float, about: str = "") -> Param:
+    return Param(name, default, Real(), about=about)
+
+
+def find_param(title: str, params: Sequence[Param], name: str) -> Param:
+    """The parameter of that name, or an error with a did-you-mean."""
+    for one in params:
+        if one.name == name:
+            return one
+    names = [p.name for p in params]
+    has = f"its parameters are {', '.join(names)}" if names else "it has no parameters"
+    raise ParameterError(f"{title} has no parameter {name!r}; {has}.{did_you_mean(name, names)}")
+
+
+def check_values(title: str, params: Sequence[Param], values: Mapping[str, Any]) -> None:
+    """Refuse names that do not exist and numbers that are not allowed. (Tensors are not read: that would wait for
+    the device.)"""
+    for name, value in values.items():
+        constraint = find_param(title, params, name).constraint
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not constraint.allows(float(value)):
+            raise ParameterError(f"{title}: {name} must be {constraint.words}, and {value!r} was given.")
