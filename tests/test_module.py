@@ -140,3 +140,12 @@ def test_explain_knows_a_transform():
     torch.func.vmap(lambda x: seen.append(sk.explain(sk.get("srelu"), x)) or x)(torch.zeros(2, 3))
     assert seen[0].path == "plain"
     assert "transform" in seen[0].reason
+
+
+@pytest.mark.parametrize("name", ["srelu", "smelu", "squaf"])
+def test_symbolic_tracing_sees_one_node(name: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), sk.nn.make(name, learn=True))
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.op for node in traced.graph.nodes] == ["placeholder", "call_module", "call_module", "output"]
+    x = torch.randn(4, 3)
+    assert torch.equal(traced(x), model(x))

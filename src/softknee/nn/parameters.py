@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import torch
+import torch.fx
 from torch import Tensor, nn
 
 from ..errors import ParameterError, did_you_mean
@@ -157,6 +158,17 @@ class Parameterised(nn.Module):
         if self.learned or self.granularity.per != "layer":
             parts.append(str(self.granularity))
         return parts
+
+
+def leaf_of_graph(module: nn.Module, input: Any) -> Any:
+    """While torch.fx traces symbolically, a call of this module becomes one node; None outside such a trace.
+
+    What we do with an input (its shape, its memory) cannot be asked of a proxy, and one node is what surgery wants.
+    """
+    if not isinstance(input, torch.fx.Proxy):
+        return None
+    tracer: Any = input.tracer
+    return tracer.create_proxy("call_module", tracer.path_of_module(module), (input,), {})
 
 
 def check_name(name: str, known: Sequence[str], *, title: str) -> None:

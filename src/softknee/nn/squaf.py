@@ -23,7 +23,7 @@ from ..kernels.squaf.arguments import (
 from ..kernels.squaf.layout import dense
 from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
-from .parameters import Parameterised, choose_learned
+from .parameters import Parameterised, choose_learned, leaf_of_graph
 
 
 class Left(enum.Enum):
@@ -179,6 +179,8 @@ class Squaf(Parameterised):
     # -- computing --------------------------------------------------------------------------------------
 
     def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
         values: dict[str, Any] = {
             p.name: self.granularity.shaped(self.effective(p), input, self.title, tail=len(self._tail(p.name)))
             for p in self.params

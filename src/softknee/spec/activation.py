@@ -107,6 +107,10 @@ def by_key(key: str) -> Activation:
     return _by_key[key]
 
 
+# How parameters are typeset that SymPy does not know the letters of.
+_LETTERS = {"eps": r"\varepsilon", "lam": r"\lambda", "g_minus": "g_{-}", "g_plus": "g_{+}", "slope": "a", "shift": "s"}
+
+
 @dataclass(frozen=True, eq=False)
 class Activation:
     """An element-wise activation function as data.
@@ -255,8 +259,11 @@ class Activation:
         left = self.root.name.replace("_", r"\_")
         tail = "".join(self._index)
         prime = {"": "", "x": "'", "xx": "''"}.get(tail, rf"_{{{', '.join(self._index)}}}")
-        arrow = "" if self.implicit is None else (rf",\quad v:\; {sympy.latex(self.implicit.inverse)} = x")
-        return rf"\operatorname{{{left}}}{prime}(x) = {sympy.latex(self.formula)}{arrow}"
+        names = {p.symbol: _LETTERS[p.name] for p in self.params if p.name in _LETTERS}
+        text = rf"\operatorname{{{left}}}{prime}(x) = {sympy.latex(self.formula, symbol_names=names)}"
+        if self.implicit is None:
+            return text
+        return rf"{text},\quad v:\; {sympy.latex(self.implicit.inverse, symbol_names=names)} = x"
 
     def _rank(self, name: str) -> int:
         return -1 if name == "x" else [p.name for p in self.params].index(name)
