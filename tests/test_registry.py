@@ -1,6 +1,7 @@
 """Definitions of a user's own: registered, from an installed package, or given by an inverse."""
 
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -161,3 +162,12 @@ def test_an_implicit_definition_has_gradients_of_both_orders():
         exact = evaluate(act.partial("c"), at, c=0.75)
         got = act.partial("c")(torch.tensor([at], dtype=F64), c=0.75).item()
         assert got == pytest.approx(float(exact), rel=1e-13)
+
+
+def test_a_definition_made_with_spec_alone_computes_itself() -> None:
+    code = (
+        "import torch; from softknee.spec import Activation, Sigmoid, x\n"
+        "print(Activation('mine', x * Sigmoid(x))(torch.zeros(2)).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[0.0, 0.0]"

@@ -13,6 +13,7 @@ import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 from ..errors import DefinitionError, ParameterError
@@ -84,6 +85,11 @@ _engine: list[Callable[[Activation, Any, Mapping[str, Any]], Any]] = []
 def set_engine(run: Callable[[Activation, Any, Mapping[str, Any]], Any]) -> None:
     """Tell definitions how to compute themselves on a tensor."""
     _engine[:] = [run]
+
+
+def load_engine() -> None:
+    """Load the kernels, for someone who made a definition with nothing but this room and now calls it."""
+    import_module("softknee.kernels")
 
 
 # Every definition alive, by a string of its own: what operators and compiled graphs can carry.
@@ -272,6 +278,8 @@ class Activation:
 
     def __call__(self, input: Any, **values: Any) -> Any:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
+        if not _engine:
+            load_engine()
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:

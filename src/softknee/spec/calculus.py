@@ -34,7 +34,7 @@ def partial(act: Activation, index: tuple[str, ...]) -> Expr:
 
     def total(piece: Expr) -> Expr:
         result = Add(*(sympy.diff(piece, one) * rate for one, rate in along.items()))
-        result = result.replace(FiniteLeft, lambda arg: arg)
+        result = without_jumps(result.replace(FiniteLeft, lambda arg: arg))
         return _tidy(_outside_seams(result, lambda part: part.xreplace({x: as_x})))
 
     return each_piece(act.partial(*before).bound_formula, total)
@@ -45,6 +45,15 @@ def each_piece(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
     if isinstance(expr, Piecewise):
         return Piecewise(*((each_piece(piece, do), when) for piece, when in expr.args), evaluate=False)
     return do(expr)
+
+
+def without_jumps(expr: Expr) -> Expr:
+    """SymPy's derivatives of abs, sign, Max and Min with their point masses left out and their steps as pieces.
+
+    As everywhere in this field the derivative at a kink is that of one side, and a jump adds nothing.
+    """
+    expr = expr.replace(sympy.DiracDelta, lambda *args: sympy.Integer(0))
+    return expr.replace(sympy.Heaviside, lambda arg, *value: Piecewise((1, arg > 0), (0, True)))
 
 
 def _outside_seams(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sympy.core.relational import Equality, Relational
-from sympy.logic.boolalg import And, Boolean, BooleanFalse, BooleanTrue, Not, Or
+from sympy.logic.boolalg import ITE, And, Boolean, BooleanFalse, BooleanTrue, Not, Or
 
 from ..errors import DefinitionError
 from .algebra import Add, Expr, Mul, Piecewise, Pow, sympy
@@ -64,10 +64,16 @@ def share(expressions: Sequence[Expr]) -> tuple[list[tuple[Local, Expr]], list[E
     u phi in one slope and u^2 phi in another is computed once; equal subexpressions alone would not show it.
     """
     names = (Local(f"s{i}", real=True) for i in itertools.count())
-    shared, reduced = sympy.cse(list(expressions), symbols=names, order="canonical", list=True)
+    # Constants become numbers first: part of one given a name would be computed on no tensor at all.
+    numeric = [e.replace(_is_constant, lambda c: c.evalf(30)) for e in expressions]
+    shared, reduced = sympy.cse(numeric, symbols=names, order="canonical", list=True)
     for name, meaning in shared:
         name.own = is_per_element(meaning)
     return shared, reduced
+
+
+def _is_constant(expr: Expr) -> bool:
+    return isinstance(expr, sympy.Expr) and expr.is_number and not expr.is_Atom
 
 
 def carries_nan(expr: Expr) -> bool:
@@ -248,7 +254,7 @@ class Emitter:
         return f"({name} * {name} * {text})" if power % 2 else f"({name} * {name})"
 
     def _choice(self, expr: Expr) -> str:
-        pieces = list(expr.args)
+        pieces = _reachable(expr)
         default, last = pieces[-1]
         if last is not sympy.true:
             raise DefinitionError(f"The piecewise formula {expr} leaves some x without a value; end it with True.")
@@ -283,6 +289,19 @@ class Emitter:
         operator = "==" if isinstance(when, Equality) else when.rel_op
         left, right = (self._name(self._known(side)) for side in (when.lhs, when.rhs))
         return f"({left} {operator} {right})"
+
+
+def _reachable(expr: Expr) -> list[tuple[Expr, Expr]]:
+    """The pieces that can be chosen, up to the first that always is, with SymPy's if-then-else seams spelled out."""
+    pieces = []
+    for value, when in expr.args:
+        if when.has(ITE):  # what SymPy makes of comparing a piecewise value
+            when = when.to_nnf()
+        if when is not sympy.false:
+            pieces.append((value, when))
+        if when is sympy.true:
+            break
+    return pieces
 
 
 def _is_reciprocal(expr: Expr) -> bool:

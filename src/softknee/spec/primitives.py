@@ -32,6 +32,10 @@ class Primitive(sympy.Function):
             return value if any(isinstance(arg, Float) for arg in args) else sympy.simplify(value)
         return None
 
+    def _eval_is_extended_real(self) -> bool | None:
+        # Without it SymPy differentiates abs(...) of a primitive as that of a complex number.
+        return True if all(arg.is_extended_real for arg in self.args) else None
+
     def _eval_evalf(self, prec: int) -> Expr:
         return self.elementary(*self.args)._eval_evalf(prec)
 

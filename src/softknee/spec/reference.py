@@ -14,6 +14,7 @@ import mpmath
 
 from .activation import Activation
 from .algebra import Expr, Piecewise, sympy
+from .calculus import without_jumps
 from .primitives import elementary, x
 
 DIGITS = 50
@@ -38,7 +39,7 @@ def _function(act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] |
         return sympy.lambdify(names, expr, "mpmath"), sympy.lambdify(names, inverse, "mpmath")
     for name in act.index:
         symbol = x if name == "x" else root.param(name).symbol
-        expr = _each(expr, lambda e, s=symbol: sympy.diff(e, s))
+        expr = _each(expr, lambda e, s=symbol: without_jumps(sympy.diff(e, s)))
     return sympy.lambdify(names, expr, "mpmath"), None
 
 

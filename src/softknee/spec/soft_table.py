@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import ParameterError, did_you_mean
-from .activation import Claims
+from .activation import Claims, load_engine
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
 from .param import Param
@@ -152,6 +152,8 @@ class SoftTable:
 
     def __call__(self, input: Any, **values: Any) -> Any:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
+        if not _engine:
+            load_engine()
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
