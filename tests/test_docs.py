@@ -9,11 +9,12 @@ import pytest
 
 import softknee.api
 import softknee.nn
+import softknee.spec
 import softknee.zoo
 
 
 def modules() -> Iterator[str]:
-    for package in (softknee.zoo, softknee.nn):
+    for package in (softknee.spec, softknee.zoo, softknee.nn):
         yield package.__name__
         yield from (f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__))
     yield softknee.api.__name__

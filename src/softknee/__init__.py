@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .api import explain, get, names, register
 from .errors import (
     DefinitionError,
+    FormulaError,
     InputError,
     MissingToolError,
     ParameterError,
@@ -39,6 +40,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Activation",
     "DefinitionError",
+    "FormulaError",
     "InputError",
     "MissingToolError",
     "ParameterError",

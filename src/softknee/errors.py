@@ -20,6 +20,10 @@ class DefinitionError(SoftkneeError, ValueError):
     """An activation is defined in a way that cannot be computed."""
 
 
+class FormulaError(SoftkneeError, ValueError):
+    """The text of a formula is not in the language, or beyond its limits."""
+
+
 class InputError(SoftkneeError, TypeError):
     """A tensor was given that no activation can work on."""
 

@@ -8,6 +8,7 @@ from ..registry import Definition
 from .activation import Activation, Claims, Implicit, Inner, by_key, set_engine, u, v
 from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 from .param import Param, positive, real
+from .parse import parse
 from .primitives import (
     Expm1,
     FiniteLeft,
@@ -65,6 +66,7 @@ __all__ = [
     "VectorParam",
     "by_key",
     "elementary",
+    "parse",
     "positive",
     "real",
     "set_engine",

@@ -1,0 +1,265 @@
+"""The text language of formulas, read by a whitelist: nothing of a text reaches eval or SymPy's own parser.
+
+    x * sigmoid(beta * x)
+    where(x > 0, x, beta * expm1(x / beta))
+    piecewise((0, x <= -delta), (x, x >= delta), (x + delta)**2 / (4 * delta))
+
+Names are x, the parameters, pi and e; numbers; + - * / and ** with a small whole power; comparisons with and, or, not
+inside `where` and `piecewise`; and the functions below. The text becomes Python's syntax tree, and each node that is
+not on the list is refused with a `FormulaError` that says what and where. Limits on length, depth, powers, size of
+numbers and number of pieces keep a hostile text from costing more than a moment.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from ..errors import FormulaError, did_you_mean
+from . import primitives as p
+from .algebra import Expr, sympy
+from .param import Param
+
+LONGEST, DEEPEST, MOST_NODES, MOST_PIECES, HIGHEST_POWER = 2000, 40, 500, 32, 16
+LARGEST_NUMBER = 10**40
+
+_FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
+    "sigmoid": p.Sigmoid,
+    "softplus": p.Softplus,
+    "tanh": p.Tanh,
+    "normal_cdf": p.NormalCdf,
+    "normal_pdf": p.NormalPdf,
+    "expm1": p.Expm1,
+    "log1p": p.Log1p,
+    "relu": p.Ramp,
+    "unit": p.Unit,
+    "exp": sympy.exp,
+    "log": sympy.log,
+    "sqrt": sympy.sqrt,
+    "sin": sympy.sin,
+    "cos": sympy.cos,
+    "erf": sympy.erf,
+    "abs": sympy.Abs,
+}
+_BINARY: dict[type, Callable[[Expr, Expr], Expr]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+}
+# By relu, and not by SymPy's Max, whose comparisons of symbols can take for ever.
+_PAIRS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "max": lambda a, b: b + p.Ramp(a - b),
+    "min": lambda a, b: b - p.Ramp(b - a),
+}
+_COMPARE: dict[type, Callable[[Expr, Expr], Expr]] = {
+    ast.Lt: sympy.Lt,
+    ast.LtE: sympy.Le,
+    ast.Gt: sympy.Gt,
+    ast.GtE: sympy.Ge,
+}
+
+
+def parse(text: str, *, params: Sequence[Param] = ()) -> Expr:
+    """The SymPy expression that a text stands for, in x and the symbols of the parameters.
+
+    >>> from softknee.spec import Activation, parse, positive
+    >>> beta = positive("beta", 1.0)
+    >>> Activation("mine", parse("x * sigmoid(beta * x)", params=(beta,)), params=(beta,)).formula
+    x*Sigmoid(beta*x)
+    """
+    tree = _tree(text)
+    known = {"x": p.x, "pi": sympy.pi, "e": sympy.E} | {one.name: one.symbol for one in params}
+    expr = _Reader(known).value(tree.body, 0)
+    if expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
+        raise FormulaError(f"The formula {_shown(text)} divides by 0 or has no real value.")
+    return expr
+
+
+def _tree(text: str) -> ast.Expression:
+    if not isinstance(text, str):
+        raise FormulaError(f"A formula is a text, and {type(text).__name__} was given.")
+    if len(text) > LONGEST:
+        raise FormulaError(f"The formula has {len(text)} characters, and {LONGEST} are allowed.")
+    if not text.isascii() or not text.isprintable():
+        # Python would read look-alike letters as the plain ones.
+        raise FormulaError(f"The formula {_shown(text)} has characters that are not plain printable ASCII.")
+    if _nesting(text) > DEEPEST:
+        raise FormulaError(f"The formula nests brackets or signs deeper than {DEEPEST}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
+        raise FormulaError(f"The formula {_shown(text)} cannot be read: {type(error).__name__}.") from None
+
+
+def _nesting(text: str) -> int:
+    """The deepest bracket, or the longest run of signs, that the text has: Python's reader must not go deeper."""
+    depth = deepest = run = 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        run = run + 1 if letter in "+-~* " or (letter.isalpha() and run) else 0
+        deepest = max(deepest, depth, run // 4)
+    return deepest
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 60 else text[:57] + "..."
+    return ascii(short)
+
+
+class _Reader:
+    """Turns nodes of the syntax tree into expressions; counts them, and refuses what it does not know."""
+
+    def __init__(self, known: Mapping[str, Expr]) -> None:
+        self.known = known
+        self.nodes = 0
+
+    def value(self, node: ast.AST, depth: int) -> Expr:
+        self._step(depth)
+        if isinstance(node, ast.Constant):
+            return self._number(node)
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+            inner = self.value(node.operand, depth + 1)
+            return -inner if isinstance(node.op, ast.USub) else inner
+        if isinstance(node, ast.BinOp):
+            return self._binary(node, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        raise FormulaError(f"{_what(node)} has no place in a formula, at column {_column(node)}.")
+
+    def _step(self, depth: int) -> None:
+        self.nodes += 1
+        if depth > DEEPEST or self.nodes > MOST_NODES:
+            raise FormulaError(f"The formula is deeper than {DEEPEST} or has more than {MOST_NODES} parts.")
+
+    def _number(self, node: ast.Constant) -> Expr:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise FormulaError(f"{type(value).__name__} is no number, at column {_column(node)}.")
+        if not abs(value) <= LARGEST_NUMBER:  # false for NaN too
+            raise FormulaError(f"The number at column {_column(node)} is larger than 1e40.")
+        return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(str(value))
+
+    def _name(self, node: ast.Name) -> Expr:
+        if node.id not in self.known:
+            names = [*self.known, *_FUNCTIONS]
+            raise FormulaError(
+                f"There is no {node.id!r} here; known are {', '.join(self.known)}.{did_you_mean(node.id, names)}"
+            )
+        return self.known[node.id]
+
+    def _binary(self, node: ast.BinOp, depth: int) -> Expr:
+        if isinstance(node.op, ast.Pow):
+            return self._power(node, depth)
+        rule = _BINARY.get(type(node.op))
+        if rule is None:
+            raise FormulaError(f"The operator {_what(node.op)} is none of + - * / **, at column {_column(node)}.")
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Div) and right.is_zero:
+            raise FormulaError(f"The formula divides by 0 at column {_column(node)}.")
+        return _bounded(rule(left, right))
+
+    def _power(self, node: ast.BinOp, depth: int) -> Expr:
+        base, power = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if not power.is_Integer or abs(power) > HIGHEST_POWER:
+            raise FormulaError(
+                f"The power at column {_column(node)} must be a whole number of at most {HIGHEST_POWER}; "
+                f"write sqrt(...) for a root, and exp(a * log(b)) for b to the a."
+            )
+        if base.is_zero and power <= 0:
+            raise FormulaError(f"The formula raises 0 to {power} at column {_column(node)}.")
+        return _bounded(base**power)
+
+    def _call(self, node: ast.Call, depth: int) -> Expr:
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            raise FormulaError(f"Only functions of the language can be called, by name, at column {_column(node)}.")
+        name = node.func.id
+        if name == "where":
+            condition, yes, no = self._arguments(node, name, 3)
+            return self._pieces([(yes, condition)], no, depth)
+        if name == "piecewise":
+            return self._piecewise(node, depth)
+        if name in _PAIRS:
+            return _PAIRS[name](*(self.value(arg, depth + 1) for arg in self._arguments(node, name, 2)))
+        if name not in _FUNCTIONS:
+            known = [*_FUNCTIONS, *_PAIRS, "where", "piecewise"]
+            raise FormulaError(
+                f"There is no function {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}"
+            )
+        (argument,) = self._arguments(node, name, 1)
+        return _evaluated(_FUNCTIONS[name], self.value(argument, depth + 1), name)
+
+    def _arguments(self, node: ast.Call, name: str, count: int) -> list[ast.expr]:
+        if len(node.args) != count:
+            raise FormulaError(f"{name} takes {count} argument{'s' * (count > 1)}, and {len(node.args)} were given.")
+        return node.args
+
+    def _piecewise(self, node: ast.Call, depth: int) -> Expr:
+        *pieces, default = node.args or [None]
+        pairs = [one.elts for one in pieces if isinstance(one, ast.Tuple) and len(one.elts) == 2]
+        if default is None or not pairs or len(pairs) != len(pieces) or isinstance(default, ast.Tuple):
+            raise FormulaError("piecewise takes pairs (value, condition) and a last value for everywhere else.")
+        if len(pairs) > MOST_PIECES:
+            raise FormulaError(f"piecewise has {len(pairs)} pieces, and {MOST_PIECES} are allowed.")
+        return self._pieces([(value, condition) for value, condition in pairs], default, depth)
+
+    def _pieces(self, pairs: Sequence[tuple[ast.expr, ast.expr]], default: ast.expr, depth: int) -> Expr:
+        read = [(self.value(value, depth + 1), self._condition(when, depth + 1)) for value, when in pairs]
+        for _, when in read:
+            if when in (sympy.true, sympy.false):
+                raise FormulaError("A condition is always true or always false; leave its piece out.")
+        return sympy.Piecewise(*read, (self.value(default, depth + 1), True), evaluate=False)
+
+    def _condition(self, node: ast.AST, depth: int) -> Expr:
+        self._step(depth)
+        if isinstance(node, ast.BoolOp):
+            parts = [self._condition(one, depth + 1) for one in node.values]
+            return sympy.And(*parts) if isinstance(node.op, ast.And) else sympy.Or(*parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return sympy.Not(self._condition(node.operand, depth + 1))
+        if isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops):
+            sides = [self.value(side, depth + 1) for side in (node.left, *node.comparators)]
+            links = zip(node.ops, sides[:-1], sides[1:], strict=True)
+            return sympy.And(*(_COMPARE[type(op)](left, right) for op, left, right in links))
+        raise FormulaError(
+            f"A condition compares with <, <=, > or >=; {_what(node)} does not, at column {_column(node)}."
+        )
+
+
+def _evaluated(function: Callable[[Expr], Expr], argument: Expr, name: str) -> Expr:
+    """The function; of a constant its number, because a tower of constants could take SymPy for ever."""
+    if not argument.is_number:
+        return function(argument)
+    try:
+        number = float(function(sympy.Float(float(argument), 25)))
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        number = math.nan
+    if not math.isfinite(number) or abs(number) > LARGEST_NUMBER:
+        raise FormulaError(f"{name} of that constant is not a number below 1e40.")
+    return sympy.Float(number, 17)
+
+
+def _bounded(expr: Expr) -> Expr:
+    """The expression, refused where a constant in it has grown beyond all sense."""
+    if expr.is_Rational and max(abs(expr.p), expr.q) > LARGEST_NUMBER:
+        raise FormulaError("A constant of the formula is larger than 1e40 or has more than 40 digits below the line.")
+    coefficient = expr.as_coeff_Mul()[0]
+    if coefficient.is_Rational and max(abs(coefficient.p), coefficient.q) > LARGEST_NUMBER:
+        raise FormulaError("A constant of the formula is larger than 1e40 or has more than 40 digits below the line.")
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and abs(expr.exp) > 4 * HIGHEST_POWER:
+        raise FormulaError(f"Powers of powers of the formula multiply to more than {4 * HIGHEST_POWER}.")
+    return expr
+
+
+def _what(node: ast.AST) -> str:
+    return type(node).__name__
+
+
+def _column(node: ast.AST) -> int:
+    return getattr(node, "col_offset", 0) + 1
