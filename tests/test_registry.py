@@ -1,5 +1,6 @@
 """Definitions of a user's own: registered, from an installed package, or given by an inverse."""
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -171,3 +172,13 @@ def test_a_definition_made_with_spec_alone_computes_itself() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[0.0, 0.0]"
+
+
+def test_a_name_used_again_does_not_find_the_old_function() -> None:
+    for factor in (2, 3, 4):
+        again = Activation("fleeting", factor * x * Sigmoid(x))
+        points = torch.linspace(-1, 1, 5, dtype=F64, requires_grad=True)
+        torch.testing.assert_close(again(points), factor * points * torch.sigmoid(points))
+        assert torch.autograd.gradcheck(again, points)
+        del again
+        gc.collect()

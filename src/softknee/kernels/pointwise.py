@@ -25,8 +25,12 @@ from .layout import sum_to_shape
 
 @dataclass(frozen=True)
 class Runtime:
-    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
+    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces.
 
+    It holds the definition too: while that lives no other can take its key.
+    """
+
+    definition: Activation
     eager: Any
     transformed: Any
     traced: Any
@@ -57,7 +61,7 @@ def prepare(key: str) -> str:
     """
     if key not in vars(_runtimes):
         act = by_key(key)
-        setattr(_runtimes, key, Runtime(*_functions(act), _traced_function(act)))
+        setattr(_runtimes, key, Runtime(act, *_functions(act), _traced_function(act)))
     return key
 
 
