@@ -164,3 +164,10 @@ def test_a_temperature_is_checked_and_has_no_effect_on_a_value() -> None:
         act(x, lam=2.0, temperature=0.0)
     with pytest.raises(ParameterError, match="gelu has no parameter 'temperature'"):
         sk.get("gelu")(x, temperature=0.1)
+
+
+def test_a_parameter_on_another_device_is_refused_with_both_named() -> None:
+    with pytest.raises(ParameterError, match="delta lies on meta and the input on cpu"):
+        sk.nn.SReLU(device="meta")(X)
+    with pytest.raises(ParameterError, match="beta lies on cpu and the input on meta"):
+        sk.get("smelu")(X.to("meta"), beta=torch.ones(1))

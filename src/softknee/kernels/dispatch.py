@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -37,11 +38,7 @@ def triton_works() -> str:
     """An empty string where Triton kernels can run, else why not."""
     if torch.version.hip:
         return "this is a ROCm build of torch, on which the fused kernels are not tested"
-    try:
-        import triton
-    except ImportError:
-        return "Triton is not installed beside this torch"
-    return "" if triton else "Triton is not installed beside this torch"
+    return "" if find_spec("triton") else "Triton is not installed beside this torch"
 
 
 @functools.cache
@@ -100,8 +97,6 @@ def _why_not_fused(act: Activation, x: Tensor, params: Sequence[Tensor]) -> str:
         return reason
     if reason := triton_prints(act):
         return reason
-    if any(p.device != x.device for p in params):
-        return "a parameter lies on another device than the input"
     pattern = find_pattern(x, params)
     if pattern is None or (pattern.channels > 1 and pattern.channels * pattern.inner >= 1 << 30):
         return "the parameters repeat along memory in a pattern that no fused kernel follows"

@@ -209,6 +209,10 @@ def check_input(act: Activation, x: Any) -> None:
 
 def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
     """A parameter in a shape that broadcasts to x, or a sentence that says why it cannot."""
+    if p.device != x.device:
+        raise ParameterError(
+            f"{act.name}: {name} lies on {p.device} and the input on {x.device}; move one of them with .to(...)."
+        )
     if p.numel() == 1:
         return p if p.dim() <= x.dim() else p.reshape([1] * x.dim())
     lead = x.dim() - p.dim()

@@ -301,8 +301,8 @@ def log1p_minus_near_half(u):
 
 @triton.jit
 def log1p_half(u):
-    """log(1+u) by the GPU's own base-2 logarithm: an absolute error of 2^-22, for arguments away from 0."""
+    """log(1+u) by the GPU's own base-2 logarithm, to 2^-22; two terms of the series near 0, where 1 + u loses u."""
     log2 = tl.inline_asm_elementwise(
         "lg2.approx.f32 $0, $1;", "=f,f", [1.0 + u], dtype=tl.float32, is_pure=True, pack=1
     )
-    return log2 * 0.6931471805599453
+    return tl.where(tl.abs(u) < 0.01, u - 0.5 * u * u, log2 * 0.6931471805599453)
