@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import ParameterError, did_you_mean
 from ..spec import Constraint
+from ..spec.param import check_name
 from .granularity import Granularity
 
 
@@ -122,7 +123,7 @@ class Parameterised(nn.Module):
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place: no new tensors, so nothing recompiles."""
         for name in values:
-            check_name(name, [p.name for p in self.params], title=self.title)
+            check_name(self.title, [p.name for p in self.params], name)
         new = {p: self._checked(p, values[p.name]) for p in self.params if p.name in values}
         for p, value in new.items():
             self._write(p, value)
@@ -169,13 +170,6 @@ def leaf_of_graph(module: nn.Module, input: Any) -> Any:
         return None
     tracer: Any = input.tracer
     return tracer.create_proxy("call_module", tracer.path_of_module(module), (input,), {})
-
-
-def check_name(name: str, known: Sequence[str], *, title: str) -> None:
-    """Refuse the name of a parameter that is not there, with a did-you-mean."""
-    if name not in known:
-        has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
-        raise ParameterError(f"{title} has no parameter {name!r}; {has}.{did_you_mean(name, known)}")
 
 
 def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:

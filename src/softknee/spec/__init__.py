@@ -5,7 +5,7 @@ Three kinds of definition share the protocol `Definition`: `Activation` (an elem
 """
 
 from ..registry import Definition
-from .activation import Activation, Claims, Implicit, Inner, by_key, set_engine, u, v
+from .activation import Activation, Claims, Implicit, Inner, by_key, set_engine
 from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 from .param import Param, positive, real
 from .parse import parse
@@ -27,6 +27,8 @@ from .primitives import (
     Tanh,
     Unit,
     elementary,
+    u,
+    v,
     x,
 )
 from .rowwise import Rowwise

@@ -21,12 +21,7 @@ from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
 from .param import RESERVED, Param, check_values, find_param
-from .primitives import x
-
-u = sympy.Symbol("u", real=True)
-"""The scaled input of a formula (see `Inner`)."""
-v = sympy.Symbol("v", real=True)
-"""The value of an implicit function (see `Implicit`)."""
+from .primitives import u, v, x
 
 
 @dataclass(frozen=True)

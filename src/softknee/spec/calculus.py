@@ -11,13 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .algebra import Add, Expr, Function, Piecewise, Symbol, sympy
-from .primitives import FiniteLeft, x
+from .primitives import FiniteLeft, u, v, x
 
 if TYPE_CHECKING:
     from .activation import Activation
-
-u = sympy.Symbol("u", real=True)
-v = sympy.Symbol("v", real=True)
 
 
 def partial(act: Activation, index: tuple[str, ...]) -> Expr:

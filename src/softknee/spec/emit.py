@@ -17,10 +17,8 @@ from sympy.logic.boolalg import ITE, And, Boolean, BooleanFalse, BooleanTrue, No
 
 from ..errors import DefinitionError
 from .algebra import Add, Expr, Mul, Piecewise, Pow, sympy
-from .primitives import BOUNDED, NormalCdf, NormalPdf, SechSquared, Sigmoid, Tanh, x
+from .primitives import BOUNDED, NormalCdf, NormalPdf, SechSquared, Sigmoid, Tanh, u, v, x
 
-u = sympy.Symbol("u", real=True)
-v = sympy.Symbol("v", real=True)
 PER_ELEMENT = {x, u, v}
 # Parameters carry a prefix in generated code, so that one called `n` or `g` cannot meet a name of ours.
 PARAMETER = "p_"

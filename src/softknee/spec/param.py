@@ -58,12 +58,15 @@ def real(name: str, default: float, about: str = "") -> Param:
 
 def find_param(title: str, params: Sequence[Param], name: str) -> Param:
     """The parameter of that name, or an error with a did-you-mean."""
-    for one in params:
-        if one.name == name:
-            return one
-    names = [p.name for p in params]
-    has = f"its parameters are {', '.join(names)}" if names else "it has no parameters"
-    raise ParameterError(f"{title} has no parameter {name!r}; {has}.{did_you_mean(name, names)}")
+    check_name(title, [p.name for p in params], name)
+    return next(one for one in params if one.name == name)
+
+
+def check_name(title: str, known: Sequence[str], name: str) -> None:
+    """Refuse the name of a parameter that is not there, with a did-you-mean."""
+    if name not in known:
+        has = f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+        raise ParameterError(f"{title} has no parameter {name!r}; {has}.{did_you_mean(name, known)}")
 
 
 def check_values(title: str, params: Sequence[Param], values: Mapping[str, Any]) -> None:

@@ -14,6 +14,10 @@ from .algebra import Expr, Float, Piecewise, exp, log, pi, sqrt, sympy
 
 x = sympy.Symbol("x", real=True)
 """The input of every activation."""
+u = sympy.Symbol("u", real=True)
+"""The scaled input of a formula (see `Inner`)."""
+v = sympy.Symbol("v", real=True)
+"""The value of an implicit function (see `Implicit`)."""
 
 
 class Primitive(sympy.Function):

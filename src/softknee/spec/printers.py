@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from . import primitives as p
 from .activation import Activation
-from .activation import u as _u
-from .activation import v as _v
 from .algebra import Expr, sympy
 from .emit import PER_ELEMENT, Dialect, Emitter, Local, carries_nan, has_bare_u, share
 
@@ -99,7 +97,7 @@ def expressions_body(
     lines: list[str] = []
     if act.implicit is not None:
         lines += _solve(act, dialect)
-    if act.inner is not None and any(e.has(_u) for e in expressions):
+    if act.inner is not None and any(e.has(p.u) for e in expressions):
         lines += _inner(act, dialect, clipped=slopes or any(map(has_bare_u, expressions)))
     shared, reduced = share(expressions)
     emitter = Emitter(dialect, [*(meaning for _, meaning in shared), *reduced], names=[n for n, _ in shared])
@@ -138,7 +136,7 @@ def _solve(act: Activation, dialect: Dialect) -> list[str]:
     """Safeguarded Newton: a step that leaves the bracket is replaced by bisection."""
     assert act.implicit is not None
     ends = Emitter(dialect, [act.implicit.low, act.implicit.high], prefix="e")
-    slope = sympy.diff(act.implicit.inverse, _v)
+    slope = sympy.diff(act.implicit.inverse, p.v)
     step = Emitter(dialect, [act.implicit.inverse, slope], prefix="n")
     value, tangent = step.names
     where = dialect.where

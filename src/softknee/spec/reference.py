@@ -15,27 +15,26 @@ import mpmath
 from .activation import Activation
 from .algebra import Expr, Piecewise, sympy
 from .calculus import without_jumps
-from .primitives import elementary, x
+from .primitives import elementary, v, x
 
 DIGITS = 50
 # Textbook forms cancel (1 - tanh^2, log(1+u) - u); this many digits leave 50 good ones for every knob from
 # 1e-6 to 1e6.
 WORKING_DIGITS = 140
-_v = sympy.Symbol("v", real=True)
 
 
 @functools.cache
 def _function(act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
     root = act.root
-    names = [x, _v, *(p.symbol for p in root.params)]
+    names = [x, v, *(p.symbol for p in root.params)]
     expr = elementary(root.formula)
     if root.implicit is not None:
         inverse = elementary(root.implicit.inverse)
-        slope = sympy.diff(inverse, _v)
+        slope = sympy.diff(inverse, v)
         for name in act.index:
             symbol = x if name == "x" else root.param(name).symbol
             along = 1 if symbol == x else -sympy.diff(inverse, symbol)
-            expr = _each(expr, lambda e, s=symbol, a=along: sympy.diff(e, s) + sympy.diff(e, _v) * a / slope)
+            expr = _each(expr, lambda e, s=symbol, a=along: sympy.diff(e, s) + sympy.diff(e, v) * a / slope)
         return sympy.lambdify(names, expr, "mpmath"), sympy.lambdify(names, inverse, "mpmath")
     for name in act.index:
         symbol = x if name == "x" else root.param(name).symbol

@@ -1,13 +1,12 @@
 """The one rule that says which implementation of SQUAF runs, and why."""
 
-import os
-from functools import cache
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+from ..dispatch import interpreting, triton_works
 
 Path = Literal["fused", "plain"]
 
@@ -25,14 +24,12 @@ def choose_kernel(x: Tensor) -> tuple[Path, str]:
     """The same question inside the operator, where only device and dtype matter."""
     if x.dtype == torch.float64:
         return "plain", "The fused kernels compute in float32; float64 takes plain tensor operations."
-    if not _has_triton():
-        return "plain", "Triton is not installed, and the fused kernels need it."
+    if reason := triton_works():
+        return "plain", f"The fused kernels do not run here: {reason}."
     if x.device.type == "cpu" and interpreting():
         return "fused", "TRITON_INTERPRET=1 runs the fused kernels on the CPU, slowly, for tests."
     if x.device.type != "cuda":
         return "plain", f"There is no fused kernel for the device type '{x.device.type}'."
-    if torch.version.hip is not None:
-        return "plain", "The fused kernels are not built for ROCm."
     return "fused", "A CUDA tensor: one fused kernel forward and one backward."
 
 
@@ -47,13 +44,3 @@ def inside_transform() -> bool:
     if torch.compiler.is_dynamo_compiling():
         return False
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
-
-
-def interpreting() -> bool:
-    """Whether Triton's interpreter was asked for."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..dispatch import interpreting
 from ..launch import divide_up, power_of_two
 from . import cuda
-from .dispatch import interpreting
 from .layout import Layout
 from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
 
