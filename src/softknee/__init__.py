@@ -22,11 +22,17 @@ from .errors import (
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import nn, spec
+    from . import design, nn, spec
     from .spec import Activation
 
 # Loaded on first use, because they need SymPy.
-_LAZY = {"nn": (".nn", None), "spec": (".spec", None), "Activation": (".spec", "Activation")}
+_LAZY = {
+    "Activation": (".spec", "Activation"),
+    "design": (".design", None),
+    "measure": (".measure", None),
+    "nn": (".nn", None),
+    "spec": (".spec", None),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -47,8 +53,10 @@ __all__ = [
     "SoftkneeError",
     "UnknownActivationError",
     "__version__",
+    "design",
     "explain",
     "get",
+    "measure",
     "names",
     "nn",
     "register",
