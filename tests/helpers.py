@@ -26,8 +26,27 @@ def _element_wise() -> dict[str, Activation]:
     return {name: act for name, act in found if isinstance(act, Activation) and act.name == name}
 
 
-SUBJECTS = _element_wise()
+def _designed() -> dict[str, Activation]:
+    """What the engine of mollification makes, one for each way it computes: of these, too, every property is asked."""
+    lam = Param("lam", 0.5, Between(low=0.0, high=2.0))
+    edge = lam.symbol
+    step = sympy.Piecewise((0, SYMBOL < 0), (1, True))
+    shrink = sympy.Piecewise((0, abs(SYMBOL) <= edge), (SYMBOL, True))
+    made = [
+        sk.design.mollify("leaky_relu", "triangle"),
+        sk.design.mollify("hardtanh", "biweight"),
+        sk.design.mollify(sk.Activation("hardshrink", shrink, params=(lam,)), "epanechnikov"),
+        sk.design.mollify("relu6", "gaussian"),
+        sk.design.mollify(sk.Activation("step", step), "logistic"),
+        sk.design.mollify("relu", "bump"),
+        sk.design.mollify("relu", ("box", "triweight")),
+    ]
+    return {act.name: act for act in made}
+
+
+ZOO = _element_wise()
 """Every element-wise activation of the zoo by name. A new one is tested without a new test."""
+SUBJECTS = ZOO | _designed()
 every_subject = pytest.mark.parametrize("act", SUBJECTS.values(), ids=SUBJECTS)
 LEARNED = {name: act for name, act in SUBJECTS.items() if act.params}
 every_learned = pytest.mark.parametrize("act", LEARNED.values(), ids=LEARNED)

@@ -10,9 +10,13 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import F64, SUBJECTS, SYMBOL, every_subject, ordinary_values, settings, tolerance
+from helpers import F64, SUBJECTS, SYMBOL, ZOO, ordinary_values, settings, tolerance
 from softknee.spec import Activation, elementary
 from softknee.spec.reference import evaluate
+
+# An engine makes no claim where it knows none; the zoo claims everything.
+CLAIMED = {name: act for name, act in SUBJECTS.items() if act.claims is not None}
+every_claimed = pytest.mark.parametrize("act", CLAIMED.values(), ids=CLAIMED)
 
 
 def symbols(act: Activation, values: dict[str, float]) -> dict[sympy.Symbol, float]:
@@ -44,7 +48,7 @@ def steepest(act: Activation, values: dict[str, float]) -> float:
     return best
 
 
-@every_subject
+@pytest.mark.parametrize("act", ZOO.values(), ids=ZOO)
 def test_claims_are_made(act: Activation):
     assert act.claims is not None
     assert act.about.endswith(".")
@@ -69,13 +73,15 @@ def jump(act: Activation, order: int, at: mpmath.mpf, values: dict[str, float]) 
     return float(abs(evaluate(derivative, at + gap, **values) - evaluate(derivative, at - gap, **values)))
 
 
-@every_subject
+@every_claimed
 def test_smoothness(act: Activation):
     values = ordinary_values(act)
     with mpmath.workdps(100):
         places = seams(act, values)
         if math.isinf(act.claims.smoothness):
-            assert places == []
+            # Only the bump kernel joins pieces without an end to its derivatives.
+            assert places == [] or act.name.endswith("_bump")
+            assert all(jump(act, order, at, values) < 1e-20 for order in range(5) for at in places)
             return
         assert places
         for order in range(int(act.claims.smoothness) + 1):
@@ -87,7 +93,7 @@ def test_smoothness(act: Activation):
 # -- slopes -----------------------------------------------------------------------------------------------
 
 
-@every_subject
+@every_claimed
 def test_monotone_exactly_where_claimed(act: Activation):
     for values in moderate_settings(act):
         slope = act.derivative(1)(grid(values), **values)
@@ -96,7 +102,7 @@ def test_monotone_exactly_where_claimed(act: Activation):
         assert (slope.min().item() >= 0) == bool(claim), (values, slope.min().item())
 
 
-@every_subject
+@every_claimed
 def test_lipschitz_constant_holds_and_is_attained(act: Activation):
     for values in moderate_settings(act):
         found = steepest(act, values)
@@ -105,7 +111,7 @@ def test_lipschitz_constant_holds_and_is_attained(act: Activation):
         assert found >= claim * (1 - tolerance(F64, "attained")), values
 
 
-@every_subject
+@every_claimed
 def test_secants_respect_the_lipschitz_constant(act: Activation):
     """The constant bounds differences of values, not only the derivative that was derived."""
     values = ordinary_values(act)
@@ -134,7 +140,7 @@ def members(region: sympy.Set) -> tuple[list[float], list[float]]:
     return inside, outside
 
 
-@every_subject
+@every_claimed
 def test_zeros_are_exact_zeros(act: Activation):
     for values in moderate_settings(act):
         inside, outside = members(act.claims.zeros.subs(symbols(act, values)))

@@ -29,7 +29,7 @@ def units(found: Tensor, wanted: Tensor) -> float:
 @every_learned
 def test_every_parameter_learns_at_each_granularity(act: Activation, granularity: str):
     options = GRANULARITIES[granularity]
-    module = sk.nn.make(act.name, learn=True, **options, **ordinary_values(act))
+    module = sk.nn.make(act, learn=True, **options, **ordinary_values(act))
     assert len(list(module.parameters())) == len(act.params)
     (module(X).square() + module(X)).sum().backward()
     shape = {"layer": (1,), "channel": (4,), "channel_last": (5,), "neuron": (4, 5)}[granularity]
@@ -48,13 +48,13 @@ def test_every_parameter_learns_at_each_granularity(act: Activation, granularity
 def test_only_what_is_named_is_learned(act: Activation):
     names = [p.name for p in act.params]
     for name in names:
-        module = sk.nn.make(act.name, learn=name)
+        module = sk.nn.make(act, learn=name)
         assert module.learned == (name,)
         assert len(list(module.parameters())) == 1
         fixed = [other for other in names if other != name]
         assert set(fixed) <= {label for label, _ in module.named_buffers()}
-    assert not list(sk.nn.make(act.name).parameters())
-    assert sk.nn.make(act.name, learn=names).learned == tuple(names)
+    assert not list(sk.nn.make(act).parameters())
+    assert sk.nn.make(act, learn=names).learned == tuple(names)
 
 
 # -- start values and constraints -------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_the_start_value_comes_back(act: Activation):
     for p in act.params:
         for start in starts(p):
             wanted = torch.tensor([start])
-            module = sk.nn.make(act.name, learn=p.name, **{p.name: wanted.item()})
+            module = sk.nn.make(act, learn=p.name, **{p.name: wanted.item()})
             assert units(getattr(module, p.name).detach(), wanted) <= tolerance(F32, "start"), (p.name, start)
 
 
@@ -102,7 +102,7 @@ def test_lambda_comes_back_at_any_temperature(temperature: float):
 def test_no_step_leaves_the_constraint(act: Activation):
     bound = [p for p in act.params if isinstance(p.constraint, Positive | AtLeastOne | Between)]
     for step in (1.0, -1.0, 1e3, -1e3, 1e8, -1e8, 1e30, -1e30):
-        module = sk.nn.make(act.name, learn=[p.name for p in bound])
+        module = sk.nn.make(act, learn=[p.name for p in bound])
         optimiser = torch.optim.SGD(module.parameters(), lr=abs(step)) if bound else None
         for _ in range(3 if optimiser else 0):
             for p in module.parameters():

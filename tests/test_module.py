@@ -17,7 +17,7 @@ from test_learned import GRANULARITIES, X
 @every_subject
 def test_a_module_computes_its_definition(act: Activation):
     values = ordinary_values(act)
-    module = sk.nn.make(act.name, **values)
+    module = sk.nn.make(act, **values)
     assert torch.equal(module(X), act(X, **values))
     assert type(module).__name__ in dir(sk.nn)
     for name, value in values.items():
@@ -31,7 +31,7 @@ def test_a_module_computes_its_definition(act: Activation):
 @pytest.mark.parametrize("learn", [False, True], ids=["fixed", "learned"])
 @every_learned
 def test_set_and_reset(act: Activation, learn: bool):
-    module = sk.nn.make(act.name, learn=learn, dtype=F64)
+    module = sk.nn.make(act, learn=learn, dtype=F64)
     before, addresses = module(X.double()).detach(), [t.data_ptr() for t in module.state_dict().values()]
     values = ordinary_values(act)
     assert module.set_(**values) is module
@@ -44,7 +44,7 @@ def test_set_and_reset(act: Activation, learn: bool):
 @pytest.mark.parametrize("dtype", [F64, F32, F16], ids=str)
 @every_subject
 def test_the_type_of_the_parameters(act: Activation, dtype: torch.dtype):
-    module = sk.nn.make(act.name, learn=True, dtype=dtype)
+    module = sk.nn.make(act, learn=True, dtype=dtype)
     assert all(t.dtype == dtype for t in module.state_dict().values())
     assert module(X).dtype == F32
 
@@ -53,14 +53,14 @@ def test_the_type_of_the_parameters(act: Activation, dtype: torch.dtype):
 def test_a_float64_module_keeps_all_digits(act: Activation):
     values = ordinary_values(act)
     for learn in (False, True):
-        module = sk.nn.make(act.name, learn=learn, dtype=F64, **values)
+        module = sk.nn.make(act, learn=learn, dtype=F64, **values)
         for name, value in values.items():
             assert getattr(module, name).item() == pytest.approx(value, rel=1e-15), (name, learn)
 
 
 @every_learned
 def test_to_a_type_rounds_once(act: Activation):
-    module = sk.nn.make(act.name, learn=True, **ordinary_values(act))
+    module = sk.nn.make(act, learn=True, **ordinary_values(act))
     rounded = {name: t.half() for name, t in module.state_dict().items()}
     moved = copy.deepcopy(module).to(F16)
     assert all(torch.equal(t, rounded[name]) for name, t in moved.state_dict().items())
@@ -70,12 +70,12 @@ def test_to_a_type_rounds_once(act: Activation):
 @every_subject
 def test_built_on_the_meta_device(act: Activation, granularity: str):
     options = {"learn": True, **GRANULARITIES[granularity]}
-    module = sk.nn.make(act.name, device="meta", **options)
+    module = sk.nn.make(act, device="meta", **options)
     assert all(t.is_meta for t in module.state_dict().values())
     assert repr(module)
     module.to_empty(device="cpu")
     module.reset_parameters()
-    assert torch.equal(module(X), sk.nn.make(act.name, **options)(X))
+    assert torch.equal(module(X), sk.nn.make(act, **options)(X))
 
 
 # -- copies -----------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_built_on_the_meta_device(act: Activation, granularity: str):
 @every_subject
 def test_copies_are_the_same_function(act: Activation, granularity: str):
     options = {"learn": True, **GRANULARITIES[granularity]}
-    module = sk.nn.make(act.name, **options, **ordinary_values(act))
+    module = sk.nn.make(act, **options, **ordinary_values(act))
     with torch.no_grad():
         for p in module.parameters():
             p += 0.125  # as after training
@@ -95,7 +95,7 @@ def test_copies_are_the_same_function(act: Activation, granularity: str):
     file = io.BytesIO()
     torch.save(module.state_dict(), file)
     file.seek(0)
-    other = sk.nn.make(act.name, **options)
+    other = sk.nn.make(act, **options)
     other.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(other(X), expected)
 
@@ -128,7 +128,7 @@ def test_a_module_inside_a_model():
 @every_subject
 def test_explain_names_a_path_and_a_reason(act: Activation):
     small, large = torch.zeros(3), torch.zeros(600_000)
-    for what in (act, sk.nn.make(act.name)):
+    for what in (act, sk.nn.make(act)):
         assert sk.explain(what, small).path == "plain"
         assert sk.explain(what, large).path == "blocks"
         assert len(sk.explain(what, small).reason.split()) > 5

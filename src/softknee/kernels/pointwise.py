@@ -242,6 +242,8 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     if act.variants and not act.index:
         act, values = resolve(act, values)
+    if act.groups:
+        values = act.spread(values)
     check_input(act, x)
     if "temperature" in values:
         values = act.configured(values)[1]

@@ -45,6 +45,10 @@ def unit(u: Tensor) -> Tensor:
     return torch.clamp(u, 0.0, 1.0)
 
 
+def clip_unit(u: Tensor) -> Tensor:
+    return torch.clamp(u, -1.0, 1.0)
+
+
 def maximum(a: Number, b: Number) -> Tensor:
     return _extreme(torch.maximum, a, b)
 

@@ -78,6 +78,11 @@ def unit(u):
 
 
 @triton.jit
+def clip_unit(u):
+    return clip(u, -1.0, 1.0)
+
+
+@triton.jit
 def ramp(u):
     return tl.maximum(u, 0.0, propagate_nan=ALL)
 

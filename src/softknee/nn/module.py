@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -49,11 +49,13 @@ class Pointwise(Parameterised):
         super().__init__()
         named: Activation = find(self.activation) if definition is None else definition
         definition, values = resolve(named, values)
+        values = definition.spread(values)
         self.definition = definition
         self.inplace = inplace
         granularity = Granularity.read(definition.name, per=per, size=size, dim=dim)
         params, values = definition.configured(values)
         definition.check(values)
+        learn = _spread_names(definition, learn)
         learned = choose_learned(definition.name, names=[p.name for p in params], learn=learn)
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
         self._hold(
@@ -79,7 +81,25 @@ class Pointwise(Parameterised):
             return node
         return call(self.definition, input, self.fitted(input), inplace=self.inplace)
 
+    def set_(self, **values: Any) -> Self:
+        """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""
+        return super().set_(**self.definition.spread(values))
+
+    def __getattr__(self, name: str) -> Any:
+        definition = self.__dict__.get("definition")
+        if definition is not None and name in definition.groups:
+            return torch.stack([getattr(self, one) for one in definition.groups[name]], dim=-1)
+        return super().__getattr__(name)
+
     def extra_repr(self) -> str:
         parts = [repr(self.definition.name)] if type(self) is Pointwise else []
         parts += self._shown()
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
+
+
+def _spread_names(definition: Activation, learn: bool | str | Iterable[str]) -> bool | list[str]:
+    """The names to learn, with those of a group in the place of the group's."""
+    if isinstance(learn, bool):
+        return learn
+    asked = [learn] if isinstance(learn, str) else list(learn)
+    return [one for name in asked for one in definition.groups.get(name, (name,))]

@@ -10,6 +10,7 @@ from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 from .param import Param, positive, real
 from .parse import parse
 from .primitives import (
+    Clip,
     Expm1,
     FiniteLeft,
     Line,
@@ -39,6 +40,7 @@ __all__ = [
     "AtLeastOne",
     "Between",
     "Claims",
+    "Clip",
     "Constraint",
     "Definition",
     "Expm1",

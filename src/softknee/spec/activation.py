@@ -12,7 +12,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -108,10 +108,6 @@ def by_key(key: str) -> Activation:
     return _by_key[key]
 
 
-# How parameters are typeset that SymPy does not know the letters of.
-_LETTERS = {"eps": r"\varepsilon", "lam": r"\lambda", "g_minus": "g_{-}", "g_plus": "g_{+}", "slope": "a", "shift": "s"}
-
-
 @dataclass(frozen=True, eq=False)
 class Activation:
     """An element-wise activation function as data.
@@ -128,6 +124,8 @@ class Activation:
     knob:     the parameter (or parameters) that hardens it as it goes to `toward`; `limit` is the
               name of the function reached there, `limit_params` that function's parameters in ours.
     variants: a named choice between definitions, such as gelu's `approximate`.
+    groups:   one name for several parameters that are given and learned together, as a vector.
+    recipe:   the text that makes it again, where an engine of `design` made it.
     about:    one sentence with the reference.
 
     Calling it computes it on a tensor: `act(x, delta=0.1)`.
@@ -146,6 +144,8 @@ class Activation:
     limit: str | None = None
     limit_params: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    recipe: str = ""
     about: str = ""
     bound_formula: Expr = field(init=False, repr=False)
     key: str = field(init=False, repr=False)
@@ -171,6 +171,8 @@ class Activation:
                     f"A parameter of {self.name!r} is called {p.name!r}, which is taken or not an identifier; "
                     f"choose another name (taken are {', '.join(sorted(RESERVED))})."
                 )
+        if len({p.name for p in self.params}) != len(self.params):
+            raise DefinitionError(f"Two parameters of {self.name!r} have the same name; rename one of them.")
         if strange := bound.free_symbols - known:
             names = ", ".join(sorted(map(str, strange)))
             raise DefinitionError(
@@ -221,6 +223,21 @@ class Activation:
             params.append(p)
         return tuple(params), left
 
+    def spread(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with each group of parameters given one by one."""
+        left = dict(values)
+        for group, names in self.groups.items():
+            if group in left:
+                given = left.pop(group)
+                each = list(given.unbind(-1) if hasattr(given, "unbind") else given)
+                if len(each) != len(names):
+                    raise ParameterError(
+                        f"{self.name}: {group} takes {len(names)} numbers ({', '.join(names)}), and {len(each)} were "
+                        f"given."
+                    )
+                left |= dict(zip(names, each, strict=True))
+        return left
+
     # -- mathematics ------------------------------------------------------------------------------------
 
     def partial(self, *names: str) -> Activation:
@@ -260,7 +277,7 @@ class Activation:
         left = self.root.name.replace("_", r"\_")
         tail = "".join(self._index)
         prime = {"": "", "x": "'", "xx": "''"}.get(tail, rf"_{{{', '.join(self._index)}}}")
-        names = {p.symbol: _LETTERS[p.name] for p in self.params if p.name in _LETTERS}
+        names = {p.symbol: p.letter for p in self.params}
         text = rf"\operatorname{{{left}}}{prime}(x) = {sympy.latex(self.formula, symbol_names=names)}"
         if self.implicit is None:
             return text
@@ -284,7 +301,47 @@ class Activation:
     def __deepcopy__(self, memo: dict[int, Any]) -> Activation:
         return self  # immutable, and compared by identity
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        from ..registry import restore
+    def with_(self, **changes: Any) -> Activation:
+        """The same definition with other fields, such as `name` or `params`; another function loses its recipe."""
+        if self._index:
+            raise DefinitionError(f"{self.name!r} is a derivative; change the activation that it belongs to.")
+        another = not changes.keys().isdisjoint({"formula", "inner", "implicit", "worked", "stable"})
+        given = self._fields()
+        given["recipe"] = "" if another else self.recipe
+        return Activation(**(given | changes))
 
-        return restore, (self.root.name, self._index)
+    def _fields(self) -> dict[str, Any]:
+        """What it was made from. `formula` has u written out by now; the form with u is the bound one."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name[0] != "_"}
+        return given | ({} if self.worked is not None else {"formula": self.bound_formula})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ..registry import holds, remake, restore
+
+        root = self.root
+        if holds(root):
+            return restore, (root.name, self._index)
+        # Nobody else can look it up by its name: it travels as its recipe, or whole.
+        if root.recipe:
+            given = (root.recipe, root.name, root.params)
+            _remembered.setdefault(given, root)
+            return remake, (*given, self._index)
+        return rebuild, (root._fields(), self._index)
+
+
+# Definitions that went into a pickle as a recipe or came out of one: the same recipe gives the same definition.
+_remembered: weakref.WeakValueDictionary[tuple[Any, ...], Activation] = weakref.WeakValueDictionary()
+
+
+def remembered(given: tuple[Any, ...], make: Callable[[], Activation]) -> Activation:
+    """The definition that these words stand for, made if nobody has it."""
+    found = _remembered.get(given)
+    if found is None:
+        _remembered[given] = found = make()
+    return found
+
+
+def rebuild(given: Mapping[str, Any], index: tuple[str, ...]) -> Activation:
+    """The (derivative of the) definition with these fields; how one without a name or a recipe is unpickled."""
+    found = Activation(**given)
+    return found.partial(*index) if index else found

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from .algebra import Add, Expr, Function, Piecewise, Symbol, sympy
 from .primitives import FiniteLeft, u, v, x
 
+LONGEST_FACTORED = 300
+
 if TYPE_CHECKING:
     from .activation import Activation
 
@@ -64,6 +66,8 @@ def _outside_seams(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
 
 def _tidy(expr: Expr) -> Expr:
     """Factor where that makes it shorter (and so, mostly, better conditioned) and brings no new function in."""
+    if expr.has(Piecewise) and expr.count_ops() > LONGEST_FACTORED:
+        return expr  # many joined pieces: factoring them takes seconds and finds nothing
     factored = sympy.factor(expr)
     same = factored.atoms(Function) <= expr.atoms(Function)
     return factored if same and factored.count_ops() <= expr.count_ops() else expr

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ParameterError, did_you_mean
 from .algebra import Symbol, sympy
-from .constraints import AtLeastOne, Constraint, Positive, Real
+from .constraints import AtLeastOne, Between, Constraint, Positive, Real
 
 # Words that stand beside the parameters in calls and modules.
 RESERVED = {
@@ -26,6 +26,9 @@ RESERVED = {
     "temperature",
 }
 
+# How parameters are typeset that SymPy does not know the letters of.
+_LETTERS = {"eps": r"\varepsilon", "lam": r"\lambda", "g_minus": "g_{-}", "g_plus": "g_{+}", "slope": "a", "shift": "s"}
+
 
 @dataclass(frozen=True)
 class Param:
@@ -39,8 +42,14 @@ class Param:
 
     @property
     def symbol(self) -> Symbol:
-        positive = isinstance(self.constraint, Positive | AtLeastOne)
+        limits = self.constraint
+        positive = isinstance(limits, Positive | AtLeastOne) or (isinstance(limits, Between) and limits.low >= 0)
         return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
+
+    @property
+    def letter(self) -> str:
+        """The parameter as LaTeX."""
+        return _LETTERS.get(self.name) or sympy.latex(self.symbol)
 
     @property
     def start(self) -> float:

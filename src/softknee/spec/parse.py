@@ -24,8 +24,10 @@ from .param import Param
 
 LONGEST, DEEPEST, MOST_NODES, MOST_PIECES, HIGHEST_POWER = 2000, 40, 500, 32, 16
 LARGEST_NUMBER = 10**40
+LARGEST_TREE = 3000  # max(a, b) has b twice: nested, the expression outgrows its text by powers of two
+EXACT_ROOTS = 10_000  # roots of larger numbers become decimals, because finding their squares costs time
 
-_FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
+FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     "sigmoid": p.Sigmoid,
     "softplus": p.Softplus,
     "tanh": p.Tanh,
@@ -35,12 +37,23 @@ _FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     "log1p": p.Log1p,
     "relu": p.Ramp,
     "unit": p.Unit,
+    "clip": p.Clip,
+    "finite_left": p.FiniteLeft,
+    "sech_squared": p.SechSquared,
+    "mish_gate": p.MishGate,
+    "log1p_minus": p.Log1pMinus,
+    "log1p_minus_near": p.Log1pMinusNear,
+    "log1p_unit": p.Log1pUnit,
     "exp": sympy.exp,
     "log": sympy.log,
     "sqrt": sympy.sqrt,
     "sin": sympy.sin,
     "cos": sympy.cos,
     "erf": sympy.erf,
+    "erfc": sympy.erfc,
+    "atan": sympy.atan,
+    "asinh": sympy.asinh,
+    "sign": sympy.sign,
     "abs": sympy.Abs,
 }
 _BINARY: dict[type, Callable[[Expr, Expr], Expr]] = {
@@ -53,6 +66,7 @@ _BINARY: dict[type, Callable[[Expr, Expr], Expr]] = {
 _PAIRS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "max": lambda a, b: b + p.Ramp(a - b),
     "min": lambda a, b: b - p.Ramp(b - a),
+    "line": p.Line,
 }
 _COMPARE: dict[type, Callable[[Expr, Expr], Expr]] = {
     ast.Lt: sympy.Lt,
@@ -70,22 +84,17 @@ def parse(text: str, *, params: Sequence[Param] = ()) -> Expr:
     >>> Activation("mine", parse("x * sigmoid(beta * x)", params=(beta,)), params=(beta,)).formula
     x*Sigmoid(beta*x)
     """
-    tree = _tree(text)
-    known = {"x": p.x, "pi": sympy.pi, "e": sympy.E} | {one.name: one.symbol for one in params}
-    expr = _Reader(known).value(tree.body, 0)
-    if expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
-        raise FormulaError(f"The formula {_shown(text)} divides by 0 or has no real value.")
-    return expr
+    return Reader(params).formula(tree_of(text).body)
 
 
-def _tree(text: str) -> ast.Expression:
+def tree_of(text: str) -> ast.Expression:
     if not isinstance(text, str):
         raise FormulaError(f"A formula is a text, and {type(text).__name__} was given.")
     if len(text) > LONGEST:
         raise FormulaError(f"The formula has {len(text)} characters, and {LONGEST} are allowed.")
     if not text.isascii() or not text.isprintable():
         # Python would read look-alike letters as the plain ones.
-        raise FormulaError(f"The formula {_shown(text)} has characters that are not plain printable ASCII.")
+        raise FormulaError(f"The formula {shown(text)} has characters that are not plain printable ASCII.")
     if _nesting(text) > DEEPEST:
         raise FormulaError(f"The formula nests brackets or signs deeper than {DEEPEST}.")
     try:
@@ -93,7 +102,7 @@ def _tree(text: str) -> ast.Expression:
             warnings.simplefilter("error")
             return ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
-        raise FormulaError(f"The formula {_shown(text)} cannot be read: {type(error).__name__}.") from None
+        raise FormulaError(f"The formula {shown(text)} cannot be read: {type(error).__name__}.") from None
 
 
 def _nesting(text: str) -> int:
@@ -106,20 +115,51 @@ def _nesting(text: str) -> int:
     return deepest
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     short = text if len(text) <= 60 else text[:57] + "..."
     return ascii(short)
 
 
-class _Reader:
-    """Turns nodes of the syntax tree into expressions; counts them, and refuses what it does not know."""
+class Reader:
+    """Turns nodes of the syntax tree into expressions; counts them, and refuses what it does not know.
 
-    def __init__(self, known: Mapping[str, Expr]) -> None:
-        self.known = known
+    `calls` adds functions that read their own arguments: the engines of `softknee.design`.
+    """
+
+    def __init__(
+        self, params: Sequence[Param] = (), calls: Mapping[str, Callable[[ast.Call, int], Expr]] | None = None
+    ) -> None:
+        self.known = {"x": p.x, "pi": sympy.pi, "e": sympy.E} | {one.name: one.symbol for one in params}
+        self.calls = {} if calls is None else calls
         self.nodes = 0
+        self._sizes: dict[Expr, int] = {}
+
+    def formula(self, node: ast.AST, depth: int = 0) -> Expr:
+        """The expression of a whole formula, which must be real and finite."""
+        expr = self.value(node, depth)
+        if expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
+            raise FormulaError(f"The formula {shown(ast.unparse(node))} divides by 0 or has no real value.")
+        return expr
 
     def value(self, node: ast.AST, depth: int) -> Expr:
+        """The expression of a node, with everything below it."""
         self._step(depth)
+        return self.sized(self._value(node, depth))
+
+    def sized(self, expr: Expr) -> Expr:
+        """The expression, refused where it has grown too large to work with."""
+        if self._size(expr) > LARGEST_TREE:
+            raise FormulaError(f"Written out, the formula has more than {LARGEST_TREE} parts.")
+        return expr
+
+    def _size(self, expr: Expr) -> int:
+        if not expr.args:
+            return 1
+        if expr not in self._sizes:
+            self._sizes[expr] = 1 + sum(map(self._size, expr.args))
+        return self._sizes[expr]
+
+    def _value(self, node: ast.AST, depth: int) -> Expr:
         if isinstance(node, ast.Constant):
             return self._number(node)
         if isinstance(node, ast.Name):
@@ -148,11 +188,13 @@ class _Reader:
 
     def _name(self, node: ast.Name) -> Expr:
         if node.id not in self.known:
-            names = [*self.known, *_FUNCTIONS]
-            raise FormulaError(
-                f"There is no {node.id!r} here; known are {', '.join(self.known)}.{did_you_mean(node.id, names)}"
-            )
+            raise self.unknown(node.id)
         return self.known[node.id]
+
+    def unknown(self, name: str) -> FormulaError:
+        """What to say of a name that nobody declared."""
+        near = did_you_mean(name, [*self.known, *FUNCTIONS])
+        return FormulaError(f"There is no {name!r} here; known are {', '.join(self.known)}.{near}")
 
     def _binary(self, node: ast.BinOp, depth: int) -> Expr:
         if isinstance(node.op, ast.Pow):
@@ -177,6 +219,8 @@ class _Reader:
         return _bounded(base**power)
 
     def _call(self, node: ast.Call, depth: int) -> Expr:
+        if isinstance(node.func, ast.Name) and node.func.id in self.calls:
+            return self.calls[node.func.id](node, depth)
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise FormulaError(f"Only functions of the language can be called, by name, at column {_column(node)}.")
         name = node.func.id
@@ -187,13 +231,14 @@ class _Reader:
             return self._piecewise(node, depth)
         if name in _PAIRS:
             return _PAIRS[name](*(self.value(arg, depth + 1) for arg in self._arguments(node, name, 2)))
-        if name not in _FUNCTIONS:
-            known = [*_FUNCTIONS, *_PAIRS, "where", "piecewise"]
+        if name not in FUNCTIONS:
+            known = [*FUNCTIONS, *_PAIRS, "where", "piecewise"]
             raise FormulaError(
-                f"There is no function {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}"
+                f"There is no function {name!r}; known are {', '.join(known)}."
+                f"{did_you_mean(name, [*known, *self.calls])}"
             )
         (argument,) = self._arguments(node, name, 1)
-        return _evaluated(_FUNCTIONS[name], self.value(argument, depth + 1), name)
+        return evaluated(FUNCTIONS[name], self.value(argument, depth + 1), name)
 
     def _arguments(self, node: ast.Call, name: str, count: int) -> list[ast.expr]:
         if len(node.args) != count:
@@ -232,9 +277,11 @@ class _Reader:
         )
 
 
-def _evaluated(function: Callable[[Expr], Expr], argument: Expr, name: str) -> Expr:
+def evaluated(function: Callable[[Expr], Expr], argument: Expr, name: str) -> Expr:
     """The function; of a constant its number, because a tower of constants could take SymPy for ever."""
     if not argument.is_number:
+        return function(argument)
+    if name == "sqrt" and (argument == sympy.pi or (argument.is_Rational and argument > 0 and _small(argument))):
         return function(argument)
     try:
         number = float(function(sympy.Float(float(argument), 25)))
@@ -243,6 +290,10 @@ def _evaluated(function: Callable[[Expr], Expr], argument: Expr, name: str) -> E
     if not math.isfinite(number) or abs(number) > LARGEST_NUMBER:
         raise FormulaError(f"{name} of that constant is not a number below 1e40.")
     return sympy.Float(number, 17)
+
+
+def _small(number: Expr) -> bool:
+    return max(number.p, number.q) <= EXACT_ROOTS
 
 
 def _bounded(expr: Expr) -> Expr:

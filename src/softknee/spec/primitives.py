@@ -232,6 +232,20 @@ class Unit(Primitive):
         return Piecewise((0, u < 0), (0, u > 1), (1, True))
 
 
+class Clip(Primitive):
+    """u clipped to [-1, 1]; near 0 it keeps every digit of u."""
+
+    tex = r"\operatorname{clip}_{[-1,1]}"
+
+    @classmethod
+    def elementary(cls, u: Expr) -> Expr:
+        return Piecewise((-1, u < -1), (1, u > 1), (u, True))
+
+    def fdiff(self, argindex: int = 1) -> Expr:
+        (u,) = self.args
+        return Piecewise((0, u < -1), (0, u > 1), (1, True))
+
+
 class Line(Primitive):
     """g u, with 0 where g is 0 even at an infinite u: a flat line stays flat for ever."""
 

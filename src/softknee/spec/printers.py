@@ -27,6 +27,7 @@ _SHARED = {
     p.Ramp: "ramp",
     p.Line: "line",
     p.Unit: "unit",
+    p.Clip: "clip_unit",
     p.FiniteLeft: "finite_left",
     sympy.exp: "exp",
     sympy.log: "log",

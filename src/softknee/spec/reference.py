@@ -13,7 +13,7 @@ from typing import Any
 import mpmath
 
 from .activation import Activation
-from .algebra import Expr, Piecewise, sympy
+from .algebra import Add, Expr, Piecewise, sympy
 from .calculus import without_jumps
 from .primitives import elementary, v, x
 
@@ -45,6 +45,8 @@ def _function(act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] |
 def _each(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
     if isinstance(expr, Piecewise):
         return Piecewise(*((_each(piece, do), when) for piece, when in expr.args), evaluate=False)
+    if isinstance(expr, Add):
+        return Add(*(_each(term, do) for term in expr.args))
     folded = sympy.piecewise_fold(expr) if expr.has(Piecewise) else expr
     return _each(folded, do) if isinstance(folded, Piecewise) else do(expr)
 

@@ -1,0 +1,263 @@
+"""A formula as pieces on the line: where they meet, in order, and the smooth expression of each.
+
+    relu6  ->  seams (0, 6), parts (0, x, 6)
+
+Everything with a corner (Piecewise, relu, abs, max, min, sign, clipping) is resolved, however it is nested. Seams may
+contain parameters as long as their signs decide the order: -alpha < beta for positive ones. What cannot be decided is
+refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sympy.core.relational import Eq, Ne, Relational
+from sympy.logic.boolalg import Boolean, BooleanFalse, BooleanTrue
+
+from ..errors import DefinitionError
+from .algebra import Abs, Add, Expr, Piecewise, Symbol, sympy
+from .primitives import Clip, FiniteLeft, Line, Ramp, Unit, x
+
+MOST_PIECES = 256
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """`parts[i]` is the function between `seams[i - 1]` and `seams[i]`; a seam itself belongs to either side."""
+
+    seams: tuple[Expr, ...]
+    parts: tuple[Expr, ...]
+
+    def part_of(self, sample: Expr) -> Expr:
+        """The part that a point lies in; the point must not be a seam."""
+        return self.parts[sum(sign_of(sample - seam) > 0 for seam in self.seams)]
+
+
+def split(expr: Expr) -> Pieces:
+    """The pieces of an expression in x, from left to right.
+
+    >>> from softknee.spec import Ramp, x
+    >>> from softknee.spec.pieces import split
+    >>> split(Ramp(x) - Ramp(x - 6))
+    Pieces(seams=(0, 6), parts=(0, x, 6))
+    """
+    return _joined(_split(sympy.sympify(expr)))
+
+
+def sign_of(expr: Expr) -> int:
+    """-1, 0 or 1, whatever the parameters are; an error where they decide."""
+    found = _sign(sympy.sympify(expr))
+    if found is None:
+        raise DefinitionError(
+            f"The order of two seams hangs on the sign of {expr}, which the parameters' constraints leave open. "
+            f"Make the parameters positive, write the later seam as the earlier one plus a positive width, or put "
+            f"numbers in."
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _sign(expr: Expr) -> int | None:
+    for form in (lambda e: e, sympy.expand, sympy.factor):
+        seen = form(expr)
+        if seen.is_zero:
+            return 0
+        if seen.is_positive:
+            return 1
+        if seen.is_negative:
+            return -1
+    if expr.is_number and expr.is_real is not False:
+        if sympy.simplify(expr) == 0:
+            return 0
+        value = expr.evalf(60)
+        return None if value.is_number is False or not value.is_real else (1 if value > 0 else -1)
+    return None
+
+
+# -- corners as pieces ------------------------------------------------------------------------------------
+
+
+def _clipped(low: int) -> Callable[[Expr], Expr]:
+    return lambda arg: Piecewise((low, arg < low), (1, arg > 1), (arg, True), evaluate=False)
+
+
+def _largest(*args: Expr) -> Expr:
+    return functools.reduce(lambda a, b: Piecewise((a, a - b > 0), (b, True), evaluate=False), args)
+
+
+def _smallest(*args: Expr) -> Expr:
+    return functools.reduce(lambda a, b: Piecewise((a, a - b < 0), (b, True), evaluate=False), args)
+
+
+_CORNERS: dict[type, Callable[..., Expr]] = {
+    Ramp: lambda e: Piecewise((e, e > 0), (0, True), evaluate=False),
+    Unit: _clipped(0),
+    Clip: _clipped(-1),
+    Abs: lambda e: Piecewise((-e, e < 0), (e, True), evaluate=False),
+    sympy.Max: _largest,
+    sympy.Min: _smallest,
+    sympy.sign: lambda e: Piecewise((-1, e < 0), (1, True), evaluate=False),
+    sympy.Heaviside: lambda e, *at: Piecewise((0, e < 0), (1, True), evaluate=False),
+}
+
+
+def _split(expr: Expr) -> Pieces:
+    if not expr.has(x) or not expr.args:
+        return Pieces((), (expr,))
+    if isinstance(expr, FiniteLeft):
+        return _split(expr.args[0])
+    if isinstance(expr, Line):
+        return _split(expr.args[0] * expr.args[1])
+    if isinstance(expr, Piecewise):
+        return _split_piecewise(expr)
+    if type(expr) in _CORNERS:
+        # A corner of something with corners: its pieces first, so that each comparison is one of smooth expressions.
+        inner = [_split(arg) for arg in expr.args]
+        return _together(inner, lambda args: _CORNERS[type(expr)](*args))
+    return _together([_split(arg) for arg in expr.args], lambda args: expr.func(*args))
+
+
+def _together(several: Sequence[Pieces], build: Callable[[Sequence[Expr]], Expr]) -> Pieces:
+    """Build something from the parts of several split expressions, cell by cell."""
+    seams = _sorted([seam for one in several for seam in one.seams])
+    cells = []
+    for low, high in _cells(seams):
+        sample = _inside(low, high)
+        made = build([one.part_of(sample) for one in several])
+        cells.append(_within(_split_piecewise(made), low, high) if isinstance(made, Piecewise) else Pieces((), (made,)))
+    return _chain(seams, cells)
+
+
+def _split_piecewise(expr: Expr) -> Pieces:
+    conditions = [when for _, when in expr.args]
+    relations = {one for when in conditions for one in _relations(when) if one.has(x)}
+    values = [_split(value) for value, _ in expr.args]
+    gaps = {one: _split(one.lhs - one.rhs) for one in relations}
+    seams = _sorted(
+        [
+            *(seam for one in [*values, *gaps.values()] for seam in one.seams),
+            *(root for gap in gaps.values() for root in _crossings(gap)),
+        ]
+    )
+    parts = []
+    for low, high in _cells(seams):
+        sample = _inside(low, high)
+        truth = {one: _holds(one, gap.part_of(sample), sample) for one, gap in gaps.items()}
+        parts.append(_chosen(expr, values, truth, sample))
+    return Pieces(tuple(seams), tuple(parts))
+
+
+def _relations(when: Expr) -> list[Expr]:
+    if isinstance(when, BooleanTrue | BooleanFalse):
+        return []
+    return sorted(when.atoms(Relational), key=sympy.default_sort_key)
+
+
+def _crossings(gap: Pieces) -> list[Expr]:
+    """Where the difference of the two sides of a comparison is 0, within the part it belongs to."""
+    found = []
+    for part, (low, high) in zip(gap.parts, _cells(gap.seams), strict=True):
+        for root in _roots(part):
+            if (low is None or sign_of(root - low) > 0) and (high is None or sign_of(high - root) > 0):
+                found.append(root)
+    return found
+
+
+def _roots(part: Expr) -> list[Expr]:
+    if not part.has(x) or part.is_positive or part.is_negative:
+        return []
+    if not part.is_polynomial(x):
+        raise DefinitionError(f"A seam lies where {part} is 0, and only polynomials in x are solved for one.")
+    poly = sympy.Poly(part, x)
+    if poly.degree() == 1:
+        slope, offset = poly.all_coeffs()
+        return [sympy.cancel(-offset / slope)]
+    if part.free_symbols - {x}:
+        raise DefinitionError(f"A seam lies where {part} is 0; with a parameter in it, it must be linear in x.")
+    return list(dict.fromkeys(sympy.real_roots(poly)))
+
+
+def _holds(relation: Expr, gap: Expr, sample: Expr) -> Boolean:
+    if isinstance(relation, Eq | Ne):
+        return sympy.false if isinstance(relation, Eq) else sympy.true  # a single point has no width
+    positive = sign_of(gap.subs(x, sample)) > 0
+    return sympy.true if positive == (relation.rel_op in (">", ">=")) else sympy.false
+
+
+def _chosen(expr: Expr, values: Sequence[Pieces], truth: dict[Expr, Boolean], sample: Expr) -> Expr:
+    for (_, when), value in zip(expr.args, values, strict=True):
+        decided = when if when in (True, False) else when.xreplace(truth)
+        if decided == sympy.true:
+            return value.part_of(sample)
+        if decided != sympy.false:
+            raise DefinitionError(f"The piece where {when} holds cannot be placed on the line without numbers.")
+    raise DefinitionError(f"The piecewise formula {expr} leaves some x without a value; end it with True.")
+
+
+# -- cells of the line ------------------------------------------------------------------------------------
+
+
+def _sorted(seams: Sequence[Expr]) -> list[Expr]:
+    found: list[Expr] = []
+    for seam in dict.fromkeys(seams):
+        if len(found) >= MOST_PIECES:
+            raise DefinitionError(f"The formula has more than {MOST_PIECES} pieces.")
+        orders = [sign_of(seam - other) for other in found]
+        if 0 not in orders:
+            found.insert(sum(order > 0 for order in orders), seam)
+    return found
+
+
+def _cells(seams: Sequence[Expr]) -> list[tuple[Expr | None, Expr | None]]:
+    ends = [None, *seams, None]
+    return list(itertools.pairwise(ends))
+
+
+def _inside(low: Expr | None, high: Expr | None) -> Expr:
+    if low is None:
+        return sympy.Integer(0) if high is None else high - 1
+    return low + 1 if high is None else (low + high) / 2
+
+
+def _within(pieces: Pieces, low: Expr | None, high: Expr | None) -> Pieces:
+    """The pieces between two points."""
+    inner = [
+        seam
+        for seam in pieces.seams
+        if (low is None or sign_of(seam - low) > 0) and (high is None or sign_of(high - seam) > 0)
+    ]
+    ends = [low, *inner, high]
+    return Pieces(tuple(inner), tuple(pieces.part_of(_inside(a, b)) for a, b in itertools.pairwise(ends)))
+
+
+def _chain(seams: Sequence[Expr], cells: Sequence[Pieces]) -> Pieces:
+    all_seams: list[Expr] = []
+    parts: list[Expr] = []
+    for place, cell in enumerate(cells):
+        all_seams += [*cell.seams, *([seams[place]] if place < len(seams) else [])]
+        parts += cell.parts
+    return Pieces(tuple(all_seams), tuple(parts))
+
+
+def _joined(pieces: Pieces) -> Pieces:
+    """Without the seams across which nothing changes."""
+    seams, parts = [], [_plain(pieces.parts[0])]
+    for seam, part in zip(pieces.seams, pieces.parts[1:], strict=True):
+        part = _plain(part)
+        if sympy.expand(part - parts[-1]) != 0:
+            seams.append(seam)
+            parts.append(part)
+    return Pieces(tuple(seams), tuple(parts))
+
+
+def _plain(part: Expr) -> Expr:
+    """A sum that comes from adding and taking away the same thing is written without it."""
+    return sympy.expand(part) if isinstance(part, Add) and part.is_polynomial(x) else part
+
+
+def free_parameters(pieces: Pieces) -> set[Symbol]:
+    """The symbols besides x in seams and parts."""
+    return {s for one in (*pieces.seams, *pieces.parts) for s in one.free_symbols} - {x}
