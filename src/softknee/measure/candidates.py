@@ -61,6 +61,7 @@ def candidates_for(
     """The chosen variants of one function, all on the same parameters."""
     parameters, options = parameters_of(name, device=device, dtype=dtype)
     ours, theirs = sk.get(name), PSEUDOCODE.get(name, _no_pseudocode)
+    title = Path(name).name  # of a file; a record names no folder of this machine
     calls: dict[str, Callable[..., Tensor]] = {
         "softknee eager": ours,
         "softknee compiled": torch.compile(lambda x, **rest: ours(x, **rest), dynamic=False),
@@ -69,7 +70,9 @@ def candidates_for(
     }
     for variant in variants:
         if variant in calls:
-            yield Candidate(function=name, variant=variant, call=calls[variant], parameters=parameters, options=options)
+            yield Candidate(
+                function=title, variant=variant, call=calls[variant], parameters=parameters, options=options
+            )
 
 
 def _no_pseudocode(x: Tensor, **parameters: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 import softknee as sk
 
 from ..errors import InputError, ParameterError, did_you_mean
+from ..registry import FILE_ENDING
 from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
 from .clock import Clock, Samples
 from .record import Quantity, Record, without_paths
@@ -47,7 +48,9 @@ class Settings:
             (self.variants, VARIANTS, "variant"),
         ):
             for one in chosen:
-                if one not in known:
+                if what == "function" and one.endswith(FILE_ENDING):
+                    sk.load(one)
+                elif one not in known:
                     hint = did_you_mean(one, known) or f" Known are {', '.join(known)}."
                     raise ParameterError(f"There is no {what} called {one!r} to measure.{hint}")
         for name in ("elements", "repeats", "threads"):

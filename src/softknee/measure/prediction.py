@@ -1,0 +1,232 @@
+r"""How much the predictions of models differ that should be the same.
+
+M models predict distributions P_{n,m} over labels for N examples; P_n is their mean over the models.
+
+    Delta_p           = mean over n and m of ( sum_l |P_{n,m}(l) - P_n(l)|^p )^(1/p)
+    relative          = mean over n and m of sum_l |P_{n,m}(l) - P_n(l)| / P_n(l)          (0 where P_n(l) = 0)
+    relative_positive = the same with P_n(1) under every summand, for two labels
+    true_label        = mean over n and m of |P_{n,m}(t) - P_n(t)| / P_n(t),  t the true label of n
+    hamming           = mean over pairs of models of the share of examples whose most probable labels differ
+
+With two models and two labels Delta_1 is the mean of |P_{n,1}(1) - P_{n,2}(1)|; where every model is certain of one
+label it is 2(M - 1)/M times the Hamming difference. (Shamir and Coviello 2020; Shamir, Lin and Coviello.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+_CHUNK = 4_000_000  # float64 numbers worked on at a time
+
+
+@dataclass(frozen=True)
+class PredictionDifference:
+    """The prediction differences of a set of models; what was not asked for, or makes no sense, is None.
+
+    models, examples, labels: how many there were.
+    delta_1, delta_2:  the L1 and L2 prediction differences.
+    p, delta_p:        the order that was asked for, and its difference.
+    relative:          the L1 difference relative to the mean prediction of each label.
+    relative_positive: relative to the mean prediction of label 1; with two labels only.
+    true_label:        the relative difference in the probability of the true label; with labels only.
+    hamming:           the mean share of examples on which two models predict different labels.
+    standard_error:    of each of them, over the examples: how far another draw of examples would move it.
+    """
+
+    models: int
+    examples: int
+    labels: int
+    delta_1: float
+    delta_2: float
+    relative: float
+    hamming: float
+    standard_error: Mapping[str, float | None]
+    relative_positive: float | None = None
+    true_label: float | None = None
+    p: float | None = None
+    delta_p: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as numbers and mappings, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.models} models, {self.examples} examples, {self.labels} labels"]
+        for name in _NAMES:
+            if (value := getattr(self, name)) is not None:
+                error = self.standard_error[name]
+                title = f"delta_{self.p:g}" if name == "delta_p" else name
+                lines.append(f"  {title:<18}{value:.6g}" + ("" if error is None else f" ± {error:.2g}"))
+        return "\n".join(lines)
+
+
+_NAMES = ("delta_1", "delta_2", "delta_p", "relative", "relative_positive", "true_label", "hamming")
+
+
+def prediction_difference(
+    predictions: Any, labels: Any = None, *, p: float | None = None, tolerance: float | None = None
+) -> PredictionDifference:
+    """The prediction differences of M models on N examples.
+
+    predictions: probabilities of shape (M, N, L); or (M, N), the probability of label 1 of two. A tensor, an array,
+                 or a sequence of them, one for each model.
+    labels:      the true labels, N whole numbers; they add `true_label`.
+    p:           one more order of Delta beside 1 and 2; math.inf is the largest difference over the labels.
+    tolerance:   how far probabilities may stray from [0, 1] and their sums from 1: 1e-4, or 2e-2 for half types. What
+                 strays below 0 within it counts as 0.
+
+    Of labels that are equally probable the first is the predicted one. Sums are in float64, whatever came in.
+
+    >>> import softknee as sk, torch
+    >>> found = sk.measure.prediction_difference(torch.tensor([[0.9, 0.2], [0.7, 0.6]], dtype=torch.float64))
+    >>> round(found.delta_1, 12), found.hamming
+    (0.3, 0.5)
+    """
+    given = _read(predictions)
+    allowed = (2e-2 if given.dtype in (torch.bfloat16, torch.float16) else 1e-4) if tolerance is None else tolerance
+    truth = None if labels is None else _read_labels(labels, given)
+    if p is not None and not (isinstance(p, int | float) and p >= 1):
+        raise InputError(
+            f"p must be a number of at least 1 (math.inf for the largest difference), and {p!r} was given."
+        )
+    columns: dict[str, list[Tensor]] = {}
+    for start, part in _chunks(given):
+        _refuse_unfit(part, allowed)
+        part = (part if part.dim() == 3 else torch.stack([1 - part, part], dim=2)).clamp(min=0.0)
+        here = None if truth is None else truth[start : start + part.shape[1]]
+        for name, column in _per_example(part, here, p).items():
+            columns.setdefault(name, []).append(column)
+    joined = {name: torch.cat(parts) for name, parts in columns.items()}
+    models, examples = given.shape[:2]
+    return PredictionDifference(
+        models=models,
+        examples=examples,
+        labels=2 if given.dim() == 2 else given.shape[2],
+        p=None if p is None else float(p),
+        standard_error={
+            name: float(column.std()) / math.sqrt(examples) if examples > 1 else None for name, column in joined.items()
+        },
+        **{name: float(column.mean()) for name, column in joined.items()},
+    )
+
+
+def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[str, Tensor]:
+    """Each difference for each example, averaged over the models; `part` is (M, n, L)."""
+    mean = part.mean(dim=0)
+    off = (part - mean).abs()
+    size = off.mean(dim=0)
+    found = {
+        "delta_1": size.sum(dim=1),
+        "delta_2": torch.linalg.vector_norm(off, dim=2).mean(dim=0),
+        # Where the mean is 0 all predictions are, and so is the difference above it.
+        "relative": _share(size, mean).sum(dim=1),
+        "hamming": _hamming(part),
+    }
+    if p is not None:
+        found["delta_p"] = torch.linalg.vector_norm(off, ord=p, dim=2).mean(dim=0)
+    if part.shape[2] == 2:
+        found["relative_positive"] = _share(size.sum(dim=1), mean[:, 1])
+    if truth is not None:
+        found["true_label"] = _share(size, mean).gather(1, truth[:, None]).squeeze(1)
+    return found
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    return torch.where(whole > 0, part / torch.where(whole > 0, whole, 1.0), 0.0)
+
+
+def _hamming(part: Tensor) -> Tensor:
+    """The share of model pairs that predict different labels: from how many models predict each, not from the pairs."""
+    models, examples, labels = part.shape
+    votes = torch.zeros(examples, labels, dtype=torch.float64)
+    votes.scatter_add_(1, part.argmax(dim=2).T, torch.ones(examples, models, dtype=torch.float64))
+    return (models**2 - (votes**2).sum(dim=1)) / (models * (models - 1))
+
+
+def _chunks(given: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Runs of examples in float64 on the CPU, each with the number of its first."""
+    models, examples, *rest = given.shape
+    size = max(1, _CHUNK // (models * (rest[0] if rest else 2)))
+    for start in range(0, examples, size):
+        yield start, given[:, start : start + size].cpu().double()
+
+
+# -- what may come in -------------------------------------------------------------------------------------
+
+
+def _read(predictions: Any) -> Tensor:
+    try:
+        if isinstance(predictions, Sequence):
+            given = torch.stack([torch.as_tensor(one).detach() for one in predictions])
+        else:
+            given = torch.as_tensor(predictions).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"The predictions cannot be read as one array of numbers: {error}. Give a tensor or an array of shape "
+            f"(models, examples, labels), or a sequence with one of shape (examples, labels) for each model."
+        ) from error
+    shape = tuple(given.shape)
+    if given.is_complex():
+        raise InputError("Predictions are probabilities, and complex numbers were given.")
+    if given.dim() not in (2, 3):
+        raise InputError(
+            f"Predictions have shape (models, examples, labels), or (models, examples) for the probability of label "
+            f"1 of two; {shape} was given."
+        )
+    if shape[0] < 2:
+        raise InputError(
+            f"A prediction difference needs at least 2 models, and there is {shape[0]} (shape {shape}): the first "
+            f"dimension counts the models."
+        )
+    if 0 in shape or (len(shape) == 3 and shape[2] < 2):
+        raise InputError(f"Predictions for at least 1 example and 2 labels are needed, and the shape is {shape}.")
+    return given
+
+
+def _read_labels(labels: Any, given: Tensor) -> Tensor:
+    truth = torch.as_tensor(labels).detach().cpu()
+    if truth.is_floating_point() or truth.is_complex():
+        raise InputError(f"Labels are whole numbers, and {truth.dtype} was given; convert them first.")
+    if tuple(truth.shape) != (given.shape[1],):
+        raise InputError(
+            f"There is one true label for each of {given.shape[1]} examples, and the labels have shape "
+            f"{tuple(truth.shape)}."
+        )
+    count = 2 if given.dim() == 2 else given.shape[2]
+    truth = truth.long()
+    if int(truth.min()) < 0 or int(truth.max()) >= count:
+        raise InputError(
+            f"Labels lie between 0 and {count - 1}, and they go from {int(truth.min())} to {int(truth.max())}."
+        )
+    return truth
+
+
+def _refuse_unfit(part: Tensor, allowed: float) -> None:
+    """Refuse what is no distribution over labels, and say what it may be instead."""
+    if bool(part.isnan().any()):
+        raise InputError("The predictions hold NaN; a model that diverged has none. Leave it out and say so.")
+    low, high = float(part.min()), float(part.max())
+    if high <= allowed and low < -allowed:
+        raise InputError(
+            f"No prediction is above 0 (they go from {low:.4g} to {high:.4g}), so these look like logarithms of "
+            f"probabilities; take exp first."
+        )
+    if low < -allowed or high > 1 + allowed:
+        raise InputError(
+            f"Probabilities lie between 0 and 1, and the predictions go from {low:.4g} to {high:.4g}. If they are "
+            f"logits, take softmax over the labels first (sigmoid, for shape (models, examples))."
+        )
+    miss = float((part.sum(dim=2) - 1).abs().max()) if part.dim() == 3 else 0.0
+    if miss > allowed:
+        raise InputError(
+            f"The probabilities of an example sum to 1, and here a sum is off by {miss:.3g}. If these are logits or "
+            f"independent scores, take softmax over the labels first; if they are rounded, raise `tolerance`."
+        )
