@@ -5,7 +5,7 @@ import sys
 from ..errors import MissingToolError, SoftkneeError
 
 # The modules that the command needs beyond torch, all of which the extra brings.
-_EXTRA_OF = dict.fromkeys(("typer", "rich", "sklearn", "numpy"), "lab")
+_EXTRA_OF = dict.fromkeys(("typer", "rich", "sklearn", "numpy", "matplotlib"), "lab")
 
 
 def main() -> None:

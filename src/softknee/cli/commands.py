@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import ParameterError
 from ..version import VERSION
 
 app = typer.Typer(
@@ -91,6 +92,67 @@ def study_quickstart(
     if json is not None:
         result.record.write(json)
     print_quickstart(result, page=page)
+
+
+@app.command("claims")
+def claims(
+    file: Annotated[Path | None, typer.Argument(help="with --json: write the record here, not on the screen")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the record as JSON, and nothing else")] = False,
+    paper: Annotated[str, typer.Option(help="any of mollification,smelu,lambda_gelu,eafo,squaf; default all")] = "",
+    docs: Annotated[Path | None, typer.Option(help="write the page of the documentation to this file")] = None,
+) -> None:
+    """Check every mathematical claim of the papers; code 1 if a verdict is not the one on record."""
+    from ..lab import ledger
+    from .claims_table import print_claims
+    from .screen import progress_bar
+
+    if file is not None and not json:
+        raise ParameterError(f"The file {file.name!r} is for the record: write it with --json {file.name}.")
+    if docs is not None and paper:
+        raise ParameterError("The page holds the claims of every paper: leave out --paper to write it.")
+    found = ledger.find(_several(paper))
+    with progress_bar("checking", total=len(found)) as advance:
+        entries = ledger.run(found, advance=advance)
+    if docs is not None:
+        ledger.write_page(entries, docs)
+    if json and file is not None:
+        ledger.record(entries, command=_command()).write(file)
+    if json and file is None:
+        typer.echo(ledger.record(entries, command=_command()).to_json(), nl=False)
+    else:
+        print_claims(entries)
+    raise typer.Exit(0 if all(one.as_expected for one in entries) else 1)
+
+
+@app.command("gallery")
+def gallery(
+    out: Annotated[Path, typer.Option(help="the folder to write into")] = Path("docs/zoo"),
+    only: Annotated[str, typer.Option(help="function names with commas between; default all, and the index")] = "",
+) -> None:
+    """Draw f, f' and f'' of every function and write its page: formulas, claims, certified constants."""
+    from ..lab import gallery
+    from .screen import progress_line
+
+    with progress_line("drawing") as report:
+        written = gallery.write(out, only=_several(only), report=report)
+    typer.echo(f"{len(written)} files written to {out}.")
+
+
+@app.command("design")
+def design(
+    text: Annotated[str, typer.Argument(help="a formula, a call such as 'mollify(relu, box, width=0.1)', or a file")],
+    param: Annotated[
+        list[str] | None, typer.Option(help="a parameter: beta=1.0, or g=0.1:real; may be given again")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="what to call the result")] = None,
+    plot: Annotated[Path | None, typer.Option(help="the .png, .svg or .html to draw; default NAME.html")] = None,
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="draw nothing")] = False,
+    save: Annotated[Path | None, typer.Option(help="write the definition to this .json file")] = None,
+) -> None:
+    """Make an activation from a text; print its closed form and its proven constants, draw it, save it."""
+    from .design_command import run
+
+    run(text, param=param or [], name=name, plot=None if no_plot else (plot or Path()), save=save)
 
 
 def _several(text: str) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ from ..measure.speed_table import SpeedTable, speed_tables
 _WIDTH_WITHOUT_TERMINAL = 100
 
 
-def _console(*, for_errors: bool = False) -> Console:
+def console_of(*, for_errors: bool = False) -> Console:
+    """The terminal, or what stands in for one, with its width."""
     console = Console(stderr=for_errors, highlight=False)
     return (
         console if console.is_terminal else Console(stderr=for_errors, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
@@ -34,7 +35,7 @@ def _console(*, for_errors: bool = False) -> Console:
 @contextmanager
 def progress_line(what: str) -> Iterator[Callable[[str], None]]:
     """A spinner with the name of what is going on; it goes to stderr, so that stdout can be piped."""
-    console = _console(for_errors=True)
+    console = console_of(for_errors=True)
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -50,7 +51,7 @@ def progress_line(what: str) -> Iterator[Callable[[str], None]]:
 def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
     """A bar that moves by one with each call, which also says what is being done."""
     columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=_console(for_errors=True)) as progress:
+    with Progress(*columns, console=console_of(for_errors=True)) as progress:
         task = progress.add_task(what, total=total)
         yield lambda name: progress.update(task, description=f"{what} {name}", advance=1)
         progress.update(task, description=f"{what} done")
@@ -58,7 +59,7 @@ def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
 
 def print_speed(record: Record, *, markdown: bool) -> None:
     """The tables of a kernel benchmark."""
-    console = _console()
+    console = console_of()
     for table in speed_tables(record):
         if markdown:
             console.print(table.markdown(), soft_wrap=True, markup=False)
@@ -79,7 +80,7 @@ def _print_speed_table(console: Console, table: SpeedTable) -> None:
 
 def print_quickstart(study: Study, *, page: Path) -> None:
     """The table of the quickstart, and where its page is."""
-    console = _console()
+    console = console_of()
     count = len(study.settings.seeds)
     title = f"Digits, {study.settings.epochs} epochs, mean ± standard deviation over {count} seeds"
     drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
