@@ -13,6 +13,7 @@ LONGEST_FILE = 400
 ROOMS = (
     "version",
     "errors",
+    "files",
     "registry",
     "spec",
     "zoo",

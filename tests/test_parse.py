@@ -67,6 +67,7 @@ HOSTILE = {
     "deep calls": "sigmoid(" * 60 + "x" + ")" * 60,
     "long": "x" + " + x" * 1000,
     "many parts": "x" + "+x" * 900,
+    "doubled parts": "".join(f"max({i} * x, " for i in range(2, 41)) + "x" + ")" * 39,
     "look-alike letter": "ｘ + 1",
     "look-alike digit": "x + \u0661",
     "null": "x\0",
@@ -114,6 +115,7 @@ def _words(text: str) -> list[str]:
 
 WORDS = [
     *_words("x beta e pi 0 1 2 9 0.5 1e9 1e-9 16 + - * / ** ( ) , < > <= >= and or not where piecewise max min"),
+    *_words("line finite_left log1p_minus sign atan clip sech_squared"),
     *_words("sigmoid exp log sqrt abs tanh relu __class__ __import__ lambda : := [ ] { } . ' if else for in @ % // =="),
     *_words("!= ~ # ; = f' \" 0x 1_0 1j True None await yield é ｘ"),
     *["\\", "\t", "\x00"],

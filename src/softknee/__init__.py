@@ -9,7 +9,7 @@ m = sk.nn.SReLU(delta=0.1)       # as a module
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .api import explain, get, names, register
+from .api import explain, get, load, names, register, save
 from .errors import (
     DefinitionError,
     FormulaError,
@@ -56,9 +56,11 @@ __all__ = [
     "design",
     "explain",
     "get",
+    "load",
     "measure",
     "names",
     "nn",
     "register",
+    "save",
     "spec",
 ]

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 from . import registry, zoo  # noqa: F401 - importing the zoo announces its names
 
 if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
     from torch import Tensor
 
     from .kernels import Choice
+    from .spec import Activation
 
 
 def get(name: str) -> Any:
-    """The definition of an activation.
+    """The definition of an activation, by its name or by the file (.json) that holds it.
 
     >>> import softknee as sk, torch
     >>> act = sk.get("srelu")
@@ -35,6 +39,33 @@ def register(activation: Any, *, replace: bool = False) -> Any:
     from . import kernels  # noqa: F401 - a definition computes itself only once the kernels are there
 
     return registry.register(activation, replace=replace)
+
+
+def load(path: str | os.PathLike[str]) -> Activation:
+    """The definition in a file that `save` or `softknee design --save` wrote.
+
+    Nothing in the file is run: it holds a text of the formula language. The same file gives the same definition as long
+    as it does not change, and its path can stand wherever a name can.
+    """
+    from . import kernels  # noqa: F401 - a definition computes itself only once the kernels are there
+    from .design.files import load
+
+    return load(path)
+
+
+def save(activation: Activation, path: str | os.PathLike[str]) -> Path:
+    """Write a definition to a file (.json) that `load` makes it from again: what the zoo, an engine or a formula made.
+
+    >>> import softknee as sk, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = sk.save(sk.design.mollify("relu", "box", width=0.5, name="knee"), folder.name + "/knee.json")
+    >>> sk.nn.make(str(path))
+    Pointwise('knee')
+    >>> folder.cleanup()
+    """
+    from .design.files import save
+
+    return save(activation, path)
 
 
 def explain(what: Any, x: Tensor) -> Choice:

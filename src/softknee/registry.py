@@ -6,13 +6,16 @@ should not wait for it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from .errors import DefinitionError, UnknownActivationError, did_you_mean
 
 ENTRY_POINTS = "softknee.activations"
+FILE_ENDING = ".json"  # a name that ends so is a file that holds a definition
 
 
 class Definition(Protocol):
@@ -27,12 +30,14 @@ class Definition(Protocol):
 _loaders: dict[str, Callable[[], Any]] = {}
 _aliases: dict[str, str] = {}
 _built: dict[str, Any] = {}
+_shipped: set[str] = set()
 _plugins_read = False
 
 
 def provide(name: str, loader: Callable[[], Any], *, also: tuple[str, ...] = ()) -> None:
     """Announce a definition that is built by `loader` when first needed."""
     _loaders[name] = loader
+    _shipped.add(name)
     for alias in also:
         _aliases[alias] = name
 
@@ -53,6 +58,7 @@ def register(activation: Any, *, replace: bool = False) -> Any:
     if (name in _loaders or name in _aliases) and not replace:
         raise DefinitionError(f"There is an activation {name!r} already; pass replace=True to put yours in its place.")
     _aliases.pop(name, None)
+    _shipped.discard(name)
     _loaders[name] = lambda: activation
     _built[name] = activation
     return activation
@@ -70,10 +76,14 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*_loaders, *_aliases}))
 
 
-def get(name: str) -> Any:
-    """The definition of that name."""
+def get(name: str | os.PathLike[str]) -> Any:
+    """The definition of that name, or in that file (a name that ends in .json)."""
+    if isinstance(name, os.PathLike):
+        name = os.fspath(name)
     if not isinstance(name, str):
         raise UnknownActivationError(f"An activation is asked for by name, and {type(name).__name__} was given.")
+    if name.endswith(FILE_ENDING):
+        return import_module("softknee.design.files").load(name)
     if name not in _loaders and name not in _aliases:
         _read_plugins()
     key = _aliases.get(name, name)
@@ -88,9 +98,26 @@ def get(name: str) -> Any:
     return _built[key]
 
 
+def holds(definition: Any) -> bool:
+    """Whether asking for a definition's name gives that very definition."""
+    name: str = definition.name
+    return _built.get(_aliases.get(name, name)) is definition
+
+
+def ships(definition: Any) -> bool:
+    """Whether a definition is one that every installation has under its name."""
+    return definition.name in _shipped and holds(definition)
+
+
 def restore(name: str, index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition of that name; how a definition is unpickled."""
     found = get(name)
+    return found.partial(*index) if index else found
+
+
+def remake(recipe: str, name: str, params: tuple[Any, ...], index: tuple[str, ...]) -> Any:
+    """The (derivative of the) definition that a recipe makes; how one that an engine made is unpickled."""
+    found = import_module("softknee.design.language").remake(recipe, name, params)
     return found.partial(*index) if index else found
 
 

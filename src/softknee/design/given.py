@@ -1,0 +1,150 @@
+"""What is handed to an engine: functions in any form, points, and the parameters that stand in them.
+
+A function may be a SymPy expression in x, a number, a definition, the name of one, a file that holds one, or a text of
+the formula language. Symbols are matched by name, so that `sympy.Symbol("beta")` means the parameter beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..errors import DefinitionError, FormulaError
+from ..registry import FILE_ENDING, get, ships
+from ..spec import Activation, Param, u, v, x
+from ..spec.algebra import Expr, Float, Rational, sympy
+from ..spec.parse import LONGEST
+from ..spec.text import write
+
+
+class Given:
+    """The arguments of one call of an engine; `params` grows with what definitions bring along."""
+
+    def __init__(self, engine: str, params: Sequence[Param]) -> None:
+        self.engine = engine
+        self._declared: dict[str, Param] = {}
+        self._brought: dict[str, Param] = {}
+        self._texts: dict[Expr, str] = {}
+        for one in params:
+            if not isinstance(one, Param):
+                raise DefinitionError(
+                    f"{engine} takes its parameters as softknee.spec.Param, such as positive('beta', 1.0), and "
+                    f"{type(one).__name__} was given."
+                )
+            self._declared[one.name] = one
+
+    def function(self, f: Any) -> Expr:
+        """The expression in x that a function of any form stands for."""
+        if isinstance(f, str) and f.endswith(FILE_ENDING):
+            f = get(f)
+        elif isinstance(f, str):
+            from .language import read
+
+            f = read(f, params=tuple(self._declared.values()))
+        if isinstance(f, Activation):
+            return self._definition(f)
+        return self._expression(f, "a function")
+
+    def point(self, value: Any) -> Expr:
+        """A place on the line, which may hang on parameters but not on x."""
+        found = self.function(value) if isinstance(value, str) else self._expression(value, "a point")
+        if found.has(x):
+            raise DefinitionError(f"{self.engine} takes points that do not contain x, and {found} was given.")
+        return found
+
+    def recipe(self, *arguments: Any, **options: Any) -> str:
+        """The text of the call with these arguments, or an empty one where the language cannot say it."""
+        try:
+            said = [self._said(one) for one in arguments]
+            said += [f"{name}={self._said(value)}" for name, value in options.items()]
+        except FormulaError:
+            return ""
+        text = f"{self.engine}({', '.join(said)})"
+        return text if len(text) <= LONGEST else ""
+
+    def _said(self, value: Any) -> str:
+        if isinstance(value, tuple):
+            return f"({', '.join(self._said(one) for one in value)})"
+        if isinstance(value, bool | int):
+            return repr(value)
+        return self._texts.get(value) or write(value)
+
+    def params_of(self, *expressions: Expr) -> tuple[Param, ...]:
+        """The parameters that occur, the declared ones first; one that was declared and does not occur is refused."""
+        used = set().union(*(one.free_symbols for one in expressions))
+        known = self._brought | self._declared
+        for name in self._declared:
+            if known[name].symbol not in used:
+                raise DefinitionError(f"{self.engine} was given the parameter {name!r}, which nothing in it contains.")
+        order = [*self._declared, *(name for name in self._brought if name not in self._declared)]
+        return tuple(known[name] for name in order if known[name].symbol in used)
+
+    def _definition(self, act: Activation) -> Expr:
+        if act.implicit is not None:
+            raise DefinitionError(
+                f"{act.name!r} is given by its inverse and has no closed form, which {self.engine} needs."
+            )
+        for one in act.params:
+            other = (self._declared | self._brought).get(one.name)
+            if other is not None and other.symbol != one.symbol:
+                raise DefinitionError(
+                    f"{self.engine} was given two parameters called {one.name!r}, one {other.constraint.words} and one "
+                    f"{one.constraint.words}; rename one of them."
+                )
+            self._brought.setdefault(one.name, one)
+        with suppress(DefinitionError):
+            self._texts[act.formula] = text_of(act)
+        return act.formula
+
+    def _expression(self, value: Any, what: str) -> Expr:
+        if isinstance(value, bool) or not isinstance(value, int | float | sympy.Expr):
+            raise DefinitionError(
+                f"{self.engine} takes {what} as a number, a SymPy expression or a text, and {type(value).__name__} was "
+                f"given."
+            )
+        expr = exact(sympy.sympify(value))
+        known = {"x": x} | {one.name: one.symbol for one in (self._brought | self._declared).values()}
+        expr = expr.xreplace({s: known[s.name] for s in expr.free_symbols if s.name in known})
+        if strange := expr.free_symbols - {*known.values()} | (expr.free_symbols & {u, v}):
+            names = ", ".join(sorted(map(str, strange)))
+            raise DefinitionError(
+                f"{self.engine} was given {expr}, which contains {names}; declare each parameter, as in "
+                f"params=(softknee.spec.positive({min(map(str, strange))!r}, 1.0),)."
+            )
+        if expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
+            raise DefinitionError(f"{self.engine} was given {expr}, which is not a finite real number everywhere.")
+        return expr
+
+
+def exact(expr: Expr) -> Expr:
+    """The expression with decimal fractions as fractions: 0.1 means 1/10, as in a text."""
+    return expr.replace(lambda e: isinstance(e, Float), lambda e: Rational(repr(float(e))))
+
+
+def text_of(act: Any) -> str:
+    """The text that makes a definition again, or an error that says why there is none."""
+    if not isinstance(act, Activation):
+        name = getattr(act, "name", type(act).__name__)
+        raise DefinitionError(f"{name!r} is not an element-wise formula, and the text language has no other kind.")
+    if act.index:
+        raise DefinitionError(f"{act.name!r} is a derivative; save {act.root.name!r} and differentiate what is loaded.")
+    if ships(act):
+        return act.name
+    if act.recipe:
+        return act.recipe
+    if act.implicit is not None or act.inner is not None or act.worked is not None or act.stable:
+        raise DefinitionError(
+            f"{act.name!r} has numerics of its own (inner, worked, implicit or stable forms), which the text language "
+            f"cannot say. Keep it in Python and register it, or make it from a formula or by an engine of design."
+        )
+    from .language import read
+
+    try:
+        text = write(act.formula)
+        again = read(text, params=act.params)
+    except FormulaError as error:
+        raise DefinitionError(f"{act.name!r} cannot be saved: {error}") from error
+    if again.formula.free_symbols != act.formula.free_symbols:
+        raise DefinitionError(f"{act.name!r} cannot be saved: its text {text!r} would be read as something else.")
+    return text

@@ -1,0 +1,215 @@
+r"""The text language, with the engines: a definition from a text.
+
+    x * sigmoid(beta * x)                                        a formula; beta must be declared
+    0.5 * swish(x, beta=2) + 0.5 * relu(x)                       functions of the zoo inside it, parameters as numbers
+    swish                                                        a name: that definition itself
+    mollify(relu, epanechnikov, width=0.1)                       an engine; a width may be the name of a new parameter
+    mollify(relu, (box, triangle), width=delta)                  a mixture of kernels
+    join(g * x, x, between=(-1, 1), smoothness=2, fixed=False)   the piece between two functions
+    rescu((0, -1), ((x + 1)**2 / 4, 1), x)                       pieces and where each ends
+    eafo(relu, density=normal)                                   entropy-optimised
+    worst(normal, 0, 1)                                          the function of highest entropy between two bounds
+    mollify(join(0, x, between=(-1, 0)), box, width=0.1)         engines inside engines, three deep at most
+
+Formulas are those of `softknee.spec.parse`: read by a whitelist over Python's syntax tree, nothing reaches eval, and
+no text can name a file. Parameters are declared beside the text: `params={"beta": 1.0}`, or `--param beta=1.0`
+(see `declared`). A text that is not in the language, or beyond its limits, is a `FormulaError`.
+
+>>> from softknee.design import definition
+>>> definition("x * sigmoid(beta * x)", params={"beta": 1.0}).derivative(1).params[0].name
+'beta'
+>>> definition("mollify(relu, box, width=beta)").formula
+Piecewise((0, x <= -beta), ((beta + x)**2/(4*beta), x < beta), (x, True))
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import zoo  # noqa: F401 - importing the zoo announces its names
+from ..errors import FormulaError, SoftkneeError, did_you_mean
+from ..registry import get, names
+from ..spec import Activation, Param, x
+from ..spec.activation import remembered
+from ..spec.algebra import Expr, sympy
+from ..spec.parse import FUNCTIONS, Reader, evaluated, tree_of
+from .declared import LONGEST_NAME, read_params, settled
+from .engines import ENGINES, Call
+from .guard import guarded
+
+DEEPEST_ENGINES, LARGEST_SOURCE = 3, 200
+
+
+def definition(text: str, *, params: Sequence[Param] | Mapping[str, Any] = (), name: str | None = None) -> Activation:
+    """The definition that a text stands for.
+
+    text:   a formula, a name, or a call of an engine.
+    params: the parameters in it: a mapping such as {"beta": 1.0, "g": "0.1:real"}, or several `softknee.spec.Param`.
+    name:   what to call the result; an engine and a name of the zoo bring their own.
+    """
+    declared = read_params(params)
+    if name is not None:
+        check_name(name)
+    found = read(text, params=declared)
+    for one in declared:
+        if one.name not in {p.name for p in found.params}:
+            raise FormulaError(f"The parameter {one.name!r} was declared, and nothing in the text contains it.")
+    final = settled(found.params, declared, params)
+    if final == found.params and name in (None, found.name):
+        return found
+    return found.with_(name=name or found.name, params=final, recipe=text.strip())
+
+
+def read(text: str, *, params: Sequence[Param] = ()) -> Activation:
+    """As `definition`, for parameters of which some may not occur."""
+    body = tree_of(text).body
+    try:
+        found = Language(params).definition(body, 0)
+    except FormulaError:
+        raise
+    except SoftkneeError as error:  # what an engine refuses is, in a text, an error of the text
+        raise FormulaError(str(error)) from error
+    if isinstance(body, ast.Name):
+        return found
+    return found if found.recipe == text.strip() else found.with_(recipe=text.strip())
+
+
+def remake(recipe: str, name: str, params: Sequence[Param]) -> Activation:
+    """The definition with this recipe, name and parameters; the same one again while anybody has it."""
+
+    def make() -> Activation:
+        made = read(recipe, params=params)
+        return (
+            made if (made.name, made.params) == (name, tuple(params)) else made.with_(name=name, params=tuple(params))
+        )
+
+    return remembered((recipe, name, tuple(params)), make)
+
+
+def check_name(name: Any) -> None:
+    """Refuse the name of a definition that is no identifier."""
+    plain = isinstance(name, str) and name.isidentifier() and name.isascii() and not name.startswith("__")
+    if not plain or len(name) > LONGEST_NAME:
+        raise FormulaError(
+            f"A definition's name is a word of at most {LONGEST_NAME} plain letters, digits and _; {name!a} is not."
+        )
+
+
+class _Formulas(Reader):
+    """The reader of formulas, which here can say how a parameter is declared."""
+
+    def unknown(self, name: str) -> FormulaError:
+        if name in self.calls:
+            return FormulaError(f"{name!r} is a function; inside a formula write {name}(x).")
+        near = did_you_mean(name, [*self.known, *FUNCTIONS])
+        return FormulaError(
+            f"There is no {name!r} here; known are {', '.join(self.known)}.{near} A parameter of your own is declared "
+            f"beside the text, as params={{{name!r}: 1.0}} or --param {name}=1.0."
+        )
+
+
+class Language:
+    """Reads one text: formulas by the whitelist, engines by their own arguments."""
+
+    def __init__(self, params: Sequence[Param]) -> None:
+        self.params = {one.name: one for one in params}
+        self.engines = 0
+
+    def definition(self, node: ast.AST, depth: int) -> Activation:
+        """What stands where a function is wanted: a name, a call of an engine, or a formula."""
+        if isinstance(node, ast.Name) and node.id not in self.params and node.id not in ("x", "pi", "e"):
+            return self.named(node.id)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
+            return self.engine(node, depth)
+        brought: dict[str, Param] = {}
+        expr = self._reader(brought).formula(node, depth)
+        known = brought | self.params
+        used = tuple(one for one in known.values() if one.symbol in expr.free_symbols)
+        return guarded("formula", expr, params=used, recipe=ast.unparse(node), about="A formula of a user's own.")
+
+    def expression(self, node: ast.AST, depth: int) -> Expr:
+        """A point or a number: a formula without x."""
+        expr = self._reader({}).formula(node, depth)
+        if expr.has(x):
+            raise FormulaError(f"x stands where a point is wanted, in {ast.unparse(node)!r}.")
+        return expr
+
+    def named(self, name: str) -> Activation:
+        """The element-wise definition of that name."""
+        known = names()
+        if name not in known:
+            near = did_you_mean(name, [*known, *self.params, *ENGINES, *FUNCTIONS])
+            raise FormulaError(f"No activation is called {name!r}, and no such parameter is declared.{near}")
+        found = get(name)
+        if not isinstance(found, Activation):
+            raise FormulaError(f"{name!r} is not an element-wise formula, and the language has no other kind.")
+        return found
+
+    def engine(self, node: ast.Call, depth: int) -> Activation:
+        """The definition that an engine makes."""
+        assert isinstance(node.func, ast.Name)
+        if self.engines >= DEEPEST_ENGINES:
+            raise FormulaError(f"Engines stand inside each other deeper than {DEEPEST_ENGINES}.")
+        self.engines += 1
+        try:
+            call = Call(node, self, depth + 1)
+            made = ENGINES[node.func.id](call)
+            call.finish()
+        finally:
+            self.engines -= 1
+        own = call.name
+        if own is not None:
+            check_name(own)
+        return made if own is None else made.with_(name=own)
+
+    def source(self, node: ast.AST, depth: int) -> Activation:
+        """A function handed to an engine, which must be of moderate size."""
+        found = self.definition(node, depth)
+        if found.formula.count_ops() > LARGEST_SOURCE:
+            raise FormulaError(f"A function handed to an engine has more than {LARGEST_SOURCE} operations.")
+        return found
+
+    # -- calls inside formulas ------------------------------------------------------------------------
+
+    def _reader(self, brought: dict[str, Param]) -> Reader:
+        calls: dict[str, Callable[[ast.Call, int], Expr]] = {}
+        reader = _Formulas(tuple(self.params.values()), calls)
+        for name in ENGINES:
+            calls[name] = lambda node, depth: self._inner_engine(node, depth, brought, reader)
+        for name in names():
+            if name not in FUNCTIONS:
+                calls[name] = lambda node, depth: self._inner_name(node, depth, reader)
+        return reader
+
+    def _inner_engine(self, node: ast.Call, depth: int, brought: dict[str, Param], reader: Reader) -> Expr:
+        made = self.engine(node, depth)
+        self._closed(made)
+        for one in made.params:
+            other = (brought | self.params).setdefault(one.name, one)
+            if other.symbol != one.symbol:
+                raise FormulaError(f"Two different parameters are called {one.name!r}; rename one of them.")
+            brought.setdefault(one.name, one)
+        return reader.sized(made.formula)
+
+    def _inner_name(self, node: ast.Call, depth: int, reader: Reader) -> Expr:
+        """A function of the zoo with numbers (or expressions) for its parameters."""
+        assert isinstance(node.func, ast.Name)
+        act = self.named(node.func.id)
+        self._closed(act)
+        if len(node.args) != 1:
+            raise FormulaError(f"{act.name} takes one argument, and {len(node.args)} were given.")
+        values = {p.symbol: sympy.Rational(repr(p.default)) for p in act.params}
+        for keyword in node.keywords:
+            known = [p.name for p in act.params]
+            if keyword.arg not in known:
+                raise FormulaError(f"{act.name} has no parameter {keyword.arg!r}.{did_you_mean(keyword.arg, known)}")
+            values[act.param(keyword.arg).symbol] = reader.value(keyword.value, depth + 1)
+        argument = reader.value(node.args[0], depth + 1)
+        formula = reader.sized(act.formula.xreplace(values))
+        return evaluated(lambda at: formula.xreplace({x: at}), argument, act.name)
+
+    def _closed(self, act: Activation) -> None:
+        if act.implicit is not None:
+            raise FormulaError(f"{act.name} is given by its inverse and cannot stand inside a formula.")

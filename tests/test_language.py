@@ -1,0 +1,469 @@
+"""The text language with its engines: what it can say, how it is written again, and that nothing else gets through."""
+
+import pickle
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import sympy
+import torch
+
+import softknee as sk
+from helpers import F64, SUBJECTS, ZOO
+from softknee import FormulaError
+from softknee.design import definition, join, mollify, rescu
+from softknee.design.declared import read_constraint, read_param, write_constraint
+from softknee.spec import Activation, AtLeastOne, Between, Line, Param, Positive, Ramp, Real, parse, positive, real, x
+from softknee.spec.algebra import Expr
+from softknee.spec.text import write
+
+BETA = positive("beta", 1.0)
+beta = BETA.symbol
+POINTS = torch.linspace(-4, 4, 81, dtype=F64)
+
+
+def same(first: Activation, second: Activation) -> bool:
+    return first.formula == second.formula and first.params == second.params
+
+
+# -- what it can say --------------------------------------------------------------------------------------
+
+
+def test_a_name_is_the_definition_itself() -> None:
+    assert definition("swish") is sk.get("swish")
+    assert definition(" silu ") is sk.get("swish")
+
+
+def test_a_formula_with_declared_parameters() -> None:
+    act = definition("x * sigmoid(beta * x) + g", params={"beta": 2.0, "g": "0.5:real"})
+    assert act.params == (Param("beta", 2.0, Positive()), Param("g", 0.5, Real()))
+    torch.testing.assert_close(act(POINTS), sk.get("swish")(POINTS, beta=2.0) + 0.5)
+    assert act.recipe == "x * sigmoid(beta * x) + g"
+    assert definition("g * x", params={"g": -1}).params == (Param("g", -1.0, Real()),)
+    assert definition("beta * x", params=[BETA]).params == (BETA,)
+
+
+ENGINES = {
+    "mollify(relu, epanechnikov, width=0.1)": lambda: mollify("relu", "epanechnikov", 0.1),
+    "mollify(relu, (box, triangle), width=w)": lambda: mollify("relu", ("box", "triangle"), "w"),
+    "mollify(relu, kernel='box')": lambda: mollify("relu", "box"),
+    "mollify(f=relu6, kernel=box, width='w')": lambda: mollify("relu6", "box", "w"),
+    "mollify(where(x < 1, x, 1), box, 1/2)": lambda: mollify(sympy.Piecewise((x, x < 1), (1, True)), "box", 0.5),
+    "join(0, x, between=(-1, 1))": lambda: join(0, x, between=(-1, 1)),
+    "join(tanh, x, between=[-1, 1], smoothness=2, fixed=True)": lambda: join(
+        "tanh", x, between=(-1, 1), smoothness=2, fixed=True
+    ),
+    "join(0, x, (-beta, beta))": lambda: join(0, x, between=(-beta, beta), params=[BETA]),
+    "rescu((0, -1), ((x + 1)**2 / 4, 1), x)": lambda: rescu([(0, -1), ((x + 1) ** 2 / 4, 1), x]),
+    "rescu([(celu, 0), x])": lambda: rescu([("celu", 0), x]),
+    "mollify(join(0, x, between=(-1, 0)), box, width=0.1)": lambda: mollify(join(0, x, between=(-1, 0)), "box", 0.1),
+    "worst(logistic, -1, 1)": lambda: sk.design.worst("logistic", -1, 1),
+}
+
+
+@pytest.mark.parametrize("text", ENGINES)
+def test_an_engine_in_a_text_is_the_engine(text: str) -> None:
+    params = [BETA] if "beta" in text else []
+    made = definition(text, params=params)
+    assert same(made, ENGINES[text]())
+    assert made.recipe == text
+    assert same(definition(made.recipe, params=made.params), made)
+
+
+def test_eafo_in_a_text() -> None:
+    made = definition("eafo(relu, density=normal)")
+    expected = sk.design.eafo("relu", "normal").activation
+    torch.testing.assert_close(made(POINTS), expected(POINTS))
+
+
+def test_engines_and_names_inside_a_formula() -> None:
+    act = definition("2 * mollify(relu, box, width=w) + a * x", params={"a": "0.5:real"})
+    assert {p.name for p in act.params} == {"a", "w"}
+    torch.testing.assert_close(act(POINTS, w=0.7), 2 * sk.get("smelu")(POINTS, beta=0.7) + 0.5 * POINTS)
+    act = definition("swish(x, beta=b) - 0.5 * gelu(x + 1)", params={"b": 3.0})
+    expected = sk.get("swish")(POINTS, beta=3.0) - 0.5 * sk.get("gelu")(POINTS + 1)
+    torch.testing.assert_close(act(POINTS), expected)
+    assert definition("smelu(0.5) * x").formula == sympy.Float(0.5625, 17) * x
+
+
+def test_names_are_given_in_the_text_or_beside_it() -> None:
+    assert definition("mollify(relu, box, width=1, name=knee)").name == "knee"
+    assert definition("mollify(relu, box, width=1, name='knee')", name="other").name == "other"
+    assert definition("x + 1", name="mine").name == "mine"
+    assert definition("x + 1").name == "formula"
+
+
+def test_a_number_sets_the_default_of_what_a_name_brought_along() -> None:
+    act = definition("prelu", params={"slope": 0.3})
+    assert act.params[0].default == 0.3
+    assert isinstance(act.params[0].constraint, Real)
+    assert definition("mollify(prelu, box, width=w)", params={"slope": "0.5:real", "w": 0.2}).params[0].default == 0.5
+    with pytest.raises(sk.ParameterError, match="declared as"):
+        definition("prelu", params={"slope": "0.5:positive"})
+
+
+def test_a_definition_keeps_its_inner_form_under_another_name() -> None:
+    act = definition("swish", name="mine")
+    assert act.inner == sk.get("swish").inner
+    assert act.bound_formula == sk.get("swish").bound_formula
+    far = torch.tensor([-torch.inf, -1e30], requires_grad=True)
+    (slope,) = torch.autograd.grad(act(far, beta=3.0).sum(), far)
+    assert (slope == 0).all()
+
+
+def test_formulas_have_their_limits_far_out() -> None:
+    act = definition("x**2 * sigmoid(beta * x)", params={"beta": 1.0})
+    far = torch.tensor([-torch.inf, -1e30, -1e19], requires_grad=True)
+    width = torch.tensor([0.5], requires_grad=True)
+    y = act(far, beta=width)
+    slopes = torch.autograd.grad(y.sum(), [far, width])
+    assert all((one == 0).all() for one in (y, *slopes, act.derivative(2)(far.detach())))
+
+
+# -- refusals ---------------------------------------------------------------------------------------------
+
+LONG = " + ".join(f"relu(x - {i})" for i in range(36))
+REFUSED = {
+    "unknown name": ("swosh", "Did you mean 'swish'"),
+    "unknown parameter": ("x * gamma", "params={'gamma': 1.0} or --param gamma=1.0"),
+    "a function without its argument": ("2 * swish", "write swish(x)"),
+    "not element-wise": ("squaf", "not an element-wise formula"),
+    "a table inside": ("squaf(x) + 1", "not an element-wise formula"),
+    "by its inverse": ("crrelu_exact(x) + 1", "given by its inverse"),
+    "two arguments": ("swish(x, 2)", "takes one argument"),
+    "no such parameter": ("swish(x, bta=2)", "Did you mean 'beta'"),
+    "misspelt engine": ("molify(relu, box)", "Did you mean 'mollify'"),
+    "misspelt kernel": ("mollify(relu, bax)", "Did you mean 'box'"),
+    "misspelt density": ("worst(narmal, 0, 1)", "Did you mean 'normal'"),
+    "misspelt argument": ("join(0, x, betwen=(0, 1))", "needs between"),
+    "an argument too many": ("join(0, x, between=(0, 1), width=2)", "no argument 'width'"),
+    "places too many": ("mollify(relu, box, 1, 2)", "more was given"),
+    "given twice": ("mollify(relu, f=relu)", "given"),
+    "nothing given": ("mollify()", "needs f"),
+    "stars": ("mollify(*x)", "without stars"),
+    "double stars": ("mollify(**x)", "without stars"),
+    "a number as a kernel": ("mollify(relu, 3)", "a word as kernel"),
+    "a word as a number": ("join(0, x, between=(0, 1), smoothness=two)", "whole number"),
+    "a fraction": ("join(0, x, between=(0, 1), smoothness=1.5)", "whole number"),
+    "a truth as a number": ("join(0, x, between=(0, 1), smoothness=True)", "whole number"),
+    "a number as a truth": ("join(0, x, between=(0, 1), fixed=1)", "True or False"),
+    "three points": ("join(0, x, between=(0, 1, 2))", "two points"),
+    "x as a point": ("join(0, x, between=(0, x))", "where a point is wanted"),
+    "too smooth": ("join(0, x, between=(0, 1), smoothness=99)", "from 1 to 4"),
+    "a refused join": ("rescu((0, 0), x)", "slopes 0 and 1"),
+    "too many pieces": (f"rescu({'(0, 0), ' * 40}0)", "2 to 32 pieces"),
+    "engines too deep": ("mollify(mollify(mollify(mollify(relu, box, 1), box, 1), box, 1), box, 1)", "deeper than 3"),
+    "a long function": (
+        f"mollify(({LONG}) - ({LONG.replace('x', '2*x')}), box, 1)",
+        "more than 200",
+    ),
+    "a high degree": ("mollify(relu(x)**16, box, 1)", "degree"),
+    "a curve to mollify": ("mollify(swish, box, 1)", "piecewise polynomials"),
+    "width below 0": ("mollify(relu, box, width=-1)", "above 0"),
+    "width taken": ("mollify(prelu, box, width=slope)", "already"),
+    "a bad name": ("mollify(relu, box, 1, name='a b')", "plain letters"),
+    "a name that is a number": ("mollify(relu, box, 1, name=3)", "a word as name"),
+    "a file": ("'knee.json'", "no number"),
+    "a file as a function": ("mollify('knee.json', box, 1)", "no number"),
+    "nested names": ("swish(" * 13 + "x" + ")" * 13, "parts"),
+    "nested max": ("".join(f"max({i} * x, " for i in range(2, 41)) + "x" + ")" * 39, "parts"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED)
+def test_everything_else_is_refused_at_once(text: str, words: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(FormulaError) as refused:
+        definition(text)
+    assert time.perf_counter() - start < 1
+    assert words in str(refused.value)
+    assert str(refused.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "1a", "x" * 65, "naïve", None, 3, "a.b"], ids=repr)
+def test_a_name_is_a_plain_word(name: object) -> None:
+    if name is None:
+        return
+    with pytest.raises(FormulaError, match="plain letters"):
+        definition("x", name=name)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_parameter_that_nothing_contains_is_refused() -> None:
+    with pytest.raises(FormulaError, match="nothing in the text contains it"):
+        definition("x + 1", params={"beta": 1.0})
+
+
+BAD_PARAMS = {
+    "reserved": {"x": 1.0},
+    "a function": {"sigmoid": 1.0},
+    "a constant": {"pi": 3.0},
+    "dunder": {"__class__": 1.0},
+    "no identifier": {"a b": 1.0},
+    "no ASCII": {"β": 1.0},
+    "no number": {"beta": "one"},
+    "infinite": {"beta": float("inf")},
+    "unknown constraint": {"beta": "1:positiv"},
+    "constraint with code": {"beta": "1:between(__import__('os'), 1)"},
+    "outside": {"beta": "-1:positive"},
+    "below one": {"beta": "0.5:at_least_one"},
+    "empty interval": {"beta": "0.5:between(1, 0)"},
+    "truth": {"beta": True},
+    "nothing": {"beta": None},
+    "not params": [1.0],
+    "text": "beta",
+}
+
+
+@pytest.mark.parametrize("params", BAD_PARAMS.values(), ids=BAD_PARAMS)
+def test_bad_parameters_get_a_sentence(params) -> None:
+    with pytest.raises(sk.ParameterError) as refused:
+        definition("beta * x", params=params)
+    assert str(refused.value).endswith((".", "?"))
+
+
+def test_constraints_are_written_and_read() -> None:
+    for one in (Positive(), Real(), AtLeastOne(0.25), Between(-2.5, 1e-3)):
+        assert read_constraint(write_constraint(one)) == one
+    assert read_param("lam", "2:at_least_one") == Param("lam", 2.0, AtLeastOne())
+
+
+# -- ten thousand texts -----------------------------------------------------------------------------------
+
+PIECES = """x beta e pi 0 1 2 9 0.5 1e9 16 + - * / ** ( ) , ( ) , < > = and not where piecewise max min swish relu
+    mollify( join( rescu( eafo( worst( box triangle width= between= (-1,1) smoothness= fixed= True normal
+    name= 'knee.json' '__class__' __class__ __import__ lambda : := [ ] { } . ' if else for in @ % // == f' " 1j
+    None await é ｘ smelu gelu(x) sigmoid(x) # ; *x **x"""
+WORDS = [*PIECES.split(), "\\", "\t", "\x00"]
+HOSTILE = [
+    "__import__('os').system('true')",
+    "().__class__.__bases__[0].__subclasses__()",
+    "mollify.__globals__",
+    "mollify(__import__('os'), box)",
+    "mollify(relu, box, width=__import__('os'))",
+    "join(x.real, x, between=(0, 1))",
+    "join(0, x, between=(lambda: 0, 1))",
+    "rescu((y := x, 0), x)",
+    "swish(x, beta=9**9**9**9)",
+    "swish(x, beta=1e400)",
+    "mollify(x**16**16, box)",
+    "mollify(relu(9**16**16*x), box)",
+    "worst(normal, 10**400, 1)",
+    "eafo(open('/etc/passwd'))",
+    "get('swish')",
+    "sk.load('knee.json')",
+    "mollify(" * 30 + "x" + ")" * 30,
+    "[relu for relu in (1,)]",
+    "{x: x}",
+    "mollify(relu, [box] * 10**9)",
+    "mollify(relu, ('box',) * 99, 1)",
+    "eval('x')",
+    "exec",
+    "mollify(relu, box, width=1, name='__class__')",
+    "ｓｗｉｓｈ",
+    "swish\u200b(x)",
+]
+
+
+def refused_or_valid(text: str) -> bool:
+    try:
+        made = definition(text, params=(BETA,))
+    except FormulaError:
+        return False
+    assert isinstance(made, Activation)
+    return True
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_refused(text: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(FormulaError):
+        definition(text)
+    assert time.perf_counter() - start < 1
+
+
+def test_ten_thousand_random_texts_end_in_a_definition_or_a_formula_error() -> None:
+    draw, read, slowest = random.Random(0), 0, 0.0
+    for _ in range(10_000):
+        pieces = [draw.choice(WORDS) for _ in range(draw.randint(1, 12))]
+        text = draw.choice(["", " "]).join(pieces)
+        start = time.perf_counter()
+        read += refused_or_valid(text)
+        slowest = max(slowest, time.perf_counter() - start)
+    assert read > 20  # the drawing does find formulas
+    assert slowest < 1
+
+
+def random_text(draw: random.Random, depth: int) -> str:
+    """A text of the right form: engines, names and formulas inside each other."""
+    if depth == 0:
+        return draw.choice(["x", "x", "beta", "2", "0.5", "-1", "relu", "swish", "smelu", "0"])
+    a, b, c = (random_text(draw, depth - 1) for _ in range(3))
+    shapes = [
+        "({} + {})",
+        "{} * {}",
+        "max({}, {})",
+        "where(x < {}, {}, {})",
+        "tanh({})",
+        "({})**2",
+        "swish({})",
+        "join({}, {}, between=(-beta, beta))",
+        "join({}, {}, between=(-1, 1), smoothness=2, fixed=True)",
+        "rescu(({}, -1), ({}, 1), {})",
+        "rescu(({}, 0), {})",
+        "mollify({}, box, width=0.5)",
+        "mollify({}, gaussian, width=w)",
+    ]
+    return draw.choice(shapes).format(a, b, c)
+
+
+def test_random_texts_of_the_right_form_end_in_a_definition_or_a_formula_error() -> None:
+    draw, read = random.Random(2), 0
+    for _ in range(300):
+        read += refused_or_valid(random_text(draw, draw.randint(1, 3)))
+    assert read > 20
+
+
+# -- the way back -----------------------------------------------------------------------------------------
+
+SAYABLE = {name: act for name, act in ZOO.items() if act.implicit is None}
+RECIPES = {name: act for name, act in SUBJECTS.items() if act.recipe}
+
+
+@pytest.mark.parametrize("act", SAYABLE.values(), ids=SAYABLE)
+def test_the_zoo_is_written_and_read_again(act: Activation) -> None:
+    assert parse(write(act.formula), params=act.params) == act.formula
+
+
+@pytest.mark.parametrize("act", RECIPES.values(), ids=RECIPES)
+def test_what_engines_made_is_made_again_from_its_recipe(act: Activation) -> None:
+    assert definition(act.recipe, params=act.params).formula == act.formula
+
+
+G = real("g", 0.5)
+EXPRESSIONS: list[Expr] = [
+    -x,
+    x / 3,
+    -x / 3,
+    2 / x,
+    1 / (x * beta) ** 2,
+    -(x**2),
+    (-x) ** 3,
+    (x - 1) / (x + 1),
+    x - (beta - x),
+    x * (-beta),
+    (x + 1) * (x - 1) / ((x + 2) * (x + 3)),
+    -(x - beta) / (6 * beta**2),
+    2 * (x - beta) / beta,
+    -3 * (x - beta) * (x + beta) / 4,
+    sympy.sqrt(x**2 + 1),
+    1 / sympy.sqrt(x**2 + 1),
+    (x**2 + 1) ** sympy.Rational(3, 2),
+    sympy.sqrt(2) * x / sympy.sqrt(sympy.pi),
+    sympy.exp(-(x**2) / 2),
+    sympy.exp(x) ** 2,
+    sympy.E * x,
+    sympy.Rational(-3, 7) * x + sympy.Rational(1, 9),
+    sympy.Abs(x) - sympy.sign(x),
+    sympy.erfc(x) + sympy.atan(x) + sympy.asinh(x),
+    Line(G.symbol, x - beta),
+    Ramp(x) - 2 * Ramp(-x),
+    sympy.Piecewise((1, (x > 1) & (x < 2)), (2, (x < -1) | (x > 5)), (x, True)),
+    sympy.Piecewise((1, sympy.Not(sympy.And(x > 1, x < beta))), (x, True)),
+]
+
+
+@pytest.mark.parametrize("expr", EXPRESSIONS, ids=str)
+def test_an_expression_is_written_and_read_again(expr: Expr) -> None:
+    assert parse(write(expr), params=(BETA, G)) == expr
+
+
+def test_random_formulas_are_written_and_read_again() -> None:
+    draw = random.Random(3)
+
+    def formula(depth: int) -> Expr:
+        if depth == 0:
+            return draw.choice([x, x, beta, sympy.Integer(2), sympy.Rational(-1, 3), sympy.pi])
+        a, b = formula(depth - 1), formula(depth - 1)
+        return draw.choice([a + b, a - b, a * b, a**2, -a, a / (1 + b**2), sympy.exp(a), Ramp(a), sympy.sqrt(1 + a**2)])
+
+    refused = 0
+    for _ in range(150):
+        expr = formula(3)
+        if expr.is_number:
+            continue
+        text = write(expr)
+        try:
+            again = parse(text, params=(BETA,))
+        except FormulaError:
+            refused += 1  # a constant or a power beyond the limits
+            continue
+        values = {x: sympy.Rational(7, 10), beta: sympy.Rational(13, 10)}
+        gap = (sk.spec.elementary(again - expr)).subs(values).evalf(20)
+        assert abs(gap) <= 1e-12 * (1 + abs(sk.spec.elementary(expr).subs(values).evalf(20))), text
+    assert refused < 20
+
+
+@pytest.mark.parametrize("expr", [sympy.gamma(x), x**20, x**beta, sympy.zeta(x), sympy.Eq(x, 1)], ids=str)
+def test_what_the_language_has_no_word_for_is_said(expr: Expr) -> None:
+    target = sympy.Piecewise((1, expr), (0, True)) if isinstance(expr, sympy.Eq) else expr
+    with pytest.raises(FormulaError) as refused:
+        write(target)
+    assert str(refused.value).endswith(".")
+
+
+# -- definitions on the move ------------------------------------------------------------------------------
+
+
+def designed() -> dict[str, Activation]:
+    return {
+        "text": definition("x * sigmoid(beta * x)", params={"beta": 1.5}, name="own"),
+        "mollify": mollify("relu", "box", "w"),
+        "join": join("tanh", "x", between=("-beta", "beta"), params=[BETA]),
+        "rescu": rescu([("celu", 0), "x"]),
+        "renamed": definition("swish", name="swosh", params={"beta": 3.0}),
+        "by hand": Activation("by_hand", beta * Ramp(x) ** 2, params=(BETA,)),
+    }
+
+
+@pytest.mark.parametrize("name", designed())
+def test_a_designed_definition_is_pickled_with_its_module(name: str, tmp_path: Path) -> None:
+    act = designed()[name]
+    again = pickle.loads(pickle.dumps(act))
+    assert same(again, act)
+    assert again.name == act.name
+    if act.recipe:
+        assert again is act
+    slope = pickle.loads(pickle.dumps(act.derivative(1)))
+    assert torch.equal(slope(POINTS), act.derivative(1)(POINTS))
+    module = sk.nn.make(act, learn=True) if act.params else sk.nn.make(act)
+    torch.save(module, tmp_path / "module.pt")
+    loaded = torch.load(tmp_path / "module.pt", weights_only=False)
+    assert torch.equal(loaded(POINTS), module(POINTS))
+
+
+def test_another_process_unpickles_it(tmp_path: Path) -> None:
+    file = tmp_path / "acts.pickle"
+    file.write_bytes(pickle.dumps((list(designed().values()), POINTS)))
+    program = (
+        "import pickle, sys, torch\n"
+        "acts, points = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "torch.save([a(points) for a in acts], sys.argv[2])\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(file), str(tmp_path / "out.pt")], check=True)
+    values = torch.load(tmp_path / "out.pt")
+    for act, value in zip(designed().values(), values, strict=True):
+        torch.testing.assert_close(value, act(POINTS), rtol=0, atol=0)
+
+
+def test_another_function_does_not_keep_the_recipe() -> None:
+    act = mollify("relu", "box", 0.1)
+    assert act.with_(name="knee").recipe == act.recipe
+    assert act.with_(formula=x + 5, stable={}).recipe == ""
+
+
+def test_two_parameters_of_one_name_are_refused() -> None:
+    with pytest.raises(sk.DefinitionError, match="same name"):
+        Activation("twice", x * beta, params=(BETA, positive("beta", 2.0)))
