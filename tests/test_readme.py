@@ -2,8 +2,10 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import softknee as sk
 from readme_table import RECORDS, ROOT, table
@@ -13,10 +15,16 @@ from softknee.registry import unregister
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+TOUR, DESIGN = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def lines_of(code: str) -> list[str]:
+    return [line for line in code.splitlines() if line and not line.startswith("import")]
+
+
 def test_the_tour_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
-    lines = [line for line in code.splitlines() if line and not line.startswith("import")]
-    assert len(lines) <= 20
+    code = TOUR
+    assert len(lines_of(code)) <= 20
     try:
         exec(compile(code, "README.md", "exec"), {})
     finally:
@@ -24,6 +32,28 @@ def test_the_tour_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "SmeLU(beta=0.25 (learned), per='channel', size=64, dim=1)" in printed
     assert "softlog" in printed
+
+
+def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(lines_of(DESIGN)) < 10
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    after: dict[str, Any] = {}
+    exec(compile(DESIGN, "README.md", "exec"), after)
+    assert (tmp_path / "knee.json").is_file()
+    assert "certificate of hardtanh_triweight" in capsys.readouterr().out
+    x = after["x"]
+    with torch.no_grad():
+        assert (after["net"](x).squeeze() - x.prod(1)).square().mean() < 0.25 * x.prod(1).square().mean()
+    assert after["net"][1].delta.item() != 1.0
+
+
+def test_the_counts_of_the_ledger_are_those_of_its_page() -> None:
+    page = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    (total,) = re.findall(r"^\| all \| (\d+) \| \d+ \| \d+ \| (\d+) \|", page, flags=re.MULTILINE)
+    assert f"{total[0]} claims of the papers checked, {total[1]} of them wrong" in " ".join(TEXT.split())
 
 
 def test_the_tours_comment_on_the_knob_is_true() -> None:

@@ -50,7 +50,8 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness,
 def test_the_cuda_source_compiles_and_is_used():
     from softknee.kernels.squaf import cuda
 
-    assert all(cuda._kernels(0, kind, 33, shared) is not None for kind in (0, 1, 2) for shared in (True, False))
+    kinds = [(kind, parameters, shared) for kind in (0, 1, 2) for parameters in (0, kind) for shared in (True, False)]
+    assert all(cuda._kernels(0, kind, parameters, 33, shared) is not None for kind, parameters, shared in kinds)
 
 
 @pytest.mark.gpu

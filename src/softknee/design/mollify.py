@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DefinitionError, ParameterError, did_you_mean
+from ..registry import holds
 from ..spec import Activation, Claims, Param, Positive, positive, real, x
 from ..spec.algebra import Abs, Expr, Interval, Max, Symbol, oo, sympy
 from ..spec.pieces import Pieces, split
@@ -21,6 +22,7 @@ from . import polynomial_kernels as polynomial
 from .bump_kernel import bump
 from .convolution import Bulk, Convolution, Weight, degree
 from .decaying_kernels import DecayingKernel, gaussian, logistic
+from .given import text_of
 from .polynomial_integrals import SHARE
 from .polynomial_kernels import PolynomialKernel
 from .source import definition_of
@@ -79,7 +81,7 @@ def mollify(
         stable=Derivatives(whole, method, {p.name: p.symbol for p in (*source.params, *params)}),
         claims=_claims(pieces, names, window),
         knob=params[0].name if params and params[0].symbol == window else None,
-        limit=source.name if _is_known(source) else None,
+        limit=source.name if holds(source) else None,
         limit_params={p.name: p.name for p in source.params},
         groups={"weights": tuple(p.name for p in logits)} if logits else {},
         recipe=_recipe(source, names, width),
@@ -219,12 +221,6 @@ def _plain_truth(condition: Expr) -> Any:
     return bool(condition) if condition in (sympy.true, sympy.false) else condition
 
 
-def _is_known(source: Activation) -> bool:
-    from ..registry import names
-
-    return source.name in names()
-
-
 def _words(kernels: Sequence[str]) -> str:
     if len(kernels) == 1:
         return f"the {kernels[0]} kernel"
@@ -232,11 +228,13 @@ def _words(kernels: Sequence[str]) -> str:
 
 
 def _recipe(source: Activation, kernels: Sequence[str], width: str | float | Param) -> str:
-    inner = source.recipe or (source.name if _is_known(source) else "")
-    if not inner or isinstance(width, Param):
+    """The text that makes it again; empty where the source has none, and then the result is not saved to a file."""
+    try:
+        inner = text_of(source)
+    except DefinitionError:
         return ""
     kernel = kernels[0] if len(kernels) == 1 else f"({', '.join(kernels)})"
-    return f"mollify({inner}, {kernel}, width={width})"
+    return f"mollify({inner}, {kernel}, width={width.name if isinstance(width, Param) else width})"
 
 
 __all__ = ["KERNELS", "mollify"]
