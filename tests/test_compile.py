@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn.utils import parameters_to_vector
 
 import softknee as sk
-from helpers import F32, F64, every_subject, ordinary_values, tolerance
+from helpers import F32, F64, SUBJECTS, every_subject, ordinary_values, tolerance
 from softknee.spec import Activation
 
 X = torch.linspace(-4.0, 4.0, 64, dtype=F64).reshape(8, 8)
@@ -47,6 +47,17 @@ def test_forward_and_backward_equal_eager(act: Activation):
     torch.testing.assert_close(value, expected_value, rtol=1e-12, atol=1e-12)
     # The loss is a sum of squares, so an infinite value times a vanished slope may be NaN, in both.
     torch.testing.assert_close(slope, expected_slope, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["relu", "srelu", "selu", "hardshrink_epanechnikov", "generalized_smelu"])
+def test_without_a_gradient(name: str):
+    """Under no_grad, and with nothing to learn: torch 2.12 calls a Function with two parameters without its context."""
+    act = SUBJECTS[name]
+    module = sk.nn.make(act, dtype=F64, **ordinary_values(act))
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(X), module(X), rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(EXTREMES), module(EXTREMES), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ class Runtime:
     eager: Any
     transformed: Any
     traced: Any
+    traced_value: Any
 
 
 def _beside_the_trace(function: Any) -> Any:
@@ -61,7 +62,7 @@ def prepare(key: str) -> str:
     """
     if key not in vars(_runtimes):
         act = by_key(key)
-        setattr(_runtimes, key, Runtime(act, *_functions(act), _traced_function(act)))
+        setattr(_runtimes, key, Runtime(act, *_functions(act), *_traced_functions(act)))
     return key
 
 
@@ -139,8 +140,8 @@ def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     return runtime.eager.apply(x, *params)
 
 
-def _traced_function(act: Activation) -> Any:
-    """What torch.compile traces: plain operations both ways. It takes no Function with a jvp of its own.
+def _traced_functions(act: Activation) -> tuple[Any, Any]:
+    """What torch.compile traces: plain operations both ways, and the value alone. It takes no Function with a jvp.
 
     Without a Function the compiler would differentiate the operations themselves, and a piece that overflows beside
     the one that is selected would make a NaN of the gradient.
@@ -148,19 +149,22 @@ def _traced_function(act: Activation) -> Any:
     value = torch_function(act, ())
     slopes = torch_function(act, ("x",), *((p.name,) for p in act.params))
 
+    def traced_value(x: Tensor, *params: Tensor) -> Tensor:
+        work = plain.working_type(x.dtype)
+        return operators.own(value(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
+
     class Traced(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
             ctx.save_for_backward(x, *params)
-            work = plain.working_type(x.dtype)
-            return operators.own(value(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
+            return traced_value(x, *params)
 
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             x, *params = ctx.saved_tensors
             return _from_all(slopes, grad_outputs[0], x, params, ctx.needs_input_grad)
 
-    return Traced
+    return Traced, traced_value
 
 
 def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> Any:
@@ -188,7 +192,8 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     """The definition on a tensor, with parameters given as tensors that broadcast against it."""
     runtime = runtime_of(act)
     if torch.compiler.is_compiling():
-        return runtime.traced.apply(x, *params)
+        # Where no gradient is wanted torch 2.12 would call a Function's forward without its context.
+        return (runtime.traced.apply if _wants_gradient(x, params) else runtime.traced_value)(x, *params)
     if inplace and ordinary(x) and not _wants_gradient(x, params):
         return operators.value_into(act, x, params)
     return _apply(runtime, x, params)
