@@ -1,5 +1,6 @@
 """Modules over definitions: `make` builds one from a name, and every function of the zoo has a class."""
 
+from .entropic import EntropicSpline
 from .explain import explain
 from .make import make
 from .module import Pointwise
@@ -46,6 +47,7 @@ __all__ = [
     "AsymmetricSmeLU",
     "CRReLU",
     "CRReLUExact",
+    "EntropicSpline",
     "GeneralizedSmeLU",
     "Hardswish",
     "Hardtanh",

@@ -1,0 +1,344 @@
+"""Arithmetic of functions near infinity, for the half-lines that branch and bound ends in.
+
+On y >= R a function h is kept as
+
+    h(y) = sum of c_i y^i  +  k log y  +  rest,    |rest| <= C y^n e^(-a y - b y^2),
+
+and, where it is known to keep its sign, with a lower bound of the same shape: sign h(y) >= C y^n e^(-a y - b y^2) > 0.
+The sum is exact where its numbers are rational, so that softplus(x) - x is seen to vanish and not to be infinity minus
+infinity. Whatever cannot be kept so raises `NoForm`, and a larger R or a plain enclosure may do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from .balls import INFINITY, MINUS_INFINITY, NOTHING, WHOLE, ZERO, Arb, Span, above, arb, below, flint
+
+Coefficient: TypeAlias = Any  # an exact fmpq, or a Span
+NIL = flint.fmpq(0)
+LOWEST_POWER = -6  # smaller powers go into the rest
+
+
+class NoForm(Exception):
+    """The function has no such form on this half-line."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """c y^n e^(-a y - b y^2)."""
+
+    c: Arb
+    n: Fraction = Fraction(0)
+    a: Any = NIL
+    b: Any = NIL
+
+    def __mul__(self, other: Growth) -> Growth:
+        return Growth(self.c * other.c, self.n + other.n, self.a + other.a, self.b + other.b)
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The larger, the faster it falls."""
+        return self.b, self.a, -self.n
+
+    @property
+    def vanishes(self) -> bool:
+        return self.c == 0 or self.rank > (0, 0, 0)
+
+    @property
+    def grows(self) -> bool:
+        return self.c > 0 and self.rank < (0, 0, 0)
+
+
+NONE = Growth(ZERO)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A function on the half-line, as above."""
+
+    main: dict[Fraction, Coefficient] = field(default_factory=dict)
+    rest: Growth = NONE
+    sign: int = 0
+    low: Growth | None = None
+    logs: Coefficient = NIL
+
+    @property
+    def is_constant(self) -> bool:
+        return set(self.main) <= {Fraction(0)} and self.rest.c == 0 and _is_zero(self.logs)
+
+
+def as_span(c: Coefficient) -> Span:
+    return c if isinstance(c, Span) else Span.ball(arb(c))
+
+
+def _exact_where_possible(c: Span) -> Coefficient:
+    return c.lo.fmpq() if c.is_point and c.lo.is_finite() else c
+
+
+def _is_zero(c: Coefficient) -> bool:
+    return not isinstance(c, Span) and c == 0
+
+
+def _plus(a: Coefficient, b: Coefficient) -> Coefficient:
+    exact = not isinstance(a, Span) and not isinstance(b, Span)
+    return a + b if exact else as_span(a) + as_span(b)
+
+
+def _times(a: Coefficient, b: Coefficient) -> Coefficient:
+    exact = not isinstance(a, Span) and not isinstance(b, Span)
+    return a * b if exact else as_span(a) * as_span(b)
+
+
+def number(value: Span | Fraction) -> Form:
+    """A constant."""
+    if isinstance(value, Fraction):
+        return Form({Fraction(0): flint.fmpq(value.numerator, value.denominator)})
+    return Form({Fraction(0): _exact_where_possible(value)})
+
+
+class HalfLine:
+    """The numbers y >= start (1 or more), and the arithmetic of forms on them."""
+
+    def __init__(self, start: Arb) -> None:
+        self.start = start
+
+    # -- bounds -----------------------------------------------------------------------------------------
+
+    def _at_start(self, n: Fraction, a: Any, b: Any) -> Arb:
+        whole = n.denominator == 1
+        power = self.start**n.numerator if whole else self.start ** arb(flint.fmpq(n.numerator, n.denominator))
+        return power * (-arb(a) * self.start - arb(b) * self.start**2).exp()
+
+    def ratio(self, one: Growth, other: Growth) -> Arb:
+        """An upper bound of (shape of one)/(shape of other), which must fall from the start on."""
+        n, a, b = one.n - other.n, one.a - other.a, one.b - other.b
+        falls = (
+            n <= 0
+            if a == 0 and b == 0
+            # The logarithm's slope times y is n - a y - 2 b y^2: negative at the start and falling from there.
+            else b >= 0
+            and (b > 0 or a > 0)
+            and arb(a) + 4 * arb(b) * self.start >= 0
+            and arb(flint.fmpq(n.numerator, n.denominator)) - arb(a) * self.start - 2 * arb(b) * self.start**2 <= 0
+        )
+        if not falls:
+            raise NoForm("one term does not fall below another yet")
+        return above(self._at_start(n, a, b))
+
+    def sup(self, growth: Growth) -> Arb:
+        """The largest value of a bound on the half-line."""
+        if growth.c == 0:
+            return ZERO
+        try:
+            return above(growth.c * self.ratio(growth, NONE))
+        except NoForm:
+            return INFINITY
+
+    def inf(self, growth: Growth) -> Arb:
+        """A number that the bound does not fall below."""
+        try:
+            self.ratio(NONE, growth)
+        except NoForm:
+            return ZERO
+        return below(growth.c * self._at_start(growth.n, growth.a, growth.b))
+
+    def add_bounds(self, one: Growth, other: Growth) -> Growth:
+        if one.c == 0:
+            return other
+        if other.c == 0:
+            return one
+        slow, fast = (one, other) if one.rank <= other.rank else (other, one)
+        return Growth(above(slow.c + fast.c * self.ratio(fast, slow)), slow.n, slow.a, slow.b)
+
+    def size(self, form: Form) -> Growth:
+        """A bound of |h|."""
+        plain = self.without_logs(form)
+        return self.add_bounds(self._main_size(plain.main), plain.rest)
+
+    def without_logs(self, form: Form) -> Form:
+        """The same with its logarithm in the rest: log y <= sqrt(y)."""
+        if _is_zero(form.logs):
+            return form
+        rest = self.add_bounds(form.rest, Growth(as_span(form.logs).size.hi, Fraction(1, 2)))
+        return Form(form.main, rest, form.sign, form.low)
+
+    def _main_size(self, main: dict[Fraction, Coefficient]) -> Growth:
+        if not main:
+            return NONE
+        top = max(main)
+        total = ZERO
+        for power, c in main.items():
+            total = above(total + as_span(c).size.hi * self._at_start(power - top, 0, 0))
+        return Growth(total, top)
+
+    def lower(self, form: Form) -> tuple[int, Growth] | None:
+        """(sign, bound) with sign h >= bound > 0."""
+        led = self._led(self.without_logs(form))
+        if form.low is None or (led is not None and led[1].rank < form.low.rank):
+            return led
+        return form.sign, form.low
+
+    def _led(self, form: Form) -> tuple[int, Growth] | None:
+        """A lower bound by the leading power."""
+        if not form.main:
+            return None
+        top = max(form.main)
+        c = as_span(form.main[top])
+        if not c.sign:
+            return None
+        others = self._main_size({power: k for power, k in form.main.items() if power != top})
+        try:
+            off = others.c * self.ratio(others, Growth(ZERO, top)) if others.c != 0 else ZERO
+            if form.rest.c != 0:
+                off = off + form.rest.c * self.ratio(form.rest, Growth(ZERO, top))
+        except NoForm:
+            return None
+        left = below(c.size.lo - off)
+        return (c.sign, Growth(left, top)) if left > 0 else None
+
+    # -- what a form says -------------------------------------------------------------------------------
+
+    def limit(self, form: Form) -> Span | None:
+        """The limit: a span around it, one with an infinite end twice, or None where there may be none."""
+        known = self.lower(form)
+        if known is not None and known[1].grows:
+            return _infinite(known[0])
+        if form.rest.vanishes and all(power <= 0 for power in form.main):
+            if not _is_zero(form.logs):
+                sign = as_span(form.logs).sign
+                return _infinite(sign) if sign else None
+            return as_span(form.main.get(Fraction(0), NIL))
+        return None
+
+    def range(self, form: Form) -> Span:
+        """An enclosure of every value on the half-line."""
+        found = Span(-self.sup(form.rest), self.sup(form.rest))
+        if not _is_zero(form.logs):
+            found = found + as_span(form.logs) * Span(below(self.start.log()), INFINITY)
+        for power, c in form.main.items():
+            at_start = as_span(c) * Span.ball(self._at_start(power, 0, 0))
+            if power == 0:
+                found = found + as_span(c)
+            elif power < 0:
+                found = found + at_start.join(NOTHING)
+            else:
+                ends = {1: Span(at_start.lo, INFINITY), -1: Span(MINUS_INFINITY, at_start.hi)}
+                sign = as_span(c).sign
+                found = found + (ends[sign] if sign else WHOLE)
+        known = self.lower(form)
+        if known is None:
+            return found
+        sign, low = known
+        least = self.inf(low)
+        return found.meet(Span(least, INFINITY) if sign > 0 else Span(MINUS_INFINITY, -least))
+
+    # -- arithmetic -------------------------------------------------------------------------------------
+
+    def add(self, one: Form, other: Form) -> Form:
+        main = dict(one.main)
+        for power, c in other.main.items():
+            main[power] = _plus(main[power], c) if power in main else c
+        main = {power: c for power, c in main.items() if not _is_zero(c)}
+        sign, low = self._sum_low(one, other)
+        logs = _plus(one.logs, other.logs)
+        return Form(main, self.add_bounds(one.rest, other.rest), sign, low, logs)
+
+    def _sum_low(self, one: Form, other: Form) -> tuple[int, Growth | None]:
+        first, second = self.lower(one), self.lower(other)
+        if first and second and first[0] == second[0]:
+            return min((first, second), key=lambda pair: pair[1].rank)
+        for known, rival in ((first, other), (second, one)):
+            if known is None:
+                continue
+            try:
+                size = self.size(rival)
+                left = below(known[1].c - (size.c * self.ratio(size, known[1]) if size.c != 0 else ZERO))
+            except NoForm:
+                continue
+            if left > 0:
+                return known[0], Growth(left, known[1].n, known[1].a, known[1].b)
+        return 0, None
+
+    def multiply(self, one: Form, other: Form) -> Form:
+        logs: Coefficient = NIL
+        for first, second in ((one, other), (other, one)):
+            if not _is_zero(first.logs) and second.is_constant:
+                logs = _times(first.logs, second.main.get(Fraction(0), NIL))
+        known, also = self.lower(one), self.lower(other)
+        one, other = (self._shorn(form) if not _is_zero(logs) else self.without_logs(form) for form in (one, other))
+        main: dict[Fraction, Coefficient] = {}
+        rest = NONE
+        for i, a in one.main.items():
+            for j, b in other.main.items():
+                c = _times(a, b)
+                if i + j < LOWEST_POWER:
+                    rest = self.add_bounds(rest, Growth(as_span(c).size.hi, i + j))
+                else:
+                    main[i + j] = _plus(main[i + j], c) if i + j in main else c
+        main = {power: c for power, c in main.items() if not _is_zero(c)}
+        first, second = self._main_size(one.main), self._main_size(other.main)
+        for extra in (first * other.rest, second * one.rest, one.rest * other.rest):
+            if extra.c != 0:
+                rest = self.add_bounds(rest, Growth(above(extra.c), extra.n, extra.a, extra.b))
+        sign, low = 0, None
+        if known and also:
+            both = known[1] * also[1]
+            sign, low = known[0] * also[0], Growth(below(both.c), both.n, both.a, both.b)
+        return Form(main, rest, sign, low if low is None or low.c > 0 else None, logs)
+
+    def _shorn(self, form: Form) -> Form:
+        return form if _is_zero(form.logs) else Form(form.main, form.rest, form.sign, form.low)
+
+    def scale(self, form: Form, factor: Span) -> Form:
+        return self.multiply(form, number(factor))
+
+    def reciprocal(self, form: Form) -> Form:
+        """1/h by the lower bound of |h|, for what is no power of y."""
+        known = self.lower(form)
+        if known is None:
+            raise NoForm("the denominator may come near 0")
+        sign, low = known
+        size = self.size(form)
+        rest = Growth(above(1 / low.c), -low.n, -low.a, -low.b)
+        return Form({}, rest, sign, Growth(below(1 / size.c), -size.n, -size.a, -size.b) if size.c > 0 else None)
+
+    def leading(self, form: Form) -> tuple[Fraction, Coefficient, Form]:
+        """(d, c, delta) with h = c y^d (1 + delta), delta tending to 0."""
+        form = self.without_logs(form)
+        if not form.main:
+            raise NoForm("no leading power")
+        top = max(form.main)
+        c = form.main[top]
+        span = as_span(c)
+        if not span.sign:
+            raise NoForm("the leading coefficient may be 0")
+        inverse = _exact_where_possible(span.reciprocal()) if isinstance(c, Span) else 1 / c
+        others = {power: k for power, k in form.main.items() if power != top}
+        delta = self.multiply(Form(others, form.rest), Form({-top: inverse}))
+        if not self.size(delta).vanishes:
+            raise NoForm("the leading power does not lead")
+        return top, c, delta
+
+    def near(self, delta: Form, value: Span, slope: Span, bend: Span) -> Form:
+        """f(c + delta) by Taylor: value and slope of f at c, and its second derivative on the range of delta."""
+        size = self.size(delta)
+        squared = size * size
+        error = Growth(above(squared.c * bend.size.hi / 2), squared.n, squared.a, squared.b)
+        linear = self.add(number(value), self.scale(delta, slope))
+        result = Form(linear.main, self.add_bounds(linear.rest, error))
+        known = self.lower(delta)
+        if result.main or known is None or not (value.lo == 0 and value.hi == 0):
+            return result
+        # f(c) = 0, so f keeps delta's sign times its slope's as long as the slope keeps its own.
+        steepness = slope + bend * self.range(delta).join(NOTHING)
+        if not steepness.sign:
+            return result
+        low = Growth(below(known[1].c * steepness.size.lo), known[1].n, known[1].a, known[1].b)
+        return Form(result.main, result.rest, known[0] * steepness.sign, low if low.c > 0 else None)
+
+
+def _infinite(sign: int) -> Span:
+    return Span(INFINITY, INFINITY) if sign > 0 else Span(MINUS_INFINITY, MINUS_INFINITY)

@@ -1,0 +1,209 @@
+"""Intervals with proven ends: real numbers as `Span`, whose ends python-flint rounds outward.
+
+A span is [lo, hi] with exact binary ends, either of which may be infinite: a half-line is a span like any other, and an
+increasing function of a span is the function of its two ends. Every operation returns a span that contains every result
+for every choice of points in its arguments; what cannot be bounded becomes the whole line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import flint as _flint
+
+flint: Any = _flint
+Arb: TypeAlias = Any
+
+PRECISION = 192
+"""Bits of every number: 57 digits, of which branch and bound keeps 25 and more."""
+
+arb = flint.arb
+INFINITY, MINUS_INFINITY = arb.pos_inf(), arb.neg_inf()
+ZERO, ONE = arb(0), arb(1)
+
+
+@contextmanager
+def working_precision(bits: int = PRECISION) -> Iterator[None]:
+    """Every enclosure is computed inside this; flint keeps its precision in one place for the whole process."""
+    with flint.ctx.workprec(bits):
+        yield
+
+
+def below(value: Arb) -> Arb:
+    """An exact number that is surely not above a ball."""
+    return MINUS_INFINITY if value.is_nan() else value.lower()
+
+
+def above(value: Arb) -> Arb:
+    """An exact number that is surely not below a ball."""
+    return INFINITY if value.is_nan() else value.upper()
+
+
+class Span:
+    """All real numbers from `lo` to `hi`; the ends are exact, or infinite (and then no member)."""
+
+    __slots__ = ("hi", "lo")
+
+    def __init__(self, lo: Arb, hi: Arb) -> None:
+        self.lo, self.hi = lo, hi
+
+    # -- what it is -------------------------------------------------------------------------------------
+
+    @classmethod
+    def ball(cls, value: Arb) -> Span:
+        """The span that a ball covers."""
+        return cls(below(value), above(value))
+
+    @classmethod
+    def exact(cls, value: int | float | Fraction) -> Span:
+        """The span of one number: of no width where it is a binary number of this precision."""
+        if value in (float("inf"), float("-inf")):
+            end = INFINITY if value > 0 else MINUS_INFINITY
+            return cls(end, end)
+        fraction = Fraction(value)
+        return cls.ball(arb(flint.fmpq(fraction.numerator, fraction.denominator)))
+
+    @property
+    def is_finite(self) -> bool:
+        return self.lo.is_finite() and self.hi.is_finite()
+
+    @property
+    def is_point(self) -> bool:
+        return self.lo == self.hi
+
+    @property
+    def width(self) -> Arb:
+        return above(self.hi - self.lo) if self.is_finite else INFINITY
+
+    @property
+    def middle(self) -> Arb:
+        """An exact number between the ends of a finite span."""
+        return below(((self.lo + self.hi) / 2).mid())
+
+    @property
+    def size(self) -> Span:
+        """The span of absolute values."""
+        if self.lo >= 0:
+            return self
+        if self.hi <= 0:
+            return -self
+        return Span(ZERO, larger(-self.lo, self.hi))
+
+    @property
+    def sign(self) -> int | None:
+        """1 or -1 where every member is above or below 0, 0 for the number 0, None where it is open."""
+        if self.lo > 0:
+            return 1
+        if self.hi < 0:
+            return -1
+        return 0 if self.lo == 0 and self.hi == 0 else None
+
+    def holds(self, value: Arb) -> bool:
+        return bool(self.lo <= value) and bool(value <= self.hi)
+
+    def within(self, lo: Arb, hi: Arb) -> Span:
+        """The same where the truth is known to lie between lo and hi."""
+        low, high = larger(self.lo, lo), smaller(self.hi, hi)
+        return Span(low, high) if low <= high else Span(lo, hi)
+
+    def meet(self, other: Span) -> Span:
+        """What two enclosures of one truth have in common."""
+        low, high = larger(self.lo, other.lo), smaller(self.hi, other.hi)
+        assert low <= high, "two enclosures of one number have nothing in common"
+        return Span(low, high)
+
+    def join(self, other: Span) -> Span:
+        """The smallest span that holds both."""
+        return Span(smaller(self.lo, other.lo), larger(self.hi, other.hi))
+
+    def __repr__(self) -> str:
+        return f"Span({self.lo.str(12, radius=False)}, {self.hi.str(12, radius=False)})"
+
+    # -- arithmetic -------------------------------------------------------------------------------------
+
+    def __neg__(self) -> Span:
+        return Span(-self.hi, -self.lo)
+
+    def __add__(self, other: Span) -> Span:
+        return Span(below(self.lo + other.lo), above(self.hi + other.hi))
+
+    def __sub__(self, other: Span) -> Span:
+        return Span(below(self.lo - other.hi), above(self.hi - other.lo))
+
+    def __mul__(self, other: Span) -> Span:
+        a, b = self, other
+        if a.lo >= 0 and b.lo >= 0:
+            return Span(below(_times(a.lo, b.lo)), above(_times(a.hi, b.hi)))
+        if a is b:
+            return a.power(2)
+        products = [_times(one, two) for one in (a.lo, a.hi) for two in (b.lo, b.hi)]
+        lows, highs = [below(p) for p in products], [above(p) for p in products]
+        low, high = lows[0], highs[0]
+        for one in lows[1:]:
+            low = smaller(low, one)
+        for one in highs[1:]:
+            high = larger(high, one)
+        return Span(low, high)
+
+    def reciprocal(self) -> Span:
+        """1 over it; a 0 inside makes it the whole line, a 0 at an end a half-line."""
+        if self.lo > 0 or self.hi < 0:
+            return Span(below(1 / self.hi), above(1 / self.lo))
+        if self.lo == 0 and self.hi > 0:
+            return Span(below(1 / self.hi), INFINITY)
+        if self.hi == 0 and self.lo < 0:
+            return Span(MINUS_INFINITY, above(1 / self.lo))
+        return WHOLE
+
+    def power(self, exponent: int) -> Span:
+        """A whole power."""
+        if exponent < 0:
+            return self.power(-exponent).reciprocal()
+        if exponent == 0:
+            return Span(ONE, ONE)
+        base = self.size if exponent % 2 == 0 else self
+        return Span(below(base.lo**exponent), above(base.hi**exponent))
+
+    def root_power(self, exponent: Fraction) -> Span:
+        """A fractional power of what is known not to be negative."""
+        base = self.within(ZERO, INFINITY)
+        if exponent < 0:
+            return base.root_power(-exponent).reciprocal()
+
+        def at(value: Arb) -> Arb:
+            if value == 0 or not value.is_finite():
+                return value
+            root = value.sqrt() if exponent.denominator == 2 else value.root(exponent.denominator)
+            return root**exponent.numerator
+
+        return Span(below(at(base.lo)), above(at(base.hi)))
+
+
+WHOLE = Span(MINUS_INFINITY, INFINITY)
+NOTHING = Span(ZERO, ZERO)
+
+
+def smaller(a: Arb, b: Arb) -> Arb:
+    """The smaller of two exact numbers."""
+    return b if b < a else a
+
+
+def larger(a: Arb, b: Arb) -> Arb:
+    """The larger of two exact numbers."""
+    return b if b > a else a
+
+
+def _times(a: Arb, b: Arb) -> Arb:
+    # An infinite end is no member: 0 times it bounds products that are all 0.
+    return ZERO if a == 0 or b == 0 else a * b
+
+
+def as_fraction(value: Arb) -> Fraction | float:
+    """An exact end as a Python number: a Fraction, or an infinite float."""
+    if not value.is_finite():
+        return float("inf") if value > 0 else float("-inf")
+    number = value.fmpq()
+    return Fraction(int(number.p), int(number.q))

@@ -1,0 +1,130 @@
+"""sk.design.certify: constants of a function between ends that provably contain them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from .. import zoo as _zoo  # noqa: F401  (its names are announced on import)
+from ..errors import DefinitionError, MissingToolError, ParameterError
+from ..registry import get
+from ..spec import Activation, SoftTable
+from ..spec.algebra import sympy
+from .certificate import Certificate, Extremum
+
+if TYPE_CHECKING:
+    from .ball_claims import CheckedClaim
+
+
+def certify(f: Any, **params: Any) -> Certificate:
+    """Prove the constants of a function for exactly these parameters.
+
+    Smallest and largest slope, Lipschitz constant, monotone or not, smoothness, distance to the hard limit and where,
+    exact zeros. Each number is an interval that provably contains the truth: the formula is evaluated on intervals
+    with outward rounding (python-flint), the line is searched by branch and bound, and its two ends by bounds on how
+    fast the function settles there. What cannot be settled is said in `Certificate.open`, never guessed.
+
+    f:       a name, or an element-wise definition; squaf takes its arguments too, z as a list of numbers.
+    params:  as numbers, taken exactly: 0.1 is the binary number next to a tenth, "0.1" or Fraction(1, 10) a tenth.
+             Those left out have their defaults.
+
+    >>> from softknee.design import certify
+    >>> print(certify("gelu").lipschitz)
+    1.12890414518515478634...
+    >>> print(certify("srelu", delta=0.5))
+    certificate of srelu(delta=0.5)
+      smallest slope    0, at -inf to -0.5
+      largest slope     1, at 0.5 to inf
+      Lipschitz         1
+      monotone          yes
+      smoothness        C2
+      distance to relu  0.09375, at 0
+      exactly 0 at      -inf to -0.5
+
+    Reference: F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic (2017).
+    """
+    _need_flint()
+    act = get(f) if isinstance(f, str) else f
+    from .ball_limits import hard_limit
+    from .ball_proof import prove
+    from .ball_subjects import of_activation
+    from .ball_table import of_table
+
+    if isinstance(act, SoftTable):
+        table = of_table(act, params, _exact)
+        return prove(lambda: table, act.name, table.params)
+    if not isinstance(act, Activation):
+        name = getattr(act, "name", type(act).__name__)
+        raise DefinitionError(f"A certificate is made of an element-wise function, and {name!r} is none.")
+    values = exact_params(act, params)
+    return prove(lambda: of_activation(act, values), act.name, values, lambda: hard_limit(act, values))
+
+
+def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
+    """Each claim of a definition (smoothness, monotone, lipschitz, zeros) against a certificate of it.
+
+    >>> from softknee.design.certify import certify, check_claims
+    >>> [(one.claim, one.verdict) for one in check_claims("elu", certify("elu", beta=2))]
+    [('smoothness', 'holds'), ('monotone', 'holds'), ('lipschitz', 'holds'), ('zeros', 'holds')]
+    """
+    _need_flint()
+    from .ball_claims import check
+
+    act = get(f) if isinstance(f, str) else f
+    if not isinstance(act, Activation):
+        raise DefinitionError("Claims are checked of an element-wise formula, given as a definition or by its name.")
+    return check(act, certificate)
+
+
+def range_of(
+    expr: Any, low: int | float | Fraction | str = -math.inf, high: int | float | Fraction | str = math.inf
+) -> tuple[Extremum, Extremum]:
+    """(smallest, largest) value of a formula in x, without parameters, on [low, high]: each between proven ends.
+
+    >>> from softknee.design.certify import range_of
+    >>> from softknee.spec import Sigmoid, x
+    >>> smallest, largest = range_of(x * Sigmoid(x))
+    >>> print(smallest, smallest.places[0], largest)
+    -0.278464542761073795109... -1.27846454276107379510... inf
+    """
+    _need_flint()
+    from .ball_pieces import Unsettled
+    from .ball_range import prove_range
+
+    ends = [value if value in (math.inf, -math.inf) else _exact("range_of", "an end", value) for value in (low, high)]
+    if not ends[0] <= ends[1]:
+        raise ParameterError(f"range_of takes low <= high, and {low!r} and {high!r} were given.")
+    try:
+        return prove_range(sympy.sympify(expr), ends[0], ends[1])
+    except Unsettled as reason:
+        raise DefinitionError(f"The range is not settled. {reason}") from None
+
+
+def _need_flint() -> None:
+    if find_spec("flint") is None:
+        raise MissingToolError(
+            "Certificates need the package 'python-flint', which is not installed. "
+            "Install it with: pip install 'softknee[design]'"
+        )
+
+
+def exact_params(act: Activation, params: dict[str, Any]) -> dict[str, Fraction]:
+    """Every parameter of a definition as an exact number, checked against its constraint."""
+    given = {name: _exact(act.name, name, value) for name, value in params.items()}
+    for name, value in given.items():
+        act.check({name: float(value)})
+    return {p.name: given.get(p.name, Fraction(p.default)) for p in act.params}
+
+
+def _exact(title: str, name: str, value: Any) -> Fraction:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return Fraction(value)
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        raise ParameterError(
+            f'{title}: {name} must be one finite number (an int, a float, a Fraction or a text such as "0.1"), and '
+            f"{value!r} was given."
+        ) from None

@@ -1,0 +1,282 @@
+r"""Densities of pre-activations: named ones, a formula of the user's own, or fitted to samples.
+
+    normal    e^{-z^2/2} / (s sqrt(2 pi))          logistic   sigmoid(z) sigmoid(-z) / s
+    laplace   e^{-|z|} / (2 s)                     uniform    1/(high - low) on (low, high)
+
+with z = (x - mean)/s. A density is pieces between seams, like a function; its score is p'/p.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import FormulaError, InputError, ParameterError, did_you_mean
+from ..spec import NormalCdf, NormalPdf, Sigmoid, Unit, parse, x
+from ..spec.algebra import Expr, Float, Piecewise, Rational, exp, oo, sympy
+from ..spec.pieces import split
+from .evaluate import Curve, curve
+from .quadrature import integrate, outwards, panels, points
+
+# Below this share of its peak a density is as good as 0; its square root is still a number in float32.
+NEGLIGIBLE = 1e-36
+# A density with tails as heavy as Cauchy's is followed this many spreads from its centre.
+FURTHEST = 1e8
+_WIDE = 1e-6  # of the mass may be missing or uncertain before a formula is refused
+
+
+def number(value: float) -> Expr:
+    """A number as an exact fraction, 0.1 as 1/10."""
+    return Rational(repr(float(value)))
+
+
+def piecewise(seams: Sequence[Expr], parts: Sequence[Expr]) -> Expr:
+    """One expression from pieces; a seam belongs to the piece on its left."""
+    if not seams:
+        return parts[0]
+    pairs = [(part, x <= seam) for part, seam in zip(parts, seams, strict=False)]
+    return Piecewise(*pairs, (parts[-1], True), evaluate=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """A density of pre-activations.
+
+    name:     what sentences call it.
+    seams:    where its pieces meet, increasing.
+    parts:    the density on each piece, 0 outside its support.
+    cdf:      its distribution function, where that has a closed form.
+    centre, spread: its median and about one standard deviation, however heavy its tails.
+    samples:  the pre-activations it was fitted to, sorted.
+    fit:      the largest difference between its distribution function and that of the samples.
+    """
+
+    name: str
+    parts: tuple[Expr, ...]
+    seams: tuple[Expr, ...] = ()
+    cdf: Expr | None = None
+    centre: float = 0.0
+    spread: float = 1.0
+    samples: Tensor | None = field(default=None, repr=False)
+    fit: float | None = None
+
+    @functools.cached_property
+    def formula(self) -> Expr:
+        """The density as one expression in x."""
+        return piecewise(self.seams, self.parts)
+
+    @functools.cached_property
+    def pdf(self) -> Curve:
+        """The density as a function of float64 tensors."""
+        return curve(self.formula)
+
+    @functools.cached_property
+    def support(self) -> tuple[Expr, Expr]:
+        """The smallest interval outside which it is exactly 0."""
+        ends = [-oo, *self.seams, oo]
+        there = [i for i, part in enumerate(self.parts) if part != 0]
+        return ends[there[0]], ends[there[-1] + 1]
+
+    @functools.cached_property
+    def reach(self) -> tuple[float, float]:
+        """The interval outside which it is 0 or negligible, in finite numbers."""
+        return _end(self, -1), _end(self, 1)
+
+    def edges(self, low: float = -math.inf, high: float = math.inf, also: Sequence[float] = ()) -> Tensor:
+        """Places to cut an integral over (low, high) at: seams, those in `also`, and steps that grow outwards."""
+        low, high = max(low, self.reach[0]), min(high, self.reach[1])
+        steps = outwards(low, high, 49, centre=self.centre, spread=self.spread)
+        inner = torch.tensor([*map(float, self.seams), *also], dtype=torch.float64)
+        found = torch.unique(torch.cat([steps, inner, torch.zeros(1, dtype=torch.float64)]))
+        bounds = torch.tensor([low, high], dtype=torch.float64)
+        gap = 1e-12 * (high - low)  # the outermost steps are the ends again, up to rounding
+        return torch.cat([bounds[:1], found[(found > low + gap) & (found < high - gap)], bounds[1:]])
+
+    @functools.cached_property
+    def entropy(self) -> float:
+        """Its differential entropy in nats."""
+
+        def surprise(at: Tensor) -> Tensor:
+            p = self.pdf(at)
+            return torch.where(p > 0, -p * torch.log(p), 0.0)
+
+        return integrate(surprise, self.edges())
+
+    def mass(self, low: float, high: float) -> float:
+        """The probability of an interval."""
+        return integrate(self.pdf, self.edges(low, high)) if high > low else 0.0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _end(density: Density, side: int) -> float:
+    limit = float(density.support[0 if side < 0 else 1])
+    if math.isfinite(limit):
+        return limit
+    steps = torch.logspace(-1, math.log10(FURTHEST), 4000, dtype=torch.float64) * density.spread
+    values = density.pdf(density.centre + side * steps)
+    peak = max(float(values.max()), float(density.pdf(torch.tensor([density.centre], dtype=torch.float64))))
+    there = torch.nonzero(values > NEGLIGIBLE * peak).flatten()
+    return density.centre + side * float(steps[int(there[-1]) if len(there) else 0])
+
+
+# -- named ------------------------------------------------------------------------------------------------
+
+
+def _placed(mean: float, scale: float) -> tuple[Expr, Expr]:
+    if not (math.isfinite(mean) and 0 < scale < math.inf):
+        raise ParameterError(
+            f"A density has a finite mean and a scale above 0, and mean={mean}, scale={scale} was given."
+        )
+    return (x - number(mean)) / number(scale), number(scale)
+
+
+def _titled(name: str, mean: float, scale: float) -> str:
+    return name if (mean, scale) == (0, 1) else f"{name}(mean={mean:g}, scale={scale:g})"
+
+
+def normal(*, mean: float = 0.0, scale: float = 1.0) -> Density:
+    """The normal density, with its standard deviation as scale."""
+    z, s = _placed(mean, scale)
+    return Density(_titled("normal", mean, scale), (NormalPdf(z) / s,), (), NormalCdf(z), mean, scale)
+
+
+def logistic(*, mean: float = 0.0, scale: float = 1.0) -> Density:
+    """The logistic density, the slope of the sigmoid."""
+    z, s = _placed(mean, scale)
+    return Density(_titled("logistic", mean, scale), (Sigmoid(z) * Sigmoid(-z) / s,), (), Sigmoid(z), mean, 1.8 * scale)
+
+
+def laplace(*, mean: float = 0.0, scale: float = 1.0) -> Density:
+    """The Laplace density, with a kink at its mean."""
+    z, s = _placed(mean, scale)
+    sides = exp(z) / 2, exp(-z) / 2
+    seams = (number(mean),)
+    cdf = piecewise(seams, (sides[0], 1 - sides[1]))
+    return Density(_titled("laplace", mean, scale), tuple(one / s for one in sides), seams, cdf, mean, 1.4 * scale)
+
+
+def uniform(*, low: float = -1.0, high: float = 1.0) -> Density:
+    """The uniform density on an interval."""
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(f"A uniform density lies between finite low < high, and {low}, {high} was given.")
+    ends, width = (number(low), number(high)), number(high) - number(low)
+    name = "uniform" if (low, high) == (-1, 1) else f"uniform(low={low:g}, high={high:g})"
+    cdf = Unit((x - ends[0]) / width)
+    zero = sympy.Integer(0)
+    return Density(name, (zero, 1 / width, zero), ends, cdf, (low + high) / 2, (high - low) / math.sqrt(12))
+
+
+NAMED: dict[str, Callable[[], Density]] = {
+    "normal": normal,
+    "laplace": laplace,
+    "logistic": logistic,
+    "uniform": uniform,
+}
+
+
+# -- of the user's own ------------------------------------------------------------------------------------
+
+
+def of_formula(given: str | Expr) -> Density:
+    """The density that is proportional to a formula in x, such as "exp(-x**4)"; its integral is found here.
+
+    >>> from softknee.design.densities import of_formula
+    >>> round(of_formula("exp(-x**2 / 2)").entropy, 12)  # log(2 pi e)/2
+    1.418938533205
+    """
+    expr = parse(given) if isinstance(given, str) else in_x(given)
+    pieces = split(expr)
+    value = curve(piecewise(pieces.seams, pieces.parts))
+    edges = _whole_line([float(seam) for seam in pieces.seams])
+
+    def on_line(t: Tensor) -> Tensor:
+        room = 1 - t * t
+        found = value(t / room) * (1 + t * t) / (room * room)
+        return torch.where(found.isfinite(), found, math.nan)
+
+    low, high, parts = panels(on_line, edges, relative=1e-12)
+    total = math.fsum(parts.tolist())
+    seen = value(points(-1e4, 1e4, centre=0.0, spread=1.0, count=20001))
+    if not bool(seen.isfinite().all()) or float(seen.min()) < -1e-12 * float(seen.abs().max()):
+        raise FormulaError(
+            f"The density {given} is negative or undefined somewhere; a density is 0 or more for every x."
+        )
+    rough = math.fsum(panels(on_line, edges[::2], relative=1e-4)[2].tolist())
+    # Beyond |x| of about 5e6; mass there means a tail that does not end, or one too heavy to be followed.
+    tail = float(parts[low.abs() > 1 - 1e-7].abs().sum() + parts[high.abs() > 1 - 1e-7].abs().sum())
+    if not math.isfinite(total) or total <= 0 or tail > _WIDE * total or abs(rough - total) > 1e-3 * total:
+        raise FormulaError(
+            f"The density {given} has no finite positive integral over the line, or falls off too slowly to find it; "
+            f"let it fall off like 1/x**2 or faster on both sides, or end it with where(...)."
+        )
+    quantile = _quantiles(low, high, parts / total)
+    middle, width = quantile(0.5), quantile(0.75) - quantile(0.25)
+    scale = sympy.Integer(1) if abs(total - 1) < 1e-11 else Float(1 / total, 17)
+    return Density(
+        str(given), tuple(part * scale for part in pieces.parts), pieces.seams, None, middle, max(width / 1.349, 1e-300)
+    )
+
+
+def in_x(given: Expr) -> Expr:
+    """The expression in our own x, refused where anything else stands in it."""
+    expr = sympy.sympify(given)
+    expr = expr.xreplace({s: x for s in expr.free_symbols if s.name == "x"})
+    if strange := expr.free_symbols - {x}:
+        raise FormulaError(f"A formula in x alone is needed here, and {', '.join(sorted(map(str, strange)))} is in it.")
+    return expr
+
+
+def _whole_line(seams: Sequence[float]) -> Tensor:
+    """Edges in (-1, 1) for the map x = t/(1 - t^2), the seams among them."""
+    inner = [0.5 * (math.sqrt(1 + 4 * s * s) - 1) / s if s else 0.0 for s in seams]
+    near = 1 - torch.logspace(-2, -9, 29, dtype=torch.float64)
+    steps = [torch.linspace(-0.99, 0.99, 401, dtype=torch.float64), near, -near]
+    return torch.unique(torch.cat([*steps, torch.tensor(inner, dtype=torch.float64)]))
+
+
+def _quantiles(low: Tensor, high: Tensor, parts: Tensor) -> Callable[[float], float]:
+    total = torch.cumsum(parts, 0)
+
+    def at(share: float) -> float:
+        i = min(int(torch.searchsorted(total, share)), len(parts) - 1)
+        inside = 1 - (float(total[i]) - share) / max(float(parts[i]), 1e-300)
+        t = float(low[i]) + min(max(inside, 0.0), 1.0) * float(high[i] - low[i])
+        return t / (1 - t * t)
+
+    return at
+
+
+def read(given: Any) -> Density:
+    """A density in any form: a name, a formula, samples (a tensor or a list of numbers), or a `Density`."""
+    if isinstance(given, Density):
+        return given
+    if isinstance(given, str):
+        if given in NAMED:
+            return NAMED[given]()
+        try:
+            return of_formula(given)
+        except FormulaError as error:
+            if not given.isidentifier():
+                raise
+            raise ParameterError(
+                f"There is no density {given!r}; the named ones are {', '.join(NAMED)}, and a formula in x such as "
+                f"'exp(-x**4)' or a tensor of samples does as well.{did_you_mean(given, NAMED)}"
+            ) from error
+    if isinstance(given, sympy.Expr):
+        return of_formula(given)
+    if isinstance(given, Tensor | list | tuple):
+        from .sample_density import of_samples
+
+        return of_samples(given)
+    raise InputError(
+        f"A density is a name ({', '.join(NAMED)}), a formula in x, a tensor of samples or a Density, and "
+        f"{type(given).__name__} was given."
+    )

@@ -1,0 +1,131 @@
+"""Expressions in x on float64 tensors, by walking their tree: for the many that an engine looks at once and drops.
+
+A definition would be printed, compiled and kept; here nothing is kept. Not for training: there is no gradient.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import torch
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+from torch import Tensor
+
+from ..errors import DefinitionError
+from ..spec import primitives as p
+from ..spec.algebra import Add, Expr, Mul, Piecewise, Pow, sympy
+
+Curve = Callable[[Tensor], Tensor]
+
+
+def _sech_squared(u: Tensor) -> Tensor:
+    w = torch.exp(-2 * u.abs())
+    return 4 * w / (1 + w) ** 2
+
+
+# The primitives whose textbook forms would cancel or overflow; the others are computed by their textbook forms.
+_FUNCTIONS: dict[type, Callable[..., Tensor]] = {
+    p.Sigmoid: torch.sigmoid,
+    p.Softplus: lambda u: torch.relu(u) + torch.log1p(torch.exp(-u.abs())),
+    p.Tanh: torch.tanh,
+    p.SechSquared: _sech_squared,
+    p.NormalPdf: lambda u: torch.exp(-0.5 * u * u) / math.sqrt(2 * math.pi),
+    p.NormalCdf: lambda u: 0.5 * torch.special.erfc(-u * math.sqrt(0.5)),
+    p.Expm1: torch.expm1,
+    p.Log1p: torch.log1p,
+    p.Log1pUnit: torch.log1p,
+    sympy.exp: torch.exp,
+    sympy.log: torch.log,
+    sympy.sin: torch.sin,
+    sympy.cos: torch.cos,
+    sympy.atan: torch.atan,
+    sympy.tanh: torch.tanh,
+    sympy.sinh: torch.sinh,
+    sympy.cosh: torch.cosh,
+    sympy.asinh: torch.asinh,
+    sympy.erf: torch.special.erf,
+    sympy.erfc: torch.special.erfc,
+    sympy.Abs: torch.abs,
+    sympy.sign: torch.sign,
+    sympy.Max: lambda *args: reduce(torch.maximum, args),
+    sympy.Min: lambda *args: reduce(torch.minimum, args),
+}
+_COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def curve(expr: Expr) -> Curve:
+    """An expression in x as a function of float64 tensors.
+
+    >>> import torch
+    >>> from softknee.design.evaluate import curve
+    >>> from softknee.spec import Sigmoid, x
+    >>> curve(x * Sigmoid(x))(torch.tensor([0.0, 1.0], dtype=torch.float64))
+    tensor([0.0000, 0.7311], dtype=torch.float64)
+    """
+    given = sympy.sympify(expr)
+
+    def compute(at: Tensor) -> Tensor:
+        with torch.no_grad():
+            return _Walk(at).value(given).expand(at.shape)
+
+    return compute
+
+
+class _Walk:
+    def __init__(self, at: Tensor) -> None:
+        self.at = at
+        self.known: dict[Any, Tensor] = {p.x: at}
+
+    def value(self, expr: Expr) -> Tensor:
+        if expr not in self.known:
+            self.known[expr] = self._compute(expr)
+        return self.known[expr]
+
+    def _compute(self, expr: Expr) -> Tensor:
+        if expr.is_number:
+            return torch.tensor(float(expr), dtype=self.at.dtype, device=self.at.device)
+        if isinstance(expr, Add):
+            return reduce(operator.add, map(self.value, expr.args))
+        if isinstance(expr, Mul):
+            return reduce(operator.mul, map(self.value, expr.args))
+        if isinstance(expr, Pow):
+            power = float(expr.exp) if expr.exp.is_number else self.value(expr.exp)
+            return torch.pow(self.value(expr.base), power)
+        if isinstance(expr, Piecewise):
+            return self._choose(expr)
+        if (function := _FUNCTIONS.get(expr.func)) is not None:
+            return function(*map(self.value, expr.args))
+        if isinstance(expr, p.Primitive):
+            return self.value(expr.elementary(*expr.args))
+        raise DefinitionError(f"{expr.func} has no meaning on numbers here; use a function of the formula language.")
+
+    def _choose(self, expr: Expr) -> Tensor:
+        found = torch.full((), math.nan, dtype=self.at.dtype, device=self.at.device)
+        for value, when in reversed(expr.args):
+            found = torch.where(self._holds(when), self.value(value), found)
+        return found
+
+    def _holds(self, when: Any) -> Tensor:
+        if isinstance(when, BooleanTrue | BooleanFalse):
+            return torch.tensor(bool(when), device=self.at.device)
+        if isinstance(when, Relational):
+            relation: Any = when
+            return _COMPARE[relation.rel_op](self.value(relation.lhs), self.value(relation.rhs))
+        if isinstance(when, And | Or):
+            join = operator.and_ if isinstance(when, And) else operator.or_
+            return reduce(join, map(self._holds, when.args))
+        if isinstance(when, Not):
+            return ~self._holds(when.args[0])
+        raise DefinitionError(f"The condition {when} is not a comparison.")
