@@ -13,8 +13,8 @@ import torch
 import softknee as sk
 from helpers import F64, ZOO
 from softknee.design import definition, join, mollify, rescu
-from softknee.design.files import MOST_BYTES
-from softknee.design.given import text_of
+from softknee.design.texts.files import MOST_BYTES
+from softknee.design.texts.given import text_of
 from softknee.files import ReadError, WriteError
 from softknee.registry import unregister
 from softknee.spec import Activation, AtLeastOne, Between, Inner, Param, Ramp, Sigmoid, positive, real, u, x

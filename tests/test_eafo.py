@@ -12,8 +12,8 @@ import softknee as sk
 from helpers import F32, F64, assert_close_to_reference
 from softknee import DefinitionError, FormulaError, InputError, ParameterError
 from softknee.design import quadrature
-from softknee.design.densities import of_formula, read
-from softknee.design.sample_density import of_samples
+from softknee.design.entropic.densities import of_formula, read
+from softknee.design.entropic.sample_density import of_samples
 from softknee.spec import Activation, NormalPdf, Sigmoid, Softplus, Tanh, elementary, x
 
 DENSITIES = ("normal", "laplace", "logistic", "uniform")

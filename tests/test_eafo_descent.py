@@ -12,8 +12,8 @@ import torch
 import softknee as sk
 from helpers import F32, F64
 from softknee import InputError, ParameterError
-from softknee.design.descent import _knots, _Sample
-from softknee.design.spline import spline_value
+from softknee.design.entropic.descent import _knots, _Sample
+from softknee.design.entropic.spline import spline_value
 from softknee.lab.digits import load_digits
 from softknee.spec.reference import evaluate
 

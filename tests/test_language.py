@@ -15,7 +15,7 @@ import softknee as sk
 from helpers import F64, SUBJECTS, ZOO
 from softknee import FormulaError
 from softknee.design import definition, join, mollify, rescu
-from softknee.design.declared import read_constraint, read_param, write_constraint
+from softknee.design.texts.declared import read_constraint, read_param, write_constraint
 from softknee.spec import Activation, AtLeastOne, Between, Line, Param, Positive, Ramp, Real, parse, positive, real, x
 from softknee.spec.algebra import Expr
 from softknee.spec.text import write

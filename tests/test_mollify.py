@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import softknee as sk
 from helpers import F64, SYMBOL, assert_close_to_reference, draw
-from softknee.design.bump_proof import error_bounds
-from softknee.design.bump_table import MOMENTS, SCALE
+from softknee.design.smoothing.bump_proof import error_bounds
+from softknee.design.smoothing.bump_table import MOMENTS, SCALE
 from softknee.spec import Activation, Between, Param, elementary, positive, real
 from softknee.spec.pieces import split
 from softknee.spec.reference import evaluate
@@ -274,7 +274,7 @@ def test_the_bump_constant_is_the_papers():
 
 
 def test_a_wrong_digit_in_the_bump_table_is_seen(monkeypatch):
-    from softknee.design import bump_proof, bump_table
+    from softknee.design.smoothing import bump_proof, bump_table
 
     words = bump_table.TAILS[0][3].split()
     wrong = " ".join([repr(float(words[0]) + 1e-13), *words[1:]])

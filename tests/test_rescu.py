@@ -10,8 +10,9 @@ import torch
 
 import softknee as sk
 from helpers import F32, F64, assert_close_to_reference, draw
-from softknee.design import hermite, join, rescu
-from softknee.design.guard import guard
+from softknee.design import join, rescu
+from softknee.design.joining import hermite
+from softknee.design.joining.guard import guard
 from softknee.spec import (
     Activation,
     Between,

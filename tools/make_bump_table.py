@@ -1,4 +1,4 @@
-"""Makes src/softknee/design/bump_table.py: the tail integrals of the bump kernel as Chebyshev pieces.
+"""Makes src/softknee/design/smoothing/bump_table.py: the tail integrals of the bump kernel as Chebyshev pieces.
 
     T_j(a) = A integral_a^1 (t - a)^j e^{1/(t^2 - 1)} dt,   j = 0..3
 
@@ -14,7 +14,7 @@ import mpmath as mp
 mp.mp.dps = 40
 EDGES = ["0", "0.25", "0.45", "0.6", "0.72", "0.81", "0.88", "0.94", "0.985"]
 POINTS, DROPPED, ORDERS = 40, mp.mpf("2e-17"), 4
-TARGET = Path(__file__).parent.parent / "src" / "softknee" / "design" / "bump_table.py"
+TARGET = Path(__file__).parent.parent / "src" / "softknee" / "design" / "smoothing" / "bump_table.py"
 
 
 def bump(t):

@@ -48,7 +48,7 @@ def load(path: str | os.PathLike[str]) -> Activation:
     as it does not change, and its path can stand wherever a name can.
     """
     from . import kernels  # noqa: F401 - a definition computes itself only once the kernels are there
-    from .design.files import load
+    from .design.texts.files import load
 
     return load(path)
 
@@ -63,7 +63,7 @@ def save(activation: Activation, path: str | os.PathLike[str]) -> Path:
     Pointwise('knee')
     >>> folder.cleanup()
     """
-    from .design.files import save
+    from .design.texts.files import save
 
     return save(activation, path)
 

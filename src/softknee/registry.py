@@ -30,14 +30,14 @@ class Definition(Protocol):
 _loaders: dict[str, Callable[[], Any]] = {}
 _aliases: dict[str, str] = {}
 _built: dict[str, Any] = {}
-_shipped: set[str] = set()
+_shipped: dict[str, Callable[[], Any]] = {}
 _plugins_read = False
 
 
 def provide(name: str, loader: Callable[[], Any], *, also: tuple[str, ...] = ()) -> None:
     """Announce a definition that is built by `loader` when first needed."""
     _loaders[name] = loader
-    _shipped.add(name)
+    _shipped[name] = loader
     for alias in also:
         _aliases[alias] = name
 
@@ -58,7 +58,6 @@ def register(activation: Any, *, replace: bool = False) -> Any:
     if (name in _loaders or name in _aliases) and not replace:
         raise DefinitionError(f"There is an activation {name!r} already; pass replace=True to put yours in its place.")
     _aliases.pop(name, None)
-    _shipped.discard(name)
     _loaders[name] = lambda: activation
     _built[name] = activation
     return activation
@@ -83,7 +82,7 @@ def get(name: str | os.PathLike[str]) -> Any:
     if not isinstance(name, str):
         raise UnknownActivationError(f"An activation is asked for by name, and {type(name).__name__} was given.")
     if name.endswith(FILE_ENDING):
-        return import_module("softknee.design.files").load(name)
+        return import_module("softknee.design.texts.files").load(name)
     if name not in _loaders and name not in _aliases:
         _read_plugins()
     key = _aliases.get(name, name)
@@ -106,7 +105,8 @@ def holds(definition: Any) -> bool:
 
 def ships(definition: Any) -> bool:
     """Whether a definition is one that every installation has under its name."""
-    return definition.name in _shipped and holds(definition)
+    loader = _shipped.get(definition.name)
+    return loader is not None and holds(definition) and loader() is definition
 
 
 def restore(name: str, index: tuple[str, ...]) -> Any:
@@ -117,7 +117,7 @@ def restore(name: str, index: tuple[str, ...]) -> Any:
 
 def remake(recipe: str, name: str, params: tuple[Any, ...], index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition that a recipe makes; how one that an engine made is unpickled."""
-    found = import_module("softknee.design.language").remake(recipe, name, params)
+    found = import_module("softknee.design.texts.language").remake(recipe, name, params)
     return found.partial(*index) if index else found
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..design import definition
-from ..design.files import load
-from ..design.files import save as save_definition
+from ..design.texts.files import load
+from ..design.texts.files import save as save_definition
 from ..errors import ParameterError
 from ..registry import FILE_ENDING
 from ..spec import Activation

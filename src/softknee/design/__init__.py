@@ -2,17 +2,17 @@
 
 from .certificate import Certificate
 from .certify import certify
-from .densities import Density, laplace, logistic, normal, uniform
-from .descent import EafoDescent, eafo_descent
-from .eafo import Eafo, eafo
-from .entropy import entropy, entropy_change, spacing_entropy
+from .entropic.densities import Density, laplace, logistic, normal, uniform
+from .entropic.descent import EafoDescent, eafo_descent
+from .entropic.eafo import Eafo, eafo
+from .entropic.entropy import entropy, entropy_change, spacing_entropy
+from .entropic.spline import Spline
+from .entropic.worst import worst
 from .init_gain import init_gain
-from .join import join
-from .language import definition
-from .mollify import mollify
-from .rescu import rescu
-from .spline import Spline
-from .worst import worst
+from .joining.join import join
+from .joining.rescu import rescu
+from .smoothing.mollify import mollify
+from .texts.language import definition
 
 __all__ = [
     "Certificate",

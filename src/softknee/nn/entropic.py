@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ..design.descent import EafoDescent, eafo_descent
-from ..design.spline import Spline, spline_value
+from ..design.entropic.descent import EafoDescent, eafo_descent
+from ..design.entropic.spline import Spline, spline_value
 from ..errors import InputError, ParameterError
 from ..spec import Activation
 from .parameters import leaf_of_graph

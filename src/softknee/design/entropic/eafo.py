@@ -23,17 +23,17 @@ import torch
 from sympy.core.expr import AtomicExpr
 from torch import Tensor
 
-from ..errors import DefinitionError, ParameterError
-from ..registry import get, names
-from ..spec import Activation, Param, elementary, real, x
-from ..spec.algebra import Expr, pi, sqrt, sympy
-from ..spec.primitives import Primitive
+from ...errors import DefinitionError, ParameterError
+from ...registry import get, names
+from ...spec import Activation, Param, elementary, real, x
+from ...spec.algebra import Expr, pi, sqrt, sympy
+from ...spec.primitives import Primitive
+from ..evaluate import curve
+from ..quadrature import integrate
 from . import densities
 from .correction import Piece, computed, continued, pieces_of, textbook
 from .densities import Density
 from .entropy import definition, mean_of, settled, slope_of
-from .evaluate import curve
-from .quadrature import integrate
 
 FLAT = ("leave", "continue")
 SMALL_STEP = 0.01

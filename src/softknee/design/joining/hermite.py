@@ -17,7 +17,7 @@ import math
 from fractions import Fraction
 from itertools import zip_longest
 
-from ..spec.algebra import Add, Expr, Rational
+from ...spec.algebra import Add, Expr, Rational
 
 Polynomial = tuple[Fraction, ...]
 ONE: Polynomial = (Fraction(1),)

@@ -13,19 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DefinitionError, ParameterError, did_you_mean
-from ..registry import holds
-from ..spec import Activation, Claims, Param, Positive, positive, real, x
-from ..spec.algebra import Abs, Expr, Interval, Max, Symbol, oo, sympy
-from ..spec.pieces import Pieces, split
+from ...errors import DefinitionError, ParameterError, did_you_mean
+from ...registry import holds
+from ...spec import Activation, Claims, Param, Positive, positive, real, x
+from ...spec.algebra import Abs, Expr, Interval, Max, Symbol, oo, sympy
+from ...spec.pieces import Pieces, split
+from ..source import definition_of
+from ..texts.given import text_of
 from . import polynomial_kernels as polynomial
 from .bump_kernel import bump
 from .convolution import Bulk, Convolution, Weight, degree
 from .decaying_kernels import DecayingKernel, gaussian, logistic
-from .given import text_of
 from .polynomial_integrals import SHARE
 from .polynomial_kernels import PolynomialKernel
-from .source import definition_of
 
 DECAYING = {"gaussian": gaussian, "logistic": logistic, "bump": bump}
 KERNELS = (*polynomial.NAMES, *DECAYING)

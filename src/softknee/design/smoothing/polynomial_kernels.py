@@ -17,8 +17,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..spec import Clip, x
-from ..spec.algebra import Add, Expr, Piecewise, Rational, Symbol, sympy
+from ...spec import Clip, x
+from ...spec.algebra import Add, Expr, Piecewise, Rational, Symbol, sympy
 from .convolution import Atom, Bulk, Convolution, Weight, degree, t, taylor
 from .polynomial_integrals import (
     above,

@@ -28,16 +28,16 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import zoo  # noqa: F401 - importing the zoo announces its names
-from ..errors import FormulaError, SoftkneeError, did_you_mean
-from ..registry import get, names
-from ..spec import Activation, Param, x
-from ..spec.activation import remembered
-from ..spec.algebra import Expr, sympy
-from ..spec.parse import FUNCTIONS, Reader, evaluated, tree_of
+from ... import zoo  # noqa: F401 - importing the zoo announces its names
+from ...errors import FormulaError, SoftkneeError, did_you_mean
+from ...registry import get, names
+from ...spec import Activation, Param, x
+from ...spec.activation import remembered
+from ...spec.algebra import Expr, sympy
+from ...spec.parse import FUNCTIONS, Reader, evaluated, tree_of
+from ..joining.guard import guarded
 from .declared import LONGEST_NAME, read_params, settled
 from .engines import ENGINES, Call
-from .guard import guarded
 
 DEEPEST_ENGINES, LARGEST_SOURCE = 3, 200
 

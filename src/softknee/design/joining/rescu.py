@@ -30,11 +30,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DefinitionError
-from ..spec import Activation, Claims, Line, Param, x
-from ..spec.algebra import Abs, Expr, Interval, Max, oo, sympy
-from ..spec.pieces import sign_of
-from .given import Given
+from ...errors import DefinitionError
+from ...spec import Activation, Claims, Line, Param, x
+from ...spec.algebra import Abs, Expr, Interval, Max, oo, sympy
+from ...spec.pieces import sign_of
+from ..texts.given import Given
 from .guard import guarded
 from .joints import Meeting, check, joined, neat, pieces_of, proved_zero, refute
 

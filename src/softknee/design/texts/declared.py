@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ParameterError, did_you_mean
-from ..spec import AtLeastOne, Between, Constraint, Param, Positive, Real
-from ..spec.param import RESERVED
-from ..spec.parse import FUNCTIONS
+from ...errors import ParameterError, did_you_mean
+from ...spec import AtLeastOne, Between, Constraint, Param, Positive, Real
+from ...spec.param import RESERVED
+from ...spec.parse import FUNCTIONS
 
 _WORDS = ("positive", "real", "at_least_one", "between")
 _CALL = re.compile(r"([a-z_]{1,20})(?:\(([-+.,0-9eE ]{1,80})\))?")

@@ -8,8 +8,8 @@ from typing import Any
 
 from sympy.integrals.quadrature import gauss_legendre
 
-from ..spec import Line, Ramp, x
-from ..spec.algebra import Add, Expr, Mul, Piecewise, sympy
+from ...spec import Line, Ramp, x
+from ...spec.algebra import Add, Expr, Mul, Piecewise, sympy
 from .convolution import Bulk, Weight, degree, t, taylor
 
 # How the symbols of a mixture's shares begin.

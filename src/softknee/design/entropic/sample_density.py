@@ -16,9 +16,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..errors import InputError
-from ..spec import Sigmoid, Tanh, x
-from ..spec.algebra import Expr, Float, exp, sympy
+from ...errors import InputError
+from ...spec import Sigmoid, Tanh, x
+from ...spec.algebra import Expr, Float, exp, sympy
 from .densities import Density
 
 DEGREE = 6
@@ -54,7 +54,7 @@ def of_samples(given: Tensor | Sequence[float]) -> Density:
     """The density that makes these samples most likely, with its distance to them as `fit`.
 
     >>> import torch
-    >>> from softknee.design.sample_density import of_samples
+    >>> from softknee.design.entropic.sample_density import of_samples
     >>> seen = of_samples(torch.randn(4000, generator=torch.Generator().manual_seed(0)))
     >>> seen.fit < 0.02, abs(seen.entropy - 1.4189) < 0.02
     (True, True)

@@ -24,10 +24,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..errors import DefinitionError, FormulaError, ParameterError
-from ..files import read_small, write_whole
-from ..spec import Activation, Param
-from ..spec.reference import evaluate
+from ...errors import DefinitionError, FormulaError, ParameterError
+from ...files import read_small, write_whole
+from ...spec import Activation, Param
+from ...spec.reference import evaluate
 from .declared import check_param_name, checked, read_constraint, write_constraint
 from .given import text_of
 from .language import check_name, read

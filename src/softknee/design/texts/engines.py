@@ -6,15 +6,15 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FormulaError, did_you_mean
-from ..spec import Activation, Param
-from ..spec.algebra import Expr
-from .densities import NAMED
-from .eafo import eafo
-from .join import join
-from .mollify import mollify
-from .rescu import MOST_PIECES, rescu
-from .worst import worst
+from ...errors import FormulaError, did_you_mean
+from ...spec import Activation, Param
+from ...spec.algebra import Expr
+from ..entropic.densities import NAMED
+from ..entropic.eafo import eafo
+from ..entropic.worst import worst
+from ..joining.join import join
+from ..joining.rescu import MOST_PIECES, rescu
+from ..smoothing.mollify import mollify
 
 if TYPE_CHECKING:
     from .language import Language

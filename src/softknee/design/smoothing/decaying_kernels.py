@@ -20,8 +20,8 @@ from math import comb
 
 from sympy.integrals.quadrature import gauss_legendre
 
-from ..spec import Clip, NormalCdf, NormalPdf, SechSquared, Sigmoid, Softplus, x
-from ..spec.algebra import Abs, Add, Expr, Piecewise, pi, sympy
+from ...spec import Clip, NormalCdf, NormalPdf, SechSquared, Sigmoid, Softplus, x
+from ...spec.algebra import Abs, Add, Expr, Piecewise, pi, sympy
 from .convolution import Atom, Bulk, Convolution, Weight, degree, t, taylor
 from .polynomial_integrals import common_part, with_lines
 

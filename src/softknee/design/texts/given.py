@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..errors import DefinitionError, FormulaError
-from ..registry import FILE_ENDING, get, ships
-from ..spec import Activation, Param, u, v, x
-from ..spec.algebra import Expr, Float, Rational, sympy
-from ..spec.parse import LONGEST
-from ..spec.text import write
+from ...errors import DefinitionError, FormulaError
+from ...registry import FILE_ENDING, get, ships
+from ...spec import Activation, Param, u, v, x
+from ...spec.algebra import Expr, Float, Rational, sympy
+from ...spec.parse import LONGEST
+from ...spec.text import write
 
 
 class Given:

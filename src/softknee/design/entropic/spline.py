@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
-from ..spec import Activation, x
-from ..spec.algebra import Expr, Float, Piecewise
+from ...errors import ParameterError
+from ...spec import Activation, x
+from ...spec.algebra import Expr, Float, Piecewise
 
 KNOTS, VALUES, SLOPES, BENDS = range(4)
 
@@ -106,7 +106,7 @@ class Spline:
     """A strictly increasing spline with straight tails; `slopes` are all above 0.
 
     >>> import torch
-    >>> from softknee.design.spline import Spline
+    >>> from softknee.design.entropic.spline import Spline
     >>> knee = Spline(torch.tensor([-1.0, 1.0]), torch.tensor([0.0, 1.1]), torch.tensor([0.1, 1.0]))
     >>> knee(torch.tensor([-3.0, 0.0, 3.0])), knee.inverse(knee(torch.tensor([-3.0, 0.0, 3.0])))
     (tensor([-0.2000, 0.3250, 3.1000]), tensor([-3., 0., 3.]))

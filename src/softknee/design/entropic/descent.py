@@ -27,9 +27,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
-from ..spec import Activation
-from ..spec.algebra import sympy
+from ...errors import InputError, ParameterError
+from ...spec import Activation
+from ...spec.algebra import sympy
 from .entropy import definition, settled
 from .sample_density import sorted_samples
 from .spline import Spline

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..spec import x
-from ..spec.algebra import Expr, Symbol, sympy
+from ...spec import x
+from ...spec.algebra import Expr, Symbol, sympy
 
 t = sympy.Symbol("t", real=True)
 """The variable of the kernel."""

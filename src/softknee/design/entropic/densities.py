@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import FormulaError, InputError, ParameterError, did_you_mean
-from ..spec import NormalCdf, NormalPdf, Sigmoid, Unit, parse, x
-from ..spec.algebra import Expr, Float, Piecewise, Rational, exp, oo, sympy
-from ..spec.pieces import split
-from .evaluate import Curve, curve
-from .quadrature import integrate, outwards, panels, points
+from ...errors import FormulaError, InputError, ParameterError, did_you_mean
+from ...spec import NormalCdf, NormalPdf, Sigmoid, Unit, parse, x
+from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, oo, sympy
+from ...spec.pieces import split
+from ..evaluate import Curve, curve
+from ..quadrature import integrate, outwards, panels, points
 
 # Below this share of its peak a density is as good as 0; its square root is still a number in float32.
 NEGLIGIBLE = 1e-36
@@ -188,7 +188,7 @@ NAMED: dict[str, Callable[[], Density]] = {
 def of_formula(given: str | Expr) -> Density:
     """The density that is proportional to a formula in x, such as "exp(-x**4)"; its integral is found here.
 
-    >>> from softknee.design.densities import of_formula
+    >>> from softknee.design.entropic.densities import of_formula
     >>> round(of_formula("exp(-x**2 / 2)").entropy, 12)  # log(2 pi e)/2
     1.418938533205
     """

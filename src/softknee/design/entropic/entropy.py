@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import zoo  # noqa: F401 - importing the zoo announces its names
-from ..errors import DefinitionError, ParameterError
-from ..registry import get
-from ..spec import Activation
-from ..spec.algebra import sympy
-from ..spec.pieces import split
+from ... import zoo  # noqa: F401 - importing the zoo announces its names
+from ...errors import DefinitionError, ParameterError
+from ...registry import get
+from ...spec import Activation
+from ...spec.algebra import sympy
+from ...spec.pieces import split
+from ..evaluate import Curve
+from ..quadrature import integrate
 from . import densities
 from .densities import Density
-from .evaluate import Curve
-from .quadrature import integrate
 from .sample_density import sorted_samples
 
 
@@ -33,7 +33,7 @@ def definition(f: Any, *, needed_by: str) -> Activation:
         if f.isidentifier():
             f = get(f)
         else:
-            from .language import read  # which knows this engine too
+            from ..texts.language import read  # which knows this engine too
 
             f = read(f)
     if isinstance(f, sympy.Expr):
@@ -180,7 +180,7 @@ def spacing_entropy(samples: Tensor | Sequence[float]) -> float:
     the samples alone, so it can contradict a formula.
 
     >>> import torch
-    >>> from softknee.design.entropy import spacing_entropy
+    >>> from softknee.design.entropic.entropy import spacing_entropy
     >>> drawn = torch.rand(100_000, generator=torch.Generator().manual_seed(0))
     >>> abs(spacing_entropy(3 * drawn) - 1.0986) < 0.01         # log 3
     True

@@ -27,12 +27,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import DefinitionError
-from ..spec import Activation, Claims, Line, Param, Unit, x
-from ..spec.algebra import Abs, Add, Expr, Interval, Max, Symbol, oo, sympy
-from ..spec.pieces import Pieces, sign_of
+from ...errors import DefinitionError
+from ...spec import Activation, Claims, Line, Param, Unit, x
+from ...spec.algebra import Abs, Add, Expr, Interval, Max, Symbol, oo, sympy
+from ...spec.pieces import Pieces, sign_of
+from ..texts.given import Given
 from . import hermite
-from .given import Given
 from .guard import guard, guarded
 from .joints import Meeting, check, joined, neat, pieces_of
 from .rescu import line_slope

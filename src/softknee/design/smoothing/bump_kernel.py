@@ -11,8 +11,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from ..spec.algebra import Expr, Float, Piecewise, Rational, exp, sympy
-from ..spec.primitives import Primitive
+from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, sympy
+from ...spec.primitives import Primitive
 from . import bump_table
 from .convolution import t
 from .decaying_kernels import DecayingKernel

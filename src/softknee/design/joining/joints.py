@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import mpmath
 
-from ..errors import DefinitionError
-from ..spec import AtLeastOne, Between, Param, Positive, elementary, x
-from ..spec.algebra import Expr, Piecewise, Rational, Symbol, sympy
-from ..spec.pieces import Pieces, sign_of, split
+from ...errors import DefinitionError
+from ...spec import AtLeastOne, Between, Param, Positive, elementary, x
+from ...spec.algebra import Expr, Piecewise, Rational, Symbol, sympy
+from ...spec.pieces import Pieces, sign_of, split
 
 _DRAWS, _DIGITS = 3, 30
 _LARGEST_PROOF = 400  # operations; SymPy may take minutes to simplify more

@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
-from ..spec import Activation, Claims, x
-from ..spec.algebra import Expr, Float, Piecewise, sympy
-from ..spec.primitives import Primitive
-from ..spec.printers import TORCH
+from ...errors import ParameterError
+from ...spec import Activation, Claims, x
+from ...spec.algebra import Expr, Float, Piecewise, sympy
+from ...spec.primitives import Primitive
+from ...spec.printers import TORCH
+from ..evaluate import curve
+from ..quadrature import outwards, panels
 from . import densities
 from .densities import Density, number, piecewise
-from .evaluate import curve
-from .quadrature import outwards, panels
 
 KNOTS = 32
 _SMOOTHNESS = {"normal": math.inf, "logistic": math.inf, "laplace": 1, "uniform": 0}

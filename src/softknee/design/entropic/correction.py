@@ -24,13 +24,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import DefinitionError
-from ..spec import Activation, Expm1, x
-from ..spec.algebra import Expr, Float, Piecewise, Rational, oo, sympy
-from ..spec.pieces import split
+from ...errors import DefinitionError
+from ...spec import Activation, Expm1, x
+from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, sympy
+from ...spec.pieces import split
+from ..evaluate import Curve, curve
+from ..quadrature import points
 from .densities import Density, number
-from .evaluate import Curve, curve
-from .quadrature import points
 
 # |(w c)'| <= STEEPEST |f'|: the corrected function is one-to-one wherever f is, for every |eps| below 1/STEEPEST.
 STEEPEST = 10.0

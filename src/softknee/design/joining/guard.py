@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec import (
+from ...spec import (
     Activation,
     Expm1,
     Line,
@@ -22,7 +22,7 @@ from ..spec import (
     Softplus,
     x,
 )
-from ..spec.algebra import Add, Expr, Mul, Piecewise, Pow, sympy
+from ...spec.algebra import Add, Expr, Mul, Piecewise, Pow, sympy
 
 _MOST_TERMS = 12
 Index = tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Functions that lower, or raise to the utmost, the entropy of what comes out."""

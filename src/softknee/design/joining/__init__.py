@@ -1,0 +1,1 @@
+"""Smooth pieces joined into one function, every join decided by algebra."""

@@ -1,0 +1,1 @@
+"""Mollification: convolutions of piecewise polynomials in closed form."""

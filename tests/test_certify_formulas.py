@@ -1,0 +1,226 @@
+"""Certificates of what is not in the zoo: random pieces, anyone's formula, what the engines make, what stays open."""
+
+import itertools
+import math
+import time
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import pytest
+import sympy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sympy import Piecewise, exp, sin, sqrt
+
+import softknee as sk
+from softknee.design.certificate import Certificate, Enclosure
+from softknee.design.certify import certify, check_claims
+from softknee.spec import Activation, Sigmoid, positive, x
+
+
+def narrow(number: Enclosure) -> bool:
+    return number.lower == number.upper or number.upper - number.lower <= 1e-12 * max(1, abs(number.lower))
+
+
+# -- random functions -------------------------------------------------------------------------------------
+
+small = st.fractions(-3, 3, max_denominator=8)
+
+
+@st.composite
+def piecewise(draw: st.DrawFn) -> Any:
+    """Two to four pieces, each a polynomial or a gated line, with seams at fractions."""
+    seams = sorted(draw(st.sets(small, min_size=1, max_size=3)))
+    parts = []
+    for _ in range(len(seams) + 1):
+        a, b, c, d = (sympy.Rational(one.numerator, one.denominator) for one in draw(st.tuples(*[small] * 4)))
+        kinds = [a * x + b, c * Sigmoid(d * x) + a * x, a * x * exp(-(x**2)) + b, a * sin(x) + b * x, a * x**2 + b]
+        parts.append(draw(st.sampled_from(kinds)))
+    ends = [sympy.Rational(one.numerator, one.denominator) for one in seams]
+    return ends, parts
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(piecewise())
+def test_random_functions_against_dense_sampling(made: Any):
+    seams, parts = made
+    pairs = [(part, x < seam) for part, seam in zip(parts, seams, strict=False)]
+    found = certify(Activation("random", Piecewise(*pairs, (parts[-1], True))))
+    ends = [-40.0, *map(float, seams), 40.0]
+    sampled = []
+    for part, low, high in zip(parts, ends[:-1], ends[1:], strict=True):
+        slope = sympy.lambdify(x, sympy.diff(part, x).replace(Sigmoid, Sigmoid.elementary), "mpmath")
+        sampled += [slope(low + (high - low) * mpmath.mpf(i) / 400) for i in range(401)]
+    top, bottom = max(sampled), min(sampled)
+    assert top <= float(found.largest_slope.upper) * (1 + 1e-14) + 1e-14
+    assert bottom >= float(found.smallest_slope.lower) * (1 + 1e-14) - 1e-14
+    # And it is reached: a polynomial's slope at the ends of the grid, anything else's between its points.
+    if math.isfinite(found.largest_slope.upper) and not found.open:
+        assert float(found.largest_slope.lower) <= top + 0.35
+        assert narrow(found.largest_slope)
+        assert narrow(found.smallest_slope)
+    assert found.lipschitz.lower <= max(abs(found.largest_slope.upper), abs(found.smallest_slope.lower)) or any(
+        float(abs(left.subs(x, seam) - right.subs(x, seam))) > 0
+        for left, right, seam in zip(parts[:-1], parts[1:], seams, strict=True)
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(small, min_size=2, max_size=5), small)
+def test_random_quadratic_splines_are_known_exactly(slopes: list[Fraction], offset: Fraction):
+    """Slopes that go from knot to knot on lines: the extremes are the largest and smallest of them."""
+    expr, height = sympy.Integer(0), sympy.Rational(offset.numerator, offset.denominator)
+    values = [sympy.Rational(one.numerator, one.denominator) for one in slopes]
+    pairs = [(height + values[0] * x, x < 0)]
+    for place, (before, after) in enumerate(itertools.pairwise(values)):
+        t = x - place
+        expr = height + before * t + (after - before) * t**2 / 2
+        pairs.append((expr, x < place + 1))
+        height = expr.subs(x, place + 1)
+    last = len(values) - 1
+    found = certify(Activation("spline", Piecewise(*pairs, (height + values[-1] * (x - last), True))))
+    assert found.largest_slope.lower <= max(slopes) <= found.largest_slope.upper
+    assert found.smallest_slope.lower <= min(slopes) <= found.smallest_slope.upper
+    assert found.monotone == (min(slopes) >= 0)
+    assert found.smoothness == (math.inf if len(set(slopes)) == 1 else 1)
+    assert found.is_settled
+
+
+# -- anyone's formula -------------------------------------------------------------------------------------
+
+
+def of(expr: Any, name: str = "mine") -> Certificate:
+    return certify(Activation(name, expr))
+
+
+def test_unbounded_slopes():
+    assert of(x**2).lipschitz.lower == of(x**2).lipschitz.upper == math.inf
+    assert of(exp(x)).largest_slope.lower == math.inf
+    assert of(x**3).monotone is True
+    assert of(x**5 - 3 * x).zeros is not None
+    assert [float(zero.begin) for zero in of(x**5 - 3 * x).zeros] == pytest.approx([-(3**0.25), 0, 3**0.25])
+
+
+def test_waves():
+    wave = of(sin(x))
+    assert wave.lipschitz.lower == wave.lipschitz.upper == 1
+    assert wave.zeros is None
+    assert "more zeros" in wave.open[0]
+    assert of(x + sin(x)).monotone is True
+    snake = of(x + sin(3 * x) ** 2 / 3)
+    assert snake.monotone is True
+    assert 2 in snake.lipschitz
+    assert narrow(snake.lipschitz)
+
+
+def test_spelled_out_functions_are_those_of_the_zoo():
+    assert of(x / (1 + exp(-x))).lipschitz == certify("silu").lipschitz
+    squareplus = of((x + sqrt(x**2 + 4)) / 2)
+    assert squareplus.monotone is True
+    assert squareplus.largest_slope.lower == squareplus.largest_slope.upper == 1
+    assert of(sympy.log(1 + exp(x))).largest_slope.attained is False
+    textbook = of(x * (1 + sympy.erf(x / sqrt(2))) / 2)
+    assert str(textbook.lipschitz) == str(certify("gelu").lipschitz)
+
+
+def test_jumps_and_values_at_seams():
+    up = of(Piecewise((0, x < 0), (x + 1, True)))
+    assert (up.smoothness, up.monotone, up.lipschitz.lower) == (-1, True, math.inf)
+    assert str(up.zeros[0]) == "-inf to 0 without 0"
+    down = of(Piecewise((1, x < 0), (x, True)))
+    assert (down.smoothness, down.monotone) == (-1, False)
+    lonely = of(Piecewise((0, x < 0), (x, x > 0), (5, True)))
+    assert (lonely.smoothness, lonely.monotone) == (-1, False)
+    assert [str(zero) for zero in lonely.zeros] == ["-inf to 0 without 0"]
+    smooth = of(Piecewise((x**3, x < 0), (x**3 + x**7, True)))
+    assert smooth.smoothness == 6
+
+
+def test_seams_that_are_no_binary_numbers():
+    found = certify("srelu", delta="0.1")
+    assert found.monotone is True
+    assert found.smoothness == 2
+    assert found.zeros[0].end.lower == found.zeros[0].end.upper == Fraction(-1, 10)
+    assert Fraction(3, 160) in found.distance
+    roots = of(Piecewise((0, x < sqrt(2)), ((x - sqrt(2)) ** 2, True)))
+    assert roots.smoothness == 1
+    assert roots.monotone is True
+
+
+# -- what stays open --------------------------------------------------------------------------------------
+
+OPEN = {
+    "a pole": 1 / x,
+    "a root that touches 0": sqrt(x**2 - 2 * x + 1),
+    "a logarithm": sympy.log(x),
+    "a faster and faster wave": sin(x**2),
+    "a function without an enclosure": sympy.gamma(x),
+    "a single point": Piecewise((1, sympy.Eq(x, 0)), (x, True)),
+    "another": Piecewise((0, x < 0), (0, x > 0), (5, True)),
+    "a seam that is not solved for": Piecewise((0, sin(x) < 0), (x, True)),
+    "a difference that algebra does not see": Piecewise(
+        (0, x < 0), (x + sympy.sin(1) ** 2 + sympy.cos(1) ** 2 - 1 + sympy.Rational(1, 10**90), True)
+    ),
+}
+
+
+@pytest.mark.parametrize("words", OPEN)
+def test_what_is_not_settled_is_said(words: str):
+    start = time.process_time()
+    found = of(OPEN[words])
+    assert time.process_time() - start < 30
+    assert found.open
+    assert all(sentence.endswith(".") for sentence in found.open)
+    assert not found.is_settled
+    assert found.lipschitz.upper == math.inf
+    assert found.lipschitz.lower < math.inf
+    assert "not settled" in str(found)
+
+
+def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
+    from softknee.design import ball_proof
+
+    monkeypatch.setattr(ball_proof, "SECONDS", -1.0)
+    found = certify("gelu")
+    assert not found.is_settled
+    assert found.lipschitz.lower <= 1.1289041 <= found.lipschitz.upper
+
+
+# -- what the engines make --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["box", "triangle", "epanechnikov", "biweight", "gaussian", "logistic"])
+@pytest.mark.parametrize("name", ["relu", "leaky_relu"])
+def test_mollified_functions(name: str, kernel: str):
+    act = sk.design.mollify(name, kernel, width=0.5)
+    found = certify(act)
+    assert found.open == ()
+    assert {one.verdict for one in check_claims(act, found)} <= {"holds", "more"}
+    assert found.limit == name
+
+
+def test_mollified_functions_with_several_seams():
+    found = certify(sk.design.mollify("relu6", "gaussian"))
+    assert found.monotone is True
+    assert float(found.largest_slope) == pytest.approx(math.erf(3 / math.sqrt(2)), rel=1e-15)
+    overlapping = certify(sk.design.mollify("hardtanh", "triweight", width=3.0))
+    assert overlapping.open == ()
+    assert overlapping.smoothness == 4
+
+
+def test_joined_functions():
+    beta = positive("beta", 1.0)
+    dip = [
+        (0, "-7 * beta"),
+        ("-(x + 7 * beta)**2 / (80 * beta)", "-2 * beta"),
+        ("(3 * x + beta) * (x + 3 * beta) / (16 * beta)", "beta"),
+        "x",
+    ]
+    act = sk.design.rescu(dip, params=[beta])
+    found = certify(act, beta=2)
+    assert {one.verdict for one in check_claims(act, found)} <= {"holds", "more"}
+    assert Fraction(-1, 8) in found.smallest_slope
+    capped = certify(sk.design.join("x * sigmoid(x)", "x", between=(1, 3), smoothness=2, fixed=True))
+    assert capped.smoothness == 2
+    assert capped.is_settled
