@@ -16,8 +16,8 @@ from sympy import Piecewise, exp
 
 import softknee as sk
 from helpers import ZOO, ordinary_values
-from softknee.design.certificate import Certificate, Enclosure
-from softknee.design.certify import certify, check_claims, range_of
+from softknee.design.proof.certificate import Certificate, Enclosure
+from softknee.design.proof.certify import certify, check_claims, range_of
 from softknee.spec import Activation, AtLeastOne, Between, Claims, Param, Positive, Sigmoid, v, x
 from softknee.spec.reference import evaluate
 
@@ -284,7 +284,7 @@ def test_refusals():
 
 
 def test_without_flint(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys.modules["softknee.design.certify"], "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["softknee.design.proof.certify"], "find_spec", lambda name: None)
     with pytest.raises(sk.MissingToolError, match=r"pip install 'softknee\[design\]'"):
         certify("relu")
 

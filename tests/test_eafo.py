@@ -329,7 +329,7 @@ REFUSED = {
     "dead samples": (lambda: sk.design.eafo("relu", torch.zeros(99)), InputError, ["same number", "before a ReLU"]),
     "flat function": (lambda: sk.design.eafo(x * 0 + 1), DefinitionError, ["flat", "no entropy"]),
     "implicit": (lambda: sk.design.eafo("crrelu_exact"), DefinitionError, ["inverse", "formula"]),
-    "table": (lambda: sk.design.eafo("squaf"), DefinitionError, ["element-wise", "SoftTable"]),
+    "table": (lambda: sk.design.eafo("squaf"), DefinitionError, ["element-wise", "whole rows"]),
     "derivative": (lambda: sk.design.eafo(sk.get("tanh").derivative(1)), DefinitionError, ["derivative"]),
     "flat word": (lambda: sk.design.eafo("relu", flat="drop"), ParameterError, ["'leave'", "'drop'"]),
     "too large": (lambda: sk.design.eafo("softplus", eps=2.0), ParameterError, ["fold", "below 1.2"]),

@@ -16,7 +16,7 @@ import torch
 import softknee as sk
 import svg_reading
 from helpers import ZOO
-from softknee.design.certify import certify
+from softknee.design.proof.certify import certify
 from softknee.errors import ParameterError
 from softknee.lab import gallery
 from softknee.lab.exhibits import EXHIBITS, exhibit

@@ -60,7 +60,7 @@ def _parameters(console: Console, act: Activation) -> None:
 
 def _certificate(act: Activation) -> str:
     """What was proved at the default parameters, or the sentence that says why there is nothing."""
-    from ..design.certify import certify
+    from ..design.proof.certify import certify
 
     try:
         return str(certify(act))

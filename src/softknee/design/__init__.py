@@ -1,7 +1,5 @@
 """Engines that make new definitions, and the proofs of what was made."""
 
-from .certificate import Certificate
-from .certify import certify
 from .entropic.densities import Density, laplace, logistic, normal, uniform
 from .entropic.descent import EafoDescent, eafo_descent
 from .entropic.eafo import Eafo, eafo
@@ -11,6 +9,8 @@ from .entropic.worst import worst
 from .init_gain import init_gain
 from .joining.join import join
 from .joining.rescu import rescu
+from .proof.certificate import Certificate
+from .proof.certify import certify
 from .smoothing.mollify import mollify
 from .texts.language import definition
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..design.certificate import Enclosure, Extremum
-from ..design.certify import certify
+from ..design.proof.certificate import Enclosure, Extremum
+from ..design.proof.certify import certify
 from ..spec import SoftTable
 from .figure_lines import Definition, letter
 

@@ -36,8 +36,10 @@ crrelu = Activation(
 )
 crrelu_exact = Activation(
     "crrelu_exact",
-    Piecewise((eps * _bump, x < 0), (x, x > 40), (v, True)),
+    Piecewise((eps * _bump, x < 0), (v, True)),
     params=(_exact_eps,),
+    # Beyond 40 v is x in any float, and need not be solved for.
+    worked=Piecewise((eps * _bump, x < 0), (x, x > 40), (v, True)),
     inner=Inner(x, low=-40.0, high=40.0),
     implicit=Implicit(inverse=v - eps * v * exp(-(v**2) / 2), low=x - _reach, high=x + _reach),
     claims=Claims(0, Eq(eps, 0), Max(1 / (1 - eps), 1 / (1 + _dip * eps), Abs(eps)), FiniteSet(0)),

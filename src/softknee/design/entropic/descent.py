@@ -30,7 +30,8 @@ from torch import Tensor
 from ...errors import InputError, ParameterError
 from ...spec import Activation
 from ...spec.algebra import sympy
-from .entropy import definition, settled
+from ..source import definition_of
+from .entropy import settled
 from .sample_density import sorted_samples
 from .spline import Spline
 
@@ -141,7 +142,7 @@ def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
 
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:
     if isinstance(f, str | Activation | sympy.Expr):
-        act = definition(f, needed_by="eafo_descent")
+        act = definition_of(f, needed_by="eafo_descent")
         values = settled(act, params)
         return lambda at: act(at, **values).detach()
     if not callable(f):

@@ -30,10 +30,11 @@ from ...spec.algebra import Expr, pi, sqrt, sympy
 from ...spec.primitives import Primitive
 from ..evaluate import curve
 from ..quadrature import integrate
+from ..source import definition_of
 from . import densities
 from .correction import Piece, computed, continued, pieces_of, textbook
 from .densities import Density
-from .entropy import definition, mean_of, settled, slope_of
+from .entropy import mean_of, settled, slope_of
 
 FLAT = ("leave", "continue")
 SMALL_STEP = 0.01
@@ -146,7 +147,7 @@ def eafo(
     """
     if flat not in FLAT:
         raise ParameterError(f"eafo: flat is one of {', '.join(map(repr, FLAT))}, and {flat!r} was given.")
-    act = definition(f, needed_by="eafo")
+    act = definition_of(f, needed_by="eafo")
     if act.implicit is not None:
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")
     if act.index:

@@ -16,34 +16,15 @@ from torch import Tensor
 
 from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import DefinitionError, ParameterError
-from ...registry import get
 from ...spec import Activation
 from ...spec.algebra import sympy
 from ...spec.pieces import split
 from ..evaluate import Curve
 from ..quadrature import integrate
+from ..source import definition_of
 from . import densities
 from .densities import Density
 from .sample_density import sorted_samples
-
-
-def definition(f: Any, *, needed_by: str) -> Activation:
-    """The element-wise definition that a name, a text of the formula language or a definition stands for."""
-    if isinstance(f, str):
-        if f.isidentifier():
-            f = get(f)
-        else:
-            from ..texts.language import read  # which knows this engine too
-
-            f = read(f)
-    if isinstance(f, sympy.Expr):
-        f = Activation("formula", densities.in_x(f))
-    if not isinstance(f, Activation):
-        raise DefinitionError(
-            f"{needed_by} takes an element-wise definition with a formula, by name or as an Activation, and "
-            f"{type(f).__name__} was given; functions of whole rows and tables have no derivative in closed form here."
-        )
-    return f
 
 
 def settled(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:
@@ -107,13 +88,13 @@ def entropy_change(
     """
     given = densities.read(density)
     low, high = between or (-math.inf, math.inf)
-    new = definition(after, needed_by="entropy")
+    new = definition_of(after, needed_by="entropy")
     values = settled(new, params)
     slopes = [slope_of(new, values)]
     seams = seams_of(new, values)
     names = [new.name]
     if before is not None:
-        old = definition(before, needed_by="entropy_change")
+        old = definition_of(before, needed_by="entropy_change")
         slopes.append(slope_of(old, settled(old, {})))
         seams += seams_of(old, settled(old, {}))
         names.append(old.name)

@@ -57,7 +57,7 @@ def mollify(
 
     Reference: the mollification paper, section 3; Ermoliev, Norkin and Wets 1995 for the discontinuous case.
     """
-    source = definition_of(f)
+    source = definition_of(f, needed_by="mollify")
     names = [kernel] if isinstance(kernel, str) else list(kernel)
     if not names:
         raise ParameterError(f"mollify needs a kernel; choose among {', '.join(KERNELS)}.")

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ...api import get
-from ...design.certificate import Certificate, Enclosure, Extremum
-from ...design.certify import certify
+from ...design.proof.certificate import Certificate, Enclosure, Extremum
+from ...design.proof.certify import certify
 from ...spec import Activation, elementary, x
 from ...spec.algebra import Expr, sympy
 from ...spec.pieces import split

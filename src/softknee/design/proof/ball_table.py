@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from ..errors import ParameterError
-from ..spec import Param, Sigmoid, SoftTable, x
-from ..spec.algebra import Add, Expr, exp, log, sympy
-from ..spec.pieces import Pieces
+from ...errors import ParameterError
+from ...spec import Param, Sigmoid, SoftTable, x
+from ...spec.algebra import Add, Expr, exp, log, sympy
+from ...spec.pieces import Pieces
 from .ball_subjects import Subject
 
 SOFTNESS = Fraction(3, 2)

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ..errors import DefinitionError
-from ..registry import get
-from ..spec import Activation, elementary
-from ..spec.algebra import Expr, Symbol, oo, sympy
-from ..spec.pieces import Pieces, split
+from ...errors import DefinitionError
+from ...registry import get
+from ...spec import Activation, elementary
+from ...spec.algebra import Expr, Symbol, oo, sympy
+from ...spec.pieces import Pieces, split
 from .ball_algebra import proves_zero
 from .ball_pieces import Unsettled, split_exact, x
 from .ball_subjects import numbers_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..spec.algebra import Expr
+from ...spec.algebra import Expr
 from .ball_algebra import proves_zero
 from .ball_pieces import Patch, Unsettled
 from .ball_programs import constant

@@ -7,11 +7,11 @@ from fractions import Fraction
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .. import zoo as _zoo  # noqa: F401  (its names are announced on import)
-from ..errors import DefinitionError, MissingToolError, ParameterError
-from ..registry import get
-from ..spec import Activation, SoftTable
-from ..spec.algebra import sympy
+from ... import zoo as _zoo  # noqa: F401  (its names are announced on import)
+from ...errors import DefinitionError, MissingToolError, ParameterError
+from ...registry import get
+from ...spec import Activation, SoftTable
+from ...spec.algebra import sympy
 from .certificate import Certificate, Extremum
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def certify(f: Any, **params: Any) -> Certificate:
 def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
     """Each claim of a definition (smoothness, monotone, lipschitz, zeros) against a certificate of it.
 
-    >>> from softknee.design.certify import certify, check_claims
+    >>> from softknee.design.proof.certify import certify, check_claims
     >>> [(one.claim, one.verdict) for one in check_claims("elu", certify("elu", beta=2))]
     [('smoothness', 'holds'), ('monotone', 'holds'), ('lipschitz', 'holds'), ('zeros', 'holds')]
     """
@@ -83,7 +83,7 @@ def range_of(
 ) -> tuple[Extremum, Extremum]:
     """(smallest, largest) value of a formula in x, without parameters, on [low, high]: each between proven ends.
 
-    >>> from softknee.design.certify import range_of
+    >>> from softknee.design.proof.certify import range_of
     >>> from softknee.spec import Sigmoid, x
     >>> smallest, largest = range_of(x * Sigmoid(x))
     >>> print(smallest, smallest.places[0], largest)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sympy.polys.polyerrors import PolynomialError
 
-from ..spec.pieces import Pieces
+from ...spec.pieces import Pieces
 from .ball_algebra import proves_zero
 from .ball_pieces import Patch, Unsettled, keeps_sign, merged, patches
 from .ball_places import extremum, placed, region, seam_enclosure, tidied

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from ..spec import primitives as p
-from ..spec.algebra import Add, Expr, Mul, Pow, Symbol, exp, log, pi, sqrt, sympy
+from ...spec import primitives as p
+from ...spec.algebra import Add, Expr, Mul, Pow, Symbol, exp, log, pi, sqrt, sympy
 from .ball_algebra import LONGEST_FACTORED, tidy
 from .ball_programs import Program, constant, rational
 from .ball_tails import NIL, Coefficient, Form, Growth, HalfLine, NoForm, as_span, number

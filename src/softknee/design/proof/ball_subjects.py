@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from ..spec import Activation, Implicit, elementary
-from ..spec.algebra import Expr, sympy
-from ..spec.pieces import Pieces
+from ...spec import Activation, Implicit, elementary
+from ...spec.algebra import Expr, sympy
+from ...spec.pieces import Pieces
 from .ball_algebra import stable
 from .ball_pieces import Patch, split_exact, v, with_exact_numbers, x
 

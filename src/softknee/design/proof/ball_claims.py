@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from mpmath.libmp import prec_to_dps
 
-from ..spec import Activation, Claims
-from ..spec.algebra import Expr, sympy
+from ...spec import Activation, Claims
+from ...spec.algebra import Expr, sympy
 from .ball_programs import Program, constant
 from .balls import Span, arb, as_fraction, working_precision
 from .certificate import Certificate, Enclosure, Region

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from fractions import Fraction
 
-from ..errors import DefinitionError
-from ..spec.algebra import Add, Expr, Mul, Pow, Symbol, sympy
+from ...errors import DefinitionError
+from ...spec.algebra import Add, Expr, Mul, Pow, Symbol, sympy
 from .ball_algebra import masked
 from .ball_functions import FUNCTIONS
 from .balls import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..spec.algebra import Expr, oo, sympy
+from ...spec.algebra import Expr, oo, sympy
 from .ball_algebra import proves_zero, stable
 from .ball_pieces import Unsettled, smooth_patch, split_exact, with_exact_numbers
 from .ball_places import extremum, placed

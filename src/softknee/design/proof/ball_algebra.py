@@ -7,8 +7,8 @@ from typing import Any
 
 from sympy.simplify.fu import TR8 as _TR8
 
-from ..spec import elementary, primitives
-from ..spec.algebra import Add, Expr, Pow, Symbol, exp, log, sympy
+from ...spec import elementary, primitives
+from ...spec.algebra import Add, Expr, Pow, Symbol, exp, log, sympy
 
 TR8: Any = _TR8  # products of sines and cosines as sums
 LONGEST_FACTORED = 300

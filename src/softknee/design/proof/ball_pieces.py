@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..errors import DefinitionError
-from ..spec import Implicit, elementary
-from ..spec import primitives as p
-from ..spec.algebra import Expr, Pow, Symbol, oo, sympy
-from ..spec.pieces import Pieces, split
+from ...errors import DefinitionError
+from ...spec import Implicit, elementary
+from ...spec import primitives as p
+from ...spec.algebra import Expr, Pow, Symbol, oo, sympy
+from ...spec.pieces import Pieces, split
 from .ball_algebra import collected, proves_zero, tidy
 from .ball_curves import Curve
 from .ball_programs import Program, rational

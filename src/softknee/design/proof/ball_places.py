@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..spec.algebra import Expr, oo, sympy
+from ...spec.algebra import Expr, oo, sympy
 from .ball_pieces import Patch
 from .ball_programs import Program, rational
 from .balls import Arb, Span, as_fraction

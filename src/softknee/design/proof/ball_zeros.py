@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ..spec import elementary
-from ..spec.algebra import Expr, Mul, Pow, Symbol, sympy
+from ...spec import elementary
+from ...spec.algebra import Expr, Mul, Pow, Symbol, sympy
 from .ball_algebra import LONGEST_FACTORED, factored, proves_zero
 from .ball_curves import Curve
 from .ball_functions import ODD_LIKE, POSITIVE

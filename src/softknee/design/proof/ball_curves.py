@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..spec.algebra import Expr, Symbol, sympy
+from ...spec.algebra import Expr, Symbol, sympy
 from .ball_algebra import tidy
 from .ball_programs import Polynomial, Program, polynomial
 from .ball_tail_functions import Tail, unfolded

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..spec import primitives as p
-from ..spec.algebra import sympy
+from ...spec import primitives as p
+from ...spec.algebra import sympy
 from .balls import INFINITY, MINUS_INFINITY, ONE, ZERO, Arb, Span, above, arb, below, flint, larger
 
 Point = Callable[[Arb], Arb]

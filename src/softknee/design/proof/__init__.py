@@ -1,0 +1,1 @@
+"""Certificates: constants enclosed by ball arithmetic."""
