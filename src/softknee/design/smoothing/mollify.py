@@ -141,11 +141,12 @@ def _pieces(source: Activation, kernels: Sequence[str]) -> Pieces:
         highest = max(highest, degree(sympy.expand(part)))
     allowed = {"gaussian": 1, "logistic": 1, "bump": 3}.get(kernels[0], HIGHEST_DEGREE)
     if highest > allowed:
-        others = ", ".join(polynomial.NAMES)
-        cure = f"take one of {others}, which are exact for every degree up to {HIGHEST_DEGREE}" if allowed < 8 else ""
+        cure = "write that piece as one of a lower degree"
+        if allowed < HIGHEST_DEGREE:
+            cure = f"take one of {', '.join(polynomial.NAMES)}, which are exact up to degree {HIGHEST_DEGREE}"
         raise DefinitionError(
             f"{source.name} has a piece of degree {highest}, and the {kernels[0]} kernel is offered up to degree "
-            f"{allowed}; {cure or 'split the problem or use a lower degree'}."
+            f"{allowed}; {cure}."
         )
     if len(pieces.seams) > MOST_SEAMS:
         raise DefinitionError(f"{source.name} has {len(pieces.seams)} seams, and {MOST_SEAMS} are allowed.")
