@@ -12,11 +12,12 @@ import softknee.design
 import softknee.measure
 import softknee.nn
 import softknee.spec
+import softknee.surgery
 import softknee.zoo
 
 
 def modules() -> Iterator[str]:
-    for package in (softknee.spec, softknee.zoo, softknee.design, softknee.nn, softknee.measure):
+    for package in (softknee.spec, softknee.zoo, softknee.design, softknee.nn, softknee.surgery, softknee.measure):
         yield package.__name__
         yield from (found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
     yield softknee.api.__name__

@@ -31,7 +31,10 @@ _LAZY = {
     "design": (".design", None),
     "measure": (".measure", None),
     "nn": (".nn", None),
+    "optimizers": (".surgery", "optimizers"),
+    "param_groups": (".surgery", "param_groups"),
     "spec": (".spec", None),
+    "surgery": (".surgery", None),
 }
 
 
@@ -60,7 +63,10 @@ __all__ = [
     "measure",
     "names",
     "nn",
+    "optimizers",
+    "param_groups",
     "register",
     "save",
     "spec",
+    "surgery",
 ]
