@@ -11,7 +11,7 @@ import torch
 
 import softknee as sk
 
-from ..measure.files import write_whole
+from ..files import write_whole
 from ..measure.record import Quantity
 from .page_style import STYLE
 from .quickstart import BASELINE, HIDDEN, Outcome, Study, gain_over_baseline

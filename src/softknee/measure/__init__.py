@@ -1,7 +1,7 @@
 """Measurements: functions that return typed records, and the one schema those records have."""
 
+from ..files import WriteError, write_whole
 from .edge import Edge
-from .files import WriteError, write_whole
 from .machine import Hardware, Versions
 from .prediction import PredictionDifference, prediction_difference
 from .propagation import Propagation, propagation

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SoftkneeError
+from ..files import write_whole
 from ._shape import build
-from .files import write_whole
 from .machine import Hardware, Versions
 
 SCHEMA = 1

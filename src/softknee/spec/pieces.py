@@ -18,7 +18,7 @@ from sympy.core.relational import Eq, Ne, Relational
 from sympy.logic.boolalg import Boolean, BooleanFalse, BooleanTrue
 
 from ..errors import DefinitionError
-from .algebra import Abs, Add, Expr, Piecewise, Symbol, sympy
+from .algebra import Abs, Add, Expr, Piecewise, sympy
 from .primitives import Clip, FiniteLeft, Line, Ramp, Unit, x
 
 MOST_PIECES = 256
@@ -256,8 +256,3 @@ def _joined(pieces: Pieces) -> Pieces:
 def _plain(part: Expr) -> Expr:
     """A sum that comes from adding and taking away the same thing is written without it."""
     return sympy.expand(part) if isinstance(part, Add) and part.is_polynomial(x) else part
-
-
-def free_parameters(pieces: Pieces) -> set[Symbol]:
-    """The symbols besides x in seams and parts."""
-    return {s for one in (*pieces.seams, *pieces.parts) for s in one.free_symbols} - {x}

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import DefinitionError, ParameterError
 from ...spec import Activation
 from ...spec.algebra import sympy

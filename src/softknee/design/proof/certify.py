@@ -7,7 +7,7 @@ from fractions import Fraction
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ... import zoo as _zoo  # noqa: F401  (its names are announced on import)
+from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import DefinitionError, MissingToolError, ParameterError
 from ...registry import get
 from ...spec import Activation, SoftTable
