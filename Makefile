@@ -42,7 +42,7 @@ unit: $(VENV)/.test
 
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
-	TRITON_INTERPRET=1 $(BIN)/pytest -ra tests/interpreter
+	TRITON_INTERPRET=1 $(BIN)/pytest -n 2 -ra tests/interpreter
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .

@@ -28,13 +28,20 @@ if TYPE_CHECKING:
 # Loaded on first use, because they need SymPy.
 _LAZY = {
     "Activation": (".spec", "Activation"),
+    "Hardener": (".surgery", "Hardener"),
+    "apply_": (".surgery", "apply_"),
+    "calibrate_": (".surgery", "calibrate_"),
     "design": (".design", None),
     "measure": (".measure", None),
     "nn": (".nn", None),
     "optimizers": (".surgery", "optimizers"),
     "param_groups": (".surgery", "param_groups"),
+    "register_transformers": (".surgery", "register_transformers"),
+    "relu_ize_": (".surgery", "relu_ize_"),
+    "sites": (".surgery", "sites"),
     "spec": (".spec", None),
     "surgery": (".surgery", None),
+    "swap_": (".surgery", "swap_"),
 }
 
 
@@ -50,12 +57,15 @@ __all__ = [
     "Activation",
     "DefinitionError",
     "FormulaError",
+    "Hardener",
     "InputError",
     "MissingToolError",
     "ParameterError",
     "SoftkneeError",
     "UnknownActivationError",
     "__version__",
+    "apply_",
+    "calibrate_",
     "design",
     "explain",
     "get",
@@ -66,7 +76,11 @@ __all__ = [
     "optimizers",
     "param_groups",
     "register",
+    "register_transformers",
+    "relu_ize_",
     "save",
+    "sites",
     "spec",
     "surgery",
+    "swap_",
 ]

@@ -35,6 +35,10 @@ class UnknownActivationError(SoftkneeError, KeyError):
     __str__ = Exception.__str__
 
 
+class DataError(SoftkneeError, ValueError):
+    """A file of a data set is missing, damaged, or another one than it should be."""
+
+
 class MissingToolError(SoftkneeError, RuntimeError):
     """Something outside the package (an extra, a compiler, a device) is needed and not there."""
 

@@ -4,8 +4,10 @@ import sys
 
 from ..errors import MissingToolError, SoftkneeError
 
-# The modules that the command needs beyond torch, all of which the extra brings.
-_EXTRA_OF = dict.fromkeys(("typer", "rich", "sklearn", "numpy", "matplotlib"), "lab")
+# The modules that the command needs beyond torch, and the extra that brings each.
+_EXTRA_OF = dict.fromkeys(("typer", "rich", "sklearn", "numpy", "matplotlib"), "lab") | dict.fromkeys(
+    ("safetensors", "onnx", "onnxscript", "onnxruntime", "torch_pruning", "maraboupy"), "deploy"
+)
 
 
 def main() -> None:

@@ -73,6 +73,55 @@ def bench_kernels(
     print_speed(record, markdown=markdown)
 
 
+@bench.command("model")
+def bench_model(
+    model: Annotated[str, typer.Argument(help="timm:NAME, or transformers:KIND (bert, distilbert, gpt2, llama, vit)")],
+    swap: Annotated[str, typer.Option(help="what to put in: a name, or 'srelu(delta=0.05, learn=delta)'")],
+    replacing: Annotated[str | None, typer.Option(help="the function to replace, such as gelu; default any")] = None,
+    where: Annotated[str | None, typer.Option(help="a pattern for the paths of the sites, such as '*.mlp.act'")] = None,
+    learn: Annotated[str, typer.Option(help="parameters to learn, with commas between, or all")] = "",
+    batch: Annotated[int | None, typer.Option(min=1, help="default 64 on a GPU, 8 on a CPU")] = None,
+    image: Annotated[int | None, typer.Option(min=1, help="side of the images; default the model's own")] = None,
+    length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
+    config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
+    compile: Annotated[bool, typer.Option("--compile", help="through torch.compile, both of them")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 15,
+    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 5.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+) -> None:
+    """Step time, memory and output change of a whole model before and after a swap, with random weights."""
+    from ..measure import model_speed
+    from ..measure.built_models import Shape, read_config
+    from ..measure.speed import choose_device
+    from .model_table import print_model
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    settings = model_speed.Settings(
+        model=model,
+        swap=swap,
+        device=chosen,
+        shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
+        replacing=replacing,
+        where=where,
+        learn=_several(learn),
+        dtype=dtype,
+        compile=compile,
+        config=read_config(config or []),
+        repeats=repeats,
+        seconds_per_call=seconds,
+        **({} if threads is None else {"threads": threads}),
+    )
+    with progress_line("model:") as report:
+        record = model_speed.measure(settings, command=_command(), report=report)
+    if json is not None:
+        record.write(json)
+    print_model(record)
+
+
 @study.command("quickstart")
 def study_quickstart(
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
@@ -92,6 +141,62 @@ def study_quickstart(
     if json is not None:
         result.record.write(json)
     print_quickstart(result, page=page)
+
+
+@study.command("hardening")
+def study_hardening(
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    only: Annotated[str, typer.Option(help="any of digits,fashion-mnist; default both")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="passes over the training data; default by data set")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="the folder for checkpoints and the table in Markdown")] = None,
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+) -> None:
+    """Train free, hardened and ReLU networks; compare them before and after ReLU takes the activation's place."""
+    from ..files import write_whole
+    from ..lab import hardening_study
+    from ..lab.hardening_table import hardening_markdown
+    from .hardening_table import print_hardening
+    from .screen import progress_bar
+
+    settings = hardening_study.Settings(
+        tasks=hardening_study.choose_tasks(_several(only), epochs=epochs),
+        seeds=tuple(range(seeds)),
+        device=device,
+        data=data,
+        out=out,
+    )
+    with progress_bar("training", total=hardening_study.steps(settings)) as advance:
+        record = hardening_study.run(settings, command=_command(), advance=advance).record
+    if json is not None:
+        record.write(json)
+    if out is not None:
+        write_whole(out / "hardening.md", hardening_markdown(record), what="table")
+    print_hardening(record)
+
+
+@study.command("language")
+def study_language(
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+    train_steps: Annotated[int, typer.Option("--steps", min=4, help="training steps")] = 2000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+) -> None:
+    """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
+    from ..lab import language_study
+    from .screen import progress_bar
+
+    recipe = language_study.Recipe(steps=train_steps)
+    settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
+    with progress_bar("training", total=language_study.steps(settings)) as advance:
+        record = language_study.run(settings, command=_command(), advance=advance)
+    if json is not None:
+        record.write(json)
+    typer.echo(language_study.language_markdown(record), nl=False)
 
 
 @app.command("claims")
@@ -122,6 +227,42 @@ def claims(
     else:
         print_claims(entries)
     raise typer.Exit(0 if all(one.as_expected for one in entries) else 1)
+
+
+@app.command("deploy-check")
+def deploy_check(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(help="folders of checkpoints, as `study hardening --out` writes them")
+    ],
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
+    points: Annotated[int, typer.Option(min=0, help="test points to ask Marabou about")] = 10,
+    eps: Annotated[float, typer.Option(help="how far each input may move")] = 0.05,
+    seconds: Annotated[float, typer.Option(help="time for each point")] = 20.0,
+    seed: Annotated[int, typer.Option(help="draws the points")] = 0,
+) -> None:
+    """What ONNX, int8, pruning and Marabou make of a trained network, and of the same network with ReLU.
+
+    Several checkpoints are summarised: one line for each network and activation, over the seeds.
+    """
+    from ..lab.deploy import check_several, deploy_table, summary_record, summary_tables
+    from .deploy_table import print_deploy
+    from .screen import progress_line
+
+    with progress_line("checking") as report:
+        checked = check_several(
+            checkpoints, data=data, points=points, eps=eps, seconds_per_point=seconds, seed=seed, report=report
+        )
+    if len(checked) == 1:
+        record, tables = checked[0].report.record(command=_command()), [deploy_table(checked[0].report)]
+    else:
+        record = summary_record(checked, command=_command())
+        tables = summary_tables(record)
+    if json is not None:
+        record.write(json)
+    for table in tables:
+        print_deploy(table, markdown=markdown)
 
 
 @app.command("gallery")

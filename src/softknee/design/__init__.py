@@ -12,6 +12,7 @@ from .joining.rescu import rescu
 from .proof.certificate import Certificate
 from .proof.certify import certify
 from .smoothing.mollify import mollify
+from .soft_table_fit import TableFit, fit_table
 from .texts.language import definition
 
 __all__ = [
@@ -20,12 +21,14 @@ __all__ = [
     "Eafo",
     "EafoDescent",
     "Spline",
+    "TableFit",
     "certify",
     "definition",
     "eafo",
     "eafo_descent",
     "entropy",
     "entropy_change",
+    "fit_table",
     "init_gain",
     "join",
     "laplace",

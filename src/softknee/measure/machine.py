@@ -17,7 +17,18 @@ import torch
 from ..version import VERSION
 
 # Worth knowing beside torch when they are installed, because a result can depend on them.
-_COMPANIONS = ("numpy", "scikit-learn", "sympy", "timm", "torchvision", "onnx", "onnxruntime")
+_COMPANIONS = (
+    "numpy",
+    "scikit-learn",
+    "sympy",
+    "timm",
+    "torchvision",
+    "transformers",
+    "onnx",
+    "onnxruntime",
+    "torch-pruning",
+    "maraboupy",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

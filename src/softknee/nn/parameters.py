@@ -54,6 +54,7 @@ class Parameterised(nn.Module):
         if not dtype.is_floating_point:
             raise ParameterError(f"{title}: dtype must be a floating-point type, and {dtype} was given.")
         self._starts: dict[str, float | Tensor] = {}
+        self._unstarted = False
         for p in params:
             self._starts[p.name] = self._checked(p, starts[p.name])
             self._add(p, torch.device(device) if device is not None else None, dtype)
@@ -108,6 +109,30 @@ class Parameterised(nn.Module):
         """Bring every parameter back to the value the module was built with."""
         for p in self.params:
             self._write(p, self._starts[p.name])
+        self._unstarted = any(self.effective(p).device.type == "meta" for p in self.params)
+
+    # -- transformers' protocol -------------------------------------------------------------------------
+    # Its from_pretrained builds models on the meta device, gives each tensor that the checkpoint lacks whatever memory
+    # comes, and then asks every module whether it is initialised: the only moment at which a start can be given.
+
+    @property
+    def _is_hf_initialized(self) -> bool:
+        if self._unstarted and all(self.effective(p).device.type != "meta" for p in self.params):
+            self._start_what_was_not_loaded()
+            self._unstarted = False
+        return True
+
+    @_is_hf_initialized.setter
+    def _is_hf_initialized(self, value: bool) -> None:
+        """Versions before 5 say so of a module whose tensors all came from the checkpoint; later ones mark tensors."""
+        self._unstarted = self._unstarted and not value
+
+    def _start_what_was_not_loaded(self) -> None:
+        for p in self.params:
+            names = [p.name] if p.name not in self.learned else [self._raw_name(p), f"anchor_{p.name}"]
+            held = [self._held(name) for name in names if name in self._parameters or name in self._buffers]
+            if not all(getattr(tensor, "_is_hf_initialized", False) for tensor in held):
+                self._write(p, self._starts[p.name])
 
     @torch.no_grad()
     def _write(self, p: Held, value: float | Tensor) -> None:

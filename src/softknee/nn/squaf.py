@@ -119,7 +119,8 @@ class Squaf(Parameterised):
         self.points = 2 * self.k + 1
         q = self._checked(act.param("q"), act.param("q").default if given["q"] is None else given["q"])
         alpha = self._checked(act.param("alpha"), read_alpha(act, given, q=q, weights=self.weights))
-        where = uniform_points(torch.as_tensor(q, dtype=torch.float64), k=self.k)
+        # Sampled on the CPU whatever device stands for all tensors here, such as transformers' meta device.
+        where = uniform_points(torch.as_tensor(q, dtype=torch.float64, device="cpu"), k=self.k)
         return {"q": q, "alpha": alpha, "z": self._table(z, where)}
 
     def _on_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
@@ -170,6 +171,13 @@ class Squaf(Parameterised):
         """Bring every parameter, and the window, back to what the module was built with."""
         super().reset_parameters()
         self._set_window(self._first_window)
+
+    def _start_what_was_not_loaded(self) -> None:
+        super()._start_what_was_not_loaded()
+        if self.window_is_auto:
+            kept = self._held("window_kept")
+            loaded = getattr(kept, "_is_hf_initialized", False)
+            self._set_window(int(kept.item()) or None if loaded else self._first_window)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)

@@ -61,15 +61,20 @@ class Claims:
     monotone:   whether it never decreases: True, False, or the condition on its parameters.
     lipschitz:  the least Lipschitz constant as a SymPy expression in the parameters.
     zeros:      the set of x where it is exactly 0 whatever the parameters, as a SymPy set.
+    distance:   the least upper bound of |f - hard limit| as an expression in the parameters; None where there is no
+                hard limit or where nothing is claimed.
     """
 
     smoothness: float
     monotone: Any
     lipschitz: Any
     zeros: Any = sympy.S.EmptySet
+    distance: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lipschitz", sympy.sympify(self.lipschitz))
+        if self.distance is not None:
+            object.__setattr__(self, "distance", sympy.sympify(self.distance))
 
 
 # Set once by the kernels: how a definition is computed on tensors. Keeping it a slot keeps this room free

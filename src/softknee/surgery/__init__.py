@@ -1,6 +1,31 @@
-"""What is done to models: so far, which optimiser treats which of their parameters, and how."""
+"""What is done to models: find activations, swap them, train and harden them, replace them by ReLU."""
 
+from .activation_text import module_of, name_of
+from .calibrate import Calibration, calibrate_
+from .finding import Site, sites
 from .groups import param_groups
+from .hardening import Hardener
 from .optimizers import PairedOptimizer, optimizers
+from .relu_ize import ReluIzed, relu_ize_
+from .swapping import PlanError, Report, apply_, swap_
+from .transformers_names import register_transformers
 
-__all__ = ["PairedOptimizer", "optimizers", "param_groups"]
+__all__ = [
+    "Calibration",
+    "Hardener",
+    "PairedOptimizer",
+    "PlanError",
+    "ReluIzed",
+    "Report",
+    "Site",
+    "apply_",
+    "calibrate_",
+    "module_of",
+    "name_of",
+    "optimizers",
+    "param_groups",
+    "register_transformers",
+    "relu_ize_",
+    "sites",
+    "swap_",
+]

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..errors import InputError, ParameterError
 from ..nn.parameters import Parameterised
+from .hardening.sites import unwrapped
 
 Group = dict[str, Any]
 LR_SCALE = 9.0
@@ -60,7 +61,7 @@ def split(model: nn.Module) -> dict[str, list[nn.Parameter]]:
             continue
         if id(parameter) in own:
             parts["activations"].append(parameter)
-        elif parameter.ndim <= 1 or name.endswith(".bias") or any(fnmatchcase(name, one) for one in exempt):
+        elif parameter.ndim <= 1 or name.endswith(".bias") or id(parameter) in exempt:
             parts["no_decay"].append(parameter)
         else:
             parts["weights"].append(parameter)
@@ -107,7 +108,12 @@ def _refuse(what: str, names: Sequence[str]) -> None:
         raise InputError(f"The parameter {names[0]!r}{more} {what}.")
 
 
-def _exempt(model: nn.Module) -> list[str]:
-    """The names, or patterns, that the model wants no decay for (timm's convention)."""
-    asked: Any = getattr(model, "no_weight_decay", lambda: ())
-    return [str(name) for name in asked()]
+def _exempt(model: nn.Module) -> set[int]:
+    """The parameters, by identity, that the model wants no decay for (timm's convention: names, or patterns).
+
+    It speaks of its own names, so that DDP or the compiler around it must not hide it.
+    """
+    inside = unwrapped(model)
+    asked: Any = getattr(inside, "no_weight_decay", lambda: ())
+    patterns = [str(name) for name in asked()]
+    return {id(p) for name, p in inside.named_parameters() if any(fnmatchcase(name, one) for one in patterns)}

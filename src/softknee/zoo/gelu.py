@@ -32,7 +32,9 @@ from ..spec.algebra import FiniteSet, Float, Rational, pi, sqrt
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 _lam = Param("lam", 1.0, AtLeastOne(), learned_default=1.01, about="hardness of the gate")
-_claims = Claims(float("inf"), False, NormalCdf(sqrt(2)) + sqrt(2) * NormalPdf(sqrt(2)), FiniteSet(0))
+_FARTHEST = Float("0.16997120747990366169", 20)  # sup |x| Phi(-|x|)
+_FARTHEST_TANH = Float("0.17004075057125405064", 20)
+_STEEPEST = NormalCdf(sqrt(2)) + sqrt(2) * NormalPdf(sqrt(2))
 _APPROXIMATE = {"approximate": {"none": "gelu", "tanh": "gelu_tanh"}}
 
 gelu = Activation(
@@ -40,7 +42,7 @@ gelu = Activation(
     FiniteLeft(x) * NormalCdf(u),
     params=(_beta,),
     inner=Inner(_beta.symbol * x, low=-40.0, high=40.0),
-    claims=_claims,
+    claims=Claims(float("inf"), False, _STEEPEST, FiniteSet(0), distance=_FARTHEST / _beta.symbol),
     knob="beta",
     toward=float("inf"),
     limit="relu",
@@ -52,7 +54,13 @@ gelu_tanh = Activation(
     FiniteLeft(x) * Sigmoid(2 * sqrt(2 / pi) * (u + Rational(44715, 1000000) * u**3)),
     params=(_beta,),
     inner=Inner(_beta.symbol * x, low=-40.0, high=40.0),
-    claims=Claims(float("inf"), False, Float("1.1289930686587717655", 20), FiniteSet(0)),
+    claims=Claims(
+        float("inf"),
+        False,
+        Float("1.1289930686587717655", 20),
+        FiniteSet(0),
+        distance=_FARTHEST_TANH / _beta.symbol,
+    ),
     knob="beta",
     toward=float("inf"),
     limit="relu",
@@ -64,7 +72,7 @@ lambda_gelu = Activation(
     FiniteLeft(x) * NormalCdf(u),
     params=(_lam,),
     inner=Inner(_lam.symbol * x, low=-40.0, high=40.0),
-    claims=_claims,
+    claims=Claims(float("inf"), False, _STEEPEST, FiniteSet(0), distance=_FARTHEST / _lam.symbol),
     knob="lam",
     toward=float("inf"),
     limit="relu",

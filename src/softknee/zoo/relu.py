@@ -14,11 +14,14 @@ tensor([-1.,  3.])
 """
 
 from ..spec import Activation, Claims, Line, Ramp, real, x
-from ..spec.algebra import Abs, FiniteSet, Interval, Max, Piecewise, Rational, oo
+from ..spec.algebra import Abs, Eq, FiniteSet, Interval, Max, Piecewise, Rational, oo
 
 slope = real("slope", 0.01, "slope below 0").symbol
 _leaky = Piecewise((Line(slope, x), x < 0), (x, True))
-_leaky_claims = Claims(0, slope >= 0, Max(1, Abs(slope)), FiniteSet(0))
+# Its distance to relu has no end, unless there is no leak.
+_leaky_claims = Claims(
+    0, slope >= 0, Max(1, Abs(slope)), FiniteSet(0), distance=Piecewise((0, Eq(slope, 0)), (oo, True))
+)
 
 relu = Activation(
     "relu",

@@ -13,7 +13,7 @@ tensor([0.2384, 2.0000])
 """
 
 from ..spec import Activation, Claims, Inner, Log1p, Log1pMinus, Log1pMinusNear, Sigmoid, positive, u, x
-from ..spec.algebra import Interval, Piecewise, Rational, log, oo
+from ..spec.algebra import Interval, Piecewise, Rational, exp, log, oo
 
 _beta = positive("beta", 1.0, "where the sigmoid meets the line")
 _hardness = positive("beta", 1.0, "hardness")
@@ -28,7 +28,7 @@ sigmoid_rescu = Activation(
     Piecewise((x, x > beta), (2 * beta * Sigmoid(u), True)),
     params=(_beta,),
     inner=Inner(2 * x / beta - 2, low=-800.0, high=800.0),
-    claims=Claims(2, True, 1),
+    claims=Claims(2, True, 1, distance=2 * beta / (1 + exp(2))),
     knob="beta",
     limit="relu",
     about="A sigmoid below beta joined to the identity above (Shamir, Lin and Coviello).",
@@ -47,7 +47,7 @@ smooth_relu = Activation(
             ((_log - u / (1 + u)) / beta**2, True),
         ),
     },
-    claims=Claims(1, True, 1, Interval(-oo, 0)),
+    claims=Claims(1, True, 1, Interval(-oo, 0), distance=oo),
     knob="beta",
     toward=float("inf"),
     about="ReLU less a logarithm (Xie et al. 2020); slope tends to 1, the distance to ReLU does not end.",

@@ -54,7 +54,7 @@ smelu = Activation(
         ("x",): u,
         ("beta",): u * (1 - u),
     },
-    claims=Claims(1, True, 1, Interval(-oo, -beta)),
+    claims=Claims(1, True, 1, Interval(-oo, -beta), distance=beta / 4),
     knob="beta",
     limit="relu",
     about="Smooth ReLU of two lines and a parabola (Shamir, Lin and Coviello).",
@@ -74,7 +74,8 @@ asymmetric_smelu = Activation(
         ("alpha",): u * (1 - u / 2),
         ("beta",): -(u**2) / 2,
     },
-    claims=Claims(1, True, 1, Interval(-oo, -alpha)),
+    # Above relu by alpha^2/(2(alpha + beta)) at 0, and from there it falls to (alpha - beta)/2 at beta.
+    claims=Claims(1, True, 1, Interval(-oo, -alpha), distance=Max(alpha**2 / (2 * (alpha + beta)), (beta - alpha) / 2)),
     knob=("alpha", "beta"),
     limit="relu",
     about="SmeLU whose parabola may reach further on one side.",
@@ -93,7 +94,14 @@ leaky_smelu = Activation(
         ("beta",): g_minus + (1 - g_minus) * u * (1 - u),
         ("g_minus",): 2 * beta * u * (1 - u / 2) - Ramp(-x - beta),
     },
-    claims=Claims(1, g_minus >= 0, Max(1, Abs(g_minus)), FiniteSet(-beta)),
+    # Off by g_minus beta on both lines, and by beta (1 + 3 g_minus)/4 at 0.
+    claims=Claims(
+        1,
+        g_minus >= 0,
+        Max(1, Abs(g_minus)),
+        FiniteSet(-beta),
+        distance=beta * Max(Abs(g_minus), Abs(1 + 3 * g_minus) / 4),
+    ),
     knob="beta",
     limit="leaky_relu",
     limit_params={"slope": "g_minus"},
@@ -110,7 +118,7 @@ shifted_smelu = Activation(
         ("beta",): u * (1 - u),
         ("shift",): -u,
     },
-    claims=Claims(1, True, 1, Interval(-oo, shift - beta)),
+    claims=Claims(1, True, 1, Interval(-oo, shift - beta), distance=beta / 4),
     knob="beta",
     about="SmeLU moved to the right; its hard limit relu(x - shift) has no name of its own.",
 )
@@ -131,7 +139,17 @@ generalized_smelu = Activation(
         ("g_plus",): (alpha + beta) * u**2 / 2 + _above,
         ("t",): Integer(1),
     },
-    claims=Claims(1, _rising, _either),
+    # Its distance to the two lines is monotone on either side of 0, so it is largest at 0 or on one of the lines.
+    claims=Claims(
+        1,
+        _rising,
+        _either,
+        distance=Max(
+            Abs(g_minus) * alpha,
+            Abs(g_minus * alpha + _bend * alpha**2),
+            Abs(g_minus * (alpha + beta) + g_plus * (alpha - beta)) / 2,
+        ),
+    ),
     knob=("alpha", "beta"),
     about="Two lines of any slopes, a parabola between them, any height; its hard limit is the two lines.",
 )
@@ -151,7 +169,7 @@ origin_smelu = Activation(
         ("g_minus",): u * (2 * beta - u) / (2 * (alpha + beta)) + _below,
         ("g_plus",): u * (u + 2 * alpha) / (2 * (alpha + beta)) + _above,
     },
-    claims=Claims(1, _rising, _either, FiniteSet(0)),
+    claims=Claims(1, _rising, _either, FiniteSet(0), distance=Abs(_bend) * Max(alpha, beta) ** 2),
     knob=("alpha", "beta"),
     about="Generalised SmeLU moved up or down until it passes through the origin.",
 )

@@ -12,7 +12,7 @@ tensor([0.3466])
 """
 
 from ..spec import Activation, Claims, Inner, Log1pUnit, Ramp, Softplus, positive, u, x
-from ..spec.algebra import Abs, Piecewise, exp
+from ..spec.algebra import Abs, Piecewise, exp, log
 
 _beta = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
@@ -28,7 +28,7 @@ softplus = Activation(
         ("x",): Piecewise((_small / (1 + _small), x < 0), (1 / (1 + _small), True)),
         ("beta",): -(Log1pUnit(_small) + Abs(u) * _small / (1 + _small)) / beta**2,
     },
-    claims=Claims(float("inf"), True, 1),
+    claims=Claims(float("inf"), True, 1, distance=log(2) / beta),
     knob="beta",
     toward=float("inf"),
     limit="relu",

@@ -29,7 +29,7 @@ srelu = Activation(
         ("x",): (1 + u) ** 2 * (2 - u) / 4,
         ("delta",): 3 * (1 - u**2) ** 2 / 16,
     },
-    claims=Claims(2, True, 1, Interval(-oo, -delta)),
+    claims=Claims(2, True, 1, Interval(-oo, -delta), distance=3 * delta / 16),
     knob="delta",
     limit="relu",
     about="ReLU mollified with the Epanechnikov kernel (the mollification paper's S-ReLU).",

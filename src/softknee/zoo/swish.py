@@ -13,13 +13,16 @@ from ..spec import Activation, Claims, FiniteLeft, Inner, Sigmoid, positive, u, 
 from ..spec.algebra import FiniteSet, Float
 
 _beta = positive("beta", 1.0, "hardness of the gate")
+_FARTHEST = Float("0.27846454276107379511", 20)  # sup |x| sigmoid(-|x|), the solution of w e^w = 1/e
 
 swish = Activation(
     "swish",
     FiniteLeft(x) * Sigmoid(u),
     params=(_beta,),
     inner=Inner(_beta.symbol * x, low=-800.0, high=800.0),
-    claims=Claims(float("inf"), False, Float("1.0998393201288669170", 20), FiniteSet(0)),
+    claims=Claims(
+        float("inf"), False, Float("1.0998393201288669170", 20), FiniteSet(0), distance=_FARTHEST / _beta.symbol
+    ),
     knob="beta",
     toward=float("inf"),
     limit="relu",

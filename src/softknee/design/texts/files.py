@@ -56,6 +56,11 @@ def save(act: Activation, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     if target.suffix.lower() != ".json":
         raise ParameterError(f"A definition is saved to a file that ends in .json, and '{path}' does not.")
+    return write_whole(target, to_text(act), what="definition")
+
+
+def to_text(act: Activation) -> str:
+    """What the file of a definition holds."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -65,12 +70,12 @@ def save(act: Activation, path: str | os.PathLike[str]) -> Path:
         "about": act.about,
     }
     text = json.dumps(content, indent=2, ensure_ascii=True) + "\n"
-    if not _same(_made(text, str(path)), act):
+    if not _same(from_text(text, "(not yet written)"), act):
         raise DefinitionError(
             f"{act.name!r} cannot be saved: its recipe {act.recipe!r} makes another function. Was it changed by hand, "
             f"or is a definition that it names not the one it was made from?"
         )
-    return write_whole(target, text, what="definition")
+    return text
 
 
 def _same(first: Activation, second: Activation) -> bool:
@@ -101,11 +106,12 @@ def load(path: str | os.PathLike[str]) -> Activation:
     place = Path(path).resolve()
     known = _loaded.get(place)
     if known is None or known[0] != content:
-        _loaded[place] = known = (content, _made(content, os.fspath(path)))
+        _loaded[place] = known = (content, from_text(content, os.fspath(path)))
     return known[1]
 
 
-def _made(content: str, path: str) -> Activation:
+def from_text(content: str, path: str) -> Activation:
+    """The definition that such a text holds; `path` is where it comes from, for the sentences."""
     try:
         fields = _checked(_parsed(content), _KEYS, "the file")
         if fields["format"] != FORMAT:

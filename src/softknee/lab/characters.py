@@ -1,0 +1,64 @@
+"""A text as characters: tiny-shakespeare as published, gzipped or not, with its last tenth kept for validation."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import DataError
+from .data_folder import data_folder, find_file
+
+_PLACES = (
+    "text/tinyshakespeare/input.txt.gz",
+    "tinyshakespeare/input.txt",
+    "tinyshakespeare/input.txt.gz",
+    "input.txt",
+)
+_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+_SOURCE = "github.com/karpathy/char-rnn (data/tinyshakespeare/input.txt)"
+_MOST_BYTES = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Characters:
+    """The characters as numbers from 0, and how many different ones there are; the last tenth is for validation."""
+
+    train: Tensor
+    validation: Tensor
+    vocabulary: int
+
+    def to(self, device: torch.device | str) -> Characters:
+        train, validation = self.train.to(device), self.validation.to(device)
+        return Characters(train=train, validation=validation, vocabulary=self.vocabulary)
+
+
+def load_characters(folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Characters:
+    """Tiny-shakespeare from the data folder; `check=False` takes another text under its name."""
+    path = find_file(data_folder(folder), _PLACES, what="Tiny-shakespeare", source=_SOURCE)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"The file '{path}' is damaged ({error}); take it again from {_SOURCE}.") from error
+    if len(content) > _MOST_BYTES:
+        raise DataError(f"The file '{path}' holds more than {_MOST_BYTES:,} bytes; tiny-shakespeare has 1,115,394.")
+    if check and hashlib.sha256(content).hexdigest() != _SHA256:
+        raise DataError(
+            f"The file '{path}' is not tiny-shakespeare as published (its SHA-256 differs); take it again from "
+            f"{_SOURCE}, or pass check=False to use another text."
+        )
+    return from_bytes(content)
+
+
+def from_bytes(content: bytes) -> Characters:
+    """A text of any kind, byte by byte."""
+    values = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    kinds, numbers = values.unique(return_inverse=True)
+    cut = len(numbers) - len(numbers) // 10
+    return Characters(train=numbers[:cut].long(), validation=numbers[cut:].long(), vocabulary=len(kinds))

@@ -1,0 +1,191 @@
+"""Several checkpoints checked, and summarised over seeds: one line for each network and activation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import InputError
+from ...measure.record import Quantity, Record, RecordError
+from ...measure.speed_table import SpeedTable
+from ..checkpoint import load_checkpoint
+from .marabou_check import PROVED, RobustnessCheck
+from .of_checkpoint import check_checkpoint
+from .report import DeployReport, ModelReport
+from .tools import NotRun, Refused
+
+KIND = "deploy checks"
+_HEADINGS = {
+    "accuracy": "accuracy",
+    "accuracy_int8": "in int8",
+    "int8_speed_up": "int8 speed-up",
+    "zeros": "exact zeros",
+    "pruned": "30% of units pruned",
+    "proved": "points proved robust",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """One checkpoint and its report."""
+
+    data: str
+    network: str
+    activation: str
+    report: DeployReport
+
+
+def check_several(
+    folders: Sequence[str | os.PathLike[str]],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    report: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> list[Checked]:
+    """`check_checkpoint` of each folder; every checkpoint is read before the first is checked."""
+    if not folders:
+        raise InputError("There is no checkpoint to check; name a folder at least.")
+    known = [load_checkpoint(folder) for folder in folders]
+    result = []
+    for folder, one in zip(folders, known, strict=True):
+        name = os.path.basename(os.path.normpath(folder))
+        found = check_checkpoint(folder, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
+        activation = str(one.arguments.get("activation", "as built")).removeprefix("torch:")
+        result.append(Checked(data=str(one.task.get("data")), network=one.builder, activation=activation, report=found))
+    return result
+
+
+def summary_record(checked: Sequence[Checked], *, command: str) -> Record:
+    """One row for each network, activation and form (as saved, with ReLU), over the checkpoints that have it."""
+    rows = []
+    for (data, network, activation), group in _groups(checked).items():
+        for index in (0, 1):
+            models = [one.report.models[index] for one in group]
+            rows.append(
+                {
+                    "data": data,
+                    "network": network,
+                    "function": activation,
+                    "form": models[0].name,
+                    "checkpoints": len(models),
+                    "activations": dict(models[0].activations),
+                    **dict(_figures(models)),
+                }
+            )
+    settings = {key: value for key, value in checked[0].report.settings.items() if key not in ("title", "test")}
+    return Record.now(
+        KIND,
+        command=command,
+        rows=rows,
+        settings=settings,
+        baseline="each network as saved, checked beside its copy with ReLU in the same run",
+        notes=[
+            "int8_speed_up: seconds of onnxruntime in float32 over seconds of the same network in int8, by batch.",
+            "pruned: accuracy without 30% of the units, those most often 0 first (ranked by mean size where nothing "
+            "is ever 0), no training after it.",
+            "proved: of the points asked, those around which Marabou proved the class constant.",
+        ],
+    )
+
+
+def _groups(checked: Sequence[Checked]) -> dict[tuple[str, str, str], list[Checked]]:
+    found: dict[tuple[str, str, str], list[Checked]] = {}
+    for one in checked:
+        found.setdefault((one.data, one.network, one.activation), []).append(one)
+    return found
+
+
+def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
+    """The numbers over the models, and in the place of those that there are not, why."""
+    yield "accuracy", Quantity.mean([model.accuracy for model in models], unit="%")
+    yield "parameters", models[0].parameters
+    yield from _over(models, "onnx", {"operators": lambda check: dict(check.operators)}, first=True)
+    yield from _over(models, "onnx", {"standard_operators": lambda check: not check.foreign}, first=True)
+    yield from _over(models, "onnx", {"onnxruntime_difference": lambda check: check.difference}, worst=True)
+    yield from _over(models, "int8", {"accuracy_int8": lambda check: check.accuracy_int8}, unit="%")
+    speed_up = {"int8_speed_up": lambda check: check.latency_float.value / check.latency_int8.value}
+    yield from _over(models, "int8", speed_up, unit="1")
+    zeros = [model.zeros for model in models]
+    if all(one is not None for one in zeros):
+        yield "zeros", Quantity.mean([100 * (one or 0.0) for one in zeros], unit="%")
+    # Units are ranked by how often they are 0 where that says anything, else by size.
+    way = "pruned_by_apoz" if not isinstance(models[0].pruned_by_apoz, NotRun) else "pruned_by_size"
+    yield "pruned_by", way.removeprefix("pruned_by_")
+    yield from _over(models, way, {"pruned": lambda check: check.accuracy_after.value}, unit="%")
+    checks = [model.robustness for model in models]
+    refused = next((one for one in checks if isinstance(one, Refused)), None)
+    if refused is not None:
+        yield "proved", {"refused": refused.sentence}
+    elif all(isinstance(one, RobustnessCheck) for one in checks):
+        yield "proved", _proved([one for one in checks if isinstance(one, RobustnessCheck)])
+    else:
+        yield "proved", {"not_run": next(one.reason for one in checks if isinstance(one, NotRun))}
+
+
+def _proved(checks: Sequence[RobustnessCheck]) -> dict[str, Any]:
+    counts = {verdict: sum(one.count(verdict) for one in checks) for verdict in _verdicts(checks)}
+    return {"points": sum(len(one.points) for one in checks), "eps": checks[0].eps, PROVED: 0, **counts}
+
+
+def _verdicts(checks: Sequence[RobustnessCheck]) -> list[str]:
+    return sorted({point.verdict for one in checks for point in one.points})
+
+
+def _over(
+    models: Sequence[ModelReport],
+    part: str,
+    wanted: Mapping[str, Callable[[Any], Any]],
+    *,
+    unit: str = "",
+    first: bool = False,
+    worst: bool = False,
+) -> Iterator[tuple[str, Any]]:
+    found = [getattr(model, part) for model in models]
+    for name, read in wanted.items():
+        missing = next((one for one in found if isinstance(one, NotRun)), None)
+        if missing is not None:
+            yield name, {"not_run": missing.reason}
+        elif first:
+            yield name, read(found[0])
+        elif worst:
+            yield name, max(read(one) for one in found)
+        else:
+            yield name, Quantity.mean([read(one) for one in found], unit=unit)
+
+
+def summary_tables(record: Record) -> list[SpeedTable]:
+    """A table for each data set of such a record."""
+    if record.kind != KIND:
+        raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
+    tables = []
+    for data in dict.fromkeys(row["data"] for row in record.rows):
+        rows = [row for row in record.rows if row["data"] == data]
+        reasons: dict[str, int] = {}
+        lines = tuple(
+            (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in _HEADINGS)) for row in rows
+        )
+        many = max(row["checkpoints"] for row in rows)
+        over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
+        tables.append(
+            SpeedTable(
+                title=f"{rows[0]['network'].upper()} on {data}{over}",
+                header=("", *_HEADINGS.values()),
+                lines=lines,
+                remarks=tuple(f"[{number}] {reason}" for reason, number in reasons.items()),
+            )
+        )
+    return tables
+
+
+def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
+    value = row.get(name)
+    if value is None:
+        return "–"
+    if isinstance(value, Quantity):
+        return value.text(2) + ("×" if name == "int8_speed_up" else "%")
+    for word in ("refused", "not_run"):
+        if word in value:
+            return f"{word.replace('_', ' ')} [{reasons.setdefault(value[word], len(reasons) + 1)}]"
+    return f"{value[PROVED]} of {value['points']}"

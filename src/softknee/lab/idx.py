@@ -1,0 +1,256 @@
+"""Images in idx files: MNIST and Fashion-MNIST as published, gzipped or not, read with care.
+
+An idx file is a magic number (two zero bytes, the type of its numbers, how many dimensions), each dimension as a
+big-endian 32-bit number, and the numbers themselves. The files are untrusted: a header is believed only as far as the
+bytes that follow bear it out, and the bytes are compared with the checksums of the published files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import math
+import os
+import stat
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from io import BufferedIOBase
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import DataError, ParameterError, did_you_mean
+from .data_folder import data_folder, find_file
+
+_UNSIGNED_BYTE = 0x08
+_TYPES = {0x09: "signed bytes", 0x0B: "16-bit integers", 0x0C: "32-bit integers", 0x0D: "floats", 0x0E: "doubles"}
+_GZIP = b"\x1f\x8b"
+_CHUNK = 2**20
+# The largest data set of this kind (EMNIST by class) has 550 million bytes.
+_MOST_BYTES = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A data set as it was published: where its files usually lie, where they are had, and their checksums."""
+
+    title: str
+    folders: tuple[str, ...]
+    source: str
+    sha256: Mapping[str, str]  # of the bytes after decompression, by the part of the data set
+
+
+_PARTS = {
+    "train_images": ("train-images", 3),
+    "train_labels": ("train-labels", 1),
+    "test_images": ("t10k-images", 3),
+    "test_labels": ("t10k-labels", 1),
+}
+SETS: dict[str, Published] = {
+    "mnist": Published(
+        title="MNIST",
+        folders=("mnist", "MNIST/raw", "."),
+        source="torchvision.datasets.MNIST or yann.lecun.com/exdb/mnist",
+        sha256={
+            "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "test_images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "test_labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        },
+    ),
+    "fashion-mnist": Published(
+        title="Fashion-MNIST",
+        folders=("fashion-mnist", "FashionMNIST/raw", "."),
+        source="torchvision.datasets.FashionMNIST or github.com/zalandoresearch/fashion-mnist",
+        sha256={
+            "train_images": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "train_labels": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "test_images": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "test_labels": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """A data set: float32 images of shape (count, 1, height, width), and labels from 0 up.
+
+    Pixels are scaled to 0..1 and then standardised by `mean` and `spread`, one number each, of the training images.
+    """
+
+    name: str
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+    mean: float
+    spread: float
+
+    @property
+    def normalisation(self) -> str:
+        """What was done to the pixels, for a record."""
+        return f"(pixel/255 - {self.mean:.6f})/{self.spread:.6f}, mean and standard deviation of the training images"
+
+    def to(self, device: torch.device | str) -> Images:
+        """The same data on another device."""
+        return replace(self, **{part: getattr(self, part).to(device) for part in _PARTS})
+
+    def flat(self) -> Images:
+        """The same data with every image as one row of numbers, as an MLP takes it."""
+        rows = {name: getattr(self, name).flatten(1) for name in ("train_images", "test_images")}
+        return replace(self, **rows)
+
+
+def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Images:
+    """The data set "mnist" or "fashion-mnist" from its four idx files.
+
+    Args:
+        folder: what holds the data sets (each in a folder of its own, or as torchvision lays them out), or the files
+            themselves; by default the one that the environment variable SOFTKNEE_DATA names.
+        check: compare the bytes with the checksums of the published files. False takes other files of that format.
+    """
+    if name not in SETS:
+        known = " and ".join(repr(one) for one in SETS)
+        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, SETS)}")
+    published, root = SETS[name], data_folder(folder)
+    raw: dict[str, Tensor] = {}
+    for part, (stem, dimensions) in _PARTS.items():
+        places = _places(published, stem, dimensions)
+        path = find_file(root, places, what=_named(published, part), source=published.source)
+        raw[part], digest = _read(path, dimensions=dimensions)
+        if check and digest != published.sha256[part]:
+            raise DataError(_another(path, name, part, digest))
+    for kind in ("train", "test"):
+        _refuse_unpaired(raw[f"{kind}_images"], raw[f"{kind}_labels"], title=f"{published.title} ({kind})")
+    if raw["train_images"].shape[1:] != raw["test_images"].shape[1:]:
+        sizes = " and ".join(str(tuple(raw[part].shape[1:])) for part in ("train_images", "test_images"))
+        raise DataError(f"{published.title}: training and test images differ in size: {sizes}. One file is another's.")
+    return _standardised(name, raw)
+
+
+def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> Tensor:
+    """The numbers of one idx file of unsigned bytes, gzipped or not, as a uint8 tensor.
+
+    >>> import gzip, tempfile
+    >>> file = tempfile.NamedTemporaryFile(suffix=".gz")
+    >>> _ = file.write(gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6]))); file.flush()
+    >>> read_idx(file.name)
+    tensor([[1, 2, 3],
+            [4, 5, 6]], dtype=torch.uint8)
+    >>> file.close()
+    """
+    return _read(path, dimensions=dimensions)[0]
+
+
+def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tensor, str]:
+    """The numbers of a file, and the checksum of its bytes after decompression."""
+    try:
+        # Without waiting: opening a pipe that nobody writes to would never return.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DataError(f"'{path}' is not a file, so no images or labels can be read from it.")
+            zipped = file.peek(2)[:2] == _GZIP
+            if not zipped and os.fspath(path).endswith(".gz"):
+                raise DataError(f"'{path}' is called .gz and is not gzipped. It was damaged or renamed; take it anew.")
+            return _numbers(gzip.GzipFile(fileobj=file) if zipped else file, path, dimensions)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; take it anew.") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        if isinstance(error, DataError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"'{path}' could not be read ({reason}). Check the path and its permissions.") from error
+
+
+def _numbers(stream: BufferedIOBase, path: str | os.PathLike[str], dimensions: int | None) -> tuple[Tensor, str]:
+    """The numbers of an opened file and its checksum; what the header says is checked against the bytes."""
+    shape, header = _shape(stream, path, dimensions)
+    count, written = math.prod(shape), " x ".join(map(str, shape))
+    if not 0 < count <= _MOST_BYTES:
+        raise DataError(f"'{path}' claims {written} numbers: it must be at least 1 and at most {_MOST_BYTES:,}.")
+    content = bytearray()
+    # Piece by piece, so that memory is taken for what is there and not for what is claimed; one more byte than
+    # claimed shows that there is more.
+    while len(content) <= count and (piece := stream.read(min(_CHUNK, count + 1 - len(content)))):
+        content += piece
+    if len(content) != count:
+        found = f"has {len(content):,}: it was cut short" if len(content) < count else "has more: it is not whole"
+        raise DataError(f"'{path}' claims {written} = {count:,} numbers and {found}. Take it anew.")
+    digest = hashlib.sha256(header)
+    digest.update(content)
+    return torch.frombuffer(content, dtype=torch.uint8).reshape(shape), digest.hexdigest()
+
+
+def _shape(
+    stream: BufferedIOBase, path: str | os.PathLike[str], dimensions: int | None
+) -> tuple[tuple[int, ...], bytes]:
+    """What the header claims, and its bytes."""
+    head = stream.read(4)
+    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in (_UNSIGNED_BYTE, *_TYPES) or head[3] < 1:
+        raise DataError(f"'{path}' is no idx file: it begins with {head.hex(' ') or 'nothing'}, and one with 00 00 08.")
+    if head[2] != _UNSIGNED_BYTE:
+        raise DataError(f"'{path}' holds {_TYPES[head[2]]}, where images and labels are unsigned bytes.")
+    if dimensions is not None and head[3] != dimensions:
+        raise DataError(
+            f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} are expected. Were two files mixed up?"
+        )
+    sizes = stream.read(4 * head[3])
+    if len(sizes) < 4 * head[3]:
+        raise DataError(f"'{path}' ends within its header. It was cut short; take it anew.")
+    shape = tuple(int.from_bytes(sizes[at : at + 4], "big") for at in range(0, len(sizes), 4))
+    return shape, head + sizes
+
+
+def _kind(dimensions: int) -> str:
+    return {1: "labels (1 dimension)", 3: "images (3 dimensions)"}.get(
+        dimensions, f"numbers in {dimensions} dimensions"
+    )
+
+
+def _places(published: Published, stem: str, dimensions: int) -> list[str]:
+    """Where a file may lie. Some copies write the dimensions after a dot."""
+    names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
+    files = [f"{name}{ending}" for name in names for ending in (".gz", "")]
+    return [Path(folder, file).as_posix() for folder in published.folders for file in files]
+
+
+def _named(published: Published, part: str) -> str:
+    return f"{published.title} ({part.replace('_', ' ')})"
+
+
+def _another(path: Path, name: str, part: str, digest: str) -> str:
+    """The sentence for a file that is not the published one; what it is instead, where that is known."""
+    for other in SETS.values():
+        for kind, known in other.sha256.items():
+            if known == digest:
+                return f"'{path}' is {_named(other, kind)}, where {_named(SETS[name], part)} is expected. Exchange it."
+    return (
+        f"'{path}' is not the published file of {_named(SETS[name], part)}: its sha256 is {digest[:12]}..., not "
+        f"{SETS[name].sha256[part][:12]}.... Take it anew; or, if it is meant to differ, load it with check=False."
+    )
+
+
+def _refuse_unpaired(images: Tensor, labels: Tensor, *, title: str) -> None:
+    if len(images) != len(labels):
+        raise DataError(f"{title} has {len(images):,} images and {len(labels):,} labels; two files were mixed up.")
+    if int(labels.max()) > 9:
+        raise DataError(f"{title} has the label {int(labels.max())}, where labels are 0 to 9.")
+
+
+def _standardised(name: str, raw: Mapping[str, Tensor]) -> Images:
+    # Sums of whole numbers are exact, so that the same files give the same floats on every machine.
+    pixels = raw["train_images"]
+    counts = torch.bincount(pixels.flatten(), minlength=256).tolist()
+    total = pixels.numel()
+    mean = sum(value * count for value, count in enumerate(counts)) / total
+    square = sum(value**2 * count for value, count in enumerate(counts)) / total
+    spread = math.sqrt(max(square - mean**2, 0.0))
+    if spread == 0:
+        raise DataError(f"{SETS[name].title}: every pixel of the training images is {mean:g}: nothing can be learned.")
+    ready = {part: (raw[part].unsqueeze(1).float() - mean) / spread for part in ("train_images", "test_images")}
+    labels = {part: raw[part].long() for part in ("train_labels", "test_labels")}
+    return Images(name=name, **ready, **labels, mean=mean / 255, spread=spread / 255)

@@ -1,0 +1,164 @@
+"""One training of a small GPT-2 on characters, with or without hardening, and the ways to recover after a swap."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import MissingToolError
+from ..surgery import Hardener, param_groups, relu_ize_, swap_
+from .characters import Characters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The network and its training. `recover` optimiser steps are what every way of recovering may spend."""
+
+    layers: int = 6
+    width: int = 384
+    heads: int = 6
+    context: int = 256
+    dropout: float = 0.2
+    batch: int = 64
+    steps: int = 2000
+    warmup: int = 100
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.1
+    activation_rate_factor: float = 9.0
+    start: float = 0.25
+    tolerance: float = 5e-3
+    recover: int = 240
+    recover_rate: float = 1e-4
+
+
+def build(
+    recipe: Recipe, *, vocabulary: int, seed: int, activation: str, knobs: dict[str, Any] | None = None
+) -> nn.Module:
+    """A GPT-2 with weights from the seed alone; `activation` takes the place of its GELU, "gelu" leaves it."""
+    try:
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ModuleNotFoundError as error:
+        raise MissingToolError(
+            "The language study needs the package 'transformers', which is not installed. Install it with: "
+            "pip install 'softknee[text]'"
+        ) from error
+    config = GPT2Config(
+        vocab_size=vocabulary,
+        n_positions=recipe.context,
+        n_embd=recipe.width,
+        n_layer=recipe.layers,
+        n_head=recipe.heads,
+        resid_pdrop=recipe.dropout,
+        embd_pdrop=recipe.dropout,
+        attn_pdrop=recipe.dropout,
+        bos_token_id=None,
+        eos_token_id=None,
+        use_cache=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT2LMHeadModel(config)
+    if activation == "relu":
+        swap_(model, "relu", replacing="gelu")
+        relu_ize_(model)
+    elif activation != "gelu":
+        swap_(model, activation, replacing="gelu", **(knobs or {}))
+    return model
+
+
+class Batches:
+    """Random pieces of a text, in an order that the seed alone decides."""
+
+    def __init__(self, text: Tensor, recipe: Recipe, *, seed: int) -> None:
+        self.text, self.recipe = text, recipe
+        # Places are drawn on the CPU, where they are the same with and without a GPU.
+        self.random = torch.Generator().manual_seed(seed)
+        self.window = torch.arange(recipe.context + 1, device=text.device)
+
+    def draw(self) -> Tensor:
+        last = len(self.text) - self.recipe.context - 1
+        starts = torch.randint(last, (self.recipe.batch,), generator=self.random).to(self.text.device)
+        return self.text[starts[:, None] + self.window]
+
+
+def loss_of(model: nn.Module, pieces: Tensor) -> Tensor:
+    """Cross-entropy of the next character, in nats."""
+    with torch.autocast(pieces.device.type, torch.bfloat16, enabled=pieces.is_cuda):
+        logits = model(input_ids=pieces[:, :-1]).logits
+    return F.cross_entropy(logits.float().flatten(0, 1), pieces[:, 1:].flatten())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A finished run."""
+
+    model: nn.Module
+    seconds: float
+
+
+def train(
+    model: nn.Module,
+    data: Characters,
+    recipe: Recipe,
+    *,
+    seed: int,
+    harden: bool,
+    advance: Callable[[], None] = lambda: None,
+) -> Trained:
+    """Train in place: AdamW, warm-up, half a cosine down to a tenth; the knobs are hardened step by step."""
+    groups = param_groups(
+        model, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, lr_scale=recipe.activation_rate_factor
+    )
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=data.train.is_cuda)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    hardener = Hardener(model, recipe.steps, start=recipe.start, tolerance=recipe.tolerance) if harden else None
+    batches = Batches(data.train, recipe, seed=seed)
+    model.train()
+    begin = time.perf_counter()
+    torch.manual_seed(seed)  # of dropout
+    for step in range(1, recipe.steps + 1):
+        if hardener is not None:
+            hardener.step(step)
+        progress = max(0.0, (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup))
+        share = min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * share
+        _step(model, optimizer, batches)
+        advance()
+    return Trained(model=model, seconds=time.perf_counter() - begin)
+
+
+def recover(model: nn.Module, data: Characters, recipe: Recipe, *, seed: int, steps: int) -> None:
+    """A few steps at a small constant rate, with a fresh optimiser."""
+    groups = param_groups(model, lr=recipe.recover_rate, weight_decay=recipe.weight_decay)
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=data.train.is_cuda)
+    batches = Batches(data.train, recipe, seed=seed)
+    model.train()
+    for _ in range(steps):
+        _step(model, optimizer, batches)
+
+
+def _step(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Batches) -> None:
+    optimizer.zero_grad()
+    loss_of(model, batches.draw()).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+@torch.no_grad()
+def validation_loss(model: nn.Module, data: Characters, recipe: Recipe) -> float:
+    """The mean loss over the whole validation text, cut into pieces one after the other."""
+    mode = model.training
+    model.eval()
+    long = recipe.context + 1
+    pieces = data.validation[: len(data.validation) // long * long].view(-1, long)
+    total = sum(loss_of(model, some).double().item() * len(some) for some in pieces.split(recipe.batch))
+    model.train(mode)
+    return total / len(pieces)

@@ -1,0 +1,146 @@
+"""Two small networks with any activation: what the studies train and the deploy checks take.
+
+Weights come from the seed alone: two activations with one seed start from the same weights. Neither network has
+normalisation. Batch statistics that were gathered under a smooth activation would change the function for a second
+reason when ReLU is put in its place; and linear maps, pooling and activations are what every tool downstream takes
+(ONNX, pruning, verification by Marabou).
+
+>>> mlp((64, 16, 10), activation="srelu", delta=0.5, learn="delta")
+Sequential(
+  (0): Linear(in_features=64, out_features=16, bias=True)
+  (1): SReLU(delta=0.5 (learned), per='layer')
+  (2): Linear(in_features=16, out_features=10, bias=True)
+)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+import softknee as sk
+
+from ..errors import ParameterError, did_you_mean
+
+# What "torch:NAME" may ask for. A plain module is what a stock network has, with nothing of softknee in it.
+PLAIN: dict[str, Callable[..., nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "mish": nn.Mish,
+    "softplus": nn.Softplus,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "tanh": nn.Tanh,
+}
+_PREFIX = "torch:"
+
+
+def mlp(
+    widths: Sequence[int] = (784, 128, 128, 10), *, activation: str = "relu", seed: int = 0, **knobs: Any
+) -> nn.Sequential:
+    """Linear layers of these widths with the activation between them; takes images as rows of numbers.
+
+    Args:
+        widths: of the input, of each hidden layer, and the number of classes.
+        activation: a name that softknee knows, or "torch:gelu" and the like for torch's own module.
+        seed: what the weights are made from; torch's global random state is neither used nor changed.
+        knobs: what `sk.nn.make` takes, such as `learn="delta"` or `per="channel"` (sizes follow from the widths).
+    """
+    widths = _whole("mlp: widths", widths, least=3)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        linears = [nn.Linear(wide, narrow) for wide, narrow in pairwise(widths)]
+    layers: list[nn.Module] = [linears[0]]
+    for linear in linears[1:]:
+        layers += [_activation(activation, knobs, channels=linear.in_features), linear]
+    return nn.Sequential(*layers)
+
+
+def cnn(
+    channels: Sequence[int] = (16, 32, 64),
+    *,
+    classes: int = 10,
+    image: Sequence[int] = (1, 28, 28),
+    activation: str = "relu",
+    seed: int = 0,
+    **knobs: Any,
+) -> nn.Sequential:
+    """Blocks of 3 x 3 convolution, activation and 2 x 2 maximum, then one linear layer.
+
+    Args:
+        channels: of each block; every block halves height and width.
+        classes: how many outputs there are.
+        image: channels, height and width of the input.
+        activation, seed, knobs: as for `mlp`.
+
+    >>> import torch
+    >>> cnn((4, 8), image=(1, 8, 8), activation="torch:gelu")(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+    channels = _whole("cnn: channels", channels, least=1)
+    inputs, height, width = _whole("cnn: image", image, least=3, most=3)
+    (classes,) = _whole("cnn: classes", [classes], least=1)
+    shrink = 2 ** len(channels)
+    if min(height, width) < shrink:
+        raise ParameterError(
+            f"cnn: {len(channels)} blocks halve an image {len(channels)} times, and one of {height} x {width} is gone "
+            f"before; give fewer channels or an image of at least {shrink} x {shrink}."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        convolutions = [nn.Conv2d(a, b, kernel_size=3, padding=1) for a, b in pairwise((inputs, *channels))]
+        head = nn.Linear(channels[-1] * (height // shrink) * (width // shrink), classes)
+    layers: list[nn.Module] = []
+    for convolution in convolutions:
+        knee = _activation(activation, knobs, channels=convolution.out_channels)
+        layers += [convolution, knee, nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), head)
+
+
+# By the name that a checkpoint holds.
+BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
+
+
+def build(builder: str, **arguments: Any) -> nn.Sequential:
+    """The network that a builder of this name makes from these arguments."""
+    if builder not in BUILDERS:
+        known = " and ".join(repr(name) for name in BUILDERS)
+        raise ParameterError(f"There is no network {builder!r}; there are {known}.{did_you_mean(builder, BUILDERS)}")
+    try:
+        return BUILDERS[builder](**arguments)
+    except TypeError as error:
+        raise ParameterError(f"The network {builder!r} was given arguments that it does not take: {error}.") from error
+
+
+def _activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Module:
+    """A module of its own for each place."""
+    if not name.startswith(_PREFIX):
+        sized = {"size": channels} if knobs.get("per") == "channel" and "size" not in knobs else {}
+        return sk.nn.make(name, **knobs, **sized)
+    plain = name.removeprefix(_PREFIX)
+    if plain not in PLAIN:
+        raise ParameterError(
+            f"There is no plain activation {name!r}; there are {', '.join(_PREFIX + one for one in PLAIN)}."
+            f"{did_you_mean(plain, PLAIN)}"
+        )
+    try:
+        return PLAIN[plain](**knobs)
+    except TypeError as error:
+        raise ParameterError(
+            f"torch's own {plain} does not take {', '.join(knobs)} ({error}); leave out {_PREFIX!r} for softknee's."
+        ) from error
+
+
+def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = None) -> tuple[int, ...]:
+    """The numbers as a tuple (JSON has lists), refused where one is no whole number above 0 or the count is wrong."""
+    found = tuple(numbers) if isinstance(numbers, list | tuple) else ()
+    fits = len(found) >= least and (most is None or len(found) <= most)
+    if not fits or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in found):
+        count = f"{least}" if most == least else f"at least {least}"
+        raise ParameterError(f"{what} must be {count} whole numbers above 0, and {numbers!r} was given.")
+    return found

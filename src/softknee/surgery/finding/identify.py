@@ -1,0 +1,143 @@
+"""Which function a module or a call computes, found out by computing it.
+
+A class name says little: torch, timm and transformers have a dozen classes for GELU alone, and users write their own.
+So a candidate is evaluated on a few numbers, in float64 where it can, and compared with the functions of the zoo.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...kernels import find
+from ...nn.entropic import EntropicSpline
+from ...nn.parameters import Parameterised
+from .probing import NUMBERS, double, probe, stand_in
+
+_TOLERANCE = 2e-6
+
+# What gates, normalises or limits rather than activates: changed only by those who name it.
+GATES = frozenset({"sigmoid", "tanh", "softsign", "hardtanh"})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a candidate computes: a name of softknee with its parameters, or the name of the foreign class."""
+
+    name: str
+    params: Mapping[str, float] = field(default_factory=dict)
+    known: bool = True
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name}={value:.6g}" for name, value in self.params.items())
+        return f"{self.name}({values})" if values else self.name
+
+
+def identify_module(module: nn.Module) -> Identity | None:
+    """What a module computes now, or None where it is no activation."""
+    if isinstance(module, Parameterised | EntropicSpline):
+        return _own(module)
+    foreign = Identity(type(module).__name__, known=False)
+    if isinstance(module, nn.PReLU):
+        one = module.weight.numel() == 1 and module.weight.device.type != "meta"
+        return Identity("prelu", {"slope": module.weight.item()} if one else {})
+    if isinstance(module, nn.GLU | nn.RReLU):  # of whole rows, and random in training
+        return foreign
+    if not _may_be_one(module):
+        return None
+    twin = stand_in(module)
+    found = identify(twin.forward) if twin is not None else None
+    if found is not None:
+        return found if found.known else foreign
+    return foreign if isinstance(module, _SURELY) or _of_activations(module) else None
+
+
+def identify(function: Callable[..., Any]) -> Identity | None:
+    """What a function of one tensor computes; None where it fails, is not element-wise, or is linear."""
+    values = probe(function)
+    if values is None:
+        return None
+    x = double()
+    for name, parameters in _candidates(values):
+        wanted = find(name)(x, **parameters)
+        if torch.allclose(values, wanted, rtol=_TOLERANCE, atol=_TOLERANCE):
+            return Identity(name, parameters)
+    return Identity(getattr(function, "__name__", type(function).__name__), known=False)
+
+
+def _own(module: nn.Module) -> Identity:
+    """A module of softknee by its name, and its numbers where they are not the usual ones."""
+    title: str = getattr(module, "title", type(module).__name__)
+    if not isinstance(module, Parameterised):
+        return Identity(title)
+    params = {}
+    for p in module.params:
+        value = module.effective(p)
+        if value.numel() != 1 or value.device.type == "meta":
+            continue
+        usual = torch.tensor(getattr(p, "default", math.nan), dtype=value.dtype).item()
+        if not math.isclose(value.item(), usual, rel_tol=1e-6):
+            params[p.name] = value.item()
+    # SiLU is Swish under the name that people look for.
+    return Identity("silu" if title == "swish" and not params and not module.learned else title, params)
+
+
+# Activations whatever their settings, some of which make a line of them.
+_SURELY = (nn.Threshold, nn.Hardshrink, nn.Softshrink)
+
+
+def _may_be_one(module: nn.Module) -> bool:
+    """Modules of torch activate only in one file, and an activation has no parts."""
+    home = type(module).__module__
+    return next(module.children(), None) is None and (
+        not home.startswith("torch.") or home == "torch.nn.modules.activation"
+    )
+
+
+def _of_activations(module: nn.Module) -> bool:
+    """From a file of activations, though no probe shows what it computes: it has a parameter for each channel, say."""
+    home = type(module).__module__
+    named = home == "transformers.activations" or home.startswith("timm.layers.activations")
+    return named and next(module.parameters(), None) is not None
+
+
+def _candidates(values: Tensor) -> list[tuple[str, dict[str, float]]]:
+    """The functions it may be, their parameters read off the values."""
+    at = dict(zip(NUMBERS, values.tolist(), strict=True))
+    found: list[tuple[str, dict[str, float]]] = [(name, {}) for name in _PLAIN]
+    slope, floor = -at[-1.0], at[-55.0]
+    if slope > 0:
+        found += [("leaky_relu", {"slope": slope})]
+    if floor < 0:
+        found += [("elu", {"beta": -floor}), ("celu", {"beta": -floor})]
+    if at[0.0] > 0:
+        found += [("softplus", {"beta": math.log(2.0) / at[0.0]}), ("smelu", {"beta": 4 * at[0.0]})]
+        found += [("srelu", {"delta": 16 * at[0.0] / 3})]
+    if 0.5 < at[1.0] < 1:
+        found += [("swish", {"beta": round(math.log(at[1.0] / (1 - at[1.0])), 9)})]
+    return found
+
+
+_PLAIN = (
+    "relu",
+    "gelu",
+    "silu",
+    "gelu_tanh",
+    "relu6",
+    "hardswish",
+    "mish",
+    "selu",
+    "elu",
+    "leaky_relu",
+    "tanh",
+    "hardtanh",
+    "sigmoid",
+    "softplus",
+    "softsign",
+    "tanhexp",
+)

@@ -1,0 +1,142 @@
+"""Evaluates a foreign module or function on a few numbers without harm to it or to anybody else.
+
+A module is stood in for by a copy, so that its counters, caches and buffers stay as they are; nothing is printed, no
+random number is used up, and operators that talk to other processes are refused before they run. What mentions files,
+networks or logs in its code is not evaluated at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# Both tails, the neighbourhood of 0, and past every clip in use (6, 10, 20); unsorted, so that a cumulative function
+# does not look element-wise.
+_TAILS = (-55.0, -20.5, -12.0, -7.0, 4.0, 6.5, 12.0, 20.5, 55.0)
+_MIDDLE = (-3.1, -2.2, -1.0, -0.43, -0.004, 0.0, 0.05, 0.31, 0.75, 1.0, 2.5)
+_BOTH = (*_TAILS, *_MIDDLE)
+NUMBERS = tuple(_BOTH[7 * i % len(_BOTH)] for i in range(len(_BOTH)))
+_ROWS = 4
+
+# Names under which torch offers activations as functions and as methods of a tensor.
+_OFFERED = """
+    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish prelu relu relu6
+    rrelu selu sigmoid silu softplus softshrink softsign tanh tanhshrink threshold
+"""
+FUNCTIONS = frozenset(_OFFERED.split())
+# In the code of a function: that it does something to the world.
+_WORLDLY = """
+    add_histogram add_scalar barrier critical debug dump dumps h5py info logger logging mlflow open os pickle post
+    publish put recv requests save send shutil socket subprocess system to_csv tofile wandb warning write
+"""
+_EFFECTS = frozenset(_WORLDLY.split())
+
+# An activation has a few numbers of its own. What has more is a layer, and too large to be copied for a look.
+_MOST_NUMBERS = 100_000
+
+
+@functools.cache
+def double() -> Tensor:
+    """The numbers at which everything is compared, in float64."""
+    return torch.tensor(NUMBERS, dtype=torch.float64, device="cpu")
+
+
+def probe(function: Callable[..., Any]) -> Tensor | None:
+    """The values at NUMBERS, in float64; None unless it is a deterministic element-wise function that bends."""
+    x = double()
+    try:
+        with _undisturbed():
+            values = function(x.clone())
+            again = function(x.flip(0).reshape(_ROWS, -1).clone())
+        for result, shape in ((values, x.shape), (again, (_ROWS, len(NUMBERS) // _ROWS))):
+            if not isinstance(result, Tensor) or result.shape != shape or not result.is_floating_point():
+                return None
+        values, again = values.detach().double().cpu(), again.detach().double().cpu()
+        if not torch.equal(values, again.flatten().flip(0)) or not bool(values.isfinite().all()):
+            return None
+    except Exception:  # whatever a foreign module does with an input that it was not made for
+        return None
+    return None if _affine(values) else values
+
+
+def harmless(function: Any) -> bool:
+    """Whether a function may be called to see what it computes."""
+    while isinstance(function, functools.partial | MethodType):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if not isinstance(function, FunctionType):
+        return getattr(function, "__name__", "").strip("_") in FUNCTIONS
+    if function.__module__.startswith("torch.") and not function.__module__.startswith("torch.nn."):
+        return False
+    return _EFFECTS.isdisjoint(_names(function.__code__))
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def stand_in(module: nn.Module) -> nn.Module | None:
+    """A copy to be evaluated in its place, None where it is too large for that, cannot be copied or may do harm."""
+    held = [*module.parameters(), *module.buffers()]
+    if not harmless(module.forward) or sum(one.numel() for one in held) > _MOST_NUMBERS:
+        return None
+    try:
+        twin = copy.copy(module)
+        for name, value in list(vars(module).items()):
+            # One level down: a list of the module's own is copied, what it refers to (a model, say) is not.
+            if isinstance(value, dict | list | set | Tensor):
+                vars(twin)[name] = _copied(value)
+        for kept in (twin._parameters, twin._buffers):
+            kept.update({name: _copied(one) for name, one in kept.items()})
+    except Exception:  # a class that cannot be copied, a tensor without values
+        return None
+    return twin
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return copy.copy(value)
+    kind = torch.float64 if value.is_floating_point() else value.dtype
+    return value.detach().to("cpu", kind, copy=True)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        torch.device("cpu"),
+        torch.autocast("cpu", enabled=False),
+        _OnlyArithmetic(),
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+class _OnlyArithmetic(TorchDispatchMode):
+    """Refuses what a probe must not set off: a message to other processes, or a change of what is not its own."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        ours = func.namespace in ("aten", "prims")
+        if "c10d" in func.namespace or (not ours and func._schema.is_mutable):
+            raise TypeError(f"{func} is no arithmetic")
+        return func(*args, **(kwargs or {}))
+
+
+def _affine(values: Tensor) -> bool:
+    x = double()
+    at_zero = values[NUMBERS.index(0.0)]
+    return torch.allclose(values, at_zero + (values[NUMBERS.index(1.0)] - at_zero) * x, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,209 @@
+"""Finds the activations of a model: modules of any library, functions kept as attributes, and calls in a forward."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from typing import Any
+
+from torch import nn
+
+from ...errors import InputError
+from .identify import Identity, identify, identify_module
+from .probing import harmless
+from .source import Call
+from .tracing import Seen, Trace, trace
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an activation sits: an attribute of its owner, and the calls that must be sent there."""
+
+    owner: nn.Module = field(repr=False)
+    name: str
+    old: Any = field(repr=False)
+    """The module or function that is there now; None for a function that is called by its global name."""
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place of a model where an activation is applied.
+
+    path:       where it is, and where its replacement will be; patterns of `where` are matched against it.
+    activation: the softknee name of the function it computes, or the name of a foreign class.
+    kind:       "module" or "functional".
+    shared:     whether the same instance, or the same line of code, is used in several places.
+    params:     the parameters of the function, where they are not softknee's defaults.
+    owner:      the path of the module that holds it.
+    """
+
+    path: str
+    activation: str
+    kind: str
+    shared: bool
+    params: dict[str, float] = field(default_factory=dict)
+    owner: str = ""
+    known: bool = True
+    trouble: str = ""
+    place: Place = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    seen: Seen | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def function(self) -> str:
+        """What it computes, with its parameters."""
+        return str(Identity(self.activation, self.params))
+
+
+def sites(model: nn.Module, example: Any = None) -> list[Site]:
+    """The activation sites of a model, in order of execution where an example shows it, else of registration.
+
+    What a module computes is found out by computing it, so timm's, transformers' and your own classes are all found.
+    With `example` (what the model is called with: a tensor, a tuple of arguments, or a dict of named ones) the
+    functions called inside methods are found too: F.gelu(x), torch.relu(x), x.relu(), x.clamp(min=0).
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.GELU("tanh"), torch.nn.Linear(8, 1))
+    >>> [(site.path, site.activation, site.kind) for site in sk.sites(net)]
+    [('1', 'gelu_tanh', 'module')]
+    """
+    return find_sites(model, example)[0]
+
+
+def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace | None]:
+    """The sites, and what the run of the example showed."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"A torch.nn.Module is needed to look for activations, and {type(model).__name__} was given.")
+    identities = {id(module): found for module in model.modules() if (found := identify_module(module)) is not None}
+    found = [*_modules(model, identities), *_attributes(model, identities)]
+    if example is None:
+        return found, None
+    functions = [(site.place.owner, site.place.name) for site in found if site.kind == "functional"]
+    seen = trace(model, example, sites=identities, attributes=functions)
+    names = _Names()
+    found = [one for site in found for one in _as_seen(site, seen, names)]
+    found += _calls(model, seen, names)
+    # What the example did not reach comes last.
+    return sorted(found, key=lambda site: site.seen.order if site.seen is not None else len(seen.places)), seen
+
+
+def _owners(model: nn.Module, identities: dict[int, Identity]) -> Iterator[tuple[str, nn.Module]]:
+    """Every module that may hold an activation, once, with its first path."""
+    # Of a module that is an activation itself, the parts are its own business.
+    inside = {id(part) for module in model.modules() if id(module) in identities for part in module.modules()}
+    for path, module in model.named_modules():
+        if id(module) not in inside:
+            yield path, module
+
+
+def _modules(model: nn.Module, identities: dict[int, Identity]) -> list[Site]:
+    # Not named_children, which leaves out what it has seen before: a Sequential may hold one activation twice.
+    held = [
+        (path, owner, name, child)
+        for path, owner in _owners(model, identities)
+        for name, child in owner._modules.items()
+        if child is not None and id(child) in identities
+    ]
+    uses = Counter(id(child) for _, _, _, child in held)
+    return [
+        _site(identities[id(child)], path, Place(owner, name, child), kind="module", shared=uses[id(child)] > 1)
+        for path, owner, name, child in held
+    ]
+
+
+def _attributes(model: nn.Module, identities: dict[int, Identity]) -> list[Site]:
+    """Functions kept as attributes, as `self.activation = F.relu` keeps them."""
+    found = []
+    for path, owner in _owners(model, identities):
+        for name, value in vars(owner).items():
+            if not isinstance(value, _FUNCTIONS) or not harmless(value):
+                continue
+            identity = identify(value)
+            # A stranger that happens to bend is only taken for an activation where it is called one.
+            if identity is None or not (identity.known or "act" in name.lower()):
+                continue
+            site = _site(identity, path, Place(owner, name, value), kind="functional", shared=False)
+            if hasattr(type(owner), name):
+                site = replace(site, trouble=f"the class {type(owner).__name__} has an attribute {name!r} of its own")
+            found.append(site)
+    return found
+
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, functools.partial)
+
+
+def _as_seen(site: Site, run: Trace, names: _Names) -> Iterator[Site]:
+    """The site with what the run showed of it; one that is called from two lines of its owner is two."""
+    owner, name = site.place.owner, site.place.name
+    what = id(site.place.old) if site.kind == "module" else (id(owner), name)
+    # A container calls what its own owner asks it to, so the caller need not be the owner.
+    elsewhere = (seen for (called, _), seen in run.uses.items() if called == what)
+    seen = run.uses.get((what, id(owner))) or next(elsewhere, [])
+    own = [one for one in seen if one.call is not None and one.call.attribute == name]
+    if not seen:
+        yield site
+        return
+    trouble = site.trouble or next((one.trouble for one in seen if one.trouble), "")
+    shared = site.shared or sum(one.times for one in seen) > 1
+    if len(own) < 2 or len(own) != len(seen):
+        yield replace(site, shared=shared, seen=_joined(seen), trouble=trouble)
+        return
+    yield replace(site, shared=shared, seen=own[0], trouble=trouble)
+    for number, one in enumerate(own[1:], start=2):
+        assert one.call is not None
+        place = Place(owner, names.free(owner, f"{name}_{number}"), site.place.old, (one.call,))
+        yield replace(site, path=_join(site.owner, place.name), shared=True, place=place, seen=one, trouble=trouble)
+
+
+def _joined(seen: list[Seen]) -> Seen:
+    """All calls of a place as one."""
+    first, *others = (replace(one) for one in seen)
+    for one in others:
+        first.again(one)
+    return first
+
+
+def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:
+    """The functions that were called in methods."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    result = []
+    for one in run.functions:
+        name = names.free(one.owner, one.name)
+        place = Place(one.owner, name, None, (one.seen.call,) if one.seen.call is not None else ())
+        site = _site(one.identity, paths[id(one.owner)], place, kind="functional", shared=one.seen.times > 1)
+        result.append(replace(site, seen=one.seen, trouble=one.seen.trouble))
+    return result
+
+
+def _site(identity: Identity, owner: str, place: Place, *, kind: str, shared: bool) -> Site:
+    return Site(
+        path=_join(owner, place.name),
+        activation=identity.name,
+        kind=kind,
+        shared=shared,
+        params=dict(identity.params),
+        owner=owner,
+        known=identity.known,
+        place=place,
+    )
+
+
+class _Names:
+    """Gives out names that an owner has no attribute under yet, each once."""
+
+    def __init__(self) -> None:
+        self.taken: set[tuple[int, str]] = set()
+
+    def free(self, owner: nn.Module, name: str) -> str:
+        number, free = 2, name
+        while hasattr(owner, free) or (id(owner), free) in self.taken:
+            free, number = f"{name}_{number}", number + 1
+        self.taken.add((id(owner), free))
+        return free
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,233 @@
+"""Reads the source of a method: which call stands at a place, and the code object of a (changed) definition.
+
+Nothing is believed of a source that does not compile to the very code that runs: a file may have been edited since it
+was imported, and a tool may have changed the function.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import fx
+
+Position = tuple[int, int, int, int]
+"""A call in a method: first line and last line, counted from the method's own first line, first and last column."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in a method."""
+
+    method: str
+    position: Position
+    text: str
+    attribute: str = ""
+    """The owner's attribute that is called, if it is one: `act` in `self.act(x)`."""
+    on_tensor: bool = False
+    """Whether it is a method of its tensor (`x.relu()`)."""
+
+
+class CannotRewrite(Exception):
+    """The reason why a call cannot be replaced, as a half sentence."""
+
+
+def plain_method(owner: type, name: str) -> FunctionType | None:
+    """The function behind a method, where nothing is wrapped around it."""
+    found = inspect.getattr_static(owner, name, None)
+    if isinstance(found, FunctionType) and not hasattr(found, "__wrapped__") and not issubclass(owner, fx.GraphModule):
+        return found
+    return None
+
+
+def plain_methods(owner: type, *, below: type) -> Iterator[FunctionType]:
+    """The plain methods that a class has of its own or inherits, down to the class `below`."""
+    names = {name for cls in owner.__mro__ if not issubclass(below, cls) for name in vars(cls)}
+    for name in sorted(names):
+        if (found := plain_method(owner, name)) is not None:
+            yield found
+
+
+def node_at(function: FunctionType, position: Position) -> ast.Call:
+    """The call at a place of a function's source."""
+    for node in ast.walk(definition_of(function)):
+        if isinstance(node, ast.Call) and position in (span(node, function), _span_in_code(node, function)):
+            return node
+    raise CannotRewrite("it is not called by name")
+
+
+def describe(function: FunctionType, node: ast.Call, *, on_tensor: bool) -> Call:
+    """What a call is, or why it cannot be replaced."""
+    definition = definition_of(function)
+    if tensor_of(node, on_tensor=on_tensor) is None:
+        raise CannotRewrite(f"which argument of {ast.unparse(node)!r} is its tensor cannot be told")
+    me = function.__code__.co_varnames[0]
+    if _rebinds(definition, me, node):
+        raise CannotRewrite(f"{me!r} means something else where it is called")
+    return Call(
+        method=function.__name__,
+        position=span(node, function),
+        text=ast.unparse(node),
+        attribute=_attribute(node, me, function.__code__),
+        on_tensor=on_tensor,
+    )
+
+
+def _attribute(node: ast.Call, me: str, code: CodeType) -> str:
+    """The attribute of the first argument that is called, as it is really named, or nothing."""
+    func = node.func
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == me):
+        return ""
+    if func.attr.startswith("__") and not func.attr.endswith("__") and (home := _class_of(code)):
+        return f"_{home.lstrip('_')}{func.attr}"
+    return func.attr
+
+
+def _class_of(code: CodeType) -> str:
+    """The class that a function is written in, or nothing."""
+    around = code.co_qualname.split(".")[:-1]
+    return around[-1] if around and around[-1] != "<locals>" else ""
+
+
+def calls_of(function: FunctionType) -> Iterator[tuple[ast.Call, str]]:
+    """Every call in a function, with the owner's attribute that is called, if it is one."""
+    code = function.__code__
+    for node in ast.walk(definition_of(function)):
+        if isinstance(node, ast.Call) and code.co_argcount:
+            yield node, _attribute(node, code.co_varnames[0], code)
+
+
+def tensor_of(node: ast.Call, *, on_tensor: bool) -> ast.expr | None:
+    """The expression of the tensor that a call is made on; None where it cannot be told."""
+    if on_tensor:
+        return node.func.value if isinstance(node.func, ast.Attribute) else None
+    if node.args:
+        return None if isinstance(node.args[0], ast.Starred) else node.args[0]
+    return next((one.value for one in node.keywords if one.arg == "input"), None)
+
+
+def span(node: ast.AST, function: FunctionType) -> Position:
+    """The place of a node in the source of a function."""
+    first = function.__code__.co_firstlineno
+    lines = (getattr(node, "lineno", first) - first, getattr(node, "end_lineno", first) - first)
+    return (*lines, getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0))
+
+
+def _span_in_code(node: ast.Call, function: FunctionType) -> Position:
+    """Where the compiler says that a method is called whose name stands on a line after its object: at the name."""
+    first, last, column, end = span(node, function)
+    if not isinstance(node.func, ast.Attribute):
+        return first, last, column, end
+    at = (node.func.end_lineno or 0) - function.__code__.co_firstlineno
+    if at == first:
+        return first, last, column, end
+    column = (node.func.end_col_offset or 0) - len(node.func.attr)
+    return at, last, column, max(end, column) if last <= at else end
+
+
+def _rebinds(definition: ast.FunctionDef, me: str, node: ast.AST) -> bool:
+    """Whether the method gives its first argument's name to something else, or a function around the node does."""
+    names = (one for one in ast.walk(definition) if isinstance(one, ast.Name) and one.id == me)
+    if any(not isinstance(one.ctx, ast.Load) for one in names):
+        return True
+    inner = (one for one in ast.walk(definition) if isinstance(one, ast.FunctionDef | ast.Lambda))
+    around = (one for one in inner if one is not definition and any(part is node for part in ast.walk(one)))
+    return any(argument.arg == me for one in around for argument in _arguments(one.args))
+
+
+def _arguments(given: ast.arguments) -> list[ast.arg]:
+    optional = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *optional]
+
+
+# -- source and code ----------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def definition_of(function: FunctionType) -> ast.FunctionDef:
+    """The source of a function, which is checked to be what runs."""
+    code = function.__code__
+    for node in ast.walk(_tree(code.co_filename)):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            if first == code.co_firstlineno and _same(compiled(node, function), code):
+                return node
+    raise CannotRewrite(
+        f"the source of {code.co_name!r} is not there or is not the code that runs (was the file changed since it was "
+        f"imported?)"
+    )
+
+
+def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType | None:
+    """The code of a definition, as if it stood where the function stands."""
+    code = function.__code__
+    bare = copy.copy(definition)
+    bare.decorator_list = []
+    body: list[ast.stmt] = [bare]
+    # Inside a class of the same name, so that private names (self.__x) and super() mean what they meant.
+    if home := _class_of(code):
+        body = [ast.ClassDef(name=home, bases=[], keywords=[], body=body, decorator_list=[])]
+    free = [ast.arg(name) for name in code.co_freevars if name != "__class__"]
+    arguments = ast.arguments(posonlyargs=[], args=free, kwonlyargs=[], kw_defaults=[], defaults=[])
+    factory = ast.FunctionDef(name="factory", args=arguments, body=body, decorator_list=[])
+    tree = ast.fix_missing_locations(ast.Module(body=[*_imports(code.co_filename), factory], type_ignores=[]))
+    found: CodeType | None = compile(tree, code.co_filename, "exec", flags=_future(code), dont_inherit=True)
+    for name in ("factory", home, code.co_name):
+        found = _inner(found, name) if found is not None and name else found
+    return found
+
+
+def _imports(file: str) -> list[ast.stmt]:
+    """The names that a file imports, as imports: Python compiles calls on them in a way of its own."""
+    names: list[str] = []
+    outside: list[ast.AST] = [*_tree(file).body]
+    while outside:
+        node = outside.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names += [one.asname or one.name.partition(".")[0] for one in node.names if one.name != "*"]
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            outside += ast.iter_child_nodes(node)
+    return [ast.Import(names=[ast.alias(name=name)]) for name in names]
+
+
+def _inner(code: CodeType, name: str) -> CodeType | None:
+    return next((one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name), None)
+
+
+def _future(code: CodeType) -> int:
+    import __future__
+
+    flags = (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+    return code.co_flags & functools.reduce(int.__or__, flags)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two code objects do the same, wherever they stand; of other constants, whether they are the same."""
+    if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
+        return type(one) is type(other) and (one == other or repr(one) == repr(other))
+    if any(getattr(one, part) != getattr(other, part) for part in _PARTS) or len(one.co_consts) != len(other.co_consts):
+        return False
+    return all(map(_same, one.co_consts, other.co_consts))
+
+
+_PARTS = ("co_code", "co_names", "co_varnames", "co_freevars")
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _tree(file: str) -> ast.Module:
+    text = "".join(linecache.getlines(file))
+    try:
+        return _parsed(text)
+    except SyntaxError:
+        raise CannotRewrite(f"{file} cannot be read as Python") from None

@@ -1,0 +1,304 @@
+"""sk.Hardener: train freely, freeze the knobs, move them to where the hard limit may stand in for the function."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from ...errors import ParameterError
+from . import state as saved
+from .checks import agreed, free_steps, metric_number, refuse_other_sign, refuse_replaced, refuse_zero, some
+from .plateau import Plateau
+from .samples import Batches, samples
+from .schedules import Progress, read_schedule
+from .sites import Knobs, Where, choose_sites, copies_of, refuse_strict_ddp
+from .targets import by_data, by_tolerance, given_targets
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+
+class Hardener:
+    r"""Moves the knob of every activation of a model to its hard limit while the model trains.
+
+    Algorithm 1 of the lambda-GELU paper, for every function with a knob. Call `step(e)` before epoch e, for e = 1 to
+    `total`. Up to e_s = floor(start total) nothing happens: the knobs are learned like any parameter. Before epoch
+    e_s + 1 they are frozen at their values k(e_s), and epoch e > e_s trains with
+
+        k(e) = k(e_s) + (e - e_s)/(total - e_s) (target - k(e_s))
+
+    so that the last epoch trains with the target itself. Where epochs are few, count optimiser steps instead: `total`
+    is in whatever is counted, and `step()` counts by itself. After `total` the knobs stay.
+
+    Args:
+        model: with softknee activations; wrapped (DDP, compiled) or not.
+        total: how many epochs, or optimiser steps, there will be.
+        start: the share of them that trains freely (0.10, 0.25, 0.50); or their number, as an int; or "plateau": until
+            the metrics passed to `step(e, metric=...)` have flattened (`better`, `patience`, `min_delta`, `latest`).
+        tolerance: how far from the limit the functions may end. lambda-GELU: E(lam) = 2/(lam sqrt(2 pi)) as in the
+            paper; the others: sup |f - limit|, proved; with `data`: the mean of |f - limit| over the layer's inputs.
+        schedule: "linear", "cosine", "geometric", or a function of progress that goes from 0 to 1 and never back.
+        target: knobs to end at instead: a number, or a mapping from knobs or paths (patterns) to numbers.
+        data: batches (or a function that gives them) from which each layer's target is chosen when it is frozen: the
+            softest within the tolerance.
+        where: which activations: a pattern of paths, several, or a function of path and module; all by default.
+        copies: averaged copies of the model whose knobs follow (`sync_`).
+        better: "lower" or "higher", which metric is the better one.
+        patience, min_delta: flat is when `patience` metrics in a row did not beat the best by that share of it.
+        latest: the share of `total` after which hardening begins even if nothing has flattened.
+        seed: of the sample taken from `data`.
+
+    A knob harder than its target stays where it is. Other parameters (a leak) go on being learned.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.LambdaGELU(learn=True), torch.nn.Linear(8, 1))
+    >>> h = sk.Hardener(net, total=8)
+    >>> [round(net[1].lam.item(), 3) for epoch in range(1, 9) if h.step(epoch) >= 0]
+    [1.01, 1.01, 27.438, 53.866, 80.293, 106.721, 133.149, 159.577]
+
+    Reference: Perez-Corral et al., lambda-GELU: learning gating hardness for controlled ReLU-ization.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        total: int,
+        start: float | int | str = 0.25,
+        tolerance: float = 5e-3,
+        *,
+        schedule: str | Progress = "linear",
+        target: float | Mapping[str, Any] | None = None,
+        data: Batches | None = None,
+        where: Where = None,
+        copies: Iterable[nn.Module] = (),
+        better: str | None = None,
+        patience: int = 3,
+        min_delta: float = 1e-3,
+        latest: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        if isinstance(total, bool) or not isinstance(total, Integral) or total < 1:
+            raise ParameterError(f"Hardener: total must be a whole number of at least 1, and {total!r} was given.")
+        if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < math.inf:
+            raise ParameterError(f"Hardener: tolerance must be a finite number above 0, and {tolerance!r} was given.")
+        if target is not None and data is not None:
+            raise ParameterError("Hardener: target= and data= both say where the knobs are to end; give one of them.")
+        self.total, self.tolerance, self.data, self.seed = int(total), float(tolerance), data, seed
+        self.schedule = read_schedule(schedule)
+        self.plateau: Plateau | None = None
+        if start == "plateau":
+            self.plateau = Plateau(better, patience, min_delta)
+        self.last_free = free_steps("latest", latest, total) if self.plateau else free_steps("start", start, total)
+        self.model = model
+        self.sites = choose_sites(model, where)
+        refuse_strict_ddp(model, self.sites)
+        self._given = {} if target is None else given_targets(self.sites, target)
+        if self.schedule.geometric:
+            refuse_zero(self._given)
+        if data is None:
+            self._asked()  # what cannot be hardened is said now, and not after a quarter of the training
+        self.copies = tuple(copies)
+        for copy in self.copies:
+            copies_of(self.sites, copy)
+        self.position: float = 0
+        self.begun = False
+        self.begin: dict[str, Knobs] = {}
+        self.targets: dict[str, Knobs] = {}
+        self._frozen: list[nn.Parameter] = []
+
+    # -- stepping ---------------------------------------------------------------------------------------
+
+    def step(self, position: float | None = None, *, metric: float | None = None) -> float:
+        """Set every knob for the epoch (or optimiser step) of that number, counted from 1; call it before that epoch.
+
+        Returns the progress of the hardening, from 0 to 1. `metric` is the last validation metric, for start="plateau";
+        with several processes, the same in all of them.
+        """
+        position = math.floor(self.position) + 1 if position is None else self._checked(position)
+        refuse_replaced(self.model, self.sites)
+        plateau, last_free = self.plateau, self.last_free
+        if plateau is not None and not self.begun and position > self.position:
+            plateau = plateau if metric is None else plateau.seen(metric_number(metric))
+            if plateau.flat:
+                # What came before this step was the last free epoch. At least one is left to harden in.
+                last_free = min(last_free, max(math.ceil(position) - 1, 0))
+        begins = not self.begun and position > last_free
+        if begins:
+            self._begin()
+        self.plateau, self.last_free, self.position = plateau, last_free, position
+        if self.begun:
+            self._move()
+        if begins and self.stays:
+            warnings.warn(
+                f"Hardener: {len(self.stays)} of {len(self.sites)} activations are as hard as asked already and stay "
+                f"as they are: {some(self.stays)}. A smaller tolerance would move them.",
+                stacklevel=2,
+            )
+        return self.progress
+
+    @property
+    def progress(self) -> float:
+        """How much of the hardening is done: 0 until it has begun, 1 at the end."""
+        if not self.begun:
+            return 0.0
+        return min((self.position - self.last_free) / (self.total - self.last_free), 1.0)
+
+    @property
+    def stays(self) -> tuple[str, ...]:
+        """The paths of sites that were frozen as hard as asked, or harder, and do not move."""
+        if not self.begun:
+            return ()
+        same = (
+            all(bool((self.begin[s.path][k] == self.targets[s.path][k]).all()) for k in s.knobs) for s in self.sites
+        )
+        return tuple(site.path for site, stay in zip(self.sites, same, strict=True) if stay)
+
+    def _checked(self, position: float) -> float:
+        if isinstance(position, bool) or not isinstance(position, Real) or not 0 <= position < math.inf:
+            raise ParameterError(f"Hardener.step takes the number of an epoch or step, and {position!r} was given.")
+        position = int(position) if position == int(position) else float(position)
+        if position < self.position:
+            raise ParameterError(
+                f"Hardener: step {position:g} comes after step {self.position:g}, and time does not go back. To resume "
+                f"from a checkpoint, give the hardener its state with load_state_dict."
+            )
+        if self.position == 0 and not self.begun and position > max(self.last_free + 1, 1):
+            raise ParameterError(
+                f"Hardener: its first step is {position:g}, and the knobs should have been frozen after "
+                f"{self.last_free:g}; their values of that time are not known. To resume from a checkpoint, give the "
+                f"hardener its state with load_state_dict."
+            )
+        return position
+
+    def _begin(self) -> None:
+        """Freeze the knobs where they are. Everything that may fail comes before the first change."""
+        begin = {site.path: site.now() for site in self.sites}
+        if self.data is not None and not self._given:
+            self.targets_from(self.data)
+        targets = self._asked()
+        if self.schedule.geometric:
+            refuse_other_sign(begin, targets)
+        self._freeze(begin, targets)
+
+    def _freeze(self, begin: dict[str, Knobs], targets: dict[str, Knobs]) -> None:
+        for site in self.sites:
+            for parameter in site.parameters():
+                if parameter.requires_grad:
+                    self._frozen.append(parameter)
+                parameter.requires_grad_(False)
+                # A gradient left behind, even of zeros, would let momentum and weight decay move it.
+                parameter.grad = None
+        self.begin, self.targets, self.begun = begin, targets, True
+
+    def _move(self) -> None:
+        knobs, stays = self.scheduled(), self.stays
+        for site in self.sites:
+            if site.path not in stays:
+                site.set_(knobs[site.path])
+        self.sync_(*self.copies)
+
+    def scheduled(self) -> dict[str, Knobs]:
+        """The knobs that the schedule asks for now, by path; empty before the hardening has begun."""
+        return {
+            path: {k: self.schedule.between(one, self.targets[path][k], self.progress) for k, one in knobs.items()}
+            for path, knobs in self.begin.items()
+        }
+
+    # -- targets ----------------------------------------------------------------------------------------
+
+    def targets_from(self, batches: Batches) -> dict[str, Knobs]:
+        """Choose each layer's target from these batches: the softest knob whose mean |f(x) - limit(x)| over the layer's
+        own pre-activations is within the tolerance.
+
+        The model runs once over them, in eval mode; a random sample of bounded size is kept of each layer. With several
+        processes the targets of the first hold for all.
+        """
+        if self.begun:
+            raise ParameterError("Hardener: the knobs are on their way already; choose targets before it begins.")
+        seen = samples(self.model, self.sites, batches, seed=self.seed)
+        found = {site.path: by_data(site, seen[site.path], self.tolerance) for site in self.sites}
+        self._given = agreed(found)
+        return {path: dict(knobs) for path, knobs in self._given.items()}
+
+    def _asked(self) -> dict[str, Knobs]:
+        """Where each knob is to end if it were frozen now; never softer than it is."""
+        found: dict[str, Knobs] = {}
+        for site in self.sites:
+            given, now = self._given.get(site.path), site.now()
+            found[site.path] = by_tolerance(site, self.tolerance) if given is None else site.harder(given, now)
+            for name, value in found[site.path].items():
+                site.check(name, value[value != now[name]])
+        return found
+
+    # -- copies and optimisers --------------------------------------------------------------------------
+
+    def sync_(self, *models: nn.Module) -> None:
+        """Give averaged copies of the model the knobs that the model has: an average lags behind what is on its way.
+
+        Before the hardening has begun nothing is done: an average of learned knobs is what a copy should have.
+        """
+        found = [copies_of(self.sites, model) for model in models]
+        for modules in found if self.begun else ():
+            for site in self.sites:
+                site.copy_to(modules[site.path])
+
+    def attach(self, optimizer: Optimizer) -> RemovableHandle:
+        """Step with the optimiser: before its step number n, the knobs are those of step n of `total`.
+
+        Counts what the optimiser does and not what goes through the model, so that accumulated gradients and steps that
+        a gradient scaler skips are right. Returns a handle to `remove`.
+        """
+        if self.position == 0:
+            self.step(1)
+        return optimizer.register_step_post_hook(lambda *_: self._follow())
+
+    def _follow(self) -> None:
+        if self.position < self.total:
+            self.step()
+
+    # -- state ------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that resuming needs beside the model's and the optimiser's state, as plain numbers and texts."""
+        return saved.state_of(self)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from there: knobs frozen and set as they were. Make the optimiser first, while they can be trained."""
+        read = saved.read_state(self, state_dict)
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+        self._frozen, self.begin, self.targets, self.begun = [], {}, {}, False
+        self.position, self.last_free, self.plateau, self._given = (
+            read.position,
+            read.last_free,
+            read.plateau,
+            read.given,
+        )
+        if read.begin:
+            self._freeze(read.begin, read.targets)
+            self._move()
+
+    # -- callbacks --------------------------------------------------------------------------------------
+
+    def transformers_callback(self, *, every: str = "epoch", metric: str | None = None) -> Any:
+        """A callback for the Trainer of transformers, with its state in the checkpoints."""
+        from .callbacks import transformers_callback
+
+        return transformers_callback(self, every=every, metric=metric)
+
+    def lightning_callback(self, *, every: str = "epoch", metric: str | None = None) -> Any:
+        """A callback for the Trainer of Lightning, with its state in the checkpoints."""
+        from .callbacks import lightning_callback
+
+        return lightning_callback(self, every=every, metric=metric)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(site.module.definition.name for site in self.sites))
+        where = f"progress {self.progress:.0%}" if self.begun else f"free until {self.last_free}"
+        return f"Hardener({len(self.sites)} sites: {names}; at {self.position:g} of {self.total}, {where})"

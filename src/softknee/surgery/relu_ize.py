@@ -1,0 +1,172 @@
+"""The last step: every activation replaced by its hard limit, with the cost measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import InputError, ParameterError, did_you_mean
+from ..nn.entropic import EntropicSpline
+from ..nn.parameters import Parameterised
+from .finding.running import compare, run_example
+from .finding.sites import Site, find_sites
+from .hardening.limits import distance_bound, hard_module
+from .swapping.configs import retell
+from .swapping.operation import Step, Undo, perform, take_back
+
+Evaluate = Callable[[nn.Module], float]
+ORDERS = ("together", "layerwise")
+
+
+@dataclass
+class ReluIzed:
+    """What the replacement cost; prints as a table.
+
+    before, after: the metric with the smooth functions, and right after the replacement without any training.
+    recovered:     the metric after `finetune`, where one was given.
+    output_change: the largest change of any output on `data` by the replacement alone, None without data or where
+                   training came between.
+    bounds:        for each site, the proved bound on |smooth - hard| at its values then.
+    replaced:      for each site, the plain module that is there now.
+    trace:         layer by layer, the metric right after the replacement and after recovering.
+    """
+
+    before: float | None = None
+    after: float | None = None
+    recovered: float | None = None
+    output_change: float | None = None
+    bounds: dict[str, float] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    trace: list[tuple[str, float | None, float | None]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        wide = max(len(path) for path in self.replaced)
+        lines = [f"{len(self.replaced)} activations replaced"]
+        lines += [
+            f"{path.ljust(wide)}  {now}  (moved by at most {self.bounds[path]:.3g})"
+            for path, now in self.replaced.items()
+        ]
+        for name in ("before", "after", "recovered"):
+            if (value := getattr(self, name)) is not None:
+                lines.append(f"metric {name}: {value:.6g}")
+        if self.output_change is not None:
+            lines.append(f"largest change of an output: {self.output_change:.3g}")
+        return "\n".join([*lines, *self.notes])
+
+
+def relu_ize_(
+    model: nn.Module,
+    evaluate: Evaluate | None = None,
+    *,
+    data: Any = None,
+    finetune: Callable[[nn.Module], Any] | None = None,
+    order: str = "together",
+) -> ReluIzed:
+    """Replace every softknee activation by its hard limit, a plain torch module, in place.
+
+    Args:
+        evaluate: a function of the model that returns its metric; called before and after.
+        data: what the model is called with (a tensor, a tuple, a dict), to measure the change of its outputs.
+        finetune: a function that trains the model for a few steps after the replacement.
+        order: "together", or "layerwise": replace the first, finetune, replace the next, and so on.
+
+    The result has plain torch modules only: it loads into the stock model with ReLU and exports to standard operators.
+    If anything fails the model is as it was, with its weights. Parameters of the activations are gone afterwards, so an
+    optimiser made before still holds them; make a new one in `finetune`.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SReLU(delta=0.016), torch.nn.Linear(8, 1))
+    >>> print(sk.relu_ize_(net, data=torch.zeros(1, 2)))  # doctest: +ELLIPSIS
+    1 activations replaced
+    1  ReLU()  (moved by at most 0.003)
+    largest change of an output: ...
+    """
+    if order not in ORDERS:
+        raise ParameterError(
+            f"order must be 'together' or 'layerwise', and {order!r} was given.{did_you_mean(order, ORDERS)}"
+        )
+    if order == "layerwise" and finetune is None:
+        raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
+    everything = find_sites(model)[0]
+    found = [site for site in everything if isinstance(site.place.old, Parameterised | EntropicSpline)]
+    if not found:
+        raise InputError(
+            f"{type(model).__name__} has no activation of softknee to replace; put them in with sk.swap_ first."
+        )
+    hard = _hard_modules(found)
+    result = ReluIzed(
+        bounds={site.path: distance_bound(site.place.old) for site in found},
+        replaced={site.path: repr(new) for site, new in zip(found, hard, strict=True)},
+    )
+    steps = [Step(site.place, new, plain=True) for site, new in zip(found, hard, strict=True)]
+    as_it_was = _remember(model, weights=finetune is not None)
+    done: list[Undo] = []
+    try:
+        result.before = _metric(evaluate, model)
+        outputs = run_example(model, data) if data is not None else None
+        changes, result.notes = retell(model, everything, found, steps)
+        if order == "together":
+            done += perform(steps, extra=changes)
+            result.after = _metric(evaluate, model)
+            if data is not None:
+                after = run_example(model, data, after="With the hard limits in place")
+                result.output_change = compare(outputs, after)[0]
+            result.recovered = _recovered(finetune, evaluate, model)
+        else:
+            for site, step in zip(found, steps, strict=True):
+                done += perform([step], extra=changes if step is steps[-1] else ())
+                swapped = _metric(evaluate, model)
+                result.recovered = _recovered(finetune, evaluate, model)
+                result.trace.append((site.path, swapped, result.recovered))
+    except BaseException:
+        take_back(done)
+        as_it_was()
+        raise
+    return result
+
+
+def _hard_modules(found: list[Site]) -> list[nn.Module]:
+    """The replacement of every site; all are asked for before any is put in."""
+    made: dict[int, nn.Module] = {}
+    for site in found:
+        try:
+            made.setdefault(id(site.place.old), hard_module(site.place.old))
+        except ParameterError as error:
+            raise ParameterError(f"{site.path}: {error}") from None
+    return [made[id(site.place.old)] for site in found]
+
+
+def _metric(evaluate: Evaluate | None, model: nn.Module) -> float | None:
+    return None if evaluate is None else float(evaluate(model))
+
+
+def _recovered(
+    finetune: Callable[[nn.Module], Any] | None, evaluate: Evaluate | None, model: nn.Module
+) -> float | None:
+    if finetune is None:
+        return None
+    finetune(model)
+    return _metric(evaluate, model)
+
+
+def _remember(model: nn.Module, *, weights: bool) -> Callable[[], None]:
+    """How to bring a model back to its modes and, where something trains it, to its weights."""
+    modes = [(module, module.training) for module in model.modules()]
+    tensors = [*model.parameters(), *model.buffers()] if weights else []
+    before = [(one, one.detach().clone(), one.requires_grad, one.grad) for one in tensors]
+
+    @torch.no_grad()
+    def bring_back() -> None:
+        for tensor, value, needed, grad in before:
+            tensor.copy_(value)
+            tensor.requires_grad_(needed)
+            tensor.grad = grad
+        for module, mode in modes:
+            module.training = mode
+
+    return bring_back

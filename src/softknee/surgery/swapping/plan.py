@@ -1,0 +1,247 @@
+"""Surgery as a file: what was put where, so that it can be repeated on another model of the same kind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ... import registry
+from ...design.texts.files import from_text, to_text
+from ...errors import InputError, SoftkneeError
+from ...files import read_small, write_whole
+from ...kernels import find
+from ...version import VERSION
+from ..finding.identify import Identity, identify, identify_module
+from ..finding.probing import harmless
+from ..finding.rewriting import edits_of
+from ..finding.sites import Place, Site
+from ..finding.source import Call, CannotRewrite, node_at, plain_method
+from ..finding.source import describe as describe_call
+from .operation import Step
+from .plan_form import FORMAT, SCHEMA, PlanError, check
+
+MOST_BYTES = 64_000_000
+
+
+# -- writing ------------------------------------------------------------------------------------------------
+
+
+def describe(
+    model: nn.Module,
+    definition: Any,
+    chosen: Sequence[Site],
+    arguments: Sequence[Mapping[str, Any]],
+    kept: Sequence[Step],
+) -> dict[str, Any]:
+    """The plan of a swap; the definition and the arguments become text when it is saved."""
+    paths = {id(module): path for path, module in model.named_modules()}
+    changes = [
+        _change(site.path, site.place, kind=site.kind, was=site.activation, arguments=one, owner=site.owner)
+        for site, one in zip(chosen, arguments, strict=True)
+    ]
+    aside = [
+        _change("", step.place, kind="kept", was="", arguments={}, owner=paths[id(step.place.owner)]) for step in kept
+    ]
+    return {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "softknee": VERSION,
+        "model": type(model).__name__,
+        "activation": definition,
+        "changes": changes,
+        "kept": aside,
+    }
+
+
+def _change(
+    path: str, place: Place, *, kind: str, was: str, arguments: Mapping[str, Any], owner: str
+) -> dict[str, Any]:
+    return {
+        "path": path,
+        "owner": owner,
+        "name": place.name,
+        "kind": "call" if place.calls and place.old is None else kind,
+        "was": was,
+        "arguments": dict(arguments),
+        "calls": [
+            {
+                "method": call.method,
+                "position": list(call.position),
+                "text": call.text,
+                "attribute": call.attribute,
+                "on_tensor": call.on_tensor,
+            }
+            for call in place.calls
+        ],
+    }
+
+
+def write(plan: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write a plan to a file, whole or not at all."""
+    plan = {
+        **plan,
+        "activation": _said(plan["activation"]),
+        "changes": [
+            {**change, "arguments": {name: _plain(name, value) for name, value in change["arguments"].items()}}
+            for change in plan["changes"]
+        ],
+    }
+    return write_whole(path, json.dumps(plan, indent=1) + "\n", what="surgery")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An argument as JSON has it."""
+    if isinstance(value, Tensor):
+        return value.detach().double().cpu().tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(name, one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(
+        f"This surgery cannot be saved: {name}= was given as {type(value).__name__}, and a file holds numbers, lists "
+        f"and names. Do it again with one of those, and save that."
+    )
+
+
+def _said(definition: Any) -> dict[str, Any]:
+    """A definition by its name where every installation has it under that, else whole."""
+    if isinstance(definition, Mapping):
+        return dict(definition)
+    name = getattr(definition, "name", "")
+    if registry.ships(definition) or name == "squaf":
+        weights = getattr(definition, "weights", None)
+        return {"name": name} | ({"weights": weights} if weights not in (None, "gaussian") else {})
+    return {"definition": json.loads(to_text(definition))}
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The plan in a file, checked in its form."""
+    text = read_small(path, what="surgery", most_bytes=MOST_BYTES)
+    try:
+        plan = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"'{path}' is no whole file of surgery ({error}); save it again with report.save().") from None
+    return check(plan, source=os.fspath(path))
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def resolve(
+    model: nn.Module, plan: Mapping[str, Any], *, source: str
+) -> tuple[Any, list[Site], list[dict[str, Any]], list[Step]]:
+    """What a plan means in this model: the definition, the sites, the arguments, and what is moved aside."""
+    with blamed_on(source):
+        definition = _definition(plan["activation"], source)
+        arguments = [
+            {name: _argument(value) for name, value in change["arguments"].items()} for change in plan["changes"]
+        ]
+    sites = [_site(model, change, source) for change in plan["changes"]]
+    kept = [_site(model, change, source).place for change in plan["kept"]]
+    return definition, sites, arguments, [Step(place, place.old, kept=True) for place in kept]
+
+
+@contextlib.contextmanager
+def blamed_on(source: str) -> Iterator[None]:
+    """What a file says may be anything; where Python stumbles over it, the file is at fault."""
+    try:
+        yield
+    except SoftkneeError as error:
+        if isinstance(error, PlanError):
+            raise
+        raise PlanError(f"'{source}' cannot be followed: {error}") from error
+    except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, LookupError) as error:
+        raise PlanError(
+            f"'{source}' is damaged: its values make no activation ({type(error).__name__}: {str(error)[:100]}); save "
+            f"it again with report.save()."
+        ) from error
+
+
+def _definition(said: Mapping[str, Any], source: str) -> Any:
+    if "definition" in said:
+        return from_text(json.dumps(said["definition"]), source)
+    definition = find(said["name"])
+    return definition.with_weights(said["weights"]) if "weights" in said else definition
+
+
+def _argument(value: Any) -> Any:
+    """Lists of numbers are tensors, except sizes, which are whole."""
+    if isinstance(value, list) and value and not isinstance(value[0], str):
+        return value if all(isinstance(one, int) for one in value) else torch.tensor(value, dtype=torch.float64)
+    return value
+
+
+def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
+    """The site that an entry of a plan means, which must compute what it computed then."""
+    try:
+        owner = model.get_submodule(change["owner"])
+    except AttributeError:
+        raise PlanError(
+            f"'{source}' was made for {change['owner']!r}, which {type(model).__name__} does not have; build the model "
+            f"as it was before the surgery."
+        ) from None
+    name = change["name"]
+    calls = tuple(_find_call(owner, call, source) for call in change["calls"])
+    attribute = "" if change["kind"] == "call" else calls[0].attribute if calls else name
+    old: Any = owner._modules.get(attribute, vars(owner).get(attribute)) if attribute else None
+    if calls and hasattr(owner, name):
+        raise PlanError(
+            f"'{source}' puts an activation at {change['path'] or name!r}, and there is something now; was the surgery "
+            f"done already?"
+        )
+    if change["kind"] != "call" and not _callable(old):
+        raise PlanError(
+            f"'{source}': {type(owner).__name__} has no activation {attribute!r} at {change['owner']!r}; build the "
+            f"model as it was before the surgery."
+        )
+    now = _identity(old)
+    if old is not None and change["was"] and (now is None or now.name != change["was"]):
+        raise PlanError(
+            f"'{source}' replaces {change['was']} at {change['path']!r}, and there is {now or type(old).__name__} now; "
+            f"was the surgery done already, or is this another model?"
+        )
+    params = dict(now.params) if now is not None else {}
+    kind = "module" if isinstance(old, nn.Module) else "functional"
+    return Site(
+        change["path"], change["was"], kind, False, params, change["owner"], place=Place(owner, name, old, calls)
+    )
+
+
+def _callable(old: Any) -> bool:
+    return isinstance(old, nn.Module) or (callable(old) and not isinstance(old, type))
+
+
+def _identity(old: Any) -> Identity | None:
+    if isinstance(old, nn.Module):
+        return identify_module(old)
+    return identify(old) if old is not None and harmless(old) else None
+
+
+def _find_call(owner: nn.Module, call: Mapping[str, Any], source: str) -> Call:
+    original, _ = edits_of(type(owner))
+    function = plain_method(original, call["method"])
+    try:
+        if function is None:
+            raise CannotRewrite("the method is not there")
+        line, end_line, column, end = call["position"]
+        node = node_at(function, (line, end_line, column, end))
+        found = describe_call(function, node, on_tensor=call["on_tensor"])
+        if (found.text, found.attribute) != (call["text"], call["attribute"]):
+            raise CannotRewrite(f"it reads {found.text!r} now")
+    except CannotRewrite as reason:
+        raise PlanError(
+            f"'{source}' replaces {call['text']!r} in {original.__name__}.{call['method']}, which has changed since "
+            f"({reason}); plan the surgery again with swap_."
+        ) from None
+    return found

@@ -1,0 +1,95 @@
+"""What surgery did: every site changed, every site left with the reason, and the way back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError
+from .operation import Step, Undo, still_there, take_back
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A site that was changed: what it computed, and the module that is there now."""
+
+    path: str
+    was: str
+    now: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A site that was left as it is, and why."""
+
+    path: str
+    activation: str
+    reason: str
+
+
+@dataclass
+class Report:
+    """The result of `swap_` and `apply_`; prints as a table.
+
+    changed:       the sites changed, in order of depth.
+    skipped:       the sites left, each with its reason; also layers that hide their activation.
+    notes:         what to know beyond that.
+    output_change: the largest change of any output on the example, None without one.
+    relative_change: the same, as a share of the largest output.
+    """
+
+    changed: list[Changed]
+    skipped: list[Skipped]
+    notes: list[str] = field(default_factory=list)
+    output_change: float | None = None
+    relative_change: float | None = None
+    dry_run: bool = False
+    plan: dict[str, Any] = field(default_factory=dict, repr=False)
+    steps: list[Step] = field(default_factory=list, repr=False)
+    _done: list[Undo] = field(default_factory=list, repr=False)
+    _undone: bool = field(default=False, repr=False)
+
+    def undo(self) -> None:
+        """Put the old activations back exactly as they were; weights trained since then stay."""
+        if self.dry_run:
+            raise InputError("This report is of a dry run: nothing was changed, so there is nothing to undo.")
+        if self._undone:
+            raise InputError("This surgery is undone already; its report cannot undo it again.")
+        still_there(self.steps)
+        take_back(self._done)
+        self._undone = True
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the surgery to a file (.json), for `sk.apply_` to repeat it on another model like this one."""
+        from .plan import write
+
+        return write(self.plan, path)
+
+    def __str__(self) -> str:
+        rows = [("site", "was", "is now"), *((c.path, c.was, c.now) for c in self.changed)]
+        title = f"{len(self.changed)} changed, {len(self.skipped)} left" + (" (dry run)" if self.dry_run else "")
+        lines = [title, *_table(rows)]
+        if self.skipped:
+            lines += [
+                "",
+                *_table([("left", "computes", "because"), *((s.path, s.activation, s.reason) for s in self.skipped)]),
+            ]
+        lines += [f"\n{note}" for note in self.notes]
+        if self.output_change is not None:
+            lines.append(
+                f"\nLargest change of an output on the example: {self.output_change:.3g} "
+                f"({self.relative_change or 0.0:.2%} of the largest output)."
+            )
+        return "\n".join(lines)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows in columns; the last column is as wide as it likes."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
+    ]

@@ -1,0 +1,68 @@
+"""What is used in several places: separate modules where they learn, else one for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..finding.rewriting import count_calls
+from ..finding.sites import Site
+from .operation import Step
+
+
+def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> tuple[list[Site], list[Step], list[str]]:
+    """Settle what is called from several lines of its owner.
+
+    Args:
+        apart: whether each line gets a module of its own, because it has parameters to learn.
+
+    Returns the sites to change, what must be put aside to stay as it is, and notes.
+    """
+    result: list[Site] = []
+    kept: list[Step] = []
+    looped: list[str] = []
+    lines: list[str] = []
+    for site in chosen:
+        mates = [one for one in found if _same_attribute(one, site)]
+        together = all(any(one is mate for one in chosen) for mate in mates)
+        if _is_further_line(site) and together and not apart:
+            continue  # the module of the first line serves this one, too
+        result.append(site)
+        if not _is_further_line(site):
+            kept += [_put_aside(mate) for mate in mates if not any(mate is one for one in chosen)]
+        if apart and site.seen is not None and site.seen.times > 1:
+            looped.append(site.path)
+        if apart and site.seen is None and len(mates) == 1:
+            lines += [site.path] * (count_calls(type(site.place.owner), site.place.name) > 1)
+    notes = []
+    if looped:
+        notes.append(f"Called several times from one line, with parameters shared by all calls: {_listed(looped)}.")
+    if lines:
+        notes.append(
+            f"Called from several lines, which will share their parameters: {_listed(lines)}. Give example= for one "
+            f"module each."
+        )
+    return result, kept, notes
+
+
+def _is_further_line(site: Site) -> bool:
+    """Whether it is one more line that calls an attribute: the first line is the site of the attribute itself."""
+    return bool(site.place.calls) and site.place.old is not None
+
+
+def _same_attribute(one: Site, other: Site) -> bool:
+    """Whether two sites are one attribute that is called from two lines."""
+    if one is other:
+        return True
+    if one.place.old is None or one.place.old is not other.place.old or one.place.owner is not other.place.owner:
+        return False
+    names = [site.place.calls[0].attribute if _is_further_line(site) else site.place.name for site in (one, other)]
+    return names[0] == names[1]
+
+
+def _put_aside(site: Site) -> Step:
+    """What a line that is left out calls from now on: the old module or function, under a name of its own."""
+    return Step(site.place, site.place.old, kept=True)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

@@ -1,0 +1,170 @@
+"""Another activation in an existing model: `swap_`, and `apply_`, which repeats a swap."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from ...errors import InputError
+from ...kernels import find
+from ...nn import make
+from ...spec import Activation, Rowwise, SoftTable
+from ..finding.running import compare, run_example
+from ..finding.sites import Site, find_sites
+from ..finding.unrun import unrun
+from ..modules import number_by_depth
+from . import plan as plans
+from .choosing import Replacing, Where, choose
+from .configs import retell
+from .fitted import fitted_table
+from .operation import Step, home_of, perform, take_back
+from .report import Changed, Report, Skipped
+from .sharing import settle
+from .starting import granularity, start_values
+from .traps import fast_paths, hidden, refuse_untouchable
+
+Definition = Activation | SoftTable | Rowwise
+
+
+def swap_(
+    model: nn.Module,
+    activation: str | Definition,
+    *,
+    where: Where = None,
+    replacing: Replacing = None,
+    learn: bool | str | Iterable[str] = False,
+    per: str = "layer",
+    example: Any = None,
+    dry_run: bool = False,
+    **values: Any,
+) -> Report:
+    """Put another activation into a model, in place: everywhere it is meant, or nowhere if anything fails.
+
+    Args:
+        activation: the new function, by name or as a definition.
+        where: a pattern for the sites' paths ("*.mlp.act"), several, or a function of a `Site`.
+        replacing: what to replace, by the function computed ("gelu" is every class and call that computes GELU, the
+            tanh form included; "gelu_tanh" that form alone), or a class. Left out: every activation except gates
+            (sigmoid, tanh) and functions that softknee does not know.
+        learn, per: as in `sk.nn.make`; the channels and their dimension are those of the layer before each site.
+        example: what the model is called with. Needed for functions called inside forward, for per="channel" or
+            "neuron", and for the change of the output in the report.
+        dry_run: only report.
+        values: parameters of the new function: a number, a list with one for each site, or "uniform", "increasing",
+            "decreasing" with depth. For SQUAF, z="fit" fits the table to the function that is replaced.
+
+    Weights, hooks, modes, devices and dtypes stay; weights saved before a swap load after it. `report.undo()` is the
+    way back.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    >>> report = sk.swap_(net, "srelu", replacing="gelu", learn="delta", delta=0.1)
+    >>> print(report)
+    1 changed, 0 left
+    site  was   is now
+    1     gelu  SReLU(delta=0.1 (learned), per='layer')
+    >>> report.undo(); net[1]
+    GELU(approximate='none')
+    """
+    refuse_untouchable(model)
+    definition = find(activation) if isinstance(activation, str | os.PathLike) else activation
+    if not isinstance(definition, Definition):
+        raise InputError(
+            f"swap_ takes the new activation by name or as a definition, and {type(activation).__name__} was given; "
+            f"softknee.names() lists the names."
+        )
+    learn = learn if isinstance(learn, bool | str) else tuple(learn)
+    found, run = find_sites(model, example)
+    title = type(model).__name__
+    unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
+    silent = unrun(model, {id(site.place.old) for site in found}, run)
+    everything = [*found, *silent]
+    chosen, left = _choose(everything, where=where, replacing=replacing, example=example, title=title, unseen=unseen)
+    chosen, kept, notes = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
+    arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
+    steps = _steps(model, definition, chosen, arguments)
+    changes, more = retell(model, found, chosen, steps)
+    report = Report(
+        changed=_changed(chosen, steps),
+        skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
+        notes=notes + more,
+        dry_run=dry_run,
+        plan=plans.describe(model, definition, chosen, arguments, kept),
+    )
+    if dry_run:
+        return report
+    report.steps = [*steps, *kept]
+    report._done = perform(report.steps, extra=[*fast_paths(steps, model), *changes])
+    if run is not None:
+        try:
+            after = run_example(model, example, after=f"With {definition.name} in place")
+        except BaseException:
+            take_back(report._done)
+            raise
+        report.output_change, report.relative_change = compare(run.output, after)
+    return report
+
+
+def apply_(model: nn.Module, path: str | os.PathLike[str]) -> Report:
+    """Repeat the surgery that `report.save(path)` wrote, before the weights of the changed model are loaded."""
+    refuse_untouchable(model)
+    plan = plans.read(path)
+    definition, chosen, arguments, kept = plans.resolve(model, plan, source=os.fspath(path))
+    with plans.blamed_on(os.fspath(path)):
+        steps = _steps(model, definition, chosen, arguments)
+    changes, notes = retell(model, find_sites(model)[0], chosen, steps)
+    done = perform([*steps, *kept], extra=[*fast_paths(steps, model), *changes])
+    changed = _changed(chosen, steps)
+    return Report(changed=changed, skipped=[], notes=notes, plan=plan, steps=[*steps, *kept], _done=done)
+
+
+def _choose(found: Sequence[Site], *, unseen: Sequence[Skipped], title: str, example: Any, **asked: Any) -> Any:
+    try:
+        return choose(found, example=example is not None, title=title, **asked)
+    except InputError as error:
+        if not unseen:
+            raise
+        there = "; ".join(f"{one.path} ({one.activation}): {one.reason}" for one in unseen[:3])
+        raise InputError(f"{error} Some of its layers hide their activation: {there}") from None
+
+
+def _arguments(
+    definition: Definition, chosen: Sequence[Site], *, learn: Any, per: str, values: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What the module of each site is made with."""
+    common = {"learn": learn if isinstance(learn, bool | str) else list(learn)}
+    starts = start_values(definition, values, count=len(chosen), learn=learn)
+    arguments = [
+        common | _inplace(site) | start | granularity(site, per=per) for site, start in zip(chosen, starts, strict=True)
+    ]
+    for site, one in zip(chosen, arguments, strict=True):
+        if isinstance(definition, SoftTable) and isinstance(one.get("z"), str) and one["z"] == "fit":
+            one["z"] = fitted_table(site, definition, one)
+    return arguments
+
+
+def _inplace(site: Site) -> dict[str, Any]:
+    """A module that was asked to overwrite its input is replaced by one that does where it can."""
+    return {"inplace": True} if getattr(site.place.old, "inplace", False) is True else {}
+
+
+def _steps(
+    model: nn.Module, definition: Definition, chosen: Sequence[Site], arguments: Sequence[dict[str, Any]]
+) -> list[Step]:
+    """A new module for each site, on the device and in the type of the weights nearest to it."""
+    around = dict(model.named_modules(remove_duplicate=False))
+    steps = []
+    for site, one in zip(chosen, arguments, strict=True):
+        parts = site.owner.split(".") if site.owner else []
+        parents = [around[".".join(parts[:n])] for n in range(len(parts), -1, -1)]
+        steps.append(Step(site.place, make(definition, **(home_of(site.place.old, *parents) | one))))
+    number_by_depth(step.new for step in steps)
+    return steps
+
+
+def _changed(chosen: Sequence[Site], steps: Sequence[Step]) -> list[Changed]:
+    pairs = zip(chosen, steps, strict=True)
+    return [Changed(site.path, site.function, repr(step.new), site.kind) for site, step in pairs]

@@ -1,0 +1,277 @@
+"""Networks that call activations inside their methods, in every way that people write, and in some that nobody should."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch import Tensor, nn
+from torch.nn.functional import gelu as smooth
+from torch.nn.functional import relu
+
+X = torch.linspace(-3, 3, 24).reshape(4, 6)
+
+
+class Layer(nn.Module):
+    """A linear layer, so that there is something between two activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = nn.Linear(6, 6)
+        self.__own = nn.Linear(6, 6)
+
+    def own(self, x: Tensor) -> Tensor:
+        return self.__own(x)
+
+
+class Spelled(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        a = F.relu(self.fc(x)) + torch.nn.functional.relu(x - 0.5)
+        b = torch.relu(a - 1) + relu(x - 0.1) + x.relu() + (x - 0.2).clamp(min=0) + torch.clamp(x, min=0)
+        c = F.relu(input=x) + torch.clamp_min(x, 0) + torch.Tensor.relu(x) + torch.relu(input=self.fc(x) - 0.3)
+        return a * b + c + F.threshold(x, 0.0, 0.0) + F.leaky_relu(x, 0.0) + F.leaky_relu(x, negative_slope=0.0)
+
+
+class Nested(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(F.gelu(self.fc(F.relu(x)), approximate="tanh") - F.relu(x)) + smooth(x)
+
+
+class Lines(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = (
+            self.fc(x)
+            .add(0.1)
+            .relu()
+        )  # fmt: skip
+        return F.relu(
+            self.own(
+                y,
+            )
+            - 0.1
+        )
+
+
+class InPlace(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu_(self.fc(x))
+        return F.relu(self.fc(y), inplace=True) + F.relu_(self.own(x)) + self.fc(x).relu_()
+
+
+class Looped(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = F.relu(self.fc(x))
+        return x
+
+
+class Inner(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        each = [F.relu(row) for row in x]
+        more = (lambda y: torch.relu(y - 1))(x)
+
+        def act(y: Tensor) -> Tensor:
+            return self.fc(y.relu())
+
+        return torch.stack(each) + more + act(x) + torch.stack([F.relu(self.fc(row)) for row in x])
+
+
+class Methods(Layer):
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: Tensor, *, shift: float = 0.5) -> Tensor:
+        """What it does."""
+        return self._part(x + shift) + torch.utils.checkpoint.checkpoint(self._part, x, use_reentrant=False)
+
+    def _part(self, x: Tensor, times: int = 2) -> Tensor:
+        return F.relu(self.fc(x)) * self.scale * times
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.__fc = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.__fc(x))
+
+
+class ChildA(Base):
+    pass
+
+
+class ChildB(Base):
+    def extra(self) -> int:
+        return 1
+
+
+class Family(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.again = ChildA(), ChildB(), ChildA()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.a(x) + self.b(x) + self.again(x)
+
+
+class Super(Layer):
+    def own(self, x: Tensor) -> Tensor:
+        return super().own(F.relu(x)) if isinstance(self, __class__) else x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.own(x) + torch.tanh(x)
+
+
+class Me(Layer):
+    def forward(me, x: Tensor) -> Tensor:
+        return F.relu(me.fc(x))
+
+
+def closed_over(offset: float, act: Callable[[Tensor], Tensor]) -> type[nn.Module]:
+    class Closed(Layer):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.relu(self.fc(x) + offset) + act(x) + super().own(x)
+
+    return Closed
+
+
+def kept(function: Any) -> Any:
+    """A decorator that leaves the function as it is, with a mark."""
+    function.mark = "kept"
+    return function
+
+
+class Marked(Layer):
+    @kept
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.fc(x))
+
+
+class Attribute(Layer):
+    table = staticmethod(F.relu)
+
+    def forward(self, x: Tensor) -> Tensor:
+        act = F.relu
+        return self.table(self.fc(x)) + act(x - 0.5) + functools.partial(F.relu)(x)
+
+
+# Each with the number of calls that compute ReLU.
+MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "spelled": (Spelled, 14),
+    "nested": (Nested, 3),
+    "lines": (Lines, 2),
+    "in place": (InPlace, 4),
+    "looped": (Looped, 1),
+    "inner": (Inner, 4),
+    "methods": (Methods, 1),
+    "family": (Family, 3),
+    "super": (Super, 1),
+    "me": (Me, 1),
+    "closed over": (lambda: closed_over(0.25, torch.sin)(), 1),
+    "marked": (Marked, 1),
+    "attribute": (Attribute, 3),
+}
+
+
+class Failing(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.fc(x))
+        return y + F.relu(x - 1) + 1 / self.bad  # fmt: skip
+
+
+# -- what cannot be rewritten ---------------------------------------------------------------------------------
+
+
+def helper(x: Tensor) -> Tensor:
+    return F.relu(x)
+
+
+def quiet(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+class Helped(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return helper(self.fc(x)) + helper(x)
+
+
+class Static(Layer):
+    @staticmethod
+    def part(x: Tensor) -> Tensor:
+        return F.relu(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(self.fc(x))
+
+
+class Decorated(Layer):
+    @quiet
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.fc(x))
+
+
+class Overridden(Base):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 2
+
+
+class Mapped(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack(list(map(F.relu, self.fc(x))))
+
+
+class Unpacked(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        arguments = (self.fc(x),)
+        return F.relu(*arguments)
+
+
+class Rebound(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return (lambda self: F.relu(self))(self.fc(x))
+
+
+class Several(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        for act in (F.relu, F.gelu):
+            x = act(self.fc(x))
+        return x
+
+
+class Overwritten(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc(x)
+        y.relu_()
+        return self.own(y)
+
+
+class OverwrittenToo(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.fc(x)
+        z = F.relu(y, inplace=True)
+        return y + z
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "Helped": (Helped, "function 'helper', outside every module"),
+    "Static": (Static, "function 'part', outside every module"),
+    "Decorated": (Decorated, "a decorator is wrapped around"),
+    "Overridden": (Overridden, "a 'forward' that is not the one of Overridden"),
+    "Mapped": (Mapped, "handed over in"),
+    "Unpacked": (Unpacked, "is its tensor cannot be told"),
+    "Rebound": (Rebound, "'self' means something else"),
+    "Several": (Several, "several functions in turn"),
+    "Overwritten": (Overwritten, "goes on to use what was overwritten"),
+    "OverwrittenToo": (OverwrittenToo, "goes on to use what was overwritten"),
+}

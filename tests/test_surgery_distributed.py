@@ -1,0 +1,207 @@
+"""Models after surgery in two real processes: DDP and FSDP2 train them as one process does."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+import softknee as sk
+from softknee.errors import InputError
+from softknee.surgery.modules import activation_modules
+
+WORLD, STEPS, BATCH = 2, 3, 4
+SECONDS = 240  # for both processes together; they need about twenty
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
+)
+
+
+class Calls(nn.Module):
+    """Activations that are called in forward; widths that two processes divide and widths that they do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 7, 3, padding=1)
+        self.hidden = nn.Linear(7, 12)
+        self.last = nn.Linear(12, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.gelu(self.convolution(x)).mean((2, 3))
+        return self.last(torch.relu(self.hidden(x)))
+
+
+def vit() -> nn.Module:
+    """One learned number for each block: a tensor of one element, which two processes cannot halve."""
+    torch.manual_seed(0)
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=5
+    )
+    sk.swap_(model, "srelu", replacing="gelu", learn="delta", delta=0.5)
+    return model
+
+
+def calls() -> nn.Module:
+    """A width for each channel, at sites that were calls of functions."""
+    torch.manual_seed(0)
+    model = Calls()
+    sk.swap_(model, "smelu", learn=True, per="channel", beta=0.5, example=torch.zeros(1, 3, 16, 16))
+    return model
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"vit": vit, "calls": calls}
+
+
+def data(step: int) -> tuple[Tensor, Tensor]:
+    """The joint batch of a step."""
+    draw = torch.Generator().manual_seed(step)
+    images = torch.randn(WORLD * BATCH, 3, 16, 16, generator=draw)
+    return images, torch.randint(5, (WORLD * BATCH,), generator=draw)
+
+
+def train(model: nn.Module, part: slice) -> None:
+    optimiser = torch.optim.SGD(sk.param_groups(model, lr=0.05, weight_decay=0.01), momentum=0.9)
+    for step in range(STEPS):
+        images, labels = (tensor[part] for tensor in data(step))
+        optimiser.zero_grad()
+        F.cross_entropy(model(images), labels).backward()
+        optimiser.step()
+
+
+def sharded(name: str) -> nn.Module:
+    model = MODELS[name]()
+    mesh = init_device_mesh("cpu", (WORLD,))
+    for block in getattr(model, "blocks", ()):
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def refusal(model: nn.Module) -> str:
+    try:
+        sk.swap_(model, "smelu")
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def process(rank: int, folder: str) -> None:
+    """What each of the two processes does; everything in one start, because importing torch takes longest."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(f"{folder}/store", WORLD)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=90))
+    part = slice(rank * BATCH, (rank + 1) * BATCH)
+    found: dict[str, Any] = {}
+    try:
+        for name, make in MODELS.items():
+            replicated = DistributedDataParallel(make())
+            train(replicated, part)
+            found[f"ddp {name}"] = dict(replicated.module.state_dict())
+            found[f"ddp {name} refuses"] = refusal(replicated)
+
+            model = sharded(name)
+            own = [p for module in activation_modules(model).values() for p in module.parameters()]
+            found[f"fsdp {name} held"] = [p.to_local().numel() for p in own if isinstance(p, DTensor)]
+            train(model, part)
+            found[f"fsdp {name}"] = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+            found[f"fsdp {name} refuses"] = refusal(model)
+        torch.save(found, f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the processes found, one dict each."""
+    folder: Path = tmp_path_factory.mktemp("processes")
+    before = {name: os.environ.get(name) for name in ("GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS")}
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}  # both processes are on this machine
+    try:
+        context = mp.spawn(process, args=(str(folder),), nprocs=WORLD, join=False)
+        assert context is not None
+        end = time.monotonic() + SECONDS
+        while not context.join(timeout=5):
+            if time.monotonic() > end:
+                for one in context.processes:
+                    one.kill()
+                pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict[str, Tensor]]:
+    """One process on the joint batch."""
+    found = {}
+    for name, make in MODELS.items():
+        model = make()
+        start = {key: value.clone() for key, value in model.state_dict().items()}
+        train(model, slice(None))
+        found[name] = dict(model.state_dict())
+        moved = [key for key, value in found[name].items() if not torch.equal(value, start[key])]
+        assert len(moved) == len(list(model.parameters()))  # everything was trained, the activations too
+    return found
+
+
+every_model = pytest.mark.parametrize("name", MODELS)
+both_ways = pytest.mark.parametrize("way", ["ddp", "fsdp"])
+
+
+@every_model
+@both_ways
+def test_two_processes_train_as_one_does(name: str, way: str, results: list, alone: dict):
+    """The mean of two means is the mean over the joint batch, up to the rounding of float32."""
+    for rank in range(WORLD if way == "ddp" else 1):
+        state = results[rank][f"{way} {name}"]
+        assert state.keys() == alone[name].keys()
+        for key, expected in alone[name].items():
+            assert state[key].shape == expected.shape
+            torch.testing.assert_close(
+                state[key], expected, rtol=1e-5, atol=1e-6, msg=lambda text, k=key: f"{k}: {text}"
+            )
+
+
+@every_model
+def test_both_processes_have_the_same_bits(name: str, results: list):
+    first, second = (found[f"ddp {name}"] for found in results)
+    assert sum("raw_" in key for key in first) == 2
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_shards_hold_every_element_once(results: list):
+    """A single number lies whole in one process, and the other holds nothing of it."""
+    assert [found["fsdp vit held"] for found in results] == [[1, 1], [0, 0]]
+    assert [found["fsdp calls held"] for found in results] == [[4, 6], [3, 6]]
+
+
+@every_model
+def test_gathered_weights_load_into_a_model_of_one_process(name: str, results: list):
+    model = MODELS[name]()
+    model.load_state_dict(results[0][f"fsdp {name}"], strict=True)
+    images, _ = data(0)
+    assert model(images).isfinite().all()
+
+
+@every_model
+@both_ways
+def test_a_wrapped_model_is_not_operated_on(name: str, way: str, results: list):
+    for found in results:
+        assert "swap first, then wrap" in found[f"{way} {name} refuses"]
