@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -15,7 +16,7 @@ from softknee.registry import unregister
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-TOUR, DESIGN = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+TOUR, SURGERY, DESIGN = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def lines_of(code: str) -> list[str]:
@@ -32,6 +33,25 @@ def test_the_tour_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "SmeLU(beta=0.25 (learned), per='channel', size=64, dim=1)" in printed
     assert "softlog" in printed
+
+
+# torch's exporter warns of its own internals.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:torch")
+def test_the_way_from_a_timm_model_to_a_relu_takes_fifteen_lines(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(lines_of(SURGERY)) <= 15
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    after: dict[str, Any] = {}
+    exec(compile(SURGERY, "README.md", "exec"), after)
+    printed = capsys.readouterr().out
+    assert "2 changed, 0 left" in printed
+    assert "2 activations replaced" in printed
+    assert {type(block.mlp.act) for block in after["stock"].blocks} == {torch.nn.ReLU}
+    operators = {node.op_type for node in onnx.load(tmp_path / "vit_relu.onnx").graph.node}
+    assert "Relu" in operators
+    assert not operators & {"Gelu", "Erf"}
 
 
 def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines(
@@ -67,7 +87,8 @@ def test_the_speed_table_is_made_from_the_records() -> None:
 
 
 def test_every_record_that_is_named_is_there_and_readable() -> None:
-    named = set(re.findall(r"\(benchmarks/records/([\w.-]+\.json)\)", TEXT))
+    pages = [TEXT, *(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))]
+    named = {name for page in pages for name in re.findall(r"\((?:\.\./)?benchmarks/records/([\w.-]+\.json)\)", page)}
     there = {path.name for path in RECORDS["bf16"].parent.glob("*.json")}
     assert named == there
     for name in named:

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 import torch
-from rewriting_nets import MODELS, REFUSED, ChildA, ChildB, Failing, Family, Marked, Methods, Nested, X
 from torch import nn
 
 import softknee as sk
-
+from rewriting_nets import MODELS, REFUSED, ChildA, ChildB, Failing, Family, Marked, Methods, Nested, X
 
 every_model = pytest.mark.parametrize(("build", "count"), MODELS.values(), ids=MODELS)
 

@@ -20,9 +20,11 @@ KIND = "deploy checks"
 _HEADINGS = {
     "accuracy": "accuracy",
     "accuracy_int8": "in int8",
-    "int8_speed_up": "int8 speed-up",
+    "latency_float": "float32, µs",
+    "latency_int8": "int8, µs",
     "zeros": "exact zeros",
-    "pruned": "30% of units pruned",
+    "pruned": "without 30% of units",
+    "pruned_at_random": "the same, at random",
     "proved": "points proved robust",
 }
 
@@ -82,9 +84,9 @@ def summary_record(checked: Sequence[Checked], *, command: str) -> Record:
         settings=settings,
         baseline="each network as saved, checked beside its copy with ReLU in the same run",
         notes=[
-            "int8_speed_up: seconds of onnxruntime in float32 over seconds of the same network in int8, by batch.",
+            "latency: onnxruntime on one thread, the median for a batch of that size, averaged over the checkpoints.",
             "pruned: accuracy without 30% of the units, those most often 0 first (ranked by mean size where nothing "
-            "is ever 0), no training after it.",
+            "is ever 0), no training after it; pruned_at_random: the same number of units, mean of five draws.",
             "proved: of the points asked, those around which Marabou proved the class constant.",
         ],
     )
@@ -105,8 +107,8 @@ def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
     yield from _over(models, "onnx", {"standard_operators": lambda check: not check.foreign}, first=True)
     yield from _over(models, "onnx", {"onnxruntime_difference": lambda check: check.difference}, worst=True)
     yield from _over(models, "int8", {"accuracy_int8": lambda check: check.accuracy_int8}, unit="%")
-    speed_up = {"int8_speed_up": lambda check: check.latency_float.value / check.latency_int8.value}
-    yield from _over(models, "int8", speed_up, unit="1")
+    yield from _over(models, "int8", {"latency_float": lambda check: 1e6 * check.latency_float.value}, unit="µs")
+    yield from _over(models, "int8", {"latency_int8": lambda check: 1e6 * check.latency_int8.value}, unit="µs")
     zeros = [model.zeros for model in models]
     if all(one is not None for one in zeros):
         yield "zeros", Quantity.mean([100 * (one or 0.0) for one in zeros], unit="%")
@@ -114,6 +116,8 @@ def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
     way = "pruned_by_apoz" if not isinstance(models[0].pruned_by_apoz, NotRun) else "pruned_by_size"
     yield "pruned_by", way.removeprefix("pruned_by_")
     yield from _over(models, way, {"pruned": lambda check: check.accuracy_after.value}, unit="%")
+    at_random = {"pruned_at_random": lambda check: check.accuracy_after.value}
+    yield from _over(models, "pruned_at_random", at_random, unit="%")
     checks = [model.robustness for model in models]
     refused = next((one for one in checks if isinstance(one, Refused)), None)
     if refused is not None:
@@ -163,15 +167,16 @@ def summary_tables(record: Record) -> list[SpeedTable]:
     for data in dict.fromkeys(row["data"] for row in record.rows):
         rows = [row for row in record.rows if row["data"] == data]
         reasons: dict[str, int] = {}
+        columns = {name: title for name, title in _HEADINGS.items() if any(_there(row.get(name)) for row in rows)}
         lines = tuple(
-            (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in _HEADINGS)) for row in rows
+            (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in columns)) for row in rows
         )
         many = max(row["checkpoints"] for row in rows)
         over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
         tables.append(
             SpeedTable(
                 title=f"{rows[0]['network'].upper()} on {data}{over}",
-                header=("", *_HEADINGS.values()),
+                header=("", *columns.values()),
                 lines=lines,
                 remarks=tuple(f"[{number}] {reason}" for reason, number in reasons.items()),
             )
@@ -179,12 +184,17 @@ def summary_tables(record: Record) -> list[SpeedTable]:
     return tables
 
 
+def _there(value: Any) -> bool:
+    """Whether there is anything to show: a column that was run for no network is left out."""
+    return value is not None and not (isinstance(value, Mapping) and "not_run" in value)
+
+
 def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
     value = row.get(name)
     if value is None:
         return "–"
     if isinstance(value, Quantity):
-        return value.text(2) + ("×" if name == "int8_speed_up" else "%")
+        return value.text(0) if value.unit == "µs" else f"{value.text(2)}%"
     for word in ("refused", "not_run"):
         if word in value:
             return f"{word.replace('_', ' ')} [{reasons.setdefault(value[word], len(reasons) + 1)}]"

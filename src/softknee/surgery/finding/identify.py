@@ -44,8 +44,7 @@ def identify_module(module: nn.Module) -> Identity | None:
         return _own(module)
     foreign = Identity(type(module).__name__, known=False)
     if isinstance(module, nn.PReLU):
-        one = module.weight.numel() == 1 and module.weight.device.type != "meta"
-        return Identity("prelu", {"slope": module.weight.item()} if one else {})
+        return Identity("prelu", _unusual(find("prelu").params[0], "slope", module.weight))
     if isinstance(module, nn.GLU | nn.RReLU):  # of whole rows, and random in training
         return foreign
     if not _may_be_one(module):
@@ -75,16 +74,19 @@ def _own(module: nn.Module) -> Identity:
     title: str = getattr(module, "title", type(module).__name__)
     if not isinstance(module, Parameterised):
         return Identity(title)
-    params = {}
+    params: dict[str, float] = {}
     for p in module.params:
-        value = module.effective(p)
-        if value.numel() != 1 or value.device.type == "meta":
-            continue
-        usual = torch.tensor(getattr(p, "default", math.nan), dtype=value.dtype).item()
-        if not math.isclose(value.item(), usual, rel_tol=1e-6):
-            params[p.name] = value.item()
+        params |= _unusual(p, p.name, module.effective(p))
     # SiLU is Swish under the name that people look for.
     return Identity("silu" if title == "swish" and not params and not module.learned else title, params)
+
+
+def _unusual(param: Any, name: str, value: Tensor) -> dict[str, float]:
+    """A parameter's value, where it is one number and not the usual one."""
+    if value.numel() != 1 or value.device.type == "meta":
+        return {}
+    usual = getattr(param, "default", math.nan)
+    return {} if math.isclose(value.item(), usual, rel_tol=1e-6) else {name: value.item()}
 
 
 # Activations whatever their settings, some of which make a line of them.

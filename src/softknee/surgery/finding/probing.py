@@ -62,7 +62,10 @@ def probe(function: Callable[..., Any]) -> Tensor | None:
             if not isinstance(result, Tensor) or result.shape != shape or not result.is_floating_point():
                 return None
         values, again = values.detach().double().cpu(), again.detach().double().cpu()
-        if not torch.equal(values, again.flatten().flip(0)) or not bool(values.isfinite().all()):
+        # Not to the bit: torch computes the last few numbers of a tensor in another way than the others.
+        if not torch.allclose(values, again.flatten().flip(0), rtol=1e-5, atol=1e-6):
+            return None
+        if not bool(values.isfinite().all()):
             return None
     except Exception:  # whatever a foreign module does with an input that it was not made for
         return None

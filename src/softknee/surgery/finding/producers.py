@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 _MARK = "_softknee_channels"
-_LAST = frozenset({"linear", "bilinear", "layer_norm", "rms_norm", "lstm", "gru", "rnn_tanh", "rnn_relu"})
-# Products of matrices are linear layers where one of the two is a weight.
+_LASTS = "linear bilinear layer_norm rms_norm lstm gru rnn_tanh rnn_relu multi_head_attention_forward"
+_LAST = frozenset(_LASTS.split())
+# Products of matrices are linear layers where one of the two is a weight; of others the channels cannot be told.
 _PRODUCTS = frozenset({"addmm", "matmul", "mm", "__matmul__"})
+_MIXING = _PRODUCTS | {"bmm", "baddbmm", "einsum", "tensordot", "scaled_dot_product_attention"}
 _CONVOLUTIONS = {f"conv{n}d": n for n in (1, 2, 3)} | {f"conv_transpose{n}d": n for n in (1, 2, 3)}
 _SECOND = frozenset({"batch_norm", "group_norm", "instance_norm"})
 # What moves, picks or reduces numbers by their place alone: done to the channels' numbers, it shows where they go.
@@ -50,7 +52,7 @@ def follow(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None
     if name in _LAYOUT:
         marks = _moved(func, args, kwargs, results)
     else:
-        marks = [_made(name, given, one) or _kept(given, one) for one in results]
+        marks = [_made(name, given, one) or (_kept(given, one) if name not in _MIXING else None) for one in results]
     for tensor, mark in zip(results, marks, strict=True):
         if not isinstance(tensor, Tensor) or isinstance(tensor, nn.Parameter):
             continue

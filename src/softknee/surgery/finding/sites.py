@@ -84,10 +84,10 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     functions = [(site.place.owner, site.place.name) for site in found if site.kind == "functional"]
     seen = trace(model, example, sites=identities, attributes=functions)
     names = _Names()
-    found = [one for site in found for one in _as_seen(site, seen, names)]
+    found = [one for site in found for one in _as_seen(site, _mates(site, found), seen, names)]
     found += _calls(model, seen, names)
     # What the example did not reach comes last.
-    return sorted(found, key=lambda site: site.seen.order if site.seen is not None else len(seen.places)), seen
+    return sorted(found, key=lambda site: site.seen.order if site.seen is not None else seen.passes), seen
 
 
 def _owners(model: nn.Module, identities: dict[int, Identity]) -> Iterator[tuple[str, nn.Module]]:
@@ -135,7 +135,13 @@ def _attributes(model: nn.Module, identities: dict[int, Identity]) -> list[Site]
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, functools.partial)
 
 
-def _as_seen(site: Site, run: Trace, names: _Names) -> Iterator[Site]:
+def _mates(site: Site, found: list[Site]) -> list[str]:
+    """The names under which a module's owner has it."""
+    places = (one.place for one in found)
+    return [one.name for one in places if one.owner is site.place.owner and one.old is site.place.old]
+
+
+def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterator[Site]:
     """The site with what the run showed of it; one that is called from two lines of its owner is two."""
     owner, name = site.place.owner, site.place.name
     what = id(site.place.old) if site.kind == "module" else (id(owner), name)
@@ -143,27 +149,23 @@ def _as_seen(site: Site, run: Trace, names: _Names) -> Iterator[Site]:
     elsewhere = (seen for (called, _), seen in run.uses.items() if called == what)
     seen = run.uses.get((what, id(owner))) or next(elsewhere, [])
     own = [one for one in seen if one.call is not None and one.call.attribute == name]
-    if not seen:
+    by_name = all(one.call is not None and one.call.attribute in mates for one in seen)
+    if not (own if by_name else seen):
         yield site
         return
     trouble = site.trouble or next((one.trouble for one in seen if one.trouble), "")
     shared = site.shared or sum(one.times for one in seen) > 1
-    if len(own) < 2 or len(own) != len(seen):
-        yield replace(site, shared=shared, seen=_joined(seen), trouble=trouble)
+    if not by_name:
+        passes = sorted((each for one in seen for each in one.passes), key=lambda each: each.order)
+        if len(passes) % len(mates) == 0:  # a container runs through its places in turn
+            passes = passes[mates.index(name) :: len(mates)]
+        yield replace(site, shared=shared, seen=Seen(passes), trouble=trouble)
         return
     yield replace(site, shared=shared, seen=own[0], trouble=trouble)
     for number, one in enumerate(own[1:], start=2):
         assert one.call is not None
         place = Place(owner, names.free(owner, f"{name}_{number}"), site.place.old, (one.call,))
         yield replace(site, path=_join(site.owner, place.name), shared=True, place=place, seen=one, trouble=trouble)
-
-
-def _joined(seen: list[Seen]) -> Seen:
-    """All calls of a place as one."""
-    first, *others = (replace(one) for one in seen)
-    for one in others:
-        first.again(one)
-    return first
 
 
 def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:

@@ -60,7 +60,7 @@ def node_at(function: FunctionType, position: Position) -> ast.Call:
     for node in ast.walk(definition_of(function)):
         if isinstance(node, ast.Call) and position in (span(node, function), _span_in_code(node, function)):
             return node
-    raise CannotRewrite("it is not called by name")
+    raise CannotRewrite("no call of it is written there")
 
 
 def describe(function: FunctionType, node: ast.Call, *, on_tensor: bool) -> Call:
@@ -99,9 +99,9 @@ def _class_of(code: CodeType) -> str:
 def calls_of(function: FunctionType) -> Iterator[tuple[ast.Call, str]]:
     """Every call in a function, with the owner's attribute that is called, if it is one."""
     code = function.__code__
-    for node in ast.walk(definition_of(function)):
-        if isinstance(node, ast.Call) and code.co_argcount:
-            yield node, _attribute(node, code.co_varnames[0], code)
+    calls = [node for node in ast.walk(definition_of(function)) if isinstance(node, ast.Call)]
+    for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset)) if code.co_argcount else ():
+        yield node, _attribute(node, code.co_varnames[0], code)
 
 
 def tensor_of(node: ast.Call, *, on_tensor: bool) -> ast.expr | None:
@@ -154,11 +154,9 @@ def _arguments(given: ast.arguments) -> list[ast.arg]:
 def definition_of(function: FunctionType) -> ast.FunctionDef:
     """The source of a function, which is checked to be what runs."""
     code = function.__code__
-    for node in ast.walk(_tree(code.co_filename)):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            if first == code.co_firstlineno and _same(compiled(node, function), code):
-                return node
+    for node in _functions(_tree(code.co_filename)).get((code.co_name, code.co_firstlineno), ()):
+        if _same(compiled(node, function), code):
+            return node
     raise CannotRewrite(
         f"the source of {code.co_name!r} is not there or is not the code that runs (was the file changed since it was "
         f"imported?)"
@@ -218,6 +216,17 @@ def _same(one: Any, other: Any) -> bool:
 
 
 _PARTS = ("co_code", "co_names", "co_varnames", "co_freevars")
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(tree: ast.Module) -> dict[tuple[str, int], list[ast.FunctionDef]]:
+    """The functions of a file by name and first line: files of thousands of lines are asked hundreds of times."""
+    found: dict[tuple[str, int], list[ast.FunctionDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            found.setdefault((node.name, first), []).append(node)
+    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -25,31 +25,49 @@ _OVERWRITTEN = "it overwrites its input, and the model goes on to use what was o
 _PERHAPS = frozenset({"clamp", "clamp_min", "clip"})
 
 
-@dataclass
-class Seen:
-    """What an example showed of one place: how it is called, and what comes in.
-
-    order:    its rank among all places, by the first call.
-    channels: of what comes in, None where they cannot be told or are not the same every time.
-    shape:    of what comes in, None where it is not the same every time.
-    times:    how often it is called.
-    call:     the call in its owner's source, None where it cannot be told.
-    trouble:  why it cannot be changed, as a half sentence.
-    """
+@dataclass(frozen=True)
+class Pass:
+    """One call: its rank among all of the run, and what comes in."""
 
     order: int
     channels: Channels | None
-    shape: tuple[int, ...] | None
-    times: int = 1
+    shape: tuple[int, ...]
+
+
+@dataclass
+class Seen:
+    """What an example showed of one place.
+
+    passes:  the calls, in order.
+    call:    the call in its owner's source, None where it cannot be told.
+    trouble: why it cannot be changed, as a half sentence.
+    """
+
+    passes: list[Pass]
     call: Call | None = None
     trouble: str = ""
 
-    def again(self, other: Seen) -> None:
-        """It is called once more."""
-        self.times += other.times
-        self.channels = self.channels if self.channels == other.channels else None
-        self.shape = self.shape if self.shape == other.shape else None
-        self.trouble = self.trouble or other.trouble
+    @property
+    def order(self) -> int:
+        return self.passes[0].order
+
+    @property
+    def times(self) -> int:
+        return len(self.passes)
+
+    @property
+    def channels(self) -> Channels | None:
+        """Of what comes in, None where they cannot be told or are not the same every time."""
+        return self._always({one.channels for one in self.passes})
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Of what comes in, None where it is not the same every time."""
+        return self._always({one.shape for one in self.passes})
+
+    @staticmethod
+    def _always(found: set[Any]) -> Any:
+        return found.pop() if len(found) == 1 else None
 
 
 @dataclass
@@ -73,6 +91,7 @@ class Trace:
     output: Any = None
     places: dict[Any, Seen] = field(default_factory=dict)
     """By what tells one call from the others."""
+    passes: int = 0
 
     def lines(self) -> set[tuple[int, int]]:
         """The lines that called a function, each with the identity of the module whose method it stands in."""
@@ -80,14 +99,14 @@ class Trace:
 
     def note(self, key: Any, tensor: Tensor, found: Origin | None) -> tuple[Seen, bool]:
         """What is known of a place that is called now, and whether it is new."""
-        new = Seen(len(self.places), channels_of(tensor), tuple(tensor.shape))
-        if found is not None:
-            new.call, new.trouble = found.call, found.trouble
-        if key in self.places:
-            self.places[key].again(new)
-            return self.places[key], False
-        self.places[key] = new
-        return new, True
+        new = key not in self.places
+        if new:
+            call, trouble = (found.call, found.trouble) if found is not None else (None, "")
+            self.places[key] = Seen([], call, trouble)
+        seen = self.places[key]
+        seen.passes.append(Pass(self.passes, channels_of(tensor), tuple(tensor.shape)))
+        self.passes += 1
+        return seen, new
 
 
 def trace(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Collection
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -63,13 +64,16 @@ def _site(path: str, owner: nn.Module, name: str, trouble: str) -> Site:
     )
 
 
-def _activations(method: FunctionType) -> Iterator[tuple[ast.Call, str]]:
+@functools.lru_cache(maxsize=4096)  # a model has many modules of few classes
+def _activations(method: FunctionType) -> list[tuple[ast.Call, str]]:
     """The calls in a method that name an activation of torch, without gates: those stand in half of all models."""
+    found = []
     with contextlib.suppress(CannotRewrite):
         for node, attribute in calls_of(method):
             name = getattr(node.func, "attr", getattr(node.func, "id", "")).strip("_")
             if name in FUNCTIONS - GATES and not attribute and _of_torch(node.func, method):
-                yield node, name
+                found.append((node, name))
+    return found
 
 
 def _of_torch(func: ast.expr, method: FunctionType) -> bool:

@@ -31,7 +31,7 @@ Definition = Activation | SoftTable | Rowwise
 
 def swap_(
     model: nn.Module,
-    activation: str | Definition,
+    activation: str | os.PathLike[str] | Definition,
     *,
     where: Where = None,
     replacing: Replacing = None,
@@ -44,7 +44,7 @@ def swap_(
     """Put another activation into a model, in place: everywhere it is meant, or nowhere if anything fails.
 
     Args:
-        activation: the new function, by name or as a definition.
+        activation: the new function, by name, as a definition, or the path of a file that holds one (.json).
         where: a pattern for the sites' paths ("*.mlp.act"), several, or a function of a `Site`.
         replacing: what to replace, by the function computed ("gelu" is every class and call that computes GELU, the
             tanh form included; "gelu_tanh" that form alone), or a class. Left out: every activation except gates
@@ -70,7 +70,7 @@ def swap_(
     GELU(approximate='none')
     """
     refuse_untouchable(model)
-    definition = find(activation) if isinstance(activation, str | os.PathLike) else activation
+    definition = find(os.fspath(activation)) if isinstance(activation, str | os.PathLike) else activation
     if not isinstance(definition, Definition):
         raise InputError(
             f"swap_ takes the new activation by name or as a definition, and {type(activation).__name__} was given; "

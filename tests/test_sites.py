@@ -1,0 +1,156 @@
+"""Activation sites: modules, functions as attributes, calls; their order and sharing, and a model left as it was."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torchvision
+from torch import Tensor, nn
+
+import softknee as sk
+
+X = torch.linspace(-3, 3, 24).reshape(4, 6)
+
+
+# -- functions that are attributes -------------------------------------------------------------------------------------
+
+
+class Holder(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.fc, self.activation = nn.Linear(6, 6), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(self.fc(x))
+
+
+def quick(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (F.relu, "relu"),
+        (F.gelu, "gelu"),
+        (torch.tanh, "tanh"),
+        (torch.Tensor.relu, "relu"),
+        (functools.partial(F.gelu, approximate="tanh"), "gelu_tanh"),
+        (functools.partial(F.leaky_relu, negative_slope=0.3), "leaky_relu(slope=0.3)"),
+        (lambda x: F.silu(x), "silu"),
+        (quick, "swish(beta=1.702)"),
+        (lambda x: torch.sin(x), "<lambda>"),
+    ],
+)
+def test_functions_that_are_attributes(function: Callable[[Tensor], Tensor], wanted: str) -> None:
+    model = Holder(function)
+    for example in (None, X):
+        (site,) = sk.sites(model, example)
+        assert (site.path, site.kind, site.function, site.trouble) == ("activation", "functional", wanted, "")
+    assert model.activation is function
+    before = model(X)
+    report = sk.swap_(model, "srelu", replacing=wanted.partition("(")[0], delta=0.3, example=X)
+    assert torch.equal(model(X), sk.get("srelu")(model.fc(X), delta=0.3))
+    report.undo()
+    assert model.activation is function
+    assert torch.equal(model(X), before)
+
+
+def test_functions_that_are_no_activations_are_neither_called_nor_listed(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    model = Holder(functools.partial(torch.save, f=path))
+    model.loss, model.norm, model.save = F.mse_loss, torch.softmax, lambda x: path.open("w").write(str(x))
+    assert sk.sites(model) == []
+    assert not path.exists()
+
+
+# -- order, sharing, kinds ---------------------------------------------------------------------------------------------
+
+
+class Mixed(nn.Module):
+    """Registered in another order than it runs, with a module that is used twice and a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.GELU()
+        self.twice = nn.SiLU()
+        self.fc = nn.Linear(6, 6)
+        self.unused = nn.Mish()
+
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        x = self.twice(self.fc(x))
+        x = F.relu(x) if more is None else F.relu(x + more)
+        return self.last(self.fc(self.twice(x)))
+
+
+def test_order_of_execution_with_an_example_else_of_registration() -> None:
+    model = Mixed()
+    assert [site.path for site in sk.sites(model)] == ["last", "twice", "unused"]
+    found = sk.sites(model, X)
+    assert [site.path for site in found] == ["twice", "relu", "twice_2", "last", "unused"]
+    assert [site.kind for site in found] == ["module", "functional", "module", "module", "module"]
+    assert [site.shared for site in found] == [True, False, True, False, False]
+    assert sk.sites(model, (X, X))[1].path == "relu"
+    assert sk.sites(model, {"x": X, "more": X})[1].path == "relu"
+
+
+def test_shared_instances_and_shared_blocks() -> None:
+    act, block = nn.GELU(), nn.Sequential(nn.Linear(6, 6), nn.SiLU())
+    model = nn.Sequential(nn.Linear(6, 6), act, block, act, block)
+    assert [(site.path, site.shared) for site in sk.sites(model)] == [("1", True), ("3", True), ("2.1", False)]
+    assert [(site.path, site.shared) for site in sk.sites(model, X)] == [("1", True), ("2.1", True), ("3", True)]
+
+
+class Counting(nn.Module):
+    """An activation that changes a buffer with every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+        self.register_buffer("last", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        self.last = x.max()
+        return F.relu(x)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = torchvision.models.resnet18(num_classes=3).train()
+    model.layer1.eval()
+    counted = Counting()
+    model.fc = nn.Sequential(model.fc, counted)
+    modes = [module.training for module in model.modules()]
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
+    torch.manual_seed(3)
+    found = sk.sites(model, torch.zeros(2, 3, 32, 32))
+    drawn = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(1))
+    assert len(found) == 18
+    assert [module.training for module in model.modules()] == modes
+    assert [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()] == hooks
+    assert counted.steps.item() == counted.last.item() == 0
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_bad_input() -> None:
+    model = Mixed()
+    with pytest.raises(sk.InputError, match=r"needed to look for activations, and Tensor was given\.$"):
+        sk.sites(X)  # type: ignore[arg-type]
+    with pytest.raises(sk.InputError, match=r"The example does not fit Mixed: RuntimeError: .* Give what the model is"):
+        sk.sites(model, torch.zeros(2, 5))
+    with pytest.raises(sk.InputError, match="does not fit Mixed: TypeError"):
+        sk.sites(model, {"y": X})
+    lazy = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
+    with pytest.raises(sk.InputError, match="lazy layers that never ran"):
+        sk.sites(lazy, X)
+    assert isinstance(lazy[0], nn.LazyLinear)
+    assert model.training
