@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import InputError, ParameterError, did_you_mean
+from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
 from .finding.running import compare, run_example
@@ -17,9 +18,11 @@ from .finding.sites import Site, find_sites
 from .hardening.limits import distance_bound, hard_module
 from .swapping.configs import retell
 from .swapping.operation import Step, Undo, perform, take_back
+from .swapping.traps import refuse_untouchable
 
 Evaluate = Callable[[nn.Module], float]
 ORDERS = ("together", "layerwise")
+_BUILD = "Build the stock model with the plain modules of this report and load the weights into that."
 
 
 @dataclass
@@ -46,7 +49,7 @@ class ReluIzed:
 
     def __str__(self) -> str:
         wide = max(len(path) for path in self.replaced)
-        lines = [f"{len(self.replaced)} activations replaced"]
+        lines = [f"{len(self.replaced)} activation{'s' * (len(self.replaced) != 1)} replaced"]
         lines += [
             f"{path.ljust(wide)}  {now}  (moved by at most {self.bounds[path]:.3g})"
             for path, now in self.replaced.items()
@@ -82,7 +85,7 @@ def relu_ize_(
     >>> import softknee as sk, torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SReLU(delta=0.016), torch.nn.Linear(8, 1))
     >>> print(sk.relu_ize_(net, data=torch.zeros(1, 2)))  # doctest: +ELLIPSIS
-    1 activations replaced
+    1 activation replaced
     1  ReLU()  (moved by at most 0.003)
     largest change of an output: ...
     """
@@ -92,6 +95,7 @@ def relu_ize_(
         )
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
+    refuse_untouchable(model, cure="and its wrapper knows its parameters; give the model inside (model.module).")
     everything = find_sites(model)[0]
     found = [site for site in everything if isinstance(site.place.old, Parameterised | EntropicSpline)]
     if not found:
@@ -99,17 +103,16 @@ def relu_ize_(
             f"{type(model).__name__} has no activation of softknee to replace; put them in with sk.swap_ first."
         )
     hard = _hard_modules(found)
-    result = ReluIzed(
-        bounds={site.path: distance_bound(site.place.old) for site in found},
-        replaced={site.path: repr(new) for site, new in zip(found, hard, strict=True)},
-    )
+    result = ReluIzed(replaced={site.path: repr(new) for site, new in zip(found, hard, strict=True)})
+    result.bounds, unbounded = _bounds(found)
     steps = [Step(site.place, new, plain=True) for site, new in zip(found, hard, strict=True)]
     as_it_was = _remember(model, weights=finetune is not None)
     done: list[Undo] = []
     try:
         result.before = _metric(evaluate, model)
         outputs = run_example(model, data) if data is not None else None
-        changes, result.notes = retell(model, everything, found, steps)
+        changes, notes = retell(model, everything, found, steps, keep=_BUILD)
+        result.notes = unbounded + notes
         if order == "together":
             done += perform(steps, extra=changes)
             result.after = _metric(evaluate, model)
@@ -141,8 +144,27 @@ def _hard_modules(found: list[Site]) -> list[nn.Module]:
     return [made[id(site.place.old)] for site in found]
 
 
+def _bounds(found: list[Site]) -> tuple[dict[str, float], list[str]]:
+    """The proved bound of every site, infinite with a note where none is proved."""
+    bounds: dict[str, float] = {}
+    notes: list[str] = []
+    for site in found:
+        try:
+            bounds[site.path] = distance_bound(site.place.old)
+        except (ParameterError, MissingToolError) as error:
+            bounds[site.path] = math.inf
+            notes.append(f"No bound for {site.path}: {error}")
+    return bounds, notes
+
+
 def _metric(evaluate: Evaluate | None, model: nn.Module) -> float | None:
-    return None if evaluate is None else float(evaluate(model))
+    if evaluate is None:
+        return None
+    found = evaluate(model)
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        raise InputError(f"evaluate must return a number, and {type(found).__name__} was returned.") from None
 
 
 def _recovered(
@@ -159,6 +181,7 @@ def _remember(model: nn.Module, *, weights: bool) -> Callable[[], None]:
     modes = [(module, module.training) for module in model.modules()]
     tensors = [*model.parameters(), *model.buffers()] if weights else []
     before = [(one, one.detach().clone(), one.requires_grad, one.grad) for one in tensors]
+    gradients = [(one.grad, one.grad.clone()) for one in tensors if one.grad is not None]
 
     @torch.no_grad()
     def bring_back() -> None:
@@ -166,6 +189,8 @@ def _remember(model: nn.Module, *, weights: bool) -> Callable[[], None]:
             tensor.copy_(value)
             tensor.requires_grad_(needed)
             tensor.grad = grad
+        for grad, value in gradients:
+            grad.copy_(value)
         for module, mode in modes:
             module.training = mode
 

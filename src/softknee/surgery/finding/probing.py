@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import io
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType
@@ -113,6 +114,14 @@ def _copied(value: Any) -> Any:
     return value.detach().to("cpu", kind, copy=True)
 
 
+def not_compiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiled functions run as they are written: being watched, they would be compiled anew or given up for good.
+
+    Where nothing was compiled yet, the compiler is not loaded either.
+    """
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
+
+
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     with (
@@ -120,6 +129,7 @@ def _undisturbed() -> Iterator[None]:
         torch.no_grad(),
         torch.device("cpu"),
         torch.autocast("cpu", enabled=False),
+        not_compiled(),
         _OnlyArithmetic(),
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),

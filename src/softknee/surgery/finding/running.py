@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
+from .probing import not_compiled
 
 
 def run_example(
@@ -63,7 +63,7 @@ def _left_as_it_was(model: nn.Module) -> Iterator[None]:
     # Batch norm would count the example, and dropout would make two runs differ.
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices), _not_compiled():
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), not_compiled():
             yield
     finally:
         for module, mode in modes:
@@ -73,11 +73,6 @@ def _left_as_it_was(model: nn.Module) -> Iterator[None]:
                 if buffer.device.type != "meta" and not torch.equal(buffer, before):
                     buffer.copy_(before)
                 module._buffers[name] = buffer
-
-
-def _not_compiled() -> AbstractContextManager[Any]:
-    """A compiled model would be compiled once more for a run that is watched; without one, the compiler stays out."""
-    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
 
 
 def tensors_in(value: Any) -> list[Tensor]:

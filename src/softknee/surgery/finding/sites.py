@@ -78,7 +78,9 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     if not isinstance(model, nn.Module):
         raise InputError(f"A torch.nn.Module is needed to look for activations, and {type(model).__name__} was given.")
     identities = {id(module): found for module in model.modules() if (found := identify_module(module)) is not None}
+    order = {path: index for index, (path, _) in enumerate(model.named_modules(remove_duplicate=False))}
     found = [*_modules(model, identities), *_attributes(model, identities)]
+    found.sort(key=lambda site: order.get(site.path, order[site.owner]))
     if example is None:
         return found, None
     functions = [(site.place.owner, site.place.name) for site in found if site.kind == "functional"]
@@ -119,7 +121,7 @@ def _attributes(model: nn.Module, identities: dict[int, Identity]) -> list[Site]
     found = []
     for path, owner in _owners(model, identities):
         for name, value in vars(owner).items():
-            if not isinstance(value, _FUNCTIONS) or not harmless(value):
+            if name == "forward" or not isinstance(value, _FUNCTIONS) or not harmless(value):
                 continue
             identity = identify(value)
             # A stranger that happens to bend is only taken for an activation where it is called one.

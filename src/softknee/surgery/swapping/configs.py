@@ -19,9 +19,13 @@ from ..finding.sites import Site
 from ..transformers_names import register_transformers
 from .operation import Step, Undo
 
+_REPEAT = (
+    "Keep the surgery with report.save(path), and repeat it with sk.apply_(model, path) before the weights are loaded."
+)
+
 
 def retell(
-    model: nn.Module, found: Sequence[Site], chosen: Sequence[Site], steps: Sequence[Step]
+    model: nn.Module, found: Sequence[Site], chosen: Sequence[Site], steps: Sequence[Step], *, keep: str = _REPEAT
 ) -> tuple[list[Callable[[], Undo]], list[str]]:
     """What to do so that the configuration names the new functions, and notes where it cannot."""
     if "transformers" not in sys.modules:
@@ -50,8 +54,7 @@ def retell(
             else:
                 notes.append(
                     f"The configuration still says {key}={value!r}, because {problem}; from_pretrained will build "
-                    f"that. Keep the surgery with report.save(path), and repeat it with sk.apply_(model, path) "
-                    f"before the weights are loaded."
+                    f"that. {keep}"
                 )
     return changes, notes
 

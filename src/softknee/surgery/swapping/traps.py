@@ -78,8 +78,10 @@ def _leave_fast_path(layer: nn.TransformerEncoderLayer, model: nn.Module) -> Und
 _NESTED = ("enable_nested_tensor", "use_nested_tensor")
 
 
-def refuse_untouchable(model: nn.Module) -> None:
-    """Refuse what cannot be changed, or would not train what is added."""
+def refuse_untouchable(
+    model: nn.Module, *, cure: str = "and would not train what surgery adds; swap first, then wrap."
+) -> None:
+    """Refuse what cannot be changed, or would not train what is added; `cure` ends the sentence for a wrapped model."""
     if not isinstance(model, nn.Module):
         raise InputError(f"Surgery is done on a torch.nn.Module, and {type(model).__name__} was given.")
     own = identify_module(model)
@@ -93,10 +95,7 @@ def refuse_untouchable(model: nn.Module) -> None:
         wrappers += (sharding.FSDPModule, sharding.FullyShardedDataParallel)
     for module in model.modules():
         if isinstance(module, wrappers):
-            raise InputError(
-                f"The model is already wrapped ({type(module).__name__}), and would not train what surgery adds; swap "
-                f"first, then wrap."
-            )
+            raise InputError(f"The model is already wrapped ({type(module).__name__}), {cure}")
         if isinstance(module, torch.jit.ScriptModule):
             raise InputError(
                 f"{type(module).__name__} is TorchScript, whose code is fixed; change the model before it is scripted."
