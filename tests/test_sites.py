@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 import torchvision
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 import softknee as sk
 
@@ -139,6 +140,38 @@ def test_the_model_is_left_as_it_was() -> None:
     assert [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()] == hooks
     assert counted.steps.item() == counted.last.item() == 0
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+class Positive(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(x)
+
+
+class Wrapped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(x) + 0 * self.inner.weight.sum()
+
+
+def test_what_makes_weights_is_no_activation() -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.ReLU())
+    parametrize.register_parametrization(model[0], "weight", Positive())
+    parametrize.register_parametrization(model[1], "weight", Wrapped(), unsafe=True)
+    for example in (None, X):
+        assert [site.path for site in sk.sites(model, example)] == ["2"]
+        assert sk.swap_(model, "srelu", example=example, dry_run=True).skipped == []
+
+
+def test_the_example_is_left_as_it_was() -> None:
+    model = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 6))
+    x = X.clone()
+    report = sk.swap_(model, "smelu", beta=2.0, example=[x])
+    assert torch.equal(x, X)
+    wanted = (model[1](F.relu(X)) - model(X)).abs().max().item()
+    assert report.output_change == pytest.approx(wanted, rel=1e-6)
 
 
 def test_bad_input() -> None:

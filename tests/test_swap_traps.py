@@ -40,7 +40,11 @@ def fused(model: nn.Module, x: Tensor, **more: Any) -> bool:
     return any("transformer_encoder_layer_fwd" in event.key for event in profile.key_averages())
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", F.relu, nn.ReLU(), nn.GELU()], ids=str)
+@pytest.mark.parametrize(
+    "activation",
+    ["relu", "gelu", F.relu, nn.ReLU(), nn.GELU()],
+    ids=["relu", "gelu", "F.relu", "nn.ReLU", "nn.GELU"],  # a function's own text has its address in it
+)
 @pytest.mark.parametrize("example", [None, TOKENS], ids=["without example", "with example"])
 def test_an_encoder_layer_uses_its_new_activation_in_eval_mode(activation: Any, example: Any) -> None:
     model = layer(activation).eval()

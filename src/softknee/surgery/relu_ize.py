@@ -137,6 +137,10 @@ def _hard_modules(found: list[Site]) -> list[nn.Module]:
     """The replacement of every site; all are asked for before any is put in."""
     made: dict[int, nn.Module] = {}
     for site in found:
+        if isinstance(site.place.old, EntropicSpline):
+            raise ParameterError(
+                f"{site.path}: EntropicSpline has no hard limit; swap it for a function with one first."
+            )
         try:
             made.setdefault(id(site.place.old), hard_module(site.place.old))
         except ParameterError as error:

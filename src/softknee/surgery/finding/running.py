@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -45,9 +46,18 @@ def run_example(
 
 
 def _call_with(model: nn.Module, example: Any) -> Any:
+    example = _copied(example)  # a model may overwrite its input
     if isinstance(example, Mapping):
         return model(**example)
     return model(*example) if isinstance(example, tuple | list) else model(example)
+
+
+def _copied(example: Any) -> Any:
+    if isinstance(example, Tensor):
+        return example.detach().clone()
+    if isinstance(example, Mapping):
+        return {name: _copied(one) for name, one in example.items()}
+    return [_copied(one) for one in example] if type(example) in (list, tuple) else example
 
 
 @contextlib.contextmanager
@@ -63,7 +73,9 @@ def _left_as_it_was(model: nn.Module) -> Iterator[None]:
     # Batch norm would count the example, and dropout would make two runs differ.
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices), not_compiled():
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), not_compiled(), warnings.catch_warnings():
+            # What a model has to say of a run without gradients is not for the user's ears.
+            warnings.simplefilter("ignore")
             yield
     finally:
         for module, mode in modes:

@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
 
 from torch import nn
+from torch.nn.utils.parametrize import ParametrizationList
 
 from ...errors import InputError
 from .identify import Identity, identify, identify_module
@@ -77,19 +78,27 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     """The sites, and what the run of the example showed."""
     if not isinstance(model, nn.Module):
         raise InputError(f"A torch.nn.Module is needed to look for activations, and {type(model).__name__} was given.")
-    identities = {id(module): found for module in model.modules() if (found := identify_module(module)) is not None}
+    parts = parts_of_weights(model)
+    modules = [module for module in model.modules() if id(module) not in parts]
+    identities = {id(module): found for module in modules if (found := identify_module(module)) is not None}
     order = {path: index for index, (path, _) in enumerate(model.named_modules(remove_duplicate=False))}
-    found = [*_modules(model, identities), *_attributes(model, identities)]
+    found = [*_modules(model, identities), *_attributes(model, identities, parts)]
     found.sort(key=lambda site: order.get(site.path, order[site.owner]))
     if example is None:
         return found, None
     functions = [(site.place.owner, site.place.name) for site in found if site.kind == "functional"]
-    seen = trace(model, example, sites=identities, attributes=functions)
+    seen = trace(model, example, sites=identities, attributes=functions, parts=parts)
     names = _Names()
     found = [one for site in found for one in _as_seen(site, _mates(site, found), seen, names)]
     found += _calls(model, seen, names)
     # What the example did not reach comes last.
     return sorted(found, key=lambda site: site.seen.order if site.seen is not None else seen.passes), seen
+
+
+def parts_of_weights(model: nn.Module) -> set[int]:
+    """Modules that make weights out of parameters: a softplus there keeps a weight positive and activates nothing."""
+    lists = (module for module in model.modules() if isinstance(module, ParametrizationList))
+    return {id(part) for one in lists for part in one.modules()}
 
 
 def _owners(model: nn.Module, identities: dict[int, Identity]) -> Iterator[tuple[str, nn.Module]]:
@@ -116,11 +125,11 @@ def _modules(model: nn.Module, identities: dict[int, Identity]) -> list[Site]:
     ]
 
 
-def _attributes(model: nn.Module, identities: dict[int, Identity]) -> list[Site]:
+def _attributes(model: nn.Module, identities: dict[int, Identity], parts: set[int]) -> list[Site]:
     """Functions kept as attributes, as `self.activation = F.relu` keeps them."""
     found = []
     for path, owner in _owners(model, identities):
-        for name, value in vars(owner).items():
+        for name, value in vars(owner).items() if id(owner) not in parts else ():
             if name == "forward" or not isinstance(value, _FUNCTIONS) or not harmless(value):
                 continue
             identity = identify(value)

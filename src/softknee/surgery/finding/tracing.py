@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -110,18 +110,24 @@ class Trace:
 
 
 def trace(
-    model: nn.Module, example: Any, *, sites: Iterable[int], attributes: Iterable[tuple[nn.Module, str]] = ()
+    model: nn.Module,
+    example: Any,
+    *,
+    sites: Collection[int],
+    attributes: Iterable[tuple[nn.Module, str]] = (),
+    parts: Iterable[int] = (),
 ) -> Trace:
     """Run the example and see every activation.
 
     Args:
         sites: the modules that are activations, by identity.
         attributes: the functions that are activations, each an attribute of its owner.
+        parts: modules, by identity, in which nothing is an activation.
     """
-    watch = _Watch(inside={id(module) for module in model.modules()}, sites=set(sites))
+    watch = _Watch(inside={id(module) for module in model.modules()}, sites=set(sites), parts=set(parts))
     with contextlib.ExitStack() as at_the_end:
         for module in model.modules():
-            if id(module) in watch.sites:
+            if id(module) in sites:
                 before = module.register_forward_pre_hook(partial(_enter, watch), with_kwargs=True)
                 after = module.register_forward_hook(partial(_leave, watch), with_kwargs=True)
                 at_the_end.callback(before.remove)
@@ -139,9 +145,9 @@ def trace(
 class _Watch(TorchFunctionMode):
     """Sees every function of torch that is called, follows channels, and notes the activations."""
 
-    def __init__(self, *, inside: set[int], sites: set[int]) -> None:
+    def __init__(self, *, inside: set[int], sites: set[int], parts: set[int]) -> None:
         super().__init__()
-        self.found, self.inside, self.sites = Trace(), inside, sites
+        self.found, self.inside, self.apart = Trace(), inside, sites | parts
         self.deep = 0  # inside an activation, whose parts are its own business
         self.current: dict[int, Seen] = {}
         # Tensors that an activation has overwritten, each with the place where that was.
@@ -181,7 +187,7 @@ class _Watch(TorchFunctionMode):
         if not tensor.is_floating_point():
             return None
         found = origin(sys._getframe(1), inside=self.inside, function=func)
-        if found is None or id(found.owner) in self.sites or type(found.owner).__module__.startswith("softknee."):
+        if found is None or id(found.owner) in self.apart or type(found.owner).__module__.startswith("softknee."):
             return None
         identity = _identity(func, name, args, kwargs)
         if identity is None:

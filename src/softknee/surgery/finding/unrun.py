@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-from collections.abc import Collection
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,23 +18,24 @@ from ... import registry
 from .identify import GATES
 from .probing import FUNCTIONS
 from .rewriting import edits_of
-from .sites import Place, Site
+from .sites import Place, Site, parts_of_weights
 from .source import CannotRewrite, calls_of, plain_methods, span
 from .tracing import Trace
 
 
-def unrun(model: nn.Module, activations: Collection[int], run: Trace | None) -> list[Site]:
+def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Site]:
     """The calls of activations by name that the run did not reach, as sites that cannot be changed.
 
     Args:
-        activations: the modules that are activations themselves, by identity.
+        sites: what was found, among it the modules that are activations themselves.
         run: what the example showed, None without one.
     """
     ran = run.lines() if run is not None else set()
+    apart = {id(site.place.old) for site in sites} | parts_of_weights(model)
     found = []
     for path, owner in model.named_modules():
         original, edits = edits_of(type(owner))
-        if id(owner) in activations or original.__module__.startswith(("torch.", "softknee.")):
+        if id(owner) in apart or original.__module__.startswith(("torch.", "softknee.")):
             continue
         for method in plain_methods(original, below=nn.Module):
             for node, name in _activations(method):

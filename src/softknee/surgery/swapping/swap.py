@@ -80,8 +80,7 @@ def swap_(
     found, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
-    silent = unrun(model, {id(site.place.old) for site in found}, run)
-    everything = [*found, *silent]
+    everything = [*found, *unrun(model, found, run)]
     chosen, left = _choose(everything, where=where, replacing=replacing, example=example, title=title, unseen=unseen)
     chosen, kept, notes = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)

@@ -1,0 +1,154 @@
+r"""A number that depends on which models were trained, and how far other models would move it.
+
+    t interval   of a mean:       mean ± t(M - 1) s / sqrt(M)
+    jackknife    of anything:     value ± t(M - 1) s_J,   s_J^2 = (M - 1)/M sum_j (value_{-j} - mean_j value_{-j})^2
+
+value_{-j} is what comes out without model j. A bootstrap would draw some models twice, and a model does not differ from
+itself: every difference between models would come out too small. (Efron and Stein 1981: s_J^2 is on average no less
+than the variance.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..errors import ParameterError
+
+FEWEST = 4  # models that a jackknife is taken over: of three, two remain, and they say next to nothing
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number found from a set of models together.
+
+    value:    the number itself, by its definition.
+    stdev:    its standard deviation over draws of as many models, from the delete-one jackknife; None below 4 models.
+    interval: where its expectation lies (95 % unless another level was asked for); None below 4 models.
+    """
+
+    value: float
+    stdev: float | None = None
+    interval: tuple[float, float] | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return _shown(self.value, self.interval)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that each model has for itself, over the models.
+
+    value:            the mean over the models.
+    stdev:            the standard deviation of the models, s; None of a single one.
+    interval:         where the mean of all such models lies: the t interval; None of a single model.
+    each:             the number of every model.
+    larger_is_better: True of accuracy and AUC, False of losses.
+    """
+
+    value: float
+    stdev: float | None
+    interval: tuple[float, float] | None
+    each: tuple[float, ...]
+    larger_is_better: bool
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return _shown(self.value, self.interval)
+
+
+def _shown(value: float, interval: tuple[float, float] | None) -> str:
+    return f"{value:.6g}" if interval is None else f"{value:.6g} [{interval[0]:.6g}, {interval[1]:.6g}]"
+
+
+def score(
+    each: Sequence[float] | Tensor,
+    *,
+    larger_is_better: bool,
+    level: float = 0.95,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Score:
+    """The mean of one number for each model, with spread and interval; `bounds` are what the number can be.
+
+    >>> found = score([0.8, 0.9, 1.0], larger_is_better=True)
+    >>> round(found.value, 12), round(found.stdev, 12)
+    (0.9, 0.1)
+    """
+    values = torch.as_tensor(each, dtype=torch.float64)
+    models, mean = len(values), float(values.mean())
+    stdev = float(values.std()) if models > 1 else None
+    interval = None
+    if stdev is not None:
+        interval = _around(mean, stdev / math.sqrt(models), models - 1, level=level, bounds=bounds)
+    return Score(mean, stdev, interval, tuple(values.tolist()), larger_is_better)
+
+
+def jackknife(
+    value: float, without: Tensor, *, level: float = 0.95, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """A number with its spread over models, from what it is `without` each of them (none below 4 models).
+
+    >>> import torch
+    >>> each = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)     # of a mean it is the usual standard error
+    >>> found = jackknife(3.0, (each.sum() - each) / 3)
+    >>> abs(found.stdev - float(each.std()) / 2) < 1e-15
+    True
+    """
+    models = len(without)
+    if models < FEWEST:
+        return Estimate(value)
+    stdev = math.sqrt((models - 1) / models * float((without - without.mean()).square().sum()))
+    return Estimate(value, stdev, _around(value, stdev, models - 1, level=level, bounds=bounds))
+
+
+def _around(
+    middle: float, stdev: float, freedom: int, *, level: float, bounds: tuple[float, float]
+) -> tuple[float, float]:
+    reach = t_quantile(freedom, level) * stdev
+    return max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
+
+
+@lru_cache(maxsize=256)
+def t_quantile(freedom: int, level: float = 0.95) -> float:
+    """The t with P(|T| <= t) = level, for Student's T with a whole number of degrees of freedom.
+
+    With theta = arctan(t / sqrt(freedom)) that probability is a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4); it
+    rises with theta, so halving finds it.
+
+    >>> round(t_quantile(3), 6), round(t_quantile(11), 6)
+    (3.182446, 2.200985)
+    """
+    check_level(level)
+    low, high = 0.0, math.pi / 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _inside(middle, freedom) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _inside(theta: float, freedom: int) -> float:
+    sine, cosine = math.sin(theta), math.cos(theta)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= cosine * cosine * k / (k + 1)
+    return 2 / math.pi * (theta + sine * total) if odd else sine * total
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability strictly between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ParameterError(
+            f"level is the probability that an interval holds the truth, such as 0.95, and {level!r} was given."
+        )
