@@ -1,4 +1,4 @@
-"""Networks that call activations inside their methods, in every way that people write, and in some that nobody should."""
+"""Networks that call activations inside their methods, in every way that people write, and in some more."""
 
 from __future__ import annotations
 
@@ -129,6 +129,32 @@ class Super(Layer):
         return self.own(x) + torch.tanh(x)
 
 
+class OldStyle(Layer):
+    def __init__(self) -> None:
+        super(OldStyle, self).__init__()  # noqa: UP008 - as it was written for years
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super(OldStyle, self).own(F.relu(x)) if isinstance(self, OldStyle) else x  # noqa: UP008
+
+
+def attached(self: Any, x: Tensor) -> Tensor:
+    return F.relu(self.fc(x)) + (0 if attached.__name__ == "attached" else 1)
+
+
+class Attached(Layer):
+    forward = attached
+
+
+class Counts(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        global CALLS
+        CALLS += 1
+        return F.relu(self.own(x))
+
+
+CALLS = 0
+
+
 class Me(Layer):
     def forward(me, x: Tensor) -> Tensor:
         return F.relu(me.fc(x))
@@ -146,6 +172,16 @@ def kept(function: Any) -> Any:
     """A decorator that leaves the function as it is, with a mark."""
     function.mark = "kept"
     return function
+
+
+def named_itself(offset: float) -> type[nn.Module]:
+    class Itself(Layer):
+        def forward(self, x: Tensor) -> Tensor:
+            nonlocal offset
+            offset += 0.0
+            return F.relu(self.fc(x) + offset) if isinstance(self, Itself) else x
+
+    return Itself
 
 
 class Marked(Layer):
@@ -173,8 +209,12 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "methods": (Methods, 1),
     "family": (Family, 3),
     "super": (Super, 1),
+    "old style": (OldStyle, 1),
+    "attached": (Attached, 1),
+    "counts": (Counts, 1),
     "me": (Me, 1),
     "closed over": (lambda: closed_over(0.25, torch.sin)(), 1),
+    "named itself": (lambda: named_itself(0.25)(), 1),
     "marked": (Marked, 1),
     "attribute": (Attribute, 3),
 }
@@ -242,6 +282,13 @@ class Rebound(Layer):
         return (lambda self: F.relu(self))(self.fc(x))
 
 
+class Assigned(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.fc(x))
+        self = None
+        return x if self is None else x + 1
+
+
 class Several(Layer):
     def forward(self, x: Tensor) -> Tensor:
         for act in (F.relu, F.gelu):
@@ -271,6 +318,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "Mapped": (Mapped, "handed over in"),
     "Unpacked": (Unpacked, "is its tensor cannot be told"),
     "Rebound": (Rebound, "'self' means something else"),
+    "Assigned": (Assigned, "'self' means something else"),
     "Several": (Several, "several functions in turn"),
     "Overwritten": (Overwritten, "goes on to use what was overwritten"),
     "OverwrittenToo": (OverwrittenToo, "goes on to use what was overwritten"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
+import sys
 from typing import Any
 
 import pytest
@@ -65,6 +67,16 @@ def test_a_designed_function_is_bounded_by_its_certificate() -> None:
     assert gap <= result.bounds["1"] * (1 + 1e-9) <= 1.001 * gap
 
 
+def test_a_bound_that_cannot_be_proved_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flint", None)  # as where python-flint is not installed
+    model = mlp(sk.nn.make(sk.design.mollify("relu", "biweight"), delta=0.5))
+    result = sk.relu_ize_(model)
+    assert isinstance(model[1], nn.ReLU)
+    assert result.bounds == {"1": math.inf}
+    assert result.notes[0].startswith("No bound for 1: ")
+    assert "pip install" in str(result)
+
+
 def test_plain_torch_alone_is_left() -> None:
     model = mlp(nn.ReLU(), nn.PReLU(), nn.LeakyReLU(0.2))
     stock = copy.deepcopy(model)
@@ -102,6 +114,17 @@ def test_functions_and_shared_modules_come_back_as_they_were() -> None:
     sk.relu_ize_(model)
     assert model[1] is model[3]
     assert isinstance(model[1], nn.ReLU)
+
+
+def test_an_encoder_layer_of_torch_comes_back_as_it_was() -> None:
+    torch.manual_seed(0)
+    stock = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True).eval()
+    model = copy.deepcopy(stock)
+    sk.swap_(model, "srelu", learn=True, delta=0.5)
+    sk.relu_ize_(model)
+    stock.load_state_dict(model.state_dict(), strict=True)
+    with torch.no_grad():
+        assert torch.allclose(model(X[None]), stock(X[None]), atol=1e-6)
 
 
 def test_modes_hooks_and_the_rest_stay() -> None:

@@ -71,6 +71,54 @@ def test_functions_that_are_no_activations_are_neither_called_nor_listed(tmp_pat
     assert not path.exists()
 
 
+class HasItsOwn(Holder):
+    activation = None  # the class has the attribute, too, and would hide a module of that name
+
+
+class WithMore(Holder):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(self.fc(x), 0.5)
+
+
+def test_attributes_that_cannot_be_replaced_are_said() -> None:
+    (site,) = sk.sites(HasItsOwn(F.relu))
+    assert site.trouble == "the class HasItsOwn has an attribute 'activation' of its own"
+    (site,) = sk.sites(WithMore(F.leaky_relu), X)
+    assert site.trouble == "it is called with more than a tensor"
+    with pytest.raises(
+        sk.InputError, match=r"activation \(leaky_relu\): It is called with more than a tensor; make it"
+    ):
+        sk.swap_(WithMore(F.leaky_relu), "srelu", example=X)
+
+
+class Others(nn.Module):
+    """Calls that are activations, though not of softknee's, and some that only look like them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.slope = nn.Linear(6, 6), nn.Parameter(torch.full((6,), 0.3))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        x = F.prelu(self.fc(x), self.slope)
+        y = F.hardsigmoid(x) + F.tanhshrink(x) + F.rrelu(x)
+        z = x.clamp(0, 1) + torch.clamp(x, max=3.0) + torch.clamp(x, min=self.slope) + F.softmax(x, -1)
+        return {"sum": y + z, "whole": torch.tensor([1, -2]).relu()}
+
+
+def test_calls_that_are_no_functions_of_softknee() -> None:
+    found = {site.path: (site.activation, site.known) for site in sk.sites(Others(), X)}
+    assert found == {
+        "prelu": ("prelu", True),
+        "hardsigmoid": ("hardsigmoid", False),
+        "tanhshrink": ("tanhshrink", False),
+        "rrelu": ("leaky_relu", True),  # in eval mode
+    }
+    report = sk.swap_(Others(), "srelu", replacing=["prelu", "tanhshrink"], example=X)
+    assert [one.path for one in report.changed] == ["prelu", "tanhshrink"]
+    assert report.output_change is not None
+    assert report.output_change > 0
+
+
 # -- order, sharing, kinds ---------------------------------------------------------------------------------------------
 
 

@@ -169,9 +169,9 @@ def test_calls_that_the_example_does_not_reach_are_said() -> None:
     assert changed(report) == ["0.relu", "1"]
     (left,) = report.skipped
     assert left.path == "0.gelu"
-    assert (
-        left.reason
-        == "It is called in Called.forward as 'F.gelu(x)', which the example did not reach; give one that does."
+    assert left.reason == (
+        "It is called in Called.forward as 'F.gelu(x)', which the example, run in eval mode, did not reach; give one "
+        "that does, or make it a module of its own."
     )
     report.undo()
     report = sk.swap_(model, "srelu")
@@ -215,6 +215,33 @@ def test_a_model_that_no_longer_runs_is_put_back() -> None:
         sk.swap_(model, half, example=X)
     assert snapshot(model) == before
     assert type(model) is kind
+
+
+class Sealed(nn.Module):
+    """Cannot be given another class, and so its calls cannot be replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("sealed")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.fc(x))
+
+
+def test_when_the_second_of_three_fails_the_first_is_put_back() -> None:
+    model = nn.Sequential(Called(), Sealed(), nn.ReLU())
+    before, kind = snapshot(model), type(model[0])
+    with pytest.raises(sk.InputError, match=r"class of Sealed cannot be changed \(sealed\), so that 'F.relu\(self.fc"):
+        sk.swap_(model, "srelu", example=X)
+    assert (snapshot(model), type(model[0])) == (before, kind)
+    model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Unflatten(1, (2, 3)), nn.ReLU(), nn.Linear(3, 3), nn.ReLU())
+    before = snapshot(model)
+    with pytest.raises(sk.InputError, match="what reaches '3', and it cannot be told"):
+        sk.swap_(model, "srelu", learn=True, per="channel", example=X)
+    assert snapshot(model) == before
 
 
 def test_dry_run_changes_nothing() -> None:
@@ -277,6 +304,52 @@ def test_squaf_starts_nearer_when_it_is_fitted(act: nn.Module, weights: str) -> 
     assert fitted.output_change is not None
     assert sampled.output_change is not None
     assert 0 < fitted.output_change < sampled.output_change
+
+
+class Calling(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.fc, self.act = nn.Linear(6, 6), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(F.tanhshrink(F.gelu(self.fc(x))))
+
+
+def test_squaf_is_fitted_to_functions_too() -> None:
+    x = 0.5 * torch.randn(64, 6)
+    model = Calling(torch.sin)  # softknee does not know it, and can ask it
+    model.act = lambda x: torch.sin(x)
+    grid = {"k": 16, "q": 0.25, "alpha": "auto", "example": x}
+    near = sk.swap_(model, "squaf", z="fit", where=["gelu", "act"], replacing=["gelu", "<lambda>"], **grid)
+    assert [one.path for one in near.changed] == ["gelu", "act"]
+    assert near.relative_change is not None
+    assert near.relative_change < 0.02
+    for where, replacing in (("tanhshrink", "tanhshrink"), ("1", nn.PReLU)):
+        model = Calling(torch.sin) if where == "tanhshrink" else mlp(nn.PReLU(6))
+        with pytest.raises(sk.ParameterError, match=rf"cannot be fitted to {where} .*, because .*Leave the site out"):
+            sk.swap_(model, "squaf", z="fit", where=where, replacing=replacing, **grid)
+    with pytest.raises(sk.ParameterError, match="needs one q and one alpha"):
+        sk.swap_(mlp(nn.GELU()), "squaf", z="fit", k=4, q=torch.full((6,), 0.5), alpha=5.0, per="channel", example=x)
+
+
+class Ragged(nn.Module):
+    """Gives as many rows as the activation leaves above 0.5, and one that is not finite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.ReLU()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.act(x * self.scale)
+        return y[y > 0.5], torch.full((2,), -torch.inf)
+
+
+def test_outputs_of_other_shapes_and_infinite_ones() -> None:
+    assert sk.swap_(Ragged(), "relu", example=X).output_change == 0.0
+    report = sk.swap_(Ragged(), "smelu", beta=4.0, example=X)
+    assert report.output_change == math.inf
+    assert "Largest change of an output on the example: inf" in str(report)
 
 
 def test_output_change_is_the_largest_difference() -> None:

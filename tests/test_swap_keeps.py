@@ -130,9 +130,10 @@ def test_undo_in_the_wrong_order_is_refused_whole() -> None:
     assert snapshot(model) == start
 
 
-def test_undo_after_the_model_has_moved() -> None:
-    model = mlp(nn.PReLU())
-    report = sk.swap_(model, "srelu")
+@pytest.mark.parametrize("name", ["srelu", "relu"])  # with numbers of its own and without
+def test_undo_after_the_model_has_moved(name: str) -> None:
+    model = nn.Sequential(nn.PReLU(), nn.Linear(6, 6))
+    report = sk.swap_(model, name)
     model.double()
     report.undo()
     assert model(X.double()).dtype == torch.float64
@@ -240,6 +241,8 @@ def test_two_lines_that_call_one_activation(build: Any) -> None:
     assert type(model) is build
     report = sk.swap_(model, "srelu", delta=0.5, example=X)
     assert list(activation_modules(model)) == ["act"]
+    assert (report.changed[0].path, report.changed[0].also) == ("act", ("act_2",))
+    assert "act, act_2  gelu  SReLU(delta=0.5)" in str(report)
     report.undo()
     report = sk.swap_(model, "relu", learn=True, example=X)
     assert list(activation_modules(model)) == ["act"]

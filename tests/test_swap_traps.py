@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor, nn
+from transformers.activations import ACT2FN
 
 import softknee as sk
 from surgery_helpers import X, mlp, snapshot
@@ -167,6 +169,50 @@ def test_a_batch_norm_with_an_activation_inside_is_reported() -> None:
     )
 
 
+# -- configurations ---------------------------------------------------------------------------------------------------
+
+
+class Configured(nn.Module):
+    """As transformers has it: a configuration that names the function which every layer is built with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = transformers.PreTrainedConfig(hidden_act="gelu", other_act=None)
+        self.layers = mlp(ACT2FN["gelu"], ACT2FN["gelu"], nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+def test_a_configuration_names_the_new_function(tmp_path: Path) -> None:
+    model = Configured()
+    report = sk.swap_(model, "srelu", replacing="gelu", delta=0.25)
+    assert model.config.hidden_act == "softknee:srelu(delta=0.25)"
+    fresh = Configured()
+    again = sk.apply_(fresh, report.save(tmp_path / "surgery.json"))
+    assert fresh.config.hidden_act == model.config.hidden_act
+    again.undo()
+    assert fresh.config.hidden_act == "gelu"
+    sk.relu_ize_(model)
+    assert model.config.hidden_act == "relu"
+
+
+def test_a_configuration_that_cannot_say_it_is_left_with_a_note() -> None:
+    model = Configured()
+    first = sk.swap_(model, "srelu", where="layers.1", delta=0.25)
+    assert model.config.hidden_act == "gelu"
+    assert "it names one function for all layers and not all of them were changed" in first.notes[0]
+    # The rest, and it can.
+    second = sk.swap_(model, "srelu", where="layers.3", delta=0.25)
+    assert (model.config.hidden_act, second.notes) == ("softknee:srelu(delta=0.25)", [])
+    second.undo()
+    assert model.config.hidden_act == "gelu"
+    assert "the new functions differ" in sk.swap_(model, "smelu", where="layers.3").notes[0]
+    dry = Configured()
+    sk.swap_(dry, "srelu", dry_run=True)
+    assert dry.config.hidden_act == "gelu"
+
+
 # -- wrappers and compilers -----------------------------------------------------------------------------------------
 
 
@@ -227,6 +273,41 @@ def test_a_compiled_model_follows(example: Any) -> None:
     assert torch._C._nn.gelu not in graphs[1]
     report.undo()
     assert torch.equal(compiled(X), before)
+
+
+class Holds(nn.Module):
+    """Keeps what it built beside the module, as fused and compiled layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act = nn.Linear(6, 6), nn.GELU()
+        self.parts = [self.fc, self.act]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+def test_a_new_activation_that_is_not_called_is_said() -> None:
+    report = sk.swap_(Holds(), "srelu", example=X)
+    assert report.output_change == 0.0
+    assert report.notes[0].startswith(
+        "Not called any more, though its predecessor was: act. Something in the model holds"
+    )
+    assert sk.swap_(Calls(), "srelu", example=X).notes == []
+
+
+@torch.no_grad()  # with gradients torch's compiler warns of itself
+def test_a_compiled_activation_is_replaced_as_a_whole() -> None:
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(6, 6), torch.compile(nn.GELU(), backend="eager"))
+    for example in (None, X):
+        assert [(site.path, site.activation) for site in sk.sites(model, example)] == [("1", "gelu")]
+        report = sk.swap_(model, "srelu", delta=1.0, example=example)
+        assert torch.equal(model(X), sk.nn.SReLU(delta=1.0)(model[0](X)))
+        report.undo()
+        assert torch.allclose(model(X), F.gelu(model[0](X)))
 
 
 def test_the_swapped_model_compiles_whole_and_traces() -> None:

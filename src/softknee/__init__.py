@@ -42,6 +42,7 @@ _LAZY = {
     "spec": (".spec", None),
     "surgery": (".surgery", None),
     "swap_": (".surgery", "swap_"),
+    "train": (".train", None),
 }
 
 
@@ -83,4 +84,5 @@ __all__ = [
     "spec",
     "surgery",
     "swap_",
+    "train",
 ]

@@ -122,6 +122,45 @@ def bench_model(
     print_model(record)
 
 
+@bench.command("replicas")
+def bench_replicas(
+    counts: Annotated[str, typer.Option(help="numbers of replicas; default 1,12,48,240 (CPU: 1,12)")] = "",
+    widths: Annotated[str, typer.Option(help="of the network; default 784,1200,1200,10 (CPU: 64,128,128,10)")] = "",
+    activation: Annotated[str, typer.Option(help="its activation")] = "relu",
+    batch: Annotated[int, typer.Option(min=1, help="examples in a step of each replica")] = 32,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    steps: Annotated[int, typer.Option(min=1, help="steps in a sample")] = 200,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+) -> None:
+    """Time a training step of many replicas at once, beside as many models one after the other."""
+    from ..measure import replica_speed
+    from ..measure.speed import choose_device
+    from .replicas_table import print_replicas
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    on_gpu = chosen.type == "cuda"
+    settings = replica_speed.Settings(
+        device=chosen,
+        counts=_whole_numbers("--counts", counts) or ((1, 12, 48, 240) if on_gpu else (1, 12)),
+        widths=_whole_numbers("--widths", widths) or (replica_speed.LARGE if on_gpu else replica_speed.SMALL),
+        activation=activation,
+        batch=batch,
+        steps=steps,
+        repeats=repeats,
+        precision=precision,
+        **({} if threads is None else {"threads": threads}),
+    )
+    with progress_line("replicas:") as report:
+        record = replica_speed.measure(settings, command=_command(), report=report)
+    if json is not None:
+        record.write(json)
+    print_replicas(record)
+
+
 @study.command("quickstart")
 def study_quickstart(
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
@@ -298,6 +337,13 @@ def design(
 
 def _several(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    parts = _several(text)
+    if not all(part.isdecimal() for part in parts):
+        raise ParameterError(f"{option} takes whole numbers with commas between, such as 1,12, and {text!r} was given.")
+    return tuple(int(part) for part in parts)
 
 
 def _command() -> str:

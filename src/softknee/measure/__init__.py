@@ -1,30 +1,54 @@
 """Measurements: functions that return typed records, and the one schema those records have."""
 
 from ..files import WriteError, write_whole
+from .activity import Activity, SiteActivity, activity
+from .calibration import Bin, expected_calibration_error, reliability
 from .edge import Edge
+from .estimate import Estimate, Score
+from .gradients import GradientNorms, Norms, gradient_norms
 from .hardness import HardnessProfile, HardnessTrace, SiteHardness, drift, hardness_profile, spearman
 from .machine import Hardware, Versions
 from .prediction import PredictionDifference, prediction_difference
 from .propagation import Propagation, propagation
 from .record import Quantity, Record, RecordError, without_paths
+from .scores import accuracy, auc, generalisation_gap, log_loss, ranking_loss
+from .trajectory import ParameterPoint, ParameterTrace
 
 __all__ = [
+    "Activity",
+    "Bin",
     "Edge",
+    "Estimate",
+    "GradientNorms",
     "HardnessProfile",
     "HardnessTrace",
     "Hardware",
+    "Norms",
+    "ParameterPoint",
+    "ParameterTrace",
     "PredictionDifference",
     "Propagation",
     "Quantity",
     "Record",
     "RecordError",
+    "Score",
+    "SiteActivity",
     "SiteHardness",
     "Versions",
     "WriteError",
+    "accuracy",
+    "activity",
+    "auc",
     "drift",
+    "expected_calibration_error",
+    "generalisation_gap",
+    "gradient_norms",
     "hardness_profile",
+    "log_loss",
     "prediction_difference",
     "propagation",
+    "ranking_loss",
+    "reliability",
     "spearman",
     "without_paths",
     "write_whole",

@@ -2,20 +2,23 @@ r"""How much the predictions of models differ that should be the same.
 
 M models predict distributions P_{n,m} over labels for N examples; P_n is their mean over the models.
 
-    Delta_p           = mean over n and m of ( sum_l |P_{n,m}(l) - P_n(l)|^p )^(1/p)
-    relative          = mean over n and m of sum_l |P_{n,m}(l) - P_n(l)| / P_n(l)          (0 where P_n(l) = 0)
-    relative_positive = the same with P_n(1) under every summand, for two labels
-    true_label        = mean over n and m of |P_{n,m}(t) - P_n(t)| / P_n(t),  t the true label of n
-    hamming           = mean over pairs of models of the share of examples whose most probable labels differ
+    Delta_p    = mean over n and m of ( sum_l |P_{n,m}(l) - P_n(l)|^p )^(1/p)
+    relative   = mean over n and m of sum_l |P_{n,m}(l) - P_n(l)| / P_n(l)          (0 where P_n(l) = 0)
+    binary     = the same with P_n(1) under every summand, for two labels
+    true_label = mean over n and m of |P_{n,m}(t) - P_n(t)| / P_n(t),  t the true label of n
+    hamming    = mean over pairs of models of the share of examples whose most probable labels differ
 
 With two models and two labels Delta_1 is the mean of |P_{n,1}(1) - P_{n,2}(1)|; where every model is certain of one
 label it is 2(M - 1)/M times the Hamming difference. (Shamir and Coviello 2020; Shamir, Lin and Coviello.)
+
+Each comes with an interval from the delete-one jackknife over the models (see `estimate`): where the same number lies
+on average for M models trained like these, on these examples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,8 +26,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .estimate import FEWEST, Estimate, check_level, jackknife
 
-_CHUNK = 4_000_000  # float64 numbers worked on at a time
+_CHUNK = 1_000_000  # float64 numbers worked on at a time: they stay in the cache of a processor
 
 
 @dataclass(frozen=True)
@@ -32,27 +36,30 @@ class PredictionDifference:
     """The prediction differences of a set of models; what was not asked for, or makes no sense, is None.
 
     models, examples, labels: how many there were.
-    delta_1, delta_2:  the L1 and L2 prediction differences.
-    p, delta_p:        the order that was asked for, and its difference.
-    relative:          the L1 difference relative to the mean prediction of each label.
-    relative_positive: relative to the mean prediction of label 1; with two labels only.
-    true_label:        the relative difference in the probability of the true label; with labels only.
-    hamming:           the mean share of examples on which two models predict different labels.
-    standard_error:    of each of them, over the examples: how far another draw of examples would move it.
+    delta_1, delta_2: the L1 and L2 prediction differences.
+    p, delta_p:       the order that was asked for, and its difference.
+    relative:         the L1 difference relative to the mean prediction of each label.
+    binary:           relative to the mean prediction of label 1, the positive one; with two labels only.
+    true_label:       the relative difference in the probability of the true label; with labels only.
+    hamming:          the mean share of examples on which two models predict different labels.
+    standard_error:   of each of them, over the examples: how far another draw of examples would move it.
+
+    Each difference has a `.value`, and from four models on a `.stdev` and an `.interval`: how far another draw of
+    models would move it.
     """
 
     models: int
     examples: int
     labels: int
-    delta_1: float
-    delta_2: float
-    relative: float
-    hamming: float
+    delta_1: Estimate
+    delta_2: Estimate
+    relative: Estimate
+    hamming: Estimate
     standard_error: Mapping[str, float | None]
-    relative_positive: float | None = None
-    true_label: float | None = None
+    binary: Estimate | None = None
+    true_label: Estimate | None = None
     p: float | None = None
-    delta_p: float | None = None
+    delta_p: Estimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers and mappings, for JSON."""
@@ -61,61 +68,113 @@ class PredictionDifference:
     def __str__(self) -> str:
         lines = [f"{self.models} models, {self.examples} examples, {self.labels} labels"]
         for name in _NAMES:
-            if (value := getattr(self, name)) is not None:
-                error = self.standard_error[name]
+            if (found := getattr(self, name)) is not None:
                 title = f"delta_{self.p:g}" if name == "delta_p" else name
-                lines.append(f"  {title:<18}{value:.6g}" + ("" if error is None else f" ± {error:.2g}"))
+                lines.append(f"  {title:<12}{found}")
         return "\n".join(lines)
 
 
-_NAMES = ("delta_1", "delta_2", "delta_p", "relative", "relative_positive", "true_label", "hamming")
+_NAMES = ("delta_1", "delta_2", "delta_p", "relative", "binary", "true_label", "hamming")
 
 
 def prediction_difference(
-    predictions: Any, labels: Any = None, *, p: float | None = None, tolerance: float | None = None
+    probs: Any,
+    labels: Any = None,
+    *,
+    p: float | None = None,
+    level: float = 0.95,
+    tolerance: float | None = None,
 ) -> PredictionDifference:
-    """The prediction differences of M models on N examples.
+    """The prediction differences of M models on N examples, each with its spread over the models.
 
-    predictions: probabilities of shape (M, N, L); or (M, N), the probability of label 1 of two. A tensor, an array,
-                 or a sequence of them, one for each model.
-    labels:      the true labels, N whole numbers; they add `true_label`.
-    p:           one more order of Delta beside 1 and 2; math.inf is the largest difference over the labels.
-    tolerance:   how far probabilities may stray from [0, 1] and their sums from 1: 1e-4, or 2e-2 for half types. What
-                 strays below 0 within it counts as 0.
+    probs:     probabilities of shape (M, N, L); or (M, N), the probability of label 1 of two. A tensor, an array, or a
+               sequence of them, one for each model. Or an iterator over batches of examples, each of that kind: then
+               no more than one batch is held.
+    labels:    the true labels, N whole numbers; they add `true_label`. Beside an iterator they may be one, too.
+    p:         one more order of Delta beside 1 and 2; math.inf is the largest difference over the labels.
+    level:     how often an interval should hold the truth.
+    tolerance: how far probabilities may stray from [0, 1] and their sums from 1: 1e-4, or 2e-2 for half types. What
+               strays below 0 within it counts as 0.
 
-    Of labels that are equally probable the first is the predicted one. Sums are in float64, whatever came in.
+    Of labels that are equally probable the first is the predicted one. Sums are in float64, whatever came in. The
+    intervals take M times as long as the values.
 
     >>> import softknee as sk, torch
     >>> found = sk.measure.prediction_difference(torch.tensor([[0.9, 0.2], [0.7, 0.6]], dtype=torch.float64))
-    >>> round(found.delta_1, 12), found.hamming
-    (0.3, 0.5)
+    >>> round(found.delta_1.value, 12), found.hamming.value, found.hamming.interval
+    (0.3, 0.5, None)
+    >>> drawn = torch.softmax(torch.randn(12, 500, 3, generator=torch.Generator().manual_seed(0)), dim=2)
+    >>> found = sk.measure.prediction_difference(batch for batch in drawn.split(100, dim=1))
+    >>> found.delta_1.interval[0] < found.delta_1.value < found.delta_1.interval[1]
+    True
     """
-    given = _read(predictions)
-    allowed = (2e-2 if given.dtype in (torch.bfloat16, torch.float16) else 1e-4) if tolerance is None else tolerance
-    truth = None if labels is None else _read_labels(labels, given)
-    if p is not None and not (isinstance(p, int | float) and p >= 1):
+    check_level(level)
+    if p is not None and (isinstance(p, bool) or not (isinstance(p, int | float) and p >= 1)):
         raise InputError(
             f"p must be a number of at least 1 (math.inf for the largest difference), and {p!r} was given."
         )
-    columns: dict[str, list[Tensor]] = {}
-    for start, part in _chunks(given):
-        _refuse_unfit(part, allowed)
-        part = (part if part.dim() == 3 else torch.stack([1 - part, part], dim=2)).clamp(min=0.0)
-        here = None if truth is None else truth[start : start + part.shape[1]]
-        for name, column in _per_example(part, here, p).items():
-            columns.setdefault(name, []).append(column)
-    joined = {name: torch.cat(parts) for name, parts in columns.items()}
-    models, examples = given.shape[:2]
+    sums = _Sums(p)
+    models = names = 0
+    for given, truth in _batches(probs, labels):
+        here = given.shape[0], given.shape[2] if given.dim() == 3 else 2
+        if sums.examples and here != (models, names):
+            raise InputError(
+                f"Every batch has the same models and labels, and one with {here[0]} models and {here[1]} labels came "
+                f"after {models} and {names}."
+            )
+        models, names = here
+        half = given.dtype in (torch.bfloat16, torch.float16)
+        allowed = (2e-2 if half else 1e-4) if tolerance is None else tolerance
+        for start, part in _chunks(given):
+            _refuse_unfit(part, allowed)
+            part = (part if part.dim() == 3 else torch.stack([1 - part, part], dim=2)).clamp(min=0.0)
+            sums.add(part, None if truth is None else truth[start : start + part.shape[1]])
+    if not sums.examples:
+        raise InputError("The iterator of predictions was empty; if it was used before, make a new one.")
     return PredictionDifference(
         models=models,
-        examples=examples,
-        labels=2 if given.dim() == 2 else given.shape[2],
+        examples=sums.examples,
+        labels=names,
         p=None if p is None else float(p),
-        standard_error={
-            name: float(column.std()) / math.sqrt(examples) if examples > 1 else None for name, column in joined.items()
-        },
-        **{name: float(column.mean()) for name, column in joined.items()},
+        standard_error={name: sums.over_examples(name) for name in sums.total},
+        **{name: sums.estimate(name, level) for name in sums.total},
     )
+
+
+class _Sums:
+    """Sums over examples: of each difference, of its square, and of what it is without each of the models."""
+
+    def __init__(self, p: float | None) -> None:
+        self.p, self.examples = p, 0
+        self.total: dict[str, float] = {}
+        self.squares: dict[str, float] = {}  # of the distance to the mean of what was seen
+        self.without: dict[str, Tensor] = {}
+
+    def add(self, part: Tensor, truth: Tensor | None) -> None:
+        models, count = part.shape[:2]
+        for name, column in _per_example(part, truth, self.p).items():
+            total, mean = float(column.sum()), float(column.mean())
+            apart = mean - self.total[name] / self.examples if self.examples else 0.0
+            joined = self.examples * count / (self.examples + count) * apart**2
+            squares = float((column - mean).square().sum())
+            self.squares[name] = self.squares.get(name, 0.0) + squares + joined
+            self.total[name] = self.total.get(name, 0.0) + total
+        self.examples += count
+        for left_out in range(models if models >= FEWEST else 0):
+            rest = torch.cat([part[:left_out], part[left_out + 1 :]])
+            for name, column in _per_example(rest, truth, self.p).items():
+                kept = self.without.setdefault(name, torch.zeros(models, dtype=torch.float64))
+                kept[left_out] += column.sum()
+
+    def estimate(self, name: str, level: float) -> Estimate:
+        value = self.total[name] / self.examples
+        bounds = (0.0, 1.0 if name == "hamming" else math.inf)
+        without = self.without.get(name, torch.zeros(0)) / self.examples
+        return jackknife(value, without, level=level, bounds=bounds)
+
+    def over_examples(self, name: str) -> float | None:
+        count = self.examples
+        return math.sqrt(self.squares[name] / (count - 1) / count) if count > 1 else None
 
 
 def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[str, Tensor]:
@@ -133,7 +192,7 @@ def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[st
     if p is not None:
         found["delta_p"] = torch.linalg.vector_norm(off, ord=p, dim=2).mean(dim=0)
     if part.shape[2] == 2:
-        found["relative_positive"] = _share(size.sum(dim=1), mean[:, 1])
+        found["binary"] = _share(size.sum(dim=1), mean[:, 1])
     if truth is not None:
         found["true_label"] = _share(size, mean).gather(1, truth[:, None]).squeeze(1)
     return found
@@ -160,6 +219,33 @@ def _chunks(given: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 # -- what may come in -------------------------------------------------------------------------------------
+
+
+def _batches(probs: Any, labels: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Batches of examples, each with its labels; a whole table is one batch."""
+    if not _is_stream(probs):
+        given = _read(probs)
+        yield given, None if labels is None else _read_labels(labels, given)
+        return
+    stream = iter(labels) if _is_stream(labels) else None
+    whole = None if labels is None or stream is not None else _whole_numbers(labels)
+    seen, ended = 0, object()
+    for one in probs:
+        given = _read(one)
+        here = None if whole is None else whole[seen : seen + given.shape[1]]
+        if stream is not None and (here := next(stream, ended)) is ended:
+            raise InputError(f"The labels ended after {seen} examples, and there are predictions of more.")
+        seen += given.shape[1]
+        yield given, None if here is None else _read_labels(here, given)
+    more = len(whole) > seen if whole is not None else stream is not None and next(stream, ended) is not ended
+    if more:
+        raise InputError(f"There are labels of more examples than the {seen} that were predicted.")
+
+
+def _is_stream(given: Any) -> bool:
+    """Whether this is an iterator of batches: not a tensor, an array, or a sequence of them."""
+    table = isinstance(given, Tensor | Sequence | Mapping) or hasattr(given, "__array__")
+    return isinstance(given, Iterable) and not table
 
 
 def _read(predictions: Any) -> Tensor:
@@ -191,10 +277,18 @@ def _read(predictions: Any) -> Tensor:
     return given
 
 
-def _read_labels(labels: Any, given: Tensor) -> Tensor:
-    truth = torch.as_tensor(labels).detach().cpu()
+def _whole_numbers(labels: Any) -> Tensor:
+    try:
+        truth = torch.as_tensor(labels).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"The labels cannot be read as an array of whole numbers: {error}.") from error
     if truth.is_floating_point() or truth.is_complex():
         raise InputError(f"Labels are whole numbers, and {truth.dtype} was given; convert them first.")
+    return truth
+
+
+def _read_labels(labels: Any, given: Tensor) -> Tensor:
+    truth = _whole_numbers(labels)
     if tuple(truth.shape) != (given.shape[1],):
         raise InputError(
             f"There is one true label for each of {given.shape[1]} examples, and the labels have shape "

@@ -4,6 +4,7 @@ from .entropic import EntropicSpline
 from .explain import explain
 from .make import make
 from .module import Pointwise
+from .row_norm import RowNorm, UnitRows, row_norm
 from .rowwise import RowwiseModule
 from .squaf import Squaf
 from .zoo import (
@@ -60,6 +61,7 @@ __all__ = [
     "Pointwise",
     "ReLU",
     "ReLU6",
+    "RowNorm",
     "RowwiseModule",
     "SReLU",
     "ShiftedSmeLU",
@@ -74,6 +76,8 @@ __all__ = [
     "Swish",
     "Tanh",
     "TanhExp",
+    "UnitRows",
     "explain",
     "make",
+    "row_norm",
 ]

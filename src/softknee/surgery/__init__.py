@@ -1,7 +1,7 @@
 """What is done to models: find activations, swap them, train and harden them, replace them by ReLU."""
 
 from .activation_text import module_of, name_of
-from .calibrate import Calibration, calibrate_
+from .calibration import Calibration, calibrate_
 from .finding import Site, sites
 from .groups import param_groups
 from .hardening import Hardener

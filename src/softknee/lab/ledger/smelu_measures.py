@@ -29,7 +29,7 @@ def two_models_two_labels() -> Finding:
     """The metric on random predictions against the short form; and with more models, where it does not hold."""
     pair = _predictions(2, 500, 2)
     short = (pair[0, :, 1] - pair[1, :, 1]).abs().mean().item()
-    gap = abs(measure.prediction_difference(pair).delta_1 - short)
+    gap = abs(measure.prediction_difference(pair).delta_1.value - short)
     return Finding(
         f"on 500 random examples both are {short:.6f} (apart by less than {'1e-15' if gap < 1e-15 else f'{gap:.0e}'}): "
         f"the two labels' halves add up to the whole",
@@ -46,13 +46,13 @@ def two_models_two_labels() -> Finding:
 def norms_are_tied() -> Finding:
     r"""For two labels Delta_1 = sqrt(2) Delta_2 exactly; for ten, Delta_2 <= Delta_1 <= sqrt(10) Delta_2."""
     binary, ten = (measure.prediction_difference(_predictions(5, 400, labels)) for labels in (2, 10))
-    ratios = [binary.delta_1 / binary.delta_2, ten.delta_1 / ten.delta_2]
+    ratios = [one.delta_1.value / one.delta_2.value for one in (binary, ten)]
     # Two models on either side of a tie disagree on every label and in next to no probability.
     tie = measure.prediction_difference(torch.tensor([[[0.51, 0.49]], [[0.49, 0.51]]], dtype=F64))
     return Finding(
         rf"$\Delta_1 = \sqrt 2\,\Delta_2$ for two labels, exactly; for $L$ labels it lies between $\Delta_2$ and "
         rf"$\sqrt L\,\Delta_2$ ({ratios[1]:.2f} times for ten random ones). (The Hamming difference is not tied to "
-        rf"them: it is {tie.hamming:.0f} for two models with $\Delta_1 = {tie.delta_1:.2f}$.)",
+        rf"them: it is {tie.hamming.value:.0f} for two models with $\Delta_1 = {tie.delta_1.value:.2f}$.)",
         parts={"two labels": abs(ratios[0] - math.sqrt(2)) < 1e-12, "ten labels": 1 <= ratios[1] <= math.sqrt(10)},
         numbers={"ratio_for_two": ratios[0], "ratio_for_ten": ratios[1]},
     )
@@ -69,12 +69,15 @@ def hamming_over_pairs() -> Finding:
     labels = drawn.argmax(2)
     pairs = list(itertools.combinations(range(6), 2))
     slow = sum((labels[a] != labels[b]).double().mean().item() for a, b in pairs) / len(pairs)
-    found = measure.prediction_difference(drawn).hamming
+    found = measure.prediction_difference(drawn).hamming.value
     equal = measure.prediction_difference(drawn[:1].expand(3, -1, -1))
     return Finding(
         f"{found:.6f} for six random models and {slow:.6f} by a loop over their {len(pairs)} pairs; every metric is 0 "
         f"for equal models",
-        parts={"pairs": abs(found - slow) < 1e-12, "equal models": equal.hamming == 0 and equal.delta_1 < 1e-15},
+        parts={
+            "pairs": abs(found - slow) < 1e-12,
+            "equal models": equal.hamming.value == 0 and equal.delta_1.value < 1e-15,
+        },
         numbers={"hamming": found},
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .rewriting import edits_of
-from .source import Call, CannotRewrite, Position, describe, node_at, plain_method
+from .source import Call, CannotRewrite, Position, describe, method_of, node_at, plain_method
 
 _MISSING = object()
 
@@ -64,11 +64,10 @@ def origin(frame: FrameType | None, *, inside: set[int], function: Any = None) -
     for home, me in owners:
         if home is not frame and frame.f_code not in _nested(home.f_code):
             continue
-        method = plain_method(type(me), home.f_code.co_name)
-        if method is None or method.__code__ is not home.f_code:
+        if (method := method_of(type(me), home.f_code)) is None:
             continue
         try:
-            return Origin(me, key, _call(frame, me, home.f_code.co_name, function, carried))
+            return Origin(me, key, _call(frame, me, method, function, carried))
         except CannotRewrite as reason:
             return Origin(me, key, trouble=str(reason))
     home, me = owners[0]
@@ -80,7 +79,7 @@ def _call(frame: FrameType, owner: nn.Module, method: str, function: Any, carrie
     written = plain_method(edits_of(type(owner))[0], method)
     assert written is not None
     node = node_at(written, _position(frame, written.__code__.co_firstlineno))
-    return describe(written, node, on_tensor=_on_tensor(node, frame, function, carried))
+    return describe(written, node, method=method, on_tensor=_on_tensor(node, frame, function, carried))
 
 
 def _on_tensor(node: ast.Call, frame: FrameType, function: Any, carried: bool) -> bool:
@@ -112,7 +111,8 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
         if isinstance(base, nn.Module) and node.attr in base._modules:
             return base._modules[node.attr]
         if isinstance(base, ModuleType | type | nn.Module):
-            return inspect.getattr_static(base, node.attr, _MISSING)
+            found = inspect.getattr_static(base, node.attr, _MISSING)
+            return found if not isinstance(found, property) else _MISSING
     return _MISSING
 
 

@@ -7,6 +7,7 @@ So a candidate is evaluated on a few numbers, in float64 where it can, and compa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,10 @@ def identify_module(module: nn.Module) -> Identity | None:
     """What a module computes now, or None where it is no activation."""
     if isinstance(module, Parameterised | EntropicSpline):
         return _own(module)
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is not None and isinstance(module, compiler.OptimizedModule):
+        # Compiled, it holds on to what is inside, and is replaced as a whole.
+        return identify_module(module.get_submodule("_orig_mod"))
     foreign = Identity(type(module).__name__, known=False)
     if isinstance(module, nn.PReLU):
         return Identity("prelu", _unusual(find("prelu").params[0], "slope", module.weight))

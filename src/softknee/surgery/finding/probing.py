@@ -46,7 +46,6 @@ _EFFECTS = frozenset(_WORLDLY.split())
 _MOST_NUMBERS = 100_000
 
 
-@functools.cache
 def double() -> Tensor:
     """The numbers at which everything is compared, in float64."""
     return torch.tensor(NUMBERS, dtype=torch.float64, device="cpu")
@@ -79,7 +78,8 @@ def harmless(function: Any) -> bool:
         function = function.func if isinstance(function, functools.partial) else function.__func__
     if not isinstance(function, FunctionType):
         return getattr(function, "__name__", "").strip("_") in FUNCTIONS
-    if function.__module__.startswith("torch.") and not function.__module__.startswith("torch.nn."):
+    home = str(function.__module__)
+    if home.startswith("torch.") and not home.startswith("torch.nn."):
         return False
     return _EFFECTS.isdisjoint(_names(function.__code__))
 

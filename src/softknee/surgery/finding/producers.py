@@ -53,7 +53,7 @@ def follow(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None
         marks = _moved(func, args, kwargs, results)
     else:
         marks = [_made(name, given, one) or (_kept(given, one) if name not in _MIXING else None) for one in results]
-    for tensor, mark in zip(results, marks, strict=True):
+    for tensor, mark in zip(results, marks, strict=False):
         if not isinstance(tensor, Tensor) or isinstance(tensor, nn.Parameter):
             continue
         if mark is not None and _fits(mark, tensor):
@@ -109,8 +109,8 @@ def _moved(func: Any, args: Any, kwargs: Mapping[str, Any], results: list[Any]) 
     shape[mark.dim] = mark.count
     numbers = torch.arange(1.0, mark.count + 1, dtype=torch.float64, device="cpu")
     numbers = numbers.reshape(shape).expand(source.shape).contiguous()
-    others = [one.cpu() if isinstance(one, Tensor) else one for one in args[1:]]
     try:
+        others = [one.cpu() if isinstance(one, Tensor) else one for one in args[1:]]
         # The input by position, the rest as it was given.
         named = {key: value for key, value in kwargs.items() if key != "input" and value is not source}
         moved = func(numbers, *others, **named)

@@ -92,7 +92,7 @@ def edits_of(owner: type) -> tuple[type[nn.Module], dict[str, dict[Position, Tar
 def count_calls(owner: type, name: str) -> int:
     """From how many places in its plain methods a class calls `self.NAME`."""
     count = 0
-    for method in plain_methods(edits_of(owner)[0], below=nn.Module):
+    for _, method in plain_methods(edits_of(owner)[0], below=nn.Module):
         with contextlib.suppress(CannotRewrite):
             count += sum(attribute == name for _, attribute in calls_of(method))
     return count

@@ -47,12 +47,21 @@ def plain_method(owner: type, name: str) -> FunctionType | None:
     return None
 
 
-def plain_methods(owner: type, *, below: type) -> Iterator[FunctionType]:
-    """The plain methods that a class has of its own or inherits, down to the class `below`."""
+def plain_methods(owner: type, *, below: type) -> Iterator[tuple[str, FunctionType]]:
+    """The plain methods that a class has of its own or inherits, down to the class `below`, by their names."""
     names = {name for cls in owner.__mro__ if not issubclass(below, cls) for name in vars(cls)}
     for name in sorted(names):
         if (found := plain_method(owner, name)) is not None:
-            yield found
+            yield name, found
+
+
+def method_of(owner: type, code: CodeType) -> str | None:
+    """The name under which a class has a plain method with that code."""
+    found = plain_method(owner, code.co_name)
+    if found is not None and found.__code__ is code:
+        return code.co_name
+    # A function that was written elsewhere and put into the class under another name.
+    return next((name for name, one in plain_methods(owner, below=object) if one.__code__ is code), None)
 
 
 def node_at(function: FunctionType, position: Position) -> ast.Call:
@@ -63,8 +72,8 @@ def node_at(function: FunctionType, position: Position) -> ast.Call:
     raise CannotRewrite("no call of it is written there")
 
 
-def describe(function: FunctionType, node: ast.Call, *, on_tensor: bool) -> Call:
-    """What a call is, or why it cannot be replaced."""
+def describe(function: FunctionType, node: ast.Call, *, method: str, on_tensor: bool) -> Call:
+    """What a call in a method is, or why it cannot be replaced."""
     definition = definition_of(function)
     if tensor_of(node, on_tensor=on_tensor) is None:
         raise CannotRewrite(f"which argument of {ast.unparse(node)!r} is its tensor cannot be told")
@@ -72,7 +81,7 @@ def describe(function: FunctionType, node: ast.Call, *, on_tensor: bool) -> Call
     if _rebinds(definition, me, node):
         raise CannotRewrite(f"{me!r} means something else where it is called")
     return Call(
-        method=function.__name__,
+        method=method,
         position=span(node, function),
         text=ast.unparse(node),
         attribute=_attribute(node, me, function.__code__),
@@ -166,16 +175,20 @@ def definition_of(function: FunctionType) -> ast.FunctionDef:
 def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType | None:
     """The code of a definition, as if it stood where the function stands."""
     code = function.__code__
+    home = _class_of(code)
+    free = [name for name in code.co_freevars if name != "__class__"]
+    # What is defined here stood in its module: who mentions it (super(Net, self)) means the global of that name.
+    outermost = home or code.co_name
+    known = f"global {outermost}" if outermost not in free else "pass"
+    # Inside a class of the same name, so that private names (self.__x) and super() mean what they meant.
+    tree = ast.parse(f"def factory({', '.join(free)}):\n {known}\n class {home or 'Home'}: pass")
+    factory: Any = tree.body[0]
+    inside = factory.body[1] if home else factory
     bare = copy.copy(definition)
     bare.decorator_list = []
-    body: list[ast.stmt] = [bare]
-    # Inside a class of the same name, so that private names (self.__x) and super() mean what they meant.
-    if home := _class_of(code):
-        body = [ast.ClassDef(name=home, bases=[], keywords=[], body=body, decorator_list=[])]
-    free = [ast.arg(name) for name in code.co_freevars if name != "__class__"]
-    arguments = ast.arguments(posonlyargs=[], args=free, kwonlyargs=[], kw_defaults=[], defaults=[])
-    factory = ast.FunctionDef(name="factory", args=arguments, body=body, decorator_list=[])
-    tree = ast.fix_missing_locations(ast.Module(body=[*_imports(code.co_filename), factory], type_ignores=[]))
+    inside.body = [bare] if home else [factory.body[0], bare]
+    tree.body[:0] = _imports(code.co_filename)
+    ast.fix_missing_locations(tree)
     found: CodeType | None = compile(tree, code.co_filename, "exec", flags=_future(code), dont_inherit=True)
     for name in ("factory", home, code.co_name):
         found = _inner(found, name) if found is not None and name else found
@@ -238,5 +251,5 @@ def _tree(file: str) -> ast.Module:
     text = "".join(linecache.getlines(file))
     try:
         return _parsed(text)
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         raise CannotRewrite(f"{file} cannot be read as Python") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+from collections.abc import Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -37,17 +38,17 @@ def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Si
         original, edits = edits_of(type(owner))
         if id(owner) in apart or original.__module__.startswith(("torch.", "softknee.")):
             continue
-        for method in plain_methods(original, below=nn.Module):
+        for title, method in plain_methods(original, below=nn.Module):
             for node, name in _activations(method):
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                if span(node, method) in edits.get(method.__name__, {}) or any((id(owner), n) in ran for n in lines):
+                if span(node, method) in edits.get(title, {}) or any((id(owner), n) in ran for n in lines):
                     continue
-                where = f"it is called in {original.__name__}.{method.__name__} as {ast.unparse(node)!r}"
+                where = f"it is called in {original.__name__}.{title} as {ast.unparse(node)!r}"
                 found.append(_site(path, owner, name, where + (_UNREACHED if run is not None else _UNASKED)))
     return found
 
 
-_UNREACHED = ", which the example did not reach; give one that does"
+_UNREACHED = ", which the example, run in eval mode, did not reach; give one that does, or make it a module of its own"
 _UNASKED = "; give example= to change it, too"
 
 

@@ -18,7 +18,7 @@ from ..finding.probing import double
 from ..finding.sites import Site
 
 Where = str | Iterable[str] | Callable[[Site], bool] | None
-Replacing = str | type | Iterable[Any] | None
+Replacing = str | type | Activation | SoftTable | Rowwise | Iterable[Any] | None
 
 
 def choose(
@@ -42,8 +42,8 @@ def choose(
     chosen = [site for site, reason in reasons if not reason and not site.trouble]
     skipped = [(site, reason or _sentence(site.trouble)) for site, reason in reasons if reason or site.trouble]
     if not chosen:
-        site, reason = next(one for one in skipped if one[0].trouble)
-        raise InputError(f"Nothing of {title} can be changed. {site.path} ({site.function}): {reason}")
+        site = next(site for site, reason in reasons if not reason)
+        raise InputError(f"Nothing of {title} can be changed. {site.path} ({site.function}): {_sentence(site.trouble)}")
     return chosen, skipped
 
 

@@ -36,19 +36,24 @@ def retell(
     kind: type = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
     changes: list[Callable[[], Undo]] = []
     notes: list[str] = []
-    for prefix, config in _configs(model, kind).items():
-        under = [site for site in found if _config_of(site, _configs(model, kind)) == prefix]
+    # By place, and not by the site itself: a plan from a file has found its sites on its own.
+    put = {_place(site): step.new for site, step in zip(chosen, steps, strict=True)}
+    configs = _configs(model, kind)
+    for prefix, config in configs.items():
+        under = [site for site in found if _config_of(site, configs) == prefix]
         for key, value in list(vars(config).items()):
             was = _function(key, value)
             if was is None:
                 continue
             fed = [site for site in under if site.kind == "module" and _feeds(site, key, was)]
-            new = [step.new for site, step in zip(chosen, steps, strict=True) if any(site is one for one in fed)]
-            if not new:
+            if not any(_place(site) in put for site in fed):
                 continue
-            for module in new:
-                vars(module)[_FED_BY] = key
-            text, problem = _text(new, whole=len(new) == len(fed))
+            now = [put.get(_place(site), site.place.old) for site in fed]
+            for site in fed:
+                if _place(site) in put:
+                    vars(put[_place(site)])[_FED_BY] = key
+            # What earlier surgery changed counts, too.
+            text, problem = _text(now, whole=all(vars(module).get(_FED_BY) == key for module in now))
             if text:
                 changes.append(_setter(config, key, text))
             else:
@@ -61,6 +66,10 @@ def retell(
 
 # Which entry of the configuration built a module's predecessor: what the entry says may not be what is there.
 _FED_BY = "_softknee_config_key"
+
+
+def _place(site: Site) -> tuple[int, str]:
+    return id(site.place.owner), site.place.name
 
 
 def _feeds(site: Site, key: str, function: str) -> bool:

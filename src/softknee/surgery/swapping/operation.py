@@ -95,11 +95,12 @@ def _put(step: Step) -> Undo:
     home = home_of(new, owner)
 
     def undo_all() -> None:
+        now = home_of(new, owner)
         undo()
         forget()
         if isinstance(old, nn.Module) and not step.kept:
             old.train(new.training)
-            if (now := home_of(new, owner)) != home:  # the model has moved to another device or type since
+            if now != home:  # the model has moved to another device or type since
                 old.to(**now)
 
     return undo_all
@@ -142,13 +143,15 @@ def _put_in_code(place: Place, new: Any, *, kept: bool) -> Undo:
     """Calls in the owner's methods go to the new module."""
     owner, name = place.owner, place.name
     edits = edits_for(place.calls, name, whole=kept)
-    changed = with_calls(type(owner), edits)
     held: Any = owner._modules if isinstance(new, nn.Module) else vars(owner)
-    held[name] = new
     try:
+        changed = with_calls(type(owner), edits)
+        held[name] = new
         owner.__class__ = changed
-    except TypeError as error:
-        del held[name]
+    except InputError:  # the source has changed; nothing was put in yet
+        raise
+    except TypeError as error:  # a class that cannot be subclassed, or whose instances cannot change theirs
+        held.pop(name, None)
         raise InputError(
             f"The class of {type(owner).__name__} cannot be changed ({error}), so that {place.calls[0].text!r} stays; "
             f"leave it out with where=."

@@ -236,7 +236,7 @@ def _find_call(owner: nn.Module, call: Mapping[str, Any], source: str) -> Call:
             raise CannotRewrite("the method is not there")
         line, end_line, column, end = call["position"]
         node = node_at(function, (line, end_line, column, end))
-        found = describe_call(function, node, on_tensor=call["on_tensor"])
+        found = describe_call(function, node, method=call["method"], on_tensor=call["on_tensor"])
         if (found.text, found.attribute) != (call["text"], call["attribute"]):
             raise CannotRewrite(f"it reads {found.text!r} now")
     except CannotRewrite as reason:

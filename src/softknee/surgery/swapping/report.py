@@ -14,12 +14,16 @@ from .operation import Step, Undo, still_there, take_back
 
 @dataclass(frozen=True)
 class Changed:
-    """A site that was changed: what it computed, and the module that is there now."""
+    """A site that was changed: what it computed, and the module that is there now.
+
+    also: further sites that call the same module, from other lines of its owner.
+    """
 
     path: str
     was: str
     now: str
     kind: str
+    also: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Report:
         return write(self.plan, path)
 
     def __str__(self) -> str:
-        rows = [("site", "was", "is now"), *((c.path, c.was, c.now) for c in self.changed)]
+        rows = [("site", "was", "is now"), *((", ".join([c.path, *c.also]), c.was, c.now) for c in self.changed)]
         title = f"{len(self.changed)} changed, {len(self.skipped)} left" + (" (dry run)" if self.dry_run else "")
         lines = [title, *_table(rows)]
         if self.skipped:

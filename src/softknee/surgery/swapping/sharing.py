@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ..finding.rewriting import count_calls
 from ..finding.sites import Site
 from .operation import Step
 
 
-def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> tuple[list[Site], list[Step], list[str]]:
+@dataclass
+class Settled:
+    """What is to be done.
+
+    sites:  the sites that get a module of their own.
+    served: by the path of such a site, the paths of further sites that call the same module.
+    kept:   what must be put aside to stay as it is.
+    notes:  what to know of it.
+    """
+
+    sites: list[Site] = field(default_factory=list)
+    served: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> Settled:
     """Settle what is called from several lines of its owner.
 
     Args:
         apart: whether each line gets a module of its own, because it has parameters to learn.
-
-    Returns the sites to change, what must be put aside to stay as it is, and notes.
     """
-    result: list[Site] = []
-    kept: list[Step] = []
+    result = Settled()
     looped: list[str] = []
     lines: list[str] = []
     for site in chosen:
@@ -26,22 +40,25 @@ def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> tup
         together = all(any(one is mate for one in chosen) for mate in mates)
         if _is_further_line(site) and together and not apart:
             continue  # the module of the first line serves this one, too
-        result.append(site)
+        result.sites.append(site)
         if not _is_further_line(site):
-            kept += [_put_aside(mate) for mate in mates if not any(mate is one for one in chosen)]
+            result.kept += [_put_aside(mate) for mate in mates if not any(mate is one for one in chosen)]
+            if together and not apart:
+                result.served[site.path] = tuple(mate.path for mate in mates if mate is not site)
         if apart and site.seen is not None and site.seen.times > 1:
             looped.append(site.path)
         if apart and site.seen is None and len(mates) == 1:
             lines += [site.path] * (count_calls(type(site.place.owner), site.place.name) > 1)
-    notes = []
     if looped:
-        notes.append(f"Called several times from one line, with parameters shared by all calls: {_listed(looped)}.")
+        result.notes.append(
+            f"Called several times from one line, with parameters shared by all calls: {_listed(looped)}."
+        )
     if lines:
-        notes.append(
+        result.notes.append(
             f"Called from several lines, which will share their parameters: {_listed(lines)}. Give example= for one "
             f"module each."
         )
-    return result, kept, notes
+    return result
 
 
 def _is_further_line(site: Site) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from torch import nn
 
@@ -82,14 +83,15 @@ def swap_(
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
     everything = [*found, *unrun(model, found, run)]
     chosen, left = _choose(everything, where=where, replacing=replacing, example=example, title=title, unseen=unseen)
-    chosen, kept, notes = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
+    settled = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
+    chosen, kept = settled.sites, settled.kept
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
     steps = _steps(model, definition, chosen, arguments)
     changes, more = retell(model, found, chosen, steps)
     report = Report(
-        changed=_changed(chosen, steps),
+        changed=_changed(chosen, steps, settled.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=notes + more,
+        notes=settled.notes + more,
         dry_run=dry_run,
         plan=plans.describe(model, definition, chosen, arguments, kept),
     )
@@ -98,13 +100,35 @@ def swap_(
     report.steps = [*steps, *kept]
     report._done = perform(report.steps, extra=[*fast_paths(steps, model), *changes])
     if run is not None:
+        calls = _Calls(steps)
         try:
-            after = run_example(model, example, after=f"With {definition.name} in place")
+            after = run_example(model, example, inside=calls, after=f"With {definition.name} in place")
         except BaseException:
             take_back(report._done)
             raise
         report.output_change, report.relative_change = compare(run.output, after)
+        if idle := [site.path for site, step in zip(chosen, steps, strict=True) if site.seen and not calls.of(step)]:
+            report.notes.append(
+                f"Not called any more, though its predecessor was: {', '.join(idle[:3])}. Something in the model holds "
+                f"on to the old activation, or another way was taken; look at the output before training."
+            )
     return report
+
+
+class _Calls(contextlib.ExitStack):
+    """Notes which of the new modules are called while it is entered."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        super().__init__()
+        self.steps, self.called = steps, set[int]()
+
+    def __enter__(self) -> Self:
+        for step in self.steps:
+            self.callback(step.new.register_forward_pre_hook(lambda module, _: self.called.add(id(module))).remove)
+        return super().__enter__()
+
+    def of(self, step: Step) -> bool:
+        return id(step.new) in self.called
 
 
 def apply_(model: nn.Module, path: str | os.PathLike[str]) -> Report:
@@ -164,6 +188,10 @@ def _steps(
     return steps
 
 
-def _changed(chosen: Sequence[Site], steps: Sequence[Step]) -> list[Changed]:
-    pairs = zip(chosen, steps, strict=True)
-    return [Changed(site.path, site.function, repr(step.new), site.kind) for site, step in pairs]
+def _changed(
+    chosen: Sequence[Site], steps: Sequence[Step], served: Mapping[str, tuple[str, ...]] | None = None
+) -> list[Changed]:
+    return [
+        Changed(site.path, site.function, repr(step.new), site.kind, also=(served or {}).get(site.path, ()))
+        for site, step in zip(chosen, steps, strict=True)
+    ]

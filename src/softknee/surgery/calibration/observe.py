@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, SoftkneeError
-from ..nn.parameters import Parameterised
+from ...errors import InputError, SoftkneeError
+from ...nn.parameters import Parameterised
 from .spread import Spread
 
 

@@ -22,7 +22,7 @@ class Spread:
     """Counts of magnitudes in groups; bin 0 holds what is 0 or below 2^-32.
 
     >>> import torch
-    >>> from softknee.surgery.spread import Spread
+    >>> from softknee.surgery.calibration.spread import Spread
     >>> seen = Spread(1)
     >>> for part in torch.linspace(-3, 3, 60001).split(1000):
     ...     seen.add(part[None])

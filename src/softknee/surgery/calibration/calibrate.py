@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, did_you_mean
-from ..nn import Squaf
-from ..nn.parameters import Parameterised
-from ..spec import Activation
-from .calibration_values import GRID, HARDNESS, WIDTH, CalibratedSite, Rule, planned
-from .modules import activation_modules
+from ...errors import InputError, ParameterError, did_you_mean
+from ...nn import Squaf
+from ...nn.parameters import Parameterised
+from ...spec import Activation
+from ..modules import activation_modules
 from .observe import observe
+from .values import GRID, HARDNESS, WIDTH, CalibratedSite, Rule, planned
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..design.soft_table_fit import fit_table
-from ..errors import InputError
-from ..nn import Squaf
-from ..nn.parameters import Parameterised
-from ..spec.constraints import AtLeastOne
-from .activation_text import sampled_name
+from ...design.soft_table_fit import fit_table
+from ...errors import InputError
+from ...nn import Squaf
+from ...nn.parameters import Parameterised
+from ...spec.constraints import AtLeastOne
+from ..activation_text import sampled_name
 from .spread import Spread
 
 WIDTH, HARDNESS, GRID = "width", "hardness", "grid"

@@ -1,0 +1,267 @@
+r"""What the activations of a model do on data: how much is exactly 0, which units never speak, how inputs spread.
+
+    zero_fraction  share of outputs that are exactly 0
+    dead_units     units (channels) whose output was exactly 0 on everything that was seen
+    entropy        differential entropy of the pre-activations, in nats, estimated from a random sample of them
+    rate           of a SQUAF: entropy in bits of the marginal mean_l P(.|x[l]) over the points of its grid
+
+Everything is summed batch by batch, so memory does not grow with the data, and the model is left as it was: modes,
+hooks, random numbers, also where a batch fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..design.entropic.entropy import spacing_entropy
+from ..errors import InputError, ParameterError
+from ..kernels.squaf import squaf
+from ..nn import Squaf
+from ..surgery import sites
+from ..surgery.calibration.observe import quietly, run
+
+
+@dataclass(frozen=True)
+class SiteActivity:
+    """One activation: see the top of the module for the numbers.
+
+    elements: how many outputs were seen.
+    units:    how many units they belong to; None where the outputs have no units (a single number for each example).
+    entropy:  None where there are too few pre-activations, or where more than a fifth are one and the same number.
+    rate:     None of everything but a SQUAF.
+    """
+
+    path: str
+    activation: str
+    elements: int
+    zero_fraction: float
+    units: int | None
+    dead_units: tuple[int, ...]
+    entropy: float | None
+    rate: float | None
+
+    @property
+    def dead(self) -> int:
+        """How many units are dead."""
+        return len(self.dead_units)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """The activations of a model in order of depth, what could not be watched with the reason, and how many batches."""
+
+    sites: tuple[SiteActivity, ...]
+    skipped: Mapping[str, str]
+    batches: int
+
+    @property
+    def zero_fraction(self) -> float:
+        """Of all outputs of all sites together."""
+        return sum(one.zero_fraction * one.elements for one in self.sites) / sum(one.elements for one in self.sites)
+
+    @property
+    def dead(self) -> int:
+        """Dead units of all sites together."""
+        return sum(one.dead for one in self.sites)
+
+    @property
+    def rate(self) -> float | None:
+        """Bits per activation, the mean over the SQUAF sites weighted by their elements; None without one."""
+        there = [(one.rate, one.elements) for one in self.sites if one.rate is not None]
+        return sum(rate * count for rate, count in there) / sum(count for _, count in there) if there else None
+
+    def __str__(self) -> str:
+        wide = max(len(one.path) for one in self.sites)
+        lines = []
+        for one in self.sites:
+            parts = [f"{one.zero_fraction:.2%} zeros"]
+            parts += [f"{one.dead} of {one.units} units dead"] if one.units is not None else []
+            parts += [f"entropy {one.entropy:.4g} nats"] if one.entropy is not None else []
+            parts += [f"rate {one.rate:.4g} bits"] if one.rate is not None else []
+            lines.append(f"{one.path:<{wide}}  {one.activation}: {', '.join(parts)}")
+        return "\n".join([*lines, *(f"{path} was not watched: {reason}" for path, reason in self.skipped.items())])
+
+
+def activity(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    where: str | Iterable[str] | None = None,
+    example: Any = None,
+    dim: int | None = None,
+    samples: int = 20_000,
+) -> Activity:
+    """What every activation of a model does on these batches, in eval mode.
+
+    batches: tensors, tuples whose first entry is the input, or dicts of keyword arguments.
+    where:   a pattern for the paths of the activations, or several; left out, all that `sk.sites` finds.
+    example: what the model is called with, to name the functions called inside forward too; those cannot be watched,
+             and are listed under `skipped` (make them modules with sk.swap_ first).
+    dim:     the dimension the units lie along; left out, the last of outputs with two or three dimensions, the second
+             of images and volumes.
+    samples: how many pre-activations of each site are kept, at random, for the entropy.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
+    >>> with torch.no_grad():
+    ...     _ = net[0].bias.copy_(torch.tensor([100.0, -100.0, 100.0]))
+    >>> found = sk.measure.activity(net, [torch.rand(50, 2)])
+    >>> found.sites[0].zero_fraction == 1 / 3, found.sites[0].dead_units
+    (True, (1,))
+    """
+    if isinstance(batches, Tensor | Mapping | str):
+        raise InputError(
+            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
+        )
+    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 32:
+        raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
+    watched, skipped = _found(model, where, example)
+    count = 0
+    with ExitStack() as stack:
+        stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
+        for module, one in watched.items():
+            stack.callback(module.register_forward_hook(_given(one.after)).remove)
+        for one in watched.values():
+            one.dim, one.samples = dim, samples
+        device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+        for batch in batches:
+            run(model, batch, device=device, number=count)
+            count += 1
+    if not count:
+        raise InputError("batches was empty, so that there is nothing to go by.")
+    seen = [one for one in watched.values() if one.elements]
+    if not seen:
+        raise InputError("No batch reached any of the activations; give batches that take their way, or other ones.")
+    skipped |= {one.path: "No batch reached it." for one in watched.values() if not one.elements}
+    return Activity(tuple(one.finished() for one in seen), skipped, count)
+
+
+def _found(
+    model: nn.Module, where: str | Iterable[str] | None, example: Any
+) -> tuple[dict[nn.Module, _Site], dict[str, str]]:
+    """The modules to watch, each once, and what cannot be watched."""
+    patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
+    found = sites(model, example)
+    chosen = [site for site in found if any(fnmatchcase(site.path, one) for one in patterns)]
+    watched: dict[nn.Module, _Site] = {}
+    skipped: dict[str, str] = {}
+    for site in chosen:
+        module = site.place.old
+        if isinstance(module, nn.Module):
+            watched.setdefault(module, _Site(site.path, site.activation, module))
+        else:
+            skipped[site.path] = "It is a function called inside forward; make it a module with sk.swap_ to watch it."
+    if not watched:
+        paths = ", ".join(repr(site.path) for site in found[:3]) or "none at all"
+        matching = "" if where is None else f" that matches where={where!r}"
+        raise InputError(
+            f"{type(model).__name__} has no activation module{matching} to watch; the activations found are {paths}."
+        )
+    return watched, skipped
+
+
+@dataclass
+class _Site:
+    """The sums of one site."""
+
+    path: str
+    activation: str
+    module: nn.Module
+    dim: int | None = None
+    samples: int = 0
+    elements: int = 0
+    zeros: int = 0
+    alive: Tensor | None = None
+    points: Tensor | None = None  # of a SQUAF: the sum of P(.|x) over what was seen
+    keys: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    kept: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+
+    def before(self, x: Tensor) -> None:
+        """The pre-activations, before an inplace activation overwrites them."""
+        if not bool(x.isfinite().all()):
+            raise InputError(f"A pre-activation of {self.path!r} is NaN or infinite; check the batches and the model.")
+        self._sample(x.detach().flatten())
+        if isinstance(self.module, Squaf):
+            here = _chances(self.module, x)
+            self.points = here if self.points is None else self.points + here
+
+    def after(self, y: Tensor) -> None:
+        zero = y == 0
+        self.elements += y.numel()
+        self.zeros += int(zero.sum())
+        if y.dim() < 2:
+            return
+        dim = self.dim if self.dim is not None else (1 if y.dim() > 3 else y.dim() - 1)
+        if not -y.dim() <= dim < y.dim():
+            raise ParameterError(f"dim={dim} is no dimension of the outputs of {self.path!r}, {tuple(y.shape)}.")
+        alive = (~zero).movedim(dim, 0).flatten(1).any(dim=1).cpu()
+        if self.alive is not None and len(self.alive) != len(alive):
+            raise ParameterError(
+                f"The outputs of {self.path!r} had {len(self.alive)} units and now {len(alive)} along dimension {dim}; "
+                f"say with dim= where the units are."
+            )
+        self.alive = alive if self.alive is None else self.alive | alive
+
+    def _sample(self, x: Tensor) -> None:
+        """Every number gets a random key, and those with the smallest keys are kept: each is as likely as any other."""
+        keys = torch.rand(len(x), generator=self.generator, dtype=torch.float64)
+        if len(x) > self.samples:
+            keys, index = keys.topk(self.samples, largest=False)
+            x = x[index.to(x.device)]
+        self.keys, self.kept = torch.cat([self.keys, keys]), torch.cat([self.kept, x.cpu().double()])
+        if len(self.keys) > self.samples:
+            self.keys, index = self.keys.topk(self.samples, largest=False)
+            self.kept = self.kept[index]
+
+    def finished(self) -> SiteActivity:
+        dead = () if self.alive is None else tuple((~self.alive).nonzero().flatten().tolist())
+        try:
+            entropy = spacing_entropy(self.kept)
+        except InputError:  # too few, or so many equal ones that they have no density
+            entropy = None
+        return SiteActivity(
+            path=self.path,
+            activation=self.activation,
+            elements=self.elements,
+            zero_fraction=self.zeros / self.elements,
+            units=None if self.alive is None else len(self.alive),
+            dead_units=dead,
+            entropy=entropy if entropy is not None and math.isfinite(entropy) else None,
+            rate=None if self.points is None else _bits(self.points),
+        )
+
+
+def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
+    def hook(module: nn.Module, args: Any, result: Any) -> None:
+        if isinstance(result, Tensor):
+            after(result.detach())
+
+    return hook
+
+
+def _chances(module: Squaf, x: Tensor) -> Tensor:
+    """The sum over x of P(y_i|x), which is the derivative of SQUAF's outputs by z_i."""
+    values: dict[str, Any] = {
+        p.name: module.granularity.shaped(module.effective(p), x, module.title, tail=len(module._tail(p.name)))
+        for p in module.params
+    }
+    order = module.definition.order
+    with torch.enable_grad():
+        z = values.pop("z").detach().requires_grad_()
+        out = squaf(x.detach(), **values, z=z, window=module.window, weights=module.weights, order=order)
+        (found,) = torch.autograd.grad(out.sum(dtype=torch.float64), z)
+    return found.double().reshape(-1, module.points).sum(dim=0).cpu()
+
+
+def _bits(points: Tensor) -> float:
+    share = points / points.sum()
+    return float(-torch.where(share > 0, share * torch.log2(share.clamp(min=1e-300)), 0.0).sum())

@@ -1,0 +1,141 @@
+r"""How much the length of the gradient changes from batch to batch.
+
+    g_b = || d loss / d w on batch b ||_2,      variance = sum_b (g_b - mean)^2 / (B - 1)
+
+over all parameters together and for each alone, summed as the batches come (Welford), so that memory does not grow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class Norms:
+    """The norms of a gradient over the batches; the variance of a single one is None."""
+
+    mean: float
+    variance: float | None
+    smallest: float
+    largest: float
+
+    @property
+    def relative_variance(self) -> float | None:
+        """The variance over the square of the mean, which does not change with the scale of the loss."""
+        return None if self.variance is None or not self.mean else self.variance / self.mean**2
+
+
+@dataclass(frozen=True)
+class GradientNorms:
+    """The norms of the whole gradient, of that by each parameter, and how many batches there were."""
+
+    whole: Norms
+    parameters: Mapping[str, Norms]
+    batches: int
+
+    @property
+    def mean(self) -> float:
+        return self.whole.mean
+
+    @property
+    def variance(self) -> float | None:
+        return self.whole.variance
+
+
+def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batches: Iterable[Any]) -> GradientNorms:
+    """The norms of the gradients of a loss over batches, for the model as it stands (its mode, its weights).
+
+    loss: called with the model and a batch; returns one number as a tensor.
+
+    The model is left as it was, also where a batch fails: modes, running statistics, `.grad`, random numbers.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Linear(1, 1, bias=False)
+    >>> batches = torch.tensor([[[1.0]], [[3.0]]])
+    >>> found = sk.measure.gradient_norms(net, lambda model, x: model(x).sum(), batches)
+    >>> found.mean, found.variance
+    (2.0, 2.0)
+    """
+    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    if not trained:
+        raise InputError(f"{type(model).__name__} has no parameter that is trained, and so no gradient.")
+    whole, each = _Moments(), {name: _Moments() for name in trained}
+    count = 0
+    with _as_it_was(model):
+        for batch in batches:
+            with torch.enable_grad():
+                value = loss(model, batch)
+                if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+                    raise InputError(
+                        f"loss must return one number that depends on the model, as a tensor, and for batch {count} it "
+                        f"returned {_shown(value)}."
+                    )
+                grads = torch.autograd.grad(value.reshape(()), list(trained.values()), allow_unused=True)
+            norms = [0.0 if one is None else float(one.double().norm()) for one in grads]
+            if not all(math.isfinite(one) for one in norms):
+                name = next(name for name, one in zip(trained, norms, strict=True) if not math.isfinite(one))
+                raise InputError(
+                    f"The gradient by {name!r} on batch {count} is NaN or infinite; the model has diverged, or the "
+                    f"batch holds such numbers."
+                )
+            for name, norm in zip(trained, norms, strict=True):
+                each[name].add(norm)
+            whole.add(math.hypot(*norms))
+            count += 1
+    if not count:
+        raise InputError("batches was empty, so that there is nothing to go by.")
+    return GradientNorms(whole.finished(), {name: one.finished() for name, one in each.items()}, count)
+
+
+class _Moments:
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares, self.low, self.high = 0, 0.0, 0.0, math.inf, 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        apart = value - self.mean
+        self.mean += apart / self.count
+        self.squares += apart * (value - self.mean)
+        self.low, self.high = min(self.low, value), max(self.high, value)
+
+    def finished(self) -> Norms:
+        variance = self.squares / (self.count - 1) if self.count > 1 else None
+        return Norms(self.mean, variance, self.low, self.high)
+
+
+@contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Modes, buffers and random numbers are put back at the end; `.grad` is never touched."""
+    modes = {module: module.training for module in model.modules()}
+    buffers = [
+        (module, name, one, one.detach().clone())
+        for module in model.modules()
+        for name, one in module._buffers.items()
+        if one is not None
+    ]
+    devices = sorted({one.device.index or 0 for one in (*model.parameters(), *model.buffers()) if one.is_cuda})
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+        with torch.no_grad():
+            for module, name, one, value in buffers:
+                module._buffers[name] = one
+                one.copy_(value)
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"a tensor of shape {tuple(value.shape)}{'' if value.requires_grad else ' without a gradient'}"

@@ -1,0 +1,35 @@
+"""A step as a CUDA graph: recorded once, then replayed without the host issuing each kernel. All that is CUDA is here.
+
+What a step reads and changes lies in tensors whose place stays the same (parameters, state of the optimiser, rate,
+counters, the order of the examples), so that a replay does the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+# Kernels are compiled, and libraries take their work space, before the recording: it must not contain either.
+_WARM_UP = 3
+
+
+def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: torch.device) -> Callable[[], None]:
+    """`step` as a graph to replay. It runs a few times to warm up, after which `changes` are put back."""
+    with torch.cuda.device(device):
+        before = [one.clone() for one in changes]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UP):
+                step()
+                # The counters go back each time: with few steps left they would run over the end of their tables.
+                for one, saved in zip(changes, before, strict=True):
+                    one.copy_(saved)
+        torch.cuda.current_stream().wait_stream(side)
+        del before
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    return graph.replay

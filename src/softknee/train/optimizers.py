@@ -1,0 +1,234 @@
+"""Optimisers over stacked parameters: each replica moves exactly as torch.optim would move it alone.
+
+Every rule is element-wise, so that stacking changes nothing; the rate and the number of steps are tensors on the
+device, so that a captured step can be replayed. With one rate for all replicas SGD, Adam and AdamW use torch's fused
+kernels, which pass over the memory once; the rules written out here serve everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ParameterError, did_you_mean
+
+State = dict[str, list[Tensor]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An optimiser: its options with their defaults, the tensors it keeps, its rule, and its fused form if any."""
+
+    options: Mapping[str, Any]
+    keeps: Callable[[Mapping[str, Any]], Sequence[str]]
+    rule: Callable[..., None]
+    fused: Callable[..., None] | None = None
+
+
+def _sgd(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    if o["weight_decay"]:
+        g = g.add(p, alpha=o["weight_decay"])
+    if o["momentum"]:
+        mean = kept["momentum"].mul_(o["momentum"]).add_(g)
+        g = g.add(mean, alpha=o["momentum"]) if o["nesterov"] else mean
+    p.addcmul_(g, lr, value=-1)
+
+
+def _adagrad(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    if o["weight_decay"]:
+        g = g.add(p, alpha=o["weight_decay"])
+    if o["lr_decay"]:
+        lr = (lr / (1 + (age - 1) * o["lr_decay"])).to(lr.dtype)
+    total = kept["sum"].addcmul_(g, g)
+    p.addcmul_(g / total.sqrt().add_(o["eps"]), lr, value=-1)
+
+
+def _adam(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    if o["weight_decay"]:
+        g = g.add(p, alpha=o["weight_decay"])
+    _adam_step(p, g, kept, lr, age, o)
+
+
+def _adamw(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    if o["weight_decay"]:
+        p.mul_(1 - lr * o["weight_decay"])
+    _adam_step(p, g, kept, lr, age, o)
+
+
+def _adam_step(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    first, second = o["betas"]
+    mean = kept["mean"].lerp_(g, 1 - first)
+    square = kept["square"].mul_(second).addcmul_(g, g, value=1 - second)
+    # In float64: 1 - 0.999 has only four digits left in float32.
+    steps = age.double()
+    corrected = (square.sqrt() / (1 - second**steps).sqrt().to(p.dtype)).add_(o["eps"])
+    p.addcmul_(mean / corrected, (lr.double() / (1 - first**steps)).to(p.dtype), value=-1)
+
+
+def _rmsprop(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    if o["weight_decay"]:
+        g = g.add(p, alpha=o["weight_decay"])
+    square = kept["square"].mul_(o["alpha"]).addcmul_(g, g, value=1 - o["alpha"])
+    if o["centered"]:
+        mean = kept["mean"].lerp_(g, 1 - o["alpha"])
+        square = square.addcmul(mean, mean, value=-1)
+    move = g / square.sqrt().add_(o["eps"])
+    if o["momentum"]:
+        move = kept["momentum"].mul_(o["momentum"]).add_(move)
+    p.addcmul_(move, lr, value=-1)
+
+
+def _fused_sgd(p: list[Tensor], g: list[Tensor], kept: State, lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+    torch.ops.aten._fused_sgd_.tensor_lr(
+        p,
+        g,
+        kept.get("momentum", []),
+        weight_decay=o["weight_decay"],
+        momentum=o["momentum"],
+        lr=lr,
+        dampening=0.0,
+        nesterov=o["nesterov"],
+        maximize=False,
+        is_first_step=False,  # with a momentum that starts at 0, the first step is one like any other
+    )
+
+
+def _fused_adam(operator: Any) -> Callable[..., None]:
+    def step(p: list[Tensor], g: list[Tensor], kept: State, lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+        operator(
+            p,
+            g,
+            kept["mean"],
+            kept["square"],
+            [],
+            [age] * len(p),
+            lr=lr,
+            beta1=o["betas"][0],
+            beta2=o["betas"][1],
+            weight_decay=o["weight_decay"],
+            eps=o["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
+
+    return step
+
+
+_ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
+KINDS: dict[str, Kind] = {
+    "sgd": Kind(
+        {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
+        lambda o: ("momentum",) if o["momentum"] else (),
+        _sgd,
+        _fused_sgd,
+    ),
+    "adagrad": Kind(
+        {"lr_decay": 0.0, "initial_accumulator_value": 0.0, "eps": 1e-10, "weight_decay": 0.0},
+        lambda o: ("sum",),
+        _adagrad,
+    ),
+    "adam": Kind(
+        {**_ADAM, "weight_decay": 0.0},
+        lambda o: ("mean", "square"),
+        _adam,
+        _fused_adam(torch.ops.aten._fused_adam_.tensor_lr),
+    ),
+    "adamw": Kind(
+        {**_ADAM, "weight_decay": 1e-2},
+        lambda o: ("mean", "square"),
+        _adamw,
+        _fused_adam(torch.ops.aten._fused_adamw_.tensor_lr),
+    ),
+    "rmsprop": Kind(
+        {"alpha": 0.99, "eps": 1e-8, "momentum": 0.0, "centered": False, "weight_decay": 0.0},
+        lambda o: ("square", *(["momentum"] if o["momentum"] else []), *(["mean"] if o["centered"] else [])),
+        _rmsprop,
+    ),
+}
+
+
+class StackedOptimizer:
+    """One optimiser over groups of stacked parameters, each [M, ...]; what it keeps starts at zero.
+
+    Args:
+        name: "sgd", "adagrad", "adam", "adamw" or "rmsprop".
+        groups: for each group its parameters, its share of the rate and whether weight decay applies.
+        options: as torch.optim has them, with its defaults.
+        fused: torch's fused kernels; None takes them where there are some.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        groups: Sequence[tuple[Sequence[Tensor], float, bool]],
+        *,
+        options: Mapping[str, Any],
+        fused: bool | None = None,
+    ) -> None:
+        self.name, self.options = name, read_options(name, options)
+        self.kind = KINDS[name]
+        self.groups = groups
+        start = self.options.get("initial_accumulator_value", 0.0)
+        self.state: list[State] = [
+            {key: [torch.full_like(p, start) for p in params] for key in self.kind.keeps(self.options)}
+            for params, _, _ in groups
+        ]
+        self.age = torch.zeros((), dtype=torch.float32, device=groups[0][0][0].device)
+        on_known = self.age.device.type in ("cpu", "cuda")
+        self.fused = fused is not False and self.kind.fused is not None and on_known
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that a step changes beside the parameters."""
+        return [self.age, *(one for state in self.state for kept in state.values() for one in kept)]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Sequence[Tensor]], lr: Tensor) -> None:
+        """Move the parameters; `lr` has one element, or one for each replica."""
+        self.age.add_(1)
+        for (params, scale, decays), grads, state in zip(self.groups, gradients, self.state, strict=True):
+            options = self.options if decays else {**self.options, "weight_decay": 0.0}
+            rate = lr * scale
+            if self.fused and rate.numel() == 1:
+                assert self.kind.fused is not None
+                # The fused kernels walk through parameters and gradients side by side, as they lie in memory.
+                alike = [
+                    g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+                    for p, g in zip(params, grads, strict=True)
+                ]
+                self.kind.fused(list(params), alike, state, rate.reshape(()), self.age, options)
+                continue
+            for index, (p, g) in enumerate(zip(params, grads, strict=True)):
+                shaped = rate.to(p.dtype).reshape(-1, *[1] * (p.dim() - 1))
+                self.kind.rule(p, g, {key: kept[index] for key, kept in state.items()}, shaped, self.age, options)
+
+
+def read_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of that optimiser, completed; unknown ones and impossible values are refused with a sentence."""
+    if name not in KINDS:
+        near = did_you_mean(name, KINDS) or f" Known are {', '.join(KINDS)}."
+        raise ParameterError(f"There is no optimiser called {name!r} for replicas.{near}")
+    known = KINDS[name].options
+    for key in given:
+        if key not in known:
+            near = did_you_mean(key, known) or f" It has {', '.join(known)}."
+            raise ParameterError(f"The optimiser {name!r} has no option {key!r}.{near}")
+    options = {**known, **given}
+    for key, value in options.items():
+        if key == "betas":
+            options[key] = value = tuple(value)
+            fits = len(value) == 2 and all(isinstance(b, int | float) and 0 <= b < 1 for b in value)
+            words = "two numbers in [0, 1)"
+        elif isinstance(known[key], bool):
+            fits, words = isinstance(value, bool), "True or False"
+        else:
+            fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+            words = "a finite number of at least 0"
+        if not fits:
+            raise ParameterError(f"The optimiser {name!r}: {key} must be {words}, and {value!r} was given.")
+    if options.get("nesterov") and not options["momentum"]:
+        raise ParameterError("The optimiser 'sgd': nesterov=True needs a momentum above 0.")
+    return options

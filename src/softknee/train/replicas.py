@@ -1,0 +1,292 @@
+"""M copies of a model trained at once, as one batched program on one device."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ParameterError
+from ..surgery.groups import LR_SCALE
+from .losses import Loss, read_loss
+from .optimizers import StackedOptimizer, read_options
+from .program import Program, norms, outputs
+from .random_keys import order, seed_keys
+from .schedules import Schedule, read_table
+from .stacked_modules import Draws, stack_modules_
+from .stacking import Knobs, Stack
+from .state import read_state, write_state
+
+
+class Replicas:
+    """Trains `count` copies of a model together; each differs from the others as you ask.
+
+    Args:
+        make_model: returns a new model, its weights drawn from torch's global generator (which is seeded for it) or
+            from an argument called `seed`. Called once for each replica.
+        count: how many replicas.
+        seeds: one for each, all different; 0, 1, 2, ... by default. A seed decides the start, the order of the examples
+            and the dropout of its replica, whatever the other replicas are.
+        share_init: all start from the weights of the first seed.
+        share_order: all see the examples in the order of the first seed.
+        share_dropout: all have the dropout of the first seed.
+        knobs: parameters of softknee activations, one value for each replica: {"beta": [...]} for every activation that
+            has a beta, {"layers.1.beta": [...]} for one.
+        device: where they live.
+
+    The three settings of the SmeLU paper are the default, `share_init`, and `share_init` with `share_order`.
+
+    >>> import softknee as sk, torch
+    >>> make = lambda: torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SmeLU(), torch.nn.Linear(8, 2))
+    >>> x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    >>> y = (x[:, 0] > x[:, 1]).long()
+    >>> replicas = sk.train.Replicas(make, count=3, knobs={"beta": [0.1, 0.5, 1.0]})
+    >>> replicas.fit(x, y, epochs=10, batch=16, lr=0.5, momentum=0.9)
+    Replicas(count=3, epochs=10, steps=40)
+    >>> replicas.predict(x, probabilities=True).shape, replicas.losses.shape
+    (torch.Size([3, 64, 2]), torch.Size([40, 3]))
+    >>> replicas.model(2)[1]
+    SmeLU(beta=1)
+
+    Reference: Shamir, Lin, Coviello, "Smooth activations and reproducibility in deep learning" (2020).
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[..., nn.Module],
+        *,
+        count: int,
+        seeds: Iterable[int] | None = None,
+        share_init: bool = False,
+        share_order: bool = False,
+        share_dropout: bool = False,
+        knobs: Knobs | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.seeds = _check_seeds(count, seeds)
+        self.count, self.device = count, torch.device(device)
+        self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
+        starts = [self.seeds[0]] * count if share_init else self.seeds
+        self._stack = Stack(make_model, seeds=starts, knobs=knobs or {}, device=self.device)
+        drawn = [self.seeds[0]] * count if share_dropout else self.seeds
+        clock = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._draws = Draws(seed_keys(drawn, device=self.device), clock)
+        # Its own tensors are never used, only its shape: every call puts the stacked ones in their place.
+        self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
+        stack_modules_(self._skeleton, self._draws)
+        self._optimizer: StackedOptimizer | None = None
+        self._optimizer_key: tuple[Any, ...] = ()
+        self.epoch = self.step = 0
+        self._logs: list[Tensor] = []
+
+    def fit(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        epochs: int,
+        batch: int,
+        lr: float | Sequence[float] | Tensor,
+        optimizer: str = "sgd",
+        loss: str | Loss = "cross_entropy",
+        clip: float | None = None,
+        schedule: Schedule | None = None,
+        total_epochs: int | None = None,
+        drop_last: bool = False,
+        gradient_norms: bool = False,
+        lr_scale: float = LR_SCALE,
+        on_step: Callable[[int], object] | None = None,
+        on_epoch: Callable[[Replicas], object] | None = None,
+        **options: Any,
+    ) -> Replicas:
+        """Train for some epochs more; what the optimiser keeps goes on while optimiser and options stay the same.
+
+        Args:
+            x, y: all examples and their targets; they are kept on the device, and batches are gathered there.
+            epochs, batch: how many passes, and how many examples a replica sees in a step.
+            lr: the rate of all replicas, or one for each.
+            optimizer: "sgd", "adagrad", "adam", "adamw" or "rmsprop"; `options` are those of torch.optim.
+            loss: "cross_entropy", "mse", "bce_with_logits", or a function of one replica's output and target.
+            clip: the largest gradient norm of a replica, as in torch.nn.utils.clip_grad_norm_.
+            schedule: a function from progress in [0, 1) to the share of the rate, such as `sk.train.cosine()`.
+            total_epochs: the length of the whole training, which progress is a share of; default up to the end of this
+                call.
+            drop_last: leave out the last batch of an epoch where it is smaller.
+            gradient_norms: keep the norm of each replica's gradient at every step, before clipping.
+            lr_scale: the rate of activation parameters as a multiple; they, biases and vectors have no weight decay
+                (see `sk.param_groups`).
+            on_step, on_epoch: called after each step with its number, and after each epoch with the replicas.
+        """
+        x, y = self._check_data(x, y, epochs=epochs, batch=batch)
+        per_epoch = len(x) // batch if drop_last else math.ceil(len(x) / batch)
+        if per_epoch == 0:
+            raise ParameterError(f"A batch of {batch} is more than the {len(x)} examples there are.")
+        if clip is not None and not 0 < clip < math.inf:
+            raise ParameterError(f"clip must be a finite number above 0, or None, and {clip!r} was given.")
+        total = self.epoch + epochs if total_epochs is None else total_epochs
+        if total < self.epoch + epochs:
+            raise ParameterError(
+                f"total_epochs={total} is less than the {self.epoch} epochs done and the {epochs} asked for."
+            )
+        shares = read_table(
+            schedule, first=self.epoch * per_epoch, count=epochs * per_epoch, total=max(1, total * per_epoch)
+        )
+        log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
+        chosen = self._choose_optimizer(optimizer, options, lr_scale)
+        ordered = self.seeds[:1] if self.shares["order"] else self.seeds
+        program = Program(
+            skeleton=self._skeleton.train(),
+            names=list(self._stack.groups.values()),
+            tensors=self._stack.tensors,
+            draws=self._draws,
+            x=x,
+            y=y,
+            order=torch.empty(len(ordered), len(x), dtype=torch.int64, device=self.device),
+            rates=self._rates(lr, shares),
+            log=log,
+            batch=batch,
+            loss=read_loss(loss),
+            optimizer=chosen,
+            clip=clip,
+        )
+        for _ in range(epochs):
+            program.order.copy_(order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device))
+            program.turn.zero_()
+            for turn in range(per_epoch):
+                program.run(min(batch, len(x) - turn * batch))
+                self.step += 1
+                if on_step is not None:
+                    on_step(self.step)
+            self.epoch += 1
+            self._logs.append(log.clone())
+            if on_epoch is not None:
+                on_epoch(self)
+        return self
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, *, probabilities: bool = False, batch: int = 1024) -> Tensor:
+        """The outputs of every replica in eval mode, [M, N, ...]; with `probabilities`, through softmax (one output:
+        the sigmoid)."""
+        if not isinstance(x, Tensor) or x.dim() == 0 or batch < 1:
+            raise InputError("predict needs a tensor of examples, and a batch of at least 1.")
+        training = self._skeleton.training
+        self._skeleton.eval()
+        try:
+            parts = [
+                outputs(self._skeleton, self._stack.tensors, part.to(self.device), draws=self._draws, shared=True)
+                for part in x.split(batch)
+            ]
+        finally:
+            self._skeleton.train(training)  # predict may be called between two epochs
+        found = torch.cat(parts, dim=1)
+        if not probabilities:
+            return found
+        return found.sigmoid() if found.dim() < 3 or found.shape[2] == 1 else found.softmax(dim=2)
+
+    def model(self, index: int) -> nn.Module:
+        """One replica as an ordinary model of its own."""
+        if not -self.count <= index < self.count:
+            raise ParameterError(f"There are {self.count} replicas, from 0 to {self.count - 1}; {index} is none.")
+        return self._stack.model(index % self.count)
+
+    def models(self) -> list[nn.Module]:
+        """Every replica as an ordinary model."""
+        return [self.model(index) for index in range(self.count)]
+
+    @property
+    def losses(self) -> Tensor:
+        """The loss of every step so far, [steps, M], on the CPU."""
+        return self._logged(0)
+
+    @property
+    def gradient_norms(self) -> Tensor:
+        """The gradient norm of every step so far, [steps, M]; NaN where it was not asked for."""
+        return self._logged(1)
+
+    def weight_norms(self) -> Tensor:
+        """The 2-norm of all trained parameters of each replica, [M]."""
+        return norms([self._stack.tensors[name] for name in self._stack.trainable]).cpu()
+
+    def knobs(self) -> dict[str, Tensor]:
+        """The effective parameters of the activations by "path.name", with the replicas first, on the CPU."""
+        return self._stack.knobs()
+
+    def set_knobs(self, knobs: Knobs) -> Replicas:
+        """New effective values of activation parameters, as `knobs` at construction; all or none are set."""
+        self._stack.set_knobs(knobs)
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training goes on from, as tensors on the CPU, numbers and text."""
+        return write_state(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Replicas:
+        """Go on from a state; one of other replicas is refused, and nothing is changed."""
+        read_state(self, state)
+        return self
+
+    def __repr__(self) -> str:
+        shared = "".join(f", share_{name}=True" for name, shares in self.shares.items() if shares)
+        return f"Replicas(count={self.count}{shared}, epochs={self.epoch}, steps={self.step})"
+
+    def _logged(self, row: int) -> Tensor:
+        kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
+        return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+
+    def _check_data(self, x: Tensor, y: Tensor, *, epochs: int, batch: int) -> tuple[Tensor, Tensor]:
+        for name, value in (("epochs", epochs), ("batch", batch)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
+        for name, data in (("x", x), ("y", y)):
+            if not isinstance(data, Tensor) or data.dim() == 0:
+                raise InputError(f"fit: {name} must be a tensor with the examples along its first dimension.")
+        if len(x) != len(y) or len(x) == 0:
+            raise InputError(f"fit: x has {len(x)} examples and y has {len(y)} targets; give one target for each.")
+        return x.detach().to(self.device).contiguous(), y.detach().to(self.device).contiguous()
+
+    def _rates(self, lr: float | Sequence[float] | Tensor, shares: Sequence[float]) -> Tensor:
+        """[steps] for one rate, [steps, M] for one each."""
+        rate = torch.as_tensor(lr, dtype=torch.float64).cpu()
+        if rate.shape not in ((), (self.count,)) or not bool(((rate >= 0) & rate.isfinite()).all()):
+            raise ParameterError(
+                f"lr must be a finite number of at least 0, or {self.count} of them, one for each replica, and {lr!r} "
+                "was given."
+            )
+        table = torch.tensor(shares, dtype=torch.float64).view(-1, *[1] * rate.dim()) * rate
+        # torch's fused kernels read the rate as float32 on a GPU.
+        return table.to(self.device, torch.float32 if self.device.type == "cuda" else torch.float64)
+
+    def _choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float) -> StackedOptimizer:
+        if not 0 <= lr_scale < math.inf:
+            raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
+        key = (name, tuple(sorted(read_options(name, options).items())), float(lr_scale))
+        if self._optimizer is None or key != self._optimizer_key:
+            groups = [
+                (
+                    [self._stack.tensors[one] for one in names],
+                    lr_scale if group == "activations" else 1.0,
+                    group == "weights",
+                )
+                for group, names in self._stack.groups.items()
+            ]
+            self._optimizer, self._optimizer_key = StackedOptimizer(name, groups, options=options), key
+        return self._optimizer
+
+
+def _check_seeds(count: int, seeds: Iterable[int] | None) -> list[int]:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ParameterError(f"Replicas: count must be a whole number of at least 1, and {count!r} was given.")
+    found = list(range(count) if seeds is None else seeds)
+    if len(found) != count:
+        raise ParameterError(f"Replicas: {len(found)} seeds were given for {count} replicas; give one for each.")
+    for seed in found:
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise ParameterError(f"Replicas: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
+    if len(set(found)) < count:
+        twice = next(seed for seed in found if found.count(seed) > 1)
+        raise ParameterError(f"Replicas: the seed {twice} was given twice, which would make two equal replicas.")
+    return found

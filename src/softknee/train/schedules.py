@@ -1,0 +1,63 @@
+"""Learning-rate schedules: pure functions from progress in [0, 1) to the share of the full rate.
+
+>>> half = cosine()
+>>> half(0.0), round(half(0.5), 6)
+(1.0, 0.5)
+>>> linear(warmup=0.1, floor=0.2)(0.05)
+0.5
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..errors import ParameterError
+
+Schedule = Callable[[float], float]
+
+
+def linear(*, warmup: float = 0.0, floor: float = 0.0) -> Schedule:
+    """From 0 to 1 during `warmup` (a share of the training), then evenly down to `floor`."""
+    return _warmed(lambda progress: 1 - progress, warmup=warmup, floor=floor)
+
+
+def cosine(*, warmup: float = 0.0, floor: float = 0.0) -> Schedule:
+    """From 0 to 1 during `warmup`, then down to `floor` along half a cosine."""
+    return _warmed(lambda progress: (1 + math.cos(math.pi * progress)) / 2, warmup=warmup, floor=floor)
+
+
+def constant(*, warmup: float = 0.0) -> Schedule:
+    """From 0 to 1 during `warmup`, then 1."""
+    return _warmed(lambda progress: 1.0, warmup=warmup, floor=0.0)
+
+
+def _warmed(shape: Schedule, *, warmup: float, floor: float) -> Schedule:
+    for name, value in (("warmup", warmup), ("floor", floor)):
+        if not 0 <= value < 1:
+            raise ParameterError(f"A schedule's {name} must be in [0, 1), and {value!r} was given.")
+
+    def share(progress: float) -> float:
+        if progress < warmup:
+            return progress / warmup
+        return floor + (1 - floor) * shape((progress - warmup) / (1 - warmup))
+
+    return share
+
+
+def read_table(schedule: Schedule | None, *, first: int, count: int, total: int) -> list[float]:
+    """The shares of the steps from `first` on, `count` of them, where `total` steps are the whole training."""
+    if schedule is None:
+        return [1.0] * count
+    if not callable(schedule):
+        raise ParameterError(
+            f"schedule must be a function of progress, such as cosine(), not a {type(schedule).__name__}."
+        )
+    table = [float(schedule(step / total)) for step in range(first, first + count)]
+    for step, share in enumerate(table):
+        if not math.isfinite(share) or share < 0:
+            raise ParameterError(
+                f"The schedule gives {share} at progress {(first + step) / total:.3g}; a rate must be finite and at "
+                "least 0."
+            )
+    return table

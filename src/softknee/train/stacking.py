@@ -1,0 +1,189 @@
+"""The tensors of M models as one tensor each, with the replicas as first dimension; and back to single models."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from ..errors import InputError, ParameterError, did_you_mean
+from ..nn.parameters import Parameterised
+from ..surgery.groups import split
+from ..surgery.modules import activation_modules
+
+Knobs = Mapping[str, Sequence[float] | Tensor]
+
+
+class Stack:
+    """`template` is replica 0 as it was built; `tensors` are the parameters and buffers of all by name, [M, ...]."""
+
+    def __init__(
+        self, make_model: Callable[..., nn.Module], *, seeds: Sequence[int], knobs: Knobs, device: torch.device
+    ) -> None:
+        self.count, self.device = len(seeds), device
+        values = check_knobs(knobs, self.count)
+        self.template = made = build_model(make_model, seeds[0])
+        refuse_unstackable(self.template)
+        self.groups = _group_names(self.template)
+        self.tensors: dict[str, Tensor] = {}
+        for index, seed in enumerate(seeds):
+            if index:
+                made = self.template if seed == seeds[0] else build_model(make_model, seed)
+                self._refuse_another(made, index, fresh=index == 1 and seed != seeds[0])
+            changed = copy.deepcopy(made)
+            apply_knobs(changed, {name: each[index] for name, each in values.items()})
+            for name, tensor in named_tensors(changed).items():
+                if name not in self.tensors:
+                    self.tensors[name] = tensor.new_empty((self.count, *tensor.shape), device=device)
+                self.tensors[name][index].copy_(tensor)
+
+    @property
+    def trainable(self) -> list[str]:
+        return [name for names in self.groups.values() for name in names]
+
+    def model(self, index: int) -> nn.Module:
+        """An ordinary model with the tensors of one replica."""
+        made = copy.deepcopy(self.template).to(self.device)
+        for name, tensor in named_tensors(made).items():
+            tensor.copy_(self.tensors[name][index])
+        return made
+
+    @torch.no_grad()
+    def set_knobs(self, knobs: Knobs) -> None:
+        """New effective values in every replica, in place; nothing is changed where one value is refused."""
+        values = check_knobs(knobs, self.count)
+        new = self._each_activation(lambda i, work: apply_knobs(work, {name: each[i] for name, each in values.items()}))
+        for name, stacked in new.items():
+            self.tensors[name].copy_(stacked)
+
+    @torch.no_grad()
+    def knobs(self) -> dict[str, Tensor]:
+        """The effective parameters of every activation by "path.name", [M, ...]."""
+        found: dict[str, list[Tensor]] = {}
+
+        def look(index: int, work: nn.Module) -> None:
+            for path, module in activation_modules(work).items():
+                for p in module.params:
+                    key = f"{path}.{p.name}" if path else p.name
+                    found.setdefault(key, []).append(module.effective(p).detach().clone().cpu())
+
+        self._each_activation(look)
+        return {key: torch.stack(each) for key, each in found.items()}
+
+    def _each_activation(self, do: Callable[[int, nn.Module], None]) -> dict[str, Tensor]:
+        """Call `do` on a model that has the activation tensors of each replica in turn; those tensors afterwards."""
+        work = copy.deepcopy(self.template)
+        own = named_tensors(work)
+        prefixes = [f"{path}." if path else "" for path in activation_modules(work)]
+        names = [name for name in own if any(name.startswith(prefix) for prefix in prefixes)]
+        new = {name: self.tensors[name].to("cpu", copy=True) for name in names}
+        for index in range(self.count):
+            for name in names:
+                own[name].copy_(new[name][index])
+            do(index, work)
+            for name in names:
+                new[name][index].copy_(own[name])
+        return new
+
+    def _refuse_another(self, made: nn.Module, index: int, *, fresh: bool) -> None:
+        first, second = _anatomy(self.template), _anatomy(made)
+        if first != second:
+            differs = next((key for key in (*first, *second) if first.get(key) != second.get(key)), "the order")
+            raise InputError(
+                f"make_model returned another architecture for replica {index} than for replica 0 (they differ in "
+                f"{differs!r}: {first.get(differs, 'not there')} and {second.get(differs, 'not there')}); replicas "
+                "differ in their numbers only. Compare architectures by training each with replicas of its own."
+            )
+        trained = [(p, dict(made.named_parameters())[n]) for n, p in self.template.named_parameters()]
+        if fresh and made is not self.template and all(torch.equal(a, b) for a, b in trained):
+            raise ParameterError(
+                "make_model returned the same weights for two seeds: it must draw them from torch's global generator, "
+                "or take an argument called seed. Pass share_init=True if all replicas shall start alike."
+            )
+
+
+def build_model(make_model: Callable[..., nn.Module], seed: int) -> nn.Module:
+    """The model of a seed, on the CPU; torch's global random state is left as it was."""
+    takes_seed = "seed" in inspect.signature(make_model).parameters
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        made = make_model(seed=seed) if takes_seed else make_model()
+    if not isinstance(made, nn.Module):
+        raise InputError(f"make_model must return an nn.Module, and it returned a {type(made).__name__}.")
+    return made.cpu()
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, a shared one once, as tensors outside autograd."""
+    return {name: one.detach() for name, one in (*model.named_parameters(), *model.named_buffers())}
+
+
+def refuse_unstackable(model: nn.Module) -> None:
+    """A sentence for state that has no place in a stack."""
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor):
+                raise InputError(
+                    f"{type(module).__name__} at {path!r} keeps a tensor as plain attribute {name!r}, which cannot be "
+                    "stacked over replicas; register it as a buffer or a parameter."
+                )
+    kinds = set()
+    for name, one in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(one) or one.device.type == "meta":
+            raise InputError(f"{name!r} has no values yet; run the model once inside make_model, or build it whole.")
+        if one.layout != torch.strided or one.is_quantized:
+            raise InputError(f"{name!r} is {one.layout} or quantised, which cannot be stacked; use dense tensors.")
+        if isinstance(one, nn.Parameter) and one.requires_grad:
+            kinds.add(one.dtype)
+    if len(kinds) > 1:
+        raise InputError(f"The trained parameters have several types ({', '.join(map(str, kinds))}); use one.")
+
+
+def check_knobs(knobs: Knobs, count: int) -> dict[str, list[Any]]:
+    """For every knob its values, one for each replica."""
+    found = {}
+    for name, each in knobs.items():
+        values = list(each)
+        if len(values) != count:
+            raise ParameterError(f"knobs: {name!r} has {len(values)} values for {count} replicas; give one for each.")
+        found[name] = [float(v) if not isinstance(v, Tensor) or v.numel() == 1 else v for v in values]
+    return found
+
+
+def apply_knobs(model: nn.Module, values: Mapping[str, Any]) -> None:
+    """Set effective parameters: "beta" in every activation that has one, "layers.1.beta" in that one."""
+    modules = activation_modules(model)
+    for key, value in values.items():
+        path, _, name = key.rpartition(".")
+        asked = modules if not path else {path: modules[path]} if path in modules else {}
+        fitting = [module for module in asked.values() if _has(module, name)]
+        if not fitting:
+            known = {p.name for module in modules.values() for p in module.params}
+            known |= {f"{where}.{p.name}" for where, module in modules.items() for p in module.params}
+            near = did_you_mean(key, known) or f" It has {', '.join(sorted(known)) or 'no activation of softknee'}."
+            raise ParameterError(f"knobs: no activation of the model has a parameter {key!r}.{near}")
+        for module in fitting:
+            module.set_(**{name: value})
+
+
+def _has(module: Parameterised, name: str) -> bool:
+    return any(p.name == name for p in module.params)
+
+
+def _group_names(model: nn.Module) -> dict[str, list[str]]:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {group: [names[id(p)] for p in params] for group, params in split(model).items() if params}
+
+
+def _anatomy(model: nn.Module) -> dict[str, str]:
+    """What two replicas must have in common."""
+    found = {path or "the model": type(module).__name__ for path, module in model.named_modules()}
+    for name, one in (*model.named_parameters(), *model.named_buffers()):
+        trained = ", trained" if one.requires_grad else ""
+        found[name] = f"{tuple(one.shape)} of {str(one.dtype).removeprefix('torch.')}{trained}"
+    return found

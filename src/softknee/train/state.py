@@ -1,0 +1,85 @@
+"""What training goes on from: written to plain tensors, numbers and text, and read back whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .replicas import Replicas
+
+FORMAT = 1
+
+
+def write_state(replicas: Replicas) -> dict[str, Any]:
+    """Copies of everything, on the CPU."""
+    optimizer = replicas._optimizer
+    return {
+        "format": FORMAT,
+        "seeds": list(replicas.seeds),
+        "shares": dict(replicas.shares),
+        "epoch": replicas.epoch,
+        "step": replicas.step,
+        "tensors": {name: _copy(one) for name, one in replicas._stack.tensors.items()},
+        "logs": [_copy(one) for one in replicas._logs],
+        "optimizer": None
+        if optimizer is None
+        else {
+            "name": optimizer.name,
+            "options": dict(optimizer.options),
+            "lr_scale": replicas._optimizer_key[2],
+            "tensors": [_copy(one) for one in optimizer.tensors()],
+        },
+    }
+
+
+@torch.no_grad()
+def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
+    """Check all of it, then copy."""
+    wanted = {"format", "seeds", "shares", "epoch", "step", "tensors", "logs", "optimizer"}
+    if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != FORMAT:
+        raise InputError("This is no state of replicas: take what state_dict() gave, with the same version.")
+    if list(state["seeds"]) != replicas.seeds or dict(state["shares"]) != replicas.shares:
+        raise InputError(
+            f"The state is of replicas with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
+            f"these have {replicas.seeds} and {replicas.shares}; build them alike."
+        )
+    pairs = _paired(replicas._stack.tensors, state["tensors"])
+    saved = state["optimizer"]
+    before = replicas._optimizer, replicas._optimizer_key
+    replicas._optimizer = None
+    try:
+        if saved is not None:
+            chosen = replicas._choose_optimizer(saved["name"], saved["options"], saved["lr_scale"])
+            own = {str(index): one for index, one in enumerate(chosen.tensors())}
+            pairs += _paired(own, {str(index): one for index, one in enumerate(saved["tensors"])})
+    except Exception:
+        replicas._optimizer, replicas._optimizer_key = before
+        raise
+    for held, given in pairs:
+        held.copy_(given)
+    replicas.epoch, replicas.step = int(state["epoch"]), int(state["step"])
+    replicas._draws.step.fill_(replicas.step)
+    replicas._logs = [one.to(replicas.device, copy=True) for one in state["logs"]]
+
+
+def _copy(one: Tensor) -> Tensor:
+    return one.detach().to("cpu", copy=True)
+
+
+def _paired(held: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    if set(held) != set(given):
+        differs = sorted(set(held) ^ set(given))
+        raise InputError(f"The state is of another model: it differs in {', '.join(map(repr, differs[:3]))}.")
+    for name, one in held.items():
+        if one.shape != given[name].shape or one.dtype != given[name].dtype:
+            raise InputError(
+                f"The state is of another model: {name!r} has shape {tuple(given[name].shape)} there and "
+                f"{tuple(one.shape)} here, or another type."
+            )
+    return [(one, given[name]) for name, one in held.items()]
