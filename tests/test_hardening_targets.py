@@ -122,6 +122,12 @@ def test_which_torch_module_it_is():
     assert isinstance(hard_module(sk.nn.make(sk.design.mollify("relu6", "box"))), nn.ReLU6)
 
 
+def test_a_prelu_keeps_a_slope_for_each_channel_even_while_they_are_equal() -> None:
+    made = hard_module(sk.nn.PReLU(learn=True, slope=0.25, per="channel", size=4))
+    assert isinstance(made, nn.PReLU)
+    assert made.weight.tolist() == [0.25] * 4
+
+
 def test_leaks_for_each_channel_become_a_prelu():
     slopes = torch.tensor([0.1, 0.2, 0.3])
     module = sk.nn.make("leaky_smelu", beta=1e-6, g_minus=slopes, per="channel", size=3)

@@ -103,12 +103,14 @@ def _leaky(module: Pointwise, slope: Tensor, *, as_prelu: bool = False) -> nn.Mo
     if one and not as_prelu:
         value = slope.flatten()[0].item()
         return nn.ReLU() if value == 0 else nn.LeakyReLU(value)
-    if slope.numel() > 1 and not one and not (module.granularity.per == "channel" and module.granularity.dim == 1):
+    by_channel = module.granularity.per == "channel" and module.granularity.dim == 1
+    if slope.numel() > 1 and not one and not by_channel:
         raise ParameterError(
             f"{module.title} has a slope for each channel, and torch's PReLU takes slopes along dimension 1 alone, not "
             f"for {module.granularity}. Give all of them one value with set_, or use per='layer'."
         )
-    slope = slope.flatten()[:1] if one else slope
+    # A PReLU with a slope for each channel keeps them, equal or not: so does the stock module it is loaded into.
+    slope = slope.flatten()[:1] if one and not by_channel else slope
     made = nn.PReLU(slope.numel(), device=slope.device, dtype=slope.dtype)
     with torch.no_grad():
         made.weight.copy_(slope)
