@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +61,7 @@ class Program:
     def run(self, size: int) -> None:
         """The next step, on a batch of this size."""
         if size not in self._steps:
-            plain = lambda: self._step(size)  # noqa: E731
+            plain = partial(self._step, size)
             if self.x.device.type == "cuda":
                 changes = [*self.tensors.values(), *self.optimizer.tensors(), self.row, self.turn, self.draws.step]
                 self._steps[size] = captured(plain, changes=[*changes, self.log], device=self.x.device)
