@@ -4,11 +4,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..measure.speed_table import SpeedTable
+from ..measure.result_table import ResultTable
 from .screen import console_of
 
 
-def print_deploy(table: SpeedTable, *, markdown: bool) -> None:
+def print_deploy(table: ResultTable, *, markdown: bool) -> None:
     """A table of deploy checks, and below it why something did not run."""
     console = console_of()
     if markdown:

@@ -18,7 +18,8 @@ from rich.table import Table
 
 from ..lab.quickstart import HIDDEN, Outcome, Study
 from ..measure.record import Quantity, Record
-from ..measure.speed_table import SpeedTable, speed_tables
+from ..measure.result_table import ResultTable
+from ..measure.speed_table import speed_tables
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -67,7 +68,7 @@ def print_speed(record: Record, *, markdown: bool) -> None:
             _print_speed_table(console, table)
 
 
-def _print_speed_table(console: Console, table: SpeedTable) -> None:
+def _print_speed_table(console: Console, table: ResultTable) -> None:
     drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
     for index, name in enumerate(table.header):
         drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..measure.record import Quantity, Record, RecordError
+from ..measure.result_table import ResultTable
 
 KIND = "study hardening"
 # The columns by their name in the record, with their heading.
@@ -22,24 +22,7 @@ _NETWORKS = {"mlp": "MLP", "cnn": "CNN"}
 _NONE = "–"
 
 
-@dataclass(frozen=True, kw_only=True)
-class HardeningTable:
-    """One data set: a line for each activation, with the remarks that belong below."""
-
-    title: str
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    remarks: tuple[str, ...]
-
-    def markdown(self) -> str:
-        """The table in Markdown, with its title above and its remarks below."""
-        rule = ["---", *["---:"] * (len(self.header) - 1)]
-        rows = [self.header, tuple(rule), *self.lines]
-        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        return "\n\n".join([self.title, table, *self.remarks]) + "\n"
-
-
-def hardening_tables(record: Record) -> list[HardeningTable]:
+def hardening_tables(record: Record) -> list[ResultTable]:
     """A table for each data set of a record of the study."""
     if record.kind != KIND:
         raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
@@ -52,13 +35,13 @@ def hardening_markdown(record: Record) -> str:
     return "\n".join(table.markdown() for table in hardening_tables(record))
 
 
-def _table(record: Record, name: str) -> HardeningTable:
+def _table(record: Record, name: str) -> ResultTable:
     rows = [row for row in record.rows if row["data"] == name]
     task = record.settings["tasks"][name]
     seeds = len(record.seeds)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     network = _NETWORKS.get(task["network"], task["network"])
-    return HardeningTable(
+    return ResultTable(
         title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
         header=("activation", *HEADINGS.values()),
         lines=tuple((row["function"], *(_text(row["accuracy"], column) for column in HEADINGS)) for row in rows),

@@ -4,10 +4,10 @@ A cell reads "forward / forward+backward", both as multiples of a copy of the sa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .record import Quantity, Record
+from .result_table import ResultTable
 
 _COLUMNS = {
     "softknee eager": "softknee",
@@ -17,29 +17,13 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpeedTable:
-    """The text of one table: its title, header, lines of cells, and the remarks below it."""
-
-    title: str
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    remarks: tuple[str, ...]
-
-    def markdown(self) -> str:
-        """The table as Markdown, for a README."""
-        rule = ["---", *("---:" for _ in self.header[1:])]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in (self.header, rule, *self.lines))
-        return f"**{self.title}**\n\n{body}\n\n" + "\n".join(f"- {remark}" for remark in self.remarks) + "\n"
-
-
-def speed_tables(record: Record) -> list[SpeedTable]:
+def speed_tables(record: Record) -> list[ResultTable]:
     """One table for each dtype of the record, in the order in which they were measured."""
     dtypes = dict.fromkeys(row["dtype"] for row in record.rows)
     return [_table(record, dtype, [row for row in record.rows if row["dtype"] == dtype]) for dtype in dtypes]
 
 
-def _table(record: Record, dtype: str, rows: Sequence[Mapping[str, Any]]) -> SpeedTable:
+def _table(record: Record, dtype: str, rows: Sequence[Mapping[str, Any]]) -> ResultTable:
     cells = {(row["function"], row["variant"]): row for row in rows}
     functions = dict.fromkeys(row["function"] for row in rows if row["variant"] in _COLUMNS)
     columns = [name for name in _COLUMNS if any(row["variant"] == name for row in rows)]
@@ -50,7 +34,7 @@ def _table(record: Record, dtype: str, rows: Sequence[Mapping[str, Any]]) -> Spe
         lines.append((function, *(_pair(row) for row in found), held, _widest_spread(found)))
     short = [_COLUMNS[column] for column in columns]
     where = record.hardware.gpu if record.settings["device"] == "cuda" else record.hardware.cpu
-    return SpeedTable(
+    return ResultTable(
         title=f"{dtype}, {_count(record.settings['elements'])} elements, {where}",
         header=("function", *short, "bytes held", "spread"),
         lines=tuple(lines),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...measure.record import Quantity, Record, RecordError
-from ...measure.speed_table import SpeedTable
+from ...measure.result_table import ResultTable
 from ..checkpoint import load_checkpoint
 from .marabou_check import PROVED, RobustnessCheck
 from .of_checkpoint import check_checkpoint
@@ -159,7 +159,7 @@ def _over(
             yield name, Quantity.mean([read(one) for one in found], unit=unit)
 
 
-def summary_tables(record: Record) -> list[SpeedTable]:
+def summary_tables(record: Record) -> list[ResultTable]:
     """A table for each data set of such a record."""
     if record.kind != KIND:
         raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
@@ -174,7 +174,7 @@ def summary_tables(record: Record) -> list[SpeedTable]:
         many = max(row["checkpoints"] for row in rows)
         over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
         tables.append(
-            SpeedTable(
+            ResultTable(
                 title=f"{rows[0]['network'].upper()} on {data}{over}",
                 header=("", *columns.values()),
                 lines=lines,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ...measure.machine import Hardware
-from ...measure.speed_table import SpeedTable
+from ...measure.result_table import ResultTable
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
 from .report import DeployReport, ModelReport
 from .tools import NotRun, Refused
@@ -14,7 +14,7 @@ from .tools import NotRun, Refused
 T = TypeVar("T")
 
 
-def deploy_table(report: DeployReport) -> SpeedTable:
+def deploy_table(report: DeployReport) -> ResultTable:
     """The table of a report, with the reasons of what did not run below it."""
     notes = _Notes()
     share, batch = f"{100 * report.settings['share']:g}%", report.settings["batch"]
@@ -49,7 +49,7 @@ def deploy_table(report: DeployReport) -> SpeedTable:
     line("  parameters left (by size)", part("pruned_by_size", lambda check: f"{check.parameters_after:,}"))
     line(f"proved robust, eps {report.settings['eps']:g}", part("robustness", _proved))
     line("  counterexample / timeout / undecided", part("robustness", _others))
-    return SpeedTable(
+    return ResultTable(
         title=report.settings["title"],
         header=("", report.before.name, report.after.name),
         lines=tuple(lines),

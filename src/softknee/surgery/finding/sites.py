@@ -50,7 +50,7 @@ class Site:
     owner: str = ""
     known: bool = True
     trouble: str = ""
-    place: Place = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
+    place: Place = field(kw_only=True, repr=False, compare=False)
     seen: Seen | None = field(default=None, repr=False, compare=False)
 
     @property
