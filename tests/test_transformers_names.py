@@ -326,7 +326,8 @@ def test_a_saved_model_comes_back_in_a_fresh_process(kind: str, saved):
     config = json.loads((folder / kind / "config.json").read_text())
     assert config["activation_function" if kind == "gpt2" else "hidden_act"] == TEXTS[kind]
     with torch.no_grad():
-        assert torch.equal(torch.load(folder / f"{kind}.out", weights_only=True), model(**inputs).logits)
+        # Not bit by bit: another process may take another kernel for the same product (other alignment of memory).
+        torch.testing.assert_close(torch.load(folder / f"{kind}.out", weights_only=True), model(**inputs).logits)
     mine = [str(m) for m in model.modules() if isinstance(m, sk.nn.Pointwise | sk.nn.Squaf)]
     assert report[kind] == mine
     assert len(set(mine)) == len(mine) or kind == "llama"  # every layer had a value of its own
