@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 
 from ..errors import InputError
 from .capture import captured
+from .chain import chain_of
 from .losses import Loss
 from .optimizers import StackedOptimizer
 from .stacked_modules import Draws
@@ -54,6 +55,7 @@ class Program:
         # Leaves that share their memory with the stacked tensors: differentiated, and moved underneath.
         self.leaves = {name: tensors[name].detach().requires_grad_() for group in names for name in group}
         self.inputs = {**tensors, **self.leaves}
+        self.chain = chain_of(skeleton, self.inputs) if x.device.type == "cpu" else None
         self.row = torch.zeros(1, dtype=torch.int64, device=x.device)  # of the rates
         self.turn = torch.zeros(1, dtype=torch.int64, device=x.device)  # within the epoch
         self._steps: dict[int, Callable[[], None]] = {}
@@ -73,14 +75,14 @@ class Program:
         places = self.turn * self.batch + torch.arange(size, device=self.x.device)
         chosen = self.order.index_select(1, places)
         x, y = self._gather(self.x, chosen), self._gather(self.y, chosen)
-        losses = self.loss(outputs(self.skeleton, self.inputs, x, draws=self.draws), y)
+        losses = self.loss(outputs(self.skeleton, self.inputs, x, draws=self.draws, chain=self.chain), y)
         if losses.shape != (self.count,):
             raise InputError(
                 f"The loss must be one number for each replica, and it has shape {tuple(losses.shape[1:])}; take its "
                 "mean over the examples."
             )
-        found = iter(torch.autograd.grad(losses.sum(), list(self.leaves.values()), materialize_grads=True))
-        gradients = [[next(found) for _ in group] for group in self.names]
+        each = iter(torch.autograd.grad(losses.sum(), list(self.leaves.values()), materialize_grads=True))
+        gradients = [[next(each) for _ in group] for group in self.names]
         with torch.no_grad():
             rows = [losses.detach()]
             if self.clip is not None or self.log.shape[1] > 1:
@@ -107,7 +109,13 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def outputs(
-    skeleton: nn.Module, tensors: dict[str, Tensor], x: Tensor, *, draws: Draws, shared: bool = False
+    skeleton: nn.Module,
+    tensors: dict[str, Tensor],
+    x: Tensor,
+    *,
+    draws: Draws,
+    shared: bool = False,
+    chain: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """What every replica makes of its x, [M, n, ...]; of the same x [n, ...] where it is shared."""
     draws.passed.clear()
@@ -116,7 +124,7 @@ def outputs(
         return functional_call(skeleton, own, (input,))
 
     try:
-        found = vmap(one, in_dims=(0, None if shared else 0))(tensors, x)
+        found = chain(x) if chain is not None else vmap(one, in_dims=(0, None if shared else 0))(tensors, x)
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise

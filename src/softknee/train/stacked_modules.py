@@ -92,7 +92,8 @@ class _LinearMaps(torch.autograd.Function):
         )
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The linear map of every replica: x [M, ..., in], weight [M, out, in], bias [M, out]."""
     flat = x.reshape(x.shape[0], -1, x.shape[-1])
     found: Any = _LinearMaps.apply(flat, weight, bias)
     return found.reshape(*x.shape[:-1], weight.shape[1])
@@ -102,18 +103,19 @@ class StackedLinear(nn.Linear):
     """One batched product."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return together(_linear, input, self.weight, self.bias)
+        return together(linear, input, self.weight, self.bias)
 
 
 class StackedPointwise(Pointwise):
     """The activation with its kernel for ordinary tensors."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        def run(x: Tensor, *params: Tensor) -> Tensor:
-            shaped = [p.reshape(p.shape[0], *[1] * (x.dim() - p.dim()), *p.shape[1:]) for p in params]
-            return call(self.definition, x, shaped)
+    def run(self, x: Tensor, *params: Tensor) -> Tensor:
+        """Of x [M, ...] with parameters [M, ...] that broadcast against the rest of it."""
+        shaped = [p.reshape(p.shape[0], *[1] * (x.dim() - p.dim()), *p.shape[1:]) for p in params]
+        return call(self.definition, x, shaped)
 
-        return together(run, input, *self.fitted(input))
+    def forward(self, input: Tensor) -> Tensor:
+        return together(self.run, input, *self.fitted(input))
 
 
 class StackedDropout(nn.Module):
@@ -125,47 +127,57 @@ class StackedDropout(nn.Module):
     kept_dims: int | None
 
     def forward(self, input: Tensor) -> Tensor:
+        return together(self.forward_all, input) if self.training and self.p else input
+
+    def forward_all(self, x: Tensor) -> Tensor:
+        """Of the replicas' inputs, [M, ...]."""
         if not self.training or self.p == 0:
-            return input
-
-        def run(x: Tensor) -> Tensor:
-            shape = x.shape[1:] if self.kept_dims is None else (*x.shape[1:3], *[1] * (x.dim() - 3))
-            drawn = self.draws.bits(self.path, shape.numel() if isinstance(shape, torch.Size) else shape[0] * shape[1])
-            mask = (drawn >= round(self.p * 2**32)).to(x.dtype)
-            return x * mask.mul_(1 / (1 - self.p) if self.p < 1 else 0.0).view(-1, *shape)
-
-        return together(run, input)
+            return x
+        shape = x.shape[1:] if self.kept_dims is None else (*x.shape[1:3], *[1] * (x.dim() - 3))
+        drawn = self.draws.bits(self.path, shape.numel() if isinstance(shape, torch.Size) else shape[0] * shape[1])
+        mask = (drawn >= round(self.p * 2**32)).to(x.dtype)
+        return x * mask.mul_(1 / (1 - self.p) if self.p < 1 else 0.0).view(-1, *shape)
 
 
-class _StackedNorm:
+class StackedNorm(nn.Module):
     """Batch norm over the batch of each replica: the channels of all replicas side by side in one call."""
 
     def forward(self, input: Tensor) -> Tensor:
         own: Any = self
         own._check_input_dim(input)
-        use_batch = own.training or own.running_mean is None
+        return together(self.run, input, *self._tensors())
 
-        def run(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, count: Any) -> Tensor:
-            replicas, batch, channels = x.shape[:3]
-            side_by_side = x.transpose(0, 1).reshape(batch, replicas * channels, *x.shape[3:])
-            flat_weight, flat_bias = (None if one is None else one.reshape(-1) for one in (weight, bias))
-            means, variances = (None if one is None else one.view(-1) for one in (mean, variance))
-            if own.training and count is not None:
-                count.add_(1)
-            momentum = own.momentum or 0.0
-            y = F.batch_norm(side_by_side, means, variances, flat_weight, flat_bias, use_batch, momentum, own.eps)
-            return y.reshape(batch, replicas, channels, *x.shape[3:]).transpose(0, 1)
+    def forward_all(self, x: Tensor) -> Tensor:
+        """Of the replicas' inputs, [M, ...], where this module holds the stacked tensors itself."""
+        own: Any = self
+        own._check_input_dim(x[0])
+        return self.run(x, *self._tensors())
 
-        return together(run, input, own.weight, own.bias, own.running_mean, own.running_var, own.num_batches_tracked)
+    def _tensors(self) -> tuple[Any, ...]:
+        own: Any = self
+        return own.weight, own.bias, own.running_mean, own.running_var, own.num_batches_tracked
+
+    def run(self, x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, count: Any) -> Tensor:
+        """With the tensors of all replicas."""
+        own: Any = self
+        replicas, batch, channels = x.shape[:3]
+        side_by_side = x.transpose(0, 1).reshape(batch, replicas * channels, *x.shape[3:])
+        flat_weight, flat_bias = (None if one is None else one.reshape(-1) for one in (weight, bias))
+        means, variances = (None if one is None else one.view(-1) for one in (mean, variance))
+        if own.training and count is not None:
+            count.add_(1)
+        use_batch, momentum = own.training or mean is None, own.momentum or 0.0
+        y = F.batch_norm(side_by_side, means, variances, flat_weight, flat_bias, use_batch, momentum, own.eps)
+        return y.reshape(batch, replicas, channels, *x.shape[3:]).transpose(0, 1)
 
 
-class _Norm1d(_StackedNorm, nn.BatchNorm1d): ...
+class _Norm1d(StackedNorm, nn.BatchNorm1d): ...
 
 
-class _Norm2d(_StackedNorm, nn.BatchNorm2d): ...
+class _Norm2d(StackedNorm, nn.BatchNorm2d): ...
 
 
-class _Norm3d(_StackedNorm, nn.BatchNorm3d): ...
+class _Norm3d(StackedNorm, nn.BatchNorm3d): ...
 
 
 _NORMS: dict[type, type] = {nn.BatchNorm1d: _Norm1d, nn.BatchNorm2d: _Norm2d, nn.BatchNorm3d: _Norm3d}
