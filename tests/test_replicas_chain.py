@@ -69,3 +69,19 @@ def test_what_is_no_chain_is_left_to_vmap():
     assert chain_of(shared._skeleton, shared._stack.tensors) is None
     with_hook = sk.train.Replicas(lambda: nn.Sequential(hooked), count=2, share_init=True)
     assert chain_of(with_hook._skeleton, with_hook._stack.tensors) is None
+
+
+@pytest.mark.parametrize("name", sk.names())
+def test_every_function_of_the_zoo_trains_in_a_stack_as_alone(name):
+    """Also those that run under vmap alone, such as squaf with its table of values."""
+    x, y = data((6,))
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 8), sk.nn.make(name, learn=True), nn.Linear(8, 3))
+
+    options = {"epochs": 2, "batch": 16, "lr": 0.05, "momentum": 0.9}
+    many = sk.train.Replicas(make, count=3).fit(x, y, **options)
+    alone = sk.train.Replicas(make, count=1, seeds=[2]).fit(x, y, **options)
+    torch.testing.assert_close(many.losses[:, 2:], alone.losses, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(many.model(2)(x), alone.predict(x)[0], rtol=1e-5, atol=1e-6)
