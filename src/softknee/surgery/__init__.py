@@ -2,6 +2,7 @@
 
 from .activation_text import module_of, name_of
 from .calibration import Calibration, calibrate_
+from .clipping import Clipping, clip_activations_
 from .finding import Site, sites
 from .groups import param_groups
 from .hardening import Hardener
@@ -12,6 +13,7 @@ from .transformers_names import register_transformers
 
 __all__ = [
     "Calibration",
+    "Clipping",
     "Hardener",
     "PairedOptimizer",
     "PlanError",
@@ -20,6 +22,7 @@ __all__ = [
     "Site",
     "apply_",
     "calibrate_",
+    "clip_activations_",
     "module_of",
     "name_of",
     "optimizers",
