@@ -43,6 +43,7 @@ _LAZY = {
     "surgery": (".surgery", None),
     "swap_": (".surgery", "swap_"),
     "train": (".train", None),
+    "wire": (".wire", None),
 }
 
 
@@ -85,4 +86,5 @@ __all__ = [
     "surgery",
     "swap_",
     "train",
+    "wire",
 ]

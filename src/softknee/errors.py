@@ -39,6 +39,14 @@ class DataError(SoftkneeError, ValueError):
     """A file of a data set is missing, damaged, or another one than it should be."""
 
 
+class RecipeError(SoftkneeError, ValueError):
+    """The recipe of a study asks for something that there is not, or for a value that is not allowed."""
+
+
+class WireError(SoftkneeError, ValueError):
+    """Bytes that should hold coded symbols are cut off, altered, not such a message, or beyond a limit."""
+
+
 class MissingToolError(SoftkneeError, RuntimeError):
     """Something outside the package (an extra, a compiler, a device) is needed and not there."""
 

@@ -1,0 +1,161 @@
+r"""`encode` and `decode`: a tensor of symbols as bytes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
+from . import huffman, packed, ranges, varints
+from .message import CODERS, Message, read
+from .symbols import counts_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
+
+MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
+_ONE_SYMBOL = 0  # the form of a model that says: all symbols are this one
+_TABLES = {"huffman": huffman, "rans": ranges}
+
+
+def encode(
+    symbols: Tensor,
+    *,
+    levels: int,
+    coder: str = "auto",
+    probabilities: Tensor | Sequence[float] | None = None,
+) -> bytes:
+    r"""A tensor of whole numbers in [0, levels), of any shape and integer type, as few bytes.
+
+    With H = -sum_s p_s log2 p_s the entropy of the symbols that occur, in bits per symbol:
+
+        "rans"      range coding: H + 1 % and the header; needs NumPy
+        "huffman"   H + min(1, p_max + 0.086) and the header; needs NumPy
+        "packed"    a fixed length near log2(levels), 5.33 for 33 levels, whatever the symbols are; torch alone,
+                    and it runs on the device of the symbols
+        "auto"      the one of these that is shortest by the counts of the symbols (without NumPy: "packed")
+
+    The table of frequencies is part of the message, unless `probabilities` (one per level) are given: then
+    `decode` must be given the same ones, and the length is the cross-entropy -sum_s p_s log2 probabilities_s. They
+    must be the same floats on both sides: send them once, do not calculate them on each side.
+
+    Equal symbols give equal bytes. The form of a message is described in `softknee/wire/message.py`.
+
+    >>> import torch
+    >>> symbols = torch.tensor([[16, 16, 17], [16, 15, 32]], dtype=torch.uint8)
+    >>> data = encode(symbols, levels=33)
+    >>> len(data), torch.equal(decode(data), symbols)
+    (25, True)
+
+    References: Huffman 1952; Duda 2013 (arXiv:1311.2540); Giesen 2014 (arXiv:1402.3392).
+    """
+    require_symbols(symbols, levels)
+    if coder not in (*CODERS, "auto"):
+        raise ParameterError(
+            f"There is no coder {coder!r}.{did_you_mean(coder, [*CODERS, 'auto'])} There are {', '.join(CODERS)}, auto."
+        )
+    weights = None if probabilities is None else weights_of(probabilities, levels)
+
+    def message(name: str, model: bytes, payload: bytes, *, shared: bool = False) -> bytes:
+        return Message(name, levels, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
+
+    if coder == "packed" or (coder == "auto" and not _has_numpy()):
+        return message("packed", *packed.encode(symbols, levels))
+    counts = counts_of(symbols, levels)
+    if weights is not None:
+        require_weights(counts, weights)
+    occurring = counts.nonzero().flatten().tolist()
+    if len(occurring) < 2:
+        only = varints.write(_ONE_SYMBOL, *(occurring or [0]))
+        return message("rans" if coder == "auto" else coder, only, b"")
+    listed: list[int] = counts.tolist()
+    if coder == "auto":
+        coder = _shortest(listed, weights)
+    if coder == "packed":
+        return message("packed", *packed.encode(symbols, levels))
+    row = flat_array(symbols, "Entropy coding")
+    return message(coder, *_TABLES[coder].encode(row, listed, weights), shared=weights is not None)
+
+
+def _has_numpy() -> bool:
+    try:
+        numpy_for("Entropy coding")
+    except MissingToolError:
+        return False
+    return True
+
+
+def _shortest(counts: Sequence[int], weights: Sequence[int] | None) -> str:
+    """The coder that should give the fewest bits, from the counts alone."""
+    bits = {
+        "rans": ranges.estimate(counts, weights),
+        "huffman": huffman.estimate(counts, weights),
+        "packed": packed.bits_of(sum(counts), len(counts)),
+    }
+    return min(bits, key=bits.__getitem__)
+
+
+def decode(
+    data: bytes,
+    *,
+    device: torch.device | str = "cpu",
+    most: int = MOST_SYMBOLS,
+    probabilities: Tensor | Sequence[float] | None = None,
+) -> Tensor:
+    """The tensor that `encode` was given: the same shape, type and values, on `device`.
+
+    Raises WireError, and nothing else, for bytes that are not a whole message: cut off, altered, of another
+    kind or version, or with more than `most` symbols. (Without NumPy, "huffman" and "rans" raise MissingToolError.)
+    A few bytes can stand for very many equal symbols, so give the number that is expected as `most` where the sender
+    is not trusted. `probabilities` are those that the message was coded with; a message with its own table, or
+    none, does not need them.
+
+    >>> import torch
+    >>> data = encode(torch.arange(33), levels=33, coder="packed")
+    >>> decode(data).sum()
+    tensor(528)
+    >>> decode(data[:-1])
+    Traceback (most recent call last):
+    softknee.errors.WireError: The message is cut off or was altered: its checksum is wrong. Ask for it again.
+    """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise InputError(f"A message is bytes, and this is a {type(data).__name__}.")
+    message = read(bytes(data), most=most)
+    levels, count = message.levels, message.count
+    dtype = message.dtype if levels - 1 <= torch.iinfo(message.dtype).max else torch.int64
+    if message.coder == "packed" and not message.shared:
+        row = packed.decode(message.model, message.payload, count, levels, dtype=dtype, device=device)
+    elif message.model[:1] == bytes([_ONE_SYMBOL]):
+        row = torch.full((count,), _only_symbol(message), dtype=torch.int64, device=device)
+    else:
+        row = torch.from_numpy(_from_tables(message, probabilities)).to(device)
+    if dtype != message.dtype and count and int(row.to(torch.int64).max()) > torch.iinfo(message.dtype).max:
+        raise WireError(f"The message is damaged: it has symbols that do not fit into {message.dtype}.")
+    return row.to(message.dtype).reshape(message.shape)
+
+
+def _only_symbol(message: Message) -> int:
+    reader = varints.Reader(message.model[1:])
+    symbol = reader.number("the only symbol", most=message.levels - 1)
+    reader.end("the model")
+    if message.payload or message.shared or (symbol and not message.count):
+        raise WireError("The message is damaged: equal symbols need no more than their model.")
+    return symbol
+
+
+def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | None) -> Any:
+    weights = None
+    if message.shared:
+        if probabilities is None:
+            raise WireError(
+                "The message was coded with probabilities that both sides know. Give the sender's to "
+                "decode(..., probabilities=...)."
+            )
+        if len(probabilities) != message.levels:
+            raise WireError(
+                f"The message has {message.levels} levels, and {len(probabilities)} probabilities are given."
+            )
+        weights = weights_of(probabilities, message.levels)
+    if message.count < 2 or message.coder not in _TABLES:
+        raise WireError("The message is damaged: it has a table where none is needed.")
+    return _TABLES[message.coder].decode(message.model, message.payload, message.count, message.levels, weights)

@@ -1,0 +1,115 @@
+r"""The form of a message: what stands in which byte, and the checks that come before anything is believed.
+
+    bytes       content
+    4           "SKNW"
+    1           version of this form: 1
+    1           coder: 1 huffman, 2 rans, 3 packed
+    1           type of the symbols: the place of its name in TYPES
+    1           1 if the probabilities are known to both sides and not in the message, else 0
+    varint      levels
+    varint      number of dimensions, then each dimension
+    varint      count of the symbols: the product of the dimensions
+    varint      bytes of the model, then the model (frequencies, code lengths or the grouping; see each coder)
+    varint      bytes of the payload, then the payload
+    4           CRC-32 of all bytes before, lowest byte first
+
+A varint has 7 bits per byte, the lowest first. Every number has one spelling, and nothing may follow the
+checksum, so equal tensors coded in the same way are equal bytes.
+
+A CRC-32 sees every change of up to 32 neighbouring bits and misses other damage once in 2^32 times. It is no
+signature: a message that was made to do harm can carry a right one. So every number is held against its limits
+before memory is taken for it, and each coder checks that it ends where it should.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import WireError
+from . import varints
+
+MAGIC = b"SKNW"
+VERSION = 1
+CODERS = {"huffman": 1, "rans": 2, "packed": 3}
+TYPES = (
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+)
+MOST_LEVELS = 2**16
+MOST_DIMENSIONS = 64
+MOST_ELEMENTS = 2**62  # the product of all dimensions that are not 0: beyond, torch cannot describe the shape
+_CHECKSUM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Message:
+    """One coded tensor: the header's content, the model and the payload."""
+
+    coder: str
+    levels: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    shared: bool  # the probabilities are known to both sides
+    model: bytes
+    payload: bytes
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    def to_bytes(self) -> bytes:
+        fixed = bytes((VERSION, CODERS[self.coder], TYPES.index(self.dtype), int(self.shared)))
+        numbers = varints.write(self.levels, len(self.shape), *self.shape, self.count, len(self.model))
+        body = b"".join((MAGIC, fixed, numbers, self.model, varints.write(len(self.payload)), self.payload))
+        return body + _checksum(body)
+
+
+def _checksum(body: bytes) -> bytes:
+    return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
+
+
+def read(data: bytes, *, most: int) -> Message:
+    """The message in these bytes, if it is whole and within the limits."""
+    if not data.startswith(MAGIC):
+        raise WireError("These bytes are no message of coded symbols: they do not begin with 'SKNW'.")
+    if len(data) > len(MAGIC) and data[len(MAGIC)] != VERSION:
+        raise WireError(
+            f"The message has version {data[len(MAGIC)]} of the form, and this softknee reads version {VERSION}. "
+            "If it is not damaged, use the same softknee on both sides."
+        )
+    body = data[:-_CHECKSUM_BYTES]
+    if _checksum(body) != data[-_CHECKSUM_BYTES:]:
+        raise WireError("The message is cut off or was altered: its checksum is wrong. Ask for it again.")
+    reader = varints.Reader(body)
+    reader.take(len(MAGIC) + 1, "the beginning")
+    coder, kind, shared = reader.take(3, "the kinds")
+    if coder not in CODERS.values() or kind >= len(TYPES) or shared > 1:
+        raise WireError(f"The message names a coder, type or model that there is not: {coder}, {kind}, {shared}.")
+    levels = reader.number("the number of levels", most=MOST_LEVELS)
+    if not levels:
+        raise WireError("The message is damaged: it has symbols of 0 levels.")
+    dimensions = reader.number("the number of dimensions", most=MOST_DIMENSIONS)
+    shape = tuple(reader.number("a dimension") for _ in range(dimensions))
+    count = reader.number("the count of the symbols")
+    if count != math.prod(shape) or math.prod(size for size in shape if size) > MOST_ELEMENTS:
+        raise WireError(f"The message is damaged: the shape {shape} does not have {count:,} symbols.")
+    if count > most:
+        raise WireError(
+            f"The message says that it has {count:,} symbols, and at most {most:,} are accepted. "
+            "If that many are expected, allow them with decode(..., most=...)."
+        )
+    model = reader.take(reader.number("the length of the model"), "the model")
+    payload = reader.take(reader.number("the length of the payload"), "the payload")
+    reader.end("the payload")
+    name = next(name for name, number in CODERS.items() if number == coder)
+    return Message(name, levels, shape, TYPES[kind], bool(shared), model, payload)

@@ -1,0 +1,131 @@
+r"""Fixed length: k symbols of n levels are one number of b bytes, in the number system of base n.
+
+    value = s_0 + n (s_1 + n (s_2 + ...)) < n^k <= 2^(8 b),    8 b / k bits per symbol
+
+With 33 levels 3 symbols fit into 2 bytes (33^3 = 35,937 <= 65,536): 5.33 bits per symbol, where log2 33 is 5.04 and a
+whole number of bits is 6. No model is sent and nothing is searched: the same torch operations run on any device.
+
+model:    varint k, varint b
+payload:  ceil(count / k) numbers of b bytes, the lowest byte first; the last group is filled up with 0
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..errors import WireError
+from . import varints
+from .symbols import wide
+
+_MOST_BYTES = 7  # so that a value is below 2^56, and no sign bit is in the way
+_WASTE_FOR_SHORTER = 1.05  # a group of fewer bytes is taken if it costs no more than this: it is quicker to take apart
+
+
+@lru_cache
+def grouping(levels: int) -> tuple[int, int]:
+    """The symbols in a group, and its bytes.
+
+    >>> grouping(33), grouping(32), grouping(2), grouping(4096)
+    ((3, 2), (8, 5), (8, 1), (2, 3))
+    """
+    if levels == 1:
+        return 1, 0
+    choices = [(_symbols_in(size, levels), size) for size in range(1, _MOST_BYTES + 1)]
+    choices = [(symbols, size) for symbols, size in choices if symbols]
+    best = min(size / symbols for symbols, size in choices)
+    # No more than a whole number of bits per symbol would take, where that can be had in groups of whole bytes.
+    accepted = max(best, min(best * _WASTE_FOR_SHORTER, (levels - 1).bit_length() / 8))
+    return next((k, b) for k, b in choices if b / k <= accepted)
+
+
+def _symbols_in(size: int, levels: int) -> int:
+    symbols = 0
+    while levels ** (symbols + 1) <= 256**size:
+        symbols += 1
+    return symbols
+
+
+def bits_of(count: int, levels: int) -> int:
+    """The length of the payload."""
+    symbols, size = grouping(levels)
+    return 8 * size * -(-count // symbols)
+
+
+def pack(symbols: Tensor, levels: int) -> Tensor:
+    """The payload as a uint8 tensor, on the device of the symbols.
+
+    >>> pack(torch.tensor([1, 2, 0, 32]), 33)
+    tensor([67,  0, 32,  0], dtype=torch.uint8)
+    """
+    group, size = grouping(levels)
+    row = wide(symbols.detach()).reshape(-1)
+    row = torch.nn.functional.pad(row, (0, -len(row) % group)).view(-1, group)
+    if not size:
+        return row.new_empty(0, dtype=torch.uint8)
+    # 32-bit arithmetic where it is enough: half the traffic.
+    row = row.to(torch.int32 if size < 4 else torch.int64)
+    value = row[:, -1].clone(memory_format=torch.contiguous_format)  # seen as bytes below
+    for place in range(group - 2, -1, -1):
+        value.mul_(levels).add_(row[:, place])
+    return _bytes_of(value, size).reshape(-1)
+
+
+def _bytes_of(value: Tensor, size: int) -> Tensor:
+    if sys.byteorder == "little":  # the bytes of the number are in memory as they go onto the wire
+        return value.view(torch.uint8).view(len(value), value.element_size())[:, :size]
+    return torch.stack([(value >> 8 * place & 0xFF).to(torch.uint8) for place in range(size)], dim=1)
+
+
+def unpack(payload: Tensor, count: int, levels: int, dtype: torch.dtype = torch.int64) -> Tensor:
+    """The symbols of a payload, on its device.
+
+    >>> unpack(pack(torch.tensor([1, 2, 0, 32]), 33), 4, 33)
+    tensor([ 1,  2,  0, 32])
+    """
+    group, size = grouping(levels)
+    if not size:
+        return torch.zeros(count, dtype=dtype, device=payload.device)
+    parts = payload.view(-1, size).to(torch.int32 if size < 4 else torch.int64)
+    value = parts[:, 0].clone()
+    for place in range(1, size):
+        value.add_(parts[:, place] << 8 * place)
+    out = torch.empty(len(value), group, dtype=dtype, device=payload.device)
+    for place in range(group):
+        rest = value // levels
+        out[:, place] = value - rest * levels
+        value = rest
+    symbols = out.view(-1)
+    if bool(value.any()) or bool(symbols[count:].to(torch.int64).any()):
+        raise WireError("The message is damaged: a group holds more than its symbols.")
+    return symbols[:count]
+
+
+def to_bytes(payload: Tensor) -> bytes:
+    """A uint8 tensor as bytes, without a copy through a list."""
+    held = payload.contiguous().cpu()
+    return ctypes.string_at(held.data_ptr(), held.numel()) if held.numel() else b""
+
+
+def from_bytes(payload: bytes, device: torch.device | str) -> Tensor:
+    """Bytes as a uint8 tensor."""
+    if not payload:
+        return torch.empty(0, dtype=torch.uint8, device=device)
+    return torch.frombuffer(bytearray(payload), dtype=torch.uint8).to(device)
+
+
+def encode(symbols: Tensor, levels: int) -> tuple[bytes, bytes]:
+    """Model and payload."""
+    return varints.write(*grouping(levels)), to_bytes(pack(symbols, levels))
+
+
+def decode(
+    model: bytes, payload: bytes, count: int, levels: int, *, dtype: torch.dtype, device: torch.device | str
+) -> Tensor:
+    if model != varints.write(*grouping(levels)) or 8 * len(payload) != bits_of(count, levels):
+        raise WireError(f"The message is damaged: its groups are not those of {count:,} symbols of {levels} levels.")
+    return unpack(from_bytes(payload, device), count, levels, dtype)
