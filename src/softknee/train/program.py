@@ -104,7 +104,7 @@ class Program:
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
     """The 2-norm over all tensors for each replica, [M]."""
-    each = torch.stack([torch.linalg.vector_norm(one.flatten(1), dim=1) for one in tensors])
+    each = torch.stack([torch.linalg.vector_norm(one.reshape(len(one), -1), dim=1) for one in tensors])
     return torch.linalg.vector_norm(each, dim=0)
 
 

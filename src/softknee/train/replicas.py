@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from ..surgery.groups import LR_SCALE
+from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, steps_of_epoch
 from .losses import Loss, read_loss
 from .optimizers import StackedOptimizer, read_options
 from .program import Program, norms, outputs
 from .random_keys import order, seed_keys
-from .schedules import Schedule, read_table
+from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
-from .state import read_state, write_state
+from .state import carry_over, pair_tensors, read_state, write_state
 
 
 class Replicas:
@@ -67,7 +68,7 @@ class Replicas:
         knobs: Knobs | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.seeds = _check_seeds(count, seeds)
+        self.seeds = read_seeds("Replicas", count=count, seeds=seeds)
         self.count, self.device = count, torch.device(device)
         self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
         starts = [self.seeds[0]] * count if share_init else self.seeds
@@ -121,26 +122,16 @@ class Replicas:
                 (see `sk.param_groups`).
             on_step, on_epoch: called after each step with its number, and after each epoch with the replicas.
         """
-        x, y = self._check_data(x, y, epochs=epochs, batch=batch)
-        per_epoch = len(x) // batch if drop_last else math.ceil(len(x) / batch)
-        if per_epoch == 0:
-            raise ParameterError(f"A batch of {batch} is more than the {len(x)} examples there are.")
-        if clip is not None and not 0 < clip < math.inf:
-            raise ParameterError(f"clip must be a finite number above 0, or None, and {clip!r} was given.")
-        total = self.epoch + epochs if total_epochs is None else total_epochs
-        if total < self.epoch + epochs:
-            raise ParameterError(
-                f"total_epochs={total} is less than the {self.epoch} epochs done and the {epochs} asked for."
-            )
-        shares = read_table(
-            schedule, first=self.epoch * per_epoch, count=epochs * per_epoch, total=max(1, total * per_epoch)
-        )
+        x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
+        per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
+        check_clip(clip)
+        shares = read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
         chosen = self._choose_optimizer(optimizer, options, lr_scale)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
         program = Program(
             skeleton=self._skeleton.train(),
-            names=list(self._stack.groups.values()),
+            names=list(self._stack.moving.values()),
             tensors=self._stack.tensors,
             draws=self._draws,
             x=x,
@@ -220,6 +211,39 @@ class Replicas:
         self._stack.set_knobs(knobs)
         return self
 
+    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Replicas:
+        """From the next `fit` on the optimiser leaves activation parameters alone; `set_knobs` still moves them.
+
+        Args:
+            knobs: which, as the keys of `knobs`: "beta", "layers.1.beta"; every parameter of an activation by default.
+
+        What the optimiser keeps of the other parameters goes on; a frozen one counts in no gradient norm.
+        """
+        before, wanted = self._stack.moving, self._stack.frozen | self._stack.behind(knobs)
+        if wanted >= set(self._stack.trainable):
+            raise ParameterError("freeze_knobs: nothing would be left to train, for the model has no other parameter.")
+        self._stack.frozen = wanted
+        if self._optimizer is not None:
+            old, self._optimizer = self._optimizer, None
+            name, _, lr_scale = self._optimizer_key
+            new = self._choose_optimizer(name, old.options, lr_scale)
+            carry_over(old, before, new, self._stack.moving)
+        return self
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of all parameters and buffers by name, [M, ...], where the replicas live."""
+        return {name: one.clone() for name, one in self._stack.tensors.items()}
+
+    @torch.no_grad()
+    def load_weights(self, weights: Mapping[str, Tensor]) -> Replicas:
+        """What `weights` gave, copied back; those of another model are refused, and nothing is changed.
+
+        What the optimiser keeps, the counts of epochs and steps and the losses stay as they are.
+        """
+        for held, given in pair_tensors(self._stack.tensors, weights, what="weights are"):
+            held.copy_(given)
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that training goes on from, as tensors on the CPU, numbers and text."""
         return write_state(self)
@@ -237,25 +261,9 @@ class Replicas:
         kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
         return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
 
-    def _check_data(self, x: Tensor, y: Tensor, *, epochs: int, batch: int) -> tuple[Tensor, Tensor]:
-        for name, value in (("epochs", epochs), ("batch", batch)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
-        for name, data in (("x", x), ("y", y)):
-            if not isinstance(data, Tensor) or data.dim() == 0:
-                raise InputError(f"fit: {name} must be a tensor with the examples along its first dimension.")
-        if len(x) != len(y) or len(x) == 0:
-            raise InputError(f"fit: x has {len(x)} examples and y has {len(y)} targets; give one target for each.")
-        return x.detach().to(self.device).contiguous(), y.detach().to(self.device).contiguous()
-
     def _rates(self, lr: float | Sequence[float] | Tensor, shares: Sequence[float]) -> Tensor:
         """[steps] for one rate, [steps, M] for one each."""
-        rate = torch.as_tensor(lr, dtype=torch.float64).cpu()
-        if rate.shape not in ((), (self.count,)) or not bool(((rate >= 0) & rate.isfinite()).all()):
-            raise ParameterError(
-                f"lr must be a finite number of at least 0, or {self.count} of them, one for each replica, and {lr!r} "
-                "was given."
-            )
+        rate = read_rate(lr, count=self.count)
         table = torch.tensor(shares, dtype=torch.float64).view(-1, *[1] * rate.dim()) * rate
         # torch's fused kernels read the rate as float32 on a GPU.
         return table.to(self.device, torch.float32 if self.device.type == "cuda" else torch.float64)
@@ -271,22 +279,7 @@ class Replicas:
                     lr_scale if group == "activations" else 1.0,
                     group == "weights",
                 )
-                for group, names in self._stack.groups.items()
+                for group, names in self._stack.moving.items()
             ]
             self._optimizer, self._optimizer_key = StackedOptimizer(name, groups, options=options), key
         return self._optimizer
-
-
-def _check_seeds(count: int, seeds: Iterable[int] | None) -> list[int]:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ParameterError(f"Replicas: count must be a whole number of at least 1, and {count!r} was given.")
-    found = list(range(count) if seeds is None else seeds)
-    if len(found) != count:
-        raise ParameterError(f"Replicas: {len(found)} seeds were given for {count} replicas; give one for each.")
-    for seed in found:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-            raise ParameterError(f"Replicas: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
-    if len(set(found)) < count:
-        twice = next(seed for seed in found if found.count(seed) > 1)
-        raise ParameterError(f"Replicas: the seed {twice} was given twice, which would make two equal replicas.")
-    return found

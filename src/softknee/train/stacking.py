@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class Stack:
         self.template = made = build_model(make_model, seeds[0])
         refuse_unstackable(self.template)
         self.groups = _group_names(self.template)
+        self.frozen: frozenset[str] = frozenset()
         self.tensors: dict[str, Tensor] = {}
         for index, seed in enumerate(seeds):
             if index:
@@ -45,6 +46,24 @@ class Stack:
     @property
     def trainable(self) -> list[str]:
         return [name for names in self.groups.values() for name in names]
+
+    @property
+    def moving(self) -> dict[str, list[str]]:
+        """The groups without what is frozen, and without a group that is frozen as a whole."""
+        left = {group: [one for one in names if one not in self.frozen] for group, names in self.groups.items()}
+        return {group: names for group, names in left.items() if names}
+
+    def behind(self, knobs: Iterable[str] | None) -> frozenset[str]:
+        """The trained tensors behind these activation parameters; behind all of them for None."""
+        if knobs is None:
+            return frozenset(self.groups.get("activations", ()))
+        found: set[str] = set()
+        for key in [knobs] if isinstance(knobs, str) else knobs:
+            name = key.rpartition(".")[2]
+            for path, module in fitting(activation_modules(self.template), key).items():
+                stored = next(module._raw_name(p) for p in module.params if p.name == name)
+                found.add(f"{path}.{stored}" if path else stored)
+        return frozenset(found & set(self.trainable))  # a fixed one is not moved by the optimiser anyway
 
     def model(self, index: int) -> nn.Module:
         """An ordinary model with the tensors of one replica."""
@@ -159,20 +178,21 @@ def apply_knobs(model: nn.Module, values: Mapping[str, Any]) -> None:
     """Set effective parameters: "beta" in every activation that has one, "layers.1.beta" in that one."""
     modules = activation_modules(model)
     for key, value in values.items():
-        path, _, name = key.rpartition(".")
-        asked = modules if not path else {path: modules[path]} if path in modules else {}
-        fitting = [module for module in asked.values() if _has(module, name)]
-        if not fitting:
-            known = {p.name for module in modules.values() for p in module.params}
-            known |= {f"{where}.{p.name}" for where, module in modules.items() for p in module.params}
-            near = did_you_mean(key, known) or f" It has {', '.join(sorted(known)) or 'no activation of softknee'}."
-            raise ParameterError(f"knobs: no activation of the model has a parameter {key!r}.{near}")
-        for module in fitting:
-            module.set_(**{name: value})
+        for module in fitting(modules, key).values():
+            module.set_(**{key.rpartition(".")[2]: value})
 
 
-def _has(module: Parameterised, name: str) -> bool:
-    return any(p.name == name for p in module.params)
+def fitting(modules: Mapping[str, Parameterised], key: str) -> dict[str, Parameterised]:
+    """The activations that a key such as "beta" or "layers.1.beta" speaks of."""
+    path, _, name = key.rpartition(".")
+    asked = modules if not path else {path: modules[path]} if path in modules else {}
+    fitting = {where: module for where, module in asked.items() if any(p.name == name for p in module.params)}
+    if not fitting:
+        known = {p.name for module in modules.values() for p in module.params}
+        known |= {f"{where}.{p.name}" for where, module in modules.items() for p in module.params}
+        near = did_you_mean(key, known) or f" It has {', '.join(sorted(known)) or 'no activation of softknee'}."
+        raise ParameterError(f"knobs: no activation of the model has a parameter {key!r}.{near}")
+    return fitting
 
 
 def _group_names(model: nn.Module) -> dict[str, list[str]]:

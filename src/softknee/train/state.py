@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .optimizers import StackedOptimizer
 
 if TYPE_CHECKING:
     from .replicas import Replicas
 
-FORMAT = 1
+FORMAT = 2
+Groups = Mapping[str, Sequence[str]]
 
 
 def write_state(replicas: Replicas) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def write_state(replicas: Replicas) -> dict[str, Any]:
         "format": FORMAT,
         "seeds": list(replicas.seeds),
         "shares": dict(replicas.shares),
+        "frozen": sorted(replicas._stack.frozen),
         "epoch": replicas.epoch,
         "step": replicas.step,
         "tensors": {name: _copy(one) for name, one in replicas._stack.tensors.items()},
@@ -41,7 +44,7 @@ def write_state(replicas: Replicas) -> dict[str, Any]:
 @torch.no_grad()
 def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
     """Check all of it, then copy."""
-    wanted = {"format", "seeds", "shares", "epoch", "step", "tensors", "logs", "optimizer"}
+    wanted = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
     if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != FORMAT:
         raise InputError("This is no state of replicas: take what state_dict() gave, with the same version.")
     if list(state["seeds"]) != replicas.seeds or dict(state["shares"]) != replicas.shares:
@@ -49,17 +52,21 @@ def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
             f"The state is of replicas with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
             f"these have {replicas.seeds} and {replicas.shares}; build them alike."
         )
-    pairs = _paired(replicas._stack.tensors, state["tensors"])
+    pairs = pair_tensors(replicas._stack.tensors, state["tensors"], what="state is")
     saved = state["optimizer"]
-    before = replicas._optimizer, replicas._optimizer_key
-    replicas._optimizer = None
+    frozen = frozenset(state["frozen"])
+    if not frozen <= set(replicas._stack.trainable):
+        raise InputError("The state is of another model: it has frozen what is not trained here.")
+    before = replicas._optimizer, replicas._optimizer_key, replicas._stack.frozen
+    replicas._optimizer, replicas._stack.frozen = None, frozen
     try:
         if saved is not None:
             chosen = replicas._choose_optimizer(saved["name"], saved["options"], saved["lr_scale"])
             own = {str(index): one for index, one in enumerate(chosen.tensors())}
-            pairs += _paired(own, {str(index): one for index, one in enumerate(saved["tensors"])})
+            given = {str(index): one for index, one in enumerate(saved["tensors"])}
+            pairs += pair_tensors(own, given, what="state is")
     except Exception:
-        replicas._optimizer, replicas._optimizer_key = before
+        replicas._optimizer, replicas._optimizer_key, replicas._stack.frozen = before
         raise
     for held, given in pairs:
         held.copy_(given)
@@ -68,18 +75,34 @@ def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
     replicas._logs = [one.to(replicas.device, copy=True) for one in state["logs"]]
 
 
-def _copy(one: Tensor) -> Tensor:
-    return one.detach().to("cpu", copy=True)
+def carry_over(old: StackedOptimizer, before: Groups, new: StackedOptimizer, after: Groups) -> None:
+    """Give a new optimiser over fewer parameters what the old one keeps of them; groups are in the order of both."""
+    held = {
+        (name, key): kept[index]
+        for names, state in zip(before.values(), old.state, strict=True)
+        for key, kept in state.items()
+        for index, name in enumerate(names)
+    }
+    new.age.copy_(old.age)
+    for names, state in zip(after.values(), new.state, strict=True):
+        for key, kept in state.items():
+            for name, one in zip(names, kept, strict=True):
+                one.copy_(held[name, key])
 
 
-def _paired(held: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+def pair_tensors(held: Mapping[str, Tensor], given: Mapping[str, Tensor], *, what: str) -> list[tuple[Tensor, Tensor]]:
+    """The tensors that belong together; a sentence where names, shapes or types differ."""
     if set(held) != set(given):
         differs = sorted(set(held) ^ set(given))
-        raise InputError(f"The state is of another model: it differs in {', '.join(map(repr, differs[:3]))}.")
+        raise InputError(f"The {what} of another model: it differs in {', '.join(map(repr, differs[:3]))}.")
     for name, one in held.items():
         if one.shape != given[name].shape or one.dtype != given[name].dtype:
             raise InputError(
-                f"The state is of another model: {name!r} has shape {tuple(given[name].shape)} there and "
+                f"The {what} of another model: {name!r} has shape {tuple(given[name].shape)} there and "
                 f"{tuple(one.shape)} here, or another type."
             )
     return [(one, given[name]) for name, one in held.items()]
+
+
+def _copy(one: Tensor) -> Tensor:
+    return one.detach().to("cpu", copy=True)

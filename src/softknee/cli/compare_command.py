@@ -1,0 +1,86 @@
+"""`softknee compare`: churn between two checkpoints, on the terminal and as a record."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import ParameterError
+
+
+def compare(
+    old: Annotated[Path, typer.Argument(help="a checkpoint's folder, a .safetensors file, or .npz predictions")],
+    new: Annotated[Path, typer.Argument(help="what takes its place, of the same kinds")],
+    data: Annotated[
+        str | None, typer.Option(help="digits, mnist, fashion-mnist, or a .csv or .npz file; default the checkpoint's")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="the target's column of a .csv, or array of a .npz")] = None,
+    part: Annotated[str, typer.Option(help="of the data: test, validation, train or all")] = "test",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="for weights: package.module:function builds the model; twice for two models"),
+    ] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option(help="of that function: NAME=VALUE in JSON; may be given again")
+    ] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="take the inputs of a file as they are, not standardised")] = False,
+    flat: Annotated[bool, typer.Option("--flat", help="give each example as one row of numbers")] = False,
+    level: Annotated[float, typer.Option(help="of the intervals")] = 0.95,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "cpu",
+    data_folder: Annotated[Path | None, typer.Option(help="of the data sets; default $SOFTKNEE_DATA")] = None,
+    record: Annotated[Path | None, typer.Option("--json", help="write the record to this file")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
+) -> None:
+    """What changes in the predictions when a new model takes an old one's place, with intervals."""
+    from ..lab import compare as room
+    from ..measure.speed import choose_device
+    from .commands import _command
+    from .deploy_table import print_deploy
+    from .screen import progress_line
+
+    with progress_line("comparing"):
+        found = room.compare(
+            old,
+            new,
+            data=_data(data, target=target, raw=raw, flat=flat),
+            part=part,  # pyright: ignore[reportArgumentType]
+            model=model or None,
+            arguments=read_arguments(argument or []),
+            level=level,
+            device=choose_device(device),
+            data_folder=data_folder,
+        )
+    if record is not None:
+        found.record(command=_command()).write(record)
+    print_deploy(found.table(), markdown=markdown)
+
+
+def read_arguments(given: list[str]) -> dict[str, Any]:
+    """NAME=VALUE with a value of JSON; what is no JSON is text.
+
+    >>> read_arguments(["hidden=[64, 64]", "activation=smelu"])
+    {'hidden': [64, 64], 'activation': 'smelu'}
+    """
+    found: dict[str, Any] = {}
+    for one in given:
+        name, is_there, text = one.partition("=")
+        if not is_there or not name.isidentifier():
+            raise ParameterError(f"--argument takes NAME=VALUE, such as hidden=[64], and {one!r} was given.")
+        try:
+            found[name] = json.loads(text)
+        except json.JSONDecodeError:
+            found[name] = text
+    return found
+
+
+def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:
+    """What to predict, with what was said of it; None where nothing was."""
+    from ..lab.splits import DATA_SETS
+    from ..lab.studies.recipe import Data
+
+    if data is not None and data.lower().endswith((".csv", ".npz")):
+        return Data(file=data, target=target, standardise=not raw, flat=flat or None)
+    if target is not None or raw:
+        raise ParameterError("--target and --raw are for a file: give one with --data, a .csv or a .npz.")
+    return Data(set=data, flat=True) if flat and data in DATA_SETS else data

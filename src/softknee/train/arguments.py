@@ -1,0 +1,99 @@
+"""What every way of training is given, checked: seeds, examples, rates, outputs. Refusals are sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, ParameterError
+from .losses import Loss, read_loss
+from .schedules import Schedule, read_table
+
+
+def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None) -> list[int]:
+    """One seed for each model, all different; 0, 1, 2, ... by default."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ParameterError(f"{what}: count must be a whole number of at least 1, and {count!r} was given.")
+    found = list(range(count) if seeds is None else seeds)
+    if len(found) != count:
+        raise ParameterError(f"{what}: {len(found)} seeds were given for {count} models; give one for each.")
+    for seed in found:
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise ParameterError(f"{what}: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
+    if len(set(found)) < count:
+        twice = next(seed for seed in found if found.count(seed) > 1)
+        raise ParameterError(f"{what}: the seed {twice} was given twice, which would make two equal models.")
+    return found
+
+
+def read_examples(
+    x: Tensor, y: Tensor, *, epochs: int, batch: int, device: torch.device | str
+) -> tuple[Tensor, Tensor]:
+    """All examples and their targets, on the device."""
+    for name, value in (("epochs", epochs), ("batch", batch)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
+    for name, data in (("x", x), ("y", y)):
+        if not isinstance(data, Tensor) or data.dim() == 0:
+            raise InputError(f"fit: {name} must be a tensor with the examples along its first dimension.")
+    if len(x) != len(y) or len(x) == 0:
+        raise InputError(f"fit: x has {len(x)} examples and y has {len(y)} targets; give one target for each.")
+    return x.detach().to(device).contiguous(), y.detach().to(device).contiguous()
+
+
+def steps_of_epoch(examples: int, *, batch: int, drop_last: bool) -> int:
+    """How many steps a pass over the examples has."""
+    found = examples // batch if drop_last else math.ceil(examples / batch)
+    if found == 0:
+        raise ParameterError(f"A batch of {batch} is more than the {examples} examples there are.")
+    return found
+
+
+def read_shares(
+    schedule: Schedule | None, *, done: int, epochs: int, total_epochs: int | None, per_epoch: int
+) -> list[float]:
+    """The share of the full rate in each of the steps to come, after `done` epochs."""
+    total = done + epochs if total_epochs is None else total_epochs
+    if total < done + epochs:
+        raise ParameterError(f"total_epochs={total} is less than the {done} epochs done and the {epochs} asked for.")
+    return read_table(schedule, first=done * per_epoch, count=epochs * per_epoch, total=max(1, total * per_epoch))
+
+
+def read_rate(lr: float | Sequence[float] | Tensor, *, count: int) -> Tensor:
+    """The full rate, in float64: a number, or one for each model."""
+    rate = torch.as_tensor(lr, dtype=torch.float64).cpu()
+    if rate.shape not in ((), (count,)) or not bool(((rate >= 0) & rate.isfinite()).all()):
+        raise ParameterError(
+            f"lr must be a finite number of at least 0, or {count} of them, one for each model, and {lr!r} was given."
+        )
+    return rate
+
+
+def check_clip(clip: float | None) -> None:
+    """Refuse what is no bound of a norm."""
+    if clip is not None and not 0 < clip < math.inf:
+        raise ParameterError(f"clip must be a finite number above 0, or None, and {clip!r} was given.")
+
+
+def read_single(given: str | Loss) -> Loss:
+    """The loss of that name, or the given function, for one model: outputs and targets [n, ...] to one number."""
+    if not isinstance(given, str):
+        read_loss(given)  # refuses what is no function
+        return given
+    found = read_loss(given)
+    return lambda output, target: found(output.unsqueeze(0), target.unsqueeze(0)).squeeze(0)
+
+
+def tensor_of(output: Any) -> Tensor:
+    """A model's output, or the logits in it (transformers)."""
+    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(found, Tensor):
+        raise InputError(
+            f"The model must return one tensor, or something with a tensor called logits, and it returned a "
+            f"{type(output).__name__}."
+        )
+    return found

@@ -1,0 +1,139 @@
+"""One step of one model of a loop: its gradient over the batch of all processes, clipped, and torch's optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ParameterError
+from ..surgery.groups import param_groups
+from . import parallel
+from .arguments import tensor_of
+from .loop_models import LoopModels
+from .losses import Loss
+from .optimizers import read_options
+from .random_keys import fold, seed_keys, site_number
+
+_OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+class LoopSteps:
+    """What a step needs beside the models: an optimiser for each, and the keys that dropout is drawn from."""
+
+    def __init__(
+        self, models: LoopModels, *, dropout_seeds: Sequence[int], device: torch.device, strategy: str
+    ) -> None:
+        self.models, self.device, self.strategy = models, device, strategy
+        self._dropout_keys = fold(seed_keys(dropout_seeds), site_number("dropout"))
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.optimizer_key: tuple[Any, ...] = ()
+
+    def begin(self, x: Tensor, y: Tensor, judge: Loss) -> None:
+        """Make the models ready to be trained; x and y are a batch of examples."""
+        for model in self.models.bare:
+            model.train()
+        with self.own_random_numbers():
+            self.models.average_gradients(lambda model: judge(tensor_of(model(x)), y))
+
+    def own_random_numbers(self) -> Any:
+        """What is drawn inside leaves torch's generators as they were."""
+        return torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else [])
+
+    def seed_dropout(self, index: int, step: int) -> None:
+        """From now on torch draws what belongs to this model and step, and with several processes to this one."""
+        key = fold(self._dropout_keys[index : index + 1], step)
+        if self.strategy != "none":
+            key = fold(key, parallel.rank())
+        torch.default_generator.manual_seed(int(key))
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).manual_seed(int(key))
+
+    def differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, judge: Loss) -> Tensor:
+        """Leave the gradient of the loss over the batch `row` in the model; this process's part of that loss."""
+        model = self.models.called[index]
+        model.zero_grad(set_to_none=True)
+        if self.strategy == "none":
+            loss = _one_number(judge(tensor_of(model(x[row])), y[row]))
+            loss.backward()
+        else:
+            own = row[parallel.part_of(len(row))]
+            # With nothing to do a process goes along with one example that counts for nothing.
+            counts = len(own) / len(row)
+            own = own if len(own) else row[:1]
+            with self.models.counting(len(own) if counts else 0):
+                loss = _one_number(judge(tensor_of(model(x[own])), y[own])) * counts
+                (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
+        for one in self._trained(index):
+            if one.grad is None:  # what the loss does not depend on has the gradient 0, as in Replicas
+                one.grad = torch.zeros_like(one)
+        return loss.detach()
+
+    @torch.no_grad()
+    def clip(self, index: int, clip: float | None) -> Tensor:
+        """The norm of the gradient over all processes; the gradient is shortened to `clip` where it is longer."""
+        gradients = [parallel.local(one.grad) for one in self._trained(index) if one.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one) for one in gradients]))
+        if self.strategy == "fsdp2":
+            norm = parallel.total(norm.square()).sqrt()
+        if clip is not None:
+            share = (clip / (norm + 1e-6)).clamp(max=1.0)
+            for one in gradients:
+                one.mul_(share)
+        return norm
+
+    def _trained(self, index: int) -> list[nn.Parameter]:
+        return [one for group in self.optimizers[index].param_groups for one in group["params"]]
+
+    def move(self, index: int, rate: float, lr_scale: float) -> None:
+        """A step of the optimiser, with the rate of the weights and that of the activations."""
+        for group in self.optimizers[index].param_groups:
+            group["lr"] = rate * (lr_scale if group["name"] == "activations" else 1.0)
+        self.optimizers[index].step()
+
+    def choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float) -> None:
+        """Go on with the optimisers where they are of this kind, and make new ones where not."""
+        if not 0 <= lr_scale < math.inf:
+            raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
+        read = read_options(name, options)
+        key = (name, tuple(sorted(read.items())), float(lr_scale), self.models.frozen)
+        if self.optimizers and key == self.optimizer_key:
+            return
+        new = []
+        for model in self.models.bare:
+            left_alone = {id(one) for n, one in model.named_parameters() if n in self.models.frozen}
+            groups = param_groups(model, lr=1.0, weight_decay=read["weight_decay"], lr_scale=lr_scale)
+            for group in groups:
+                group["params"] = [one for one in group["params"] if id(one) not in left_alone]
+            kind: Any = _OPTIMIZERS[name]
+            new.append(kind([group for group in groups if group["params"]], lr=1.0, **read))
+        same_kind = self.optimizers and key[:3] == self.optimizer_key[:3]
+        for before, after in zip(self.optimizers, new, strict=True) if same_kind else ():
+            for group in after.param_groups:
+                # Something was frozen meanwhile; what is kept of the others goes on.
+                after.state.update({one: before.state[one] for one in group["params"] if one in before.state})
+        self.optimizers, self.optimizer_key = new, key
+
+    def keep_optimizer(self) -> None:
+        """After something was frozen: the same optimiser over what is left, with what it keeps."""
+        if self.optimizers:
+            name, options, lr_scale, _ = self.optimizer_key
+            self.choose_optimizer(name, dict(options), lr_scale)
+
+
+def _one_number(loss: Tensor) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.dim() != 0:
+        raise InputError(
+            f"The loss must be one number, and it has shape {tuple(getattr(loss, 'shape', ()))}; take its mean "
+            "over the examples."
+        )
+    return loss

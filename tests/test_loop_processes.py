@@ -1,0 +1,151 @@
+"""The loop in two real processes: DDP and FSDP2 train what one process trains, to rounding."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import loop_processes as those
+from softknee.errors import ParameterError
+from softknee.lab.studies.together import study_together
+from softknee.train import OneByOne, parallel
+
+SECONDS = 240  # for both processes together; they need about ten
+NEAR = {"rtol": 2e-4, "atol": 2e-5}
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
+)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the processes found, one dict each."""
+    folder = tmp_path_factory.mktemp("processes")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    as_torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(those.WORLD)}
+    as_torchrun |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in as_torchrun}
+    os.environ |= as_torchrun
+    try:
+        context = mp.spawn(those.process, args=(str(folder),), nprocs=those.WORLD, join=False)
+        assert context is not None
+        end = time.monotonic() + SECONDS
+        while not context.join(timeout=5):
+            if time.monotonic() > end:
+                for one in context.processes:
+                    one.kill()
+                pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(those.WORLD)]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict[str, Any]]:
+    return {name: those.train(name, "none") for name in those.MODELS}
+
+
+def close(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            close(found[key], expected[key])
+    else:
+        torch.testing.assert_close(found, expected, **NEAR)
+
+
+every_model = pytest.mark.parametrize("name", those.MODELS)
+both_ways = pytest.mark.parametrize("way", ["ddp", "fsdp2"])
+KEYS = ("losses", "norms", "predictions", "epochs", "weights", "knobs", "model")
+
+
+@every_model
+@both_ways
+def test_two_processes_train_as_one_does(name: str, way: str, results: list, alone: dict):
+    """Losses, norms, predictions, weights and learned widths, in both processes, with uneven parts of batches."""
+    for found in results:
+        for key in KEYS:
+            close(found[f"{way} {name}"][key], alone[name][key])
+
+
+@every_model
+@both_ways
+def test_both_processes_tell_the_same_to_the_bit(name: str, way: str, results: list):
+    first, second = (found[f"{way} {name}"] for found in results)
+    for key in ("losses", "norms", "predictions"):
+        assert torch.equal(first[key], second[key])
+    for part in ("weights", "knobs"):
+        assert all(torch.equal(one, second[part][key]) for key, one in first[part].items())
+
+
+@every_model
+def test_what_is_trained_moves_and_what_is_frozen_does_not(name: str, alone: dict):
+    """Otherwise the comparison above would compare nothing."""
+    state, after = alone[name]["state"]["tensors"], alone[name]["weights"]
+    start = OneByOne(those.MODELS[name], count=len(those.SEEDS[name]), seeds=those.SEEDS[name]).weights()
+    raw = [key for key in start if "raw_" in key]
+    assert raw
+    assert all((state[key] != start[key]).any() for key in start if "anchor" not in key and "unused.bias" not in key)
+    assert all(torch.equal(state[key], after[key]) for key in raw[1:])
+    assert (alone[name]["norms"][:3] > 1.0).any()  # some gradients were clipped
+
+
+def test_each_process_holds_its_shards_alone(results: list, alone: dict):
+    held = [found["fsdp2 blocks"]["shards"] for found in results]
+    assert sum(held) == alone["blocks"]["shards"]
+    assert max(held) < 0.6 * sum(held)
+    assert [found["ddp blocks"]["shards"] for found in results] == [alone["blocks"]["shards"]] * 2
+
+
+def test_a_state_of_one_way_goes_on_in_another(results: list, alone: dict):
+    """Optimiser and all, from DDP to FSDP2 and from FSDP2 to a single process."""
+    expected = those.resumed(alone["blocks"]["state"], "none")
+    close(results[0]["resumed"], expected)
+    close(those.resumed(results[1]["fsdp2 blocks"]["state"], "none"), expected)
+
+
+def test_processes_agree(results: list):
+    assert [found["before"] for found in results] == [[2, 0, True], [2, 1, False]]
+    assert [found["agreed"] for found in results] == [{"from": 0, "list": [1.5, None, "ü"]}] * 2
+    assert [found["any"] for found in results] == [[True, False]] * 2
+    assert (parallel.world(), parallel.is_main(), parallel.agree({"a": 1})) == (1, True, {"a": 1})
+    assert parallel.any_process(True)
+
+
+def test_a_study_under_torchrun_is_that_of_one_process(results: list, tmp_path: Path):
+    """Stopped by Ctrl-C after the second epoch and resumed: the main process has the outcomes, the other none."""
+    main, other = (found["study"] for found in results)
+    assert "Stopped; 0 trials are finished" in main["stopped"]
+    assert main["stopped"].endswith("Go on with: torchrun --nproc-per-node 2 -m softknee study x --resume")
+    assert (other["stopped"], other["outcomes"], other["epochs"]) == ("", None, 0)
+    assert main["epochs"] == 4  # one of the first trial, three of the second
+    expected = those.told(study_together(those.recipe("none"), out=tmp_path / "study", display=those.Silent()))
+    assert expected is not None
+    assert len(expected) == 2
+    near(main["outcomes"], expected)
+    with pytest.raises(ParameterError, match="torchrun --nproc-per-node"):
+        study_together(those.recipe("ddp"), out=tmp_path / "other")
+
+
+def near(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            near(found[key], expected[key])
+    elif isinstance(expected, list | tuple):
+        for one, other in zip(found, expected, strict=True):
+            near(one, other)
+    else:
+        assert found == (pytest.approx(expected, rel=1e-3, abs=1e-4) if isinstance(expected, float) else expected)
