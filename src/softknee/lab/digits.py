@@ -37,7 +37,8 @@ def load_digits() -> Digits:
     )
     train, test = torch.tensor(train_x, dtype=torch.float32), torch.tensor(test_x, dtype=torch.float32)
     # One scale for the whole image: some pixels are always blank, and have no spread of their own.
-    mean, spread = train.mean(), train.std()
+    # In float64, where sums of whole numbers are exact: the same floats on every machine, whatever order it sums in.
+    mean, spread = train.double().mean().float(), train.double().std().float()
     return Digits(
         train_images=(train - mean) / spread,
         train_labels=torch.tensor(train_y, dtype=torch.int64),

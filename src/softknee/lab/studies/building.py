@@ -1,0 +1,231 @@
+"""The models of a study: for each activation a function from a seed to a new model; one seed gives one set of weights.
+
+>>> from softknee.lab.studies.examples import load_examples
+>>> from softknee.lab.studies.recipe import Data, Model
+>>> digits = load_examples(Data(set="digits"), flat=True)
+>>> smelu = Chosen(name="smelu", label="smelu", values={"beta": 0.5})
+>>> make = model_maker(Model(arguments={"hidden": [16]}), smelu, digits)
+>>> make(seed=3)
+Sequential(
+  (0): Linear(in_features=64, out_features=16, bias=True)
+  (1): SmeLU(beta=0.5)
+  (2): Linear(in_features=16, out_features=10, bias=True)
+)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+import softknee as sk
+
+from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
+from ...nn.parameters import Parameterised
+from ..builders import build_network
+from ..networks import BUILDERS, build
+from .checking import TIMM, module_of
+from .examples import Examples
+from .matched_init import match_init_
+from .own_functions import find_function, takes
+from .recipe import Model
+from .trial import Chosen
+
+Maker = Callable[..., nn.Module]
+
+
+def model_maker(
+    model: Model,
+    chosen: Chosen,
+    examples: Examples,
+    *,
+    init: str = "default",
+    loss: str = "auto",
+) -> Maker:
+    """A function that takes `seed` and returns a new model, on the CPU, with its weights from that seed alone.
+
+    Args:
+        model: what to build, see there.
+        chosen: the activation, and where its parameters start.
+        examples: their shapes and classes decide the first and the last layer; two of them are run through the first
+            model that is made, so that what does not fit is said before anything is trained.
+        init: "default" leaves the weights as they were drawn; "matched" scales them, see `matched_init`.
+        loss: that of the training: "bce_with_logits" takes one output, the log-odds of the second of two classes.
+
+    >>> from softknee.lab.studies.examples import load_examples
+    >>> from softknee.lab.studies.recipe import Data
+    >>> image = load_examples(Data(set="digits"))
+    >>> cnn, relu = Model(build="cnn", arguments={"channels": [4]}), Chosen(name="relu", label="relu")
+    >>> model_maker(cnn, relu, image)(seed=0)[-1]
+    Linear(in_features=64, out_features=10, bias=True)
+    """
+    wanted = 1 if loss == "bce_with_logits" else examples.outputs
+    example = examples.train_x[:2].cpu()
+    raw = _raw_maker(model, chosen, example, wanted, examples.base)
+    checked: list[bool] = []
+
+    def make(seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                made = raw(seed)
+            except RecipeError:
+                raise
+            except SoftkneeError as error:
+                raise RecipeError(f"model {model.build!r} with {chosen.label}: {error}") from error
+            if not isinstance(made, nn.Module):
+                raise RecipeError(
+                    f"model.build {model.build!r} must return a torch.nn.Module, not a {type(made).__name__}."
+                )
+            if not checked:
+                _check_outputs(made, example, wanted, model)
+                checked.append(True)
+            if init == "matched":
+                match_init_(made, chosen, example)
+        return made
+
+    return make
+
+
+def _raw_maker(
+    model: Model, chosen: Chosen, example: Tensor, outputs: int, folder: str | None
+) -> Callable[[int], nn.Module]:
+    """How the model is made, with the global generator seeded already."""
+    arguments, shape = dict(model.arguments), tuple(example.shape[1:])
+    if model.build in BUILDERS:
+        filled = _filled(model.build, arguments, shape, outputs)
+        by_neuron = chosen.per == "neuron"  # its shape is known to surgery alone
+        knobs = {**chosen.values, "learn": chosen.learn, "per": "layer" if by_neuron else chosen.per}
+
+        def network(seed: int) -> nn.Module:
+            made = build(model.build, **filled, activation=chosen.name, seed=seed, **knobs)
+            return _swapped(made, chosen, example, where=lambda site: True) if by_neuron else made
+
+        return network
+    if model.build.startswith(TIMM):
+        known = {"num_classes": outputs, **({"in_chans": shape[0]} if len(shape) == 3 else {}), **arguments}
+        return lambda seed: _swapped(
+            build_network(model.build, known), chosen, example, where=model.where, replacing=model.replacing
+        )
+    function = find_function(model.build, folder=folder)
+    offered = {"classes": outputs, "input_shape": shape}
+    given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
+    if takes(function, "activation"):
+        return lambda seed: _with_factory(function, given, seed, chosen, example)
+    return lambda seed: _swapped(
+        _called(function, {**given, **_seed(function, seed)}, example),
+        chosen,
+        example,
+        where=model.where,
+        replacing=model.replacing,
+    )
+
+
+def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], outputs: int) -> dict[str, Any]:
+    """The arguments of a network, with what follows from the data."""
+    if builder == "mlp":
+        if len(shape) != 1:
+            raise RecipeError(
+                f"model 'mlp' takes every example as one row of numbers, and they have shape {shape}; leave out "
+                "'flat: false' under data."
+            )
+        hidden = arguments.pop("hidden", (128, 128))
+        return {"widths": (shape[0], *_listed(hidden), outputs), **arguments}
+    if len(shape) != 3:
+        raise RecipeError(f"model 'cnn' takes images (channels, height, width), and the examples have shape {shape}.")
+    return {"image": shape, "classes": outputs, **arguments}
+
+
+def _listed(hidden: Any) -> tuple[Any, ...]:
+    if not isinstance(hidden, tuple | list) or not hidden:
+        raise RecipeError(
+            f"model.arguments.hidden must be a list of widths, such as [128, 128], and {hidden!r} was given."
+        )
+    return tuple(hidden)
+
+
+def _with_factory(
+    function: Callable[..., Any], given: Mapping[str, Any], seed: int, chosen: Chosen, example: Tensor
+) -> nn.Module:
+    """A model whose function asks for the activation: it is given what makes a new module at every call."""
+    made: list[nn.Module] = []
+
+    def activation(*, inplace: bool = False) -> nn.Module:
+        # Sizes of channels are not known here: surgery puts them in afterwards.
+        made.append(module_of(chosen, per="layer", inplace=inplace))
+        return made[-1]
+
+    model = _called(function, {**given, "activation": activation, **_seed(function, seed)}, example)
+    if not any(isinstance(one, Parameterised) for one in model.modules()):
+        raise RecipeError(
+            "model.build: the function takes `activation` and does not use it: call it once for each place, as "
+            "activation(), and keep what it returns in the model."
+        )
+    if chosen.per == "layer":
+        return model
+    ours = {id(one) for one in made}
+    return _swapped(model, chosen, example, where=lambda site: id(site.place.old) in ours)
+
+
+def _called(function: Callable[..., Any], given: Mapping[str, Any], example: Tensor) -> nn.Module:
+    try:
+        made = function(**given)
+        # Lazy layers take their sizes from the first call, and their weights from the generator that is seeded now.
+        if isinstance(made, nn.Module) and any(is_lazy(one) for one in (*made.parameters(), *made.buffers())):
+            made(example)
+        return made
+    except SoftkneeError:
+        raise
+    except Exception as error:
+        name = getattr(function, "__name__", str(function))
+        raise RecipeError(
+            f"model.build: {name}({', '.join(given)}) failed ({type(error).__name__}: {error}). Look at "
+            "model.arguments."
+        ) from error
+
+
+def _seed(function: Callable[..., Any], seed: int) -> dict[str, int]:
+    return {"seed": seed} if takes(function, "seed") else {}
+
+
+def _swapped(
+    model: nn.Module, chosen: Chosen, example: Tensor, *, where: Any, replacing: str | None = None
+) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        return model  # refused by who asked for it
+    sk.swap_(
+        model,
+        chosen.name,
+        where=where,
+        replacing=replacing,
+        learn=chosen.learn,
+        per=chosen.per,
+        example=example,
+        **dict(chosen.values),
+    )
+    return model
+
+
+@torch.no_grad()
+def _check_outputs(model: nn.Module, example: Tensor, outputs: int, asked: Model) -> None:
+    training = model.training
+    model.eval()
+    try:
+        found = model(example)
+    except (RuntimeError, ParameterError, InputError, TypeError, ValueError, IndexError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RecipeError(
+            f"model {asked.build!r} cannot work on examples of shape {tuple(example.shape[1:])}: {said}"
+        ) from error
+    finally:
+        model.train(training)
+    if not isinstance(found, Tensor) or tuple(found.shape) != (2, outputs):
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise RecipeError(
+            f"model {asked.build!r} gives outputs of shape {shape} for 2 examples, and the data needs (2, {outputs}): "
+            "one number for each class or quantity."
+        )

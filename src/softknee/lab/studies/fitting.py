@@ -1,0 +1,154 @@
+"""Values of a YAML or JSON text into dataclasses, by the dataclasses' own type hints; every refusal is a sentence.
+
+>>> from softknee.lab.studies.recipe import Seeds
+>>> fit({"count": 3}, Seeds, "seeds")
+Seeds(count=3, first=0, share_init=False, share_order=False, share_dropout=False)
+>>> fit({"cuont": 3}, Seeds, "seeds")  # doctest: +ELLIPSIS
+Traceback (most recent call last):
+    ...
+softknee.errors.RecipeError: seeds.cuont is no key of a recipe. Did you mean 'count'? 'seeds' has the keys count, ...
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ...errors import RecipeError, did_you_mean
+
+_WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "nothing"}
+_MOST_SHOWN = 60  # characters of what was given
+
+
+def fit(value: Any, hint: Any, where: str) -> Any:
+    """The value as the type that `hint` asks for: lists become tuples, whole numbers floats, mappings dataclasses.
+
+    where: the dotted place in the recipe, for the sentence of a RecipeError.
+    """
+    if hint is Any:
+        return _free(value, where)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(value, hint, where)
+    if origin is Literal:
+        if type(value) is str and value in arguments:
+            return value
+        raise refusal(where, words(hint), value, near=did_you_mean(value, map(str, arguments)))
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(fit(item, arguments[0], f"{where}[{index}]") for index, item in enumerate(value))
+    if origin is Mapping and isinstance(value, Mapping):
+        return {_key(key, where): fit(item, arguments[1], f"{where}.{key}") for key, item in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _section(value, hint, where)
+    if hint is float and type(value) in (int, float) and _is_finite(value):
+        return float(value)
+    if hint in (int, str, bool) and type(value) is hint:
+        return value
+    raise refusal(where, words(hint), value)
+
+
+def settle(section: Any, *, where: str) -> None:
+    """Bring the fields of a frozen dataclass into the types they are declared with, or refuse one with a sentence."""
+    hints = hints_of(type(section))
+    for one in fields(section):
+        value = fit(getattr(section, one.name), hints[one.name], f"{where}.{one.name}" if where else one.name)
+        object.__setattr__(section, one.name, value)
+
+
+@functools.cache
+def hints_of(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def refusal(where: str, wanted: str, value: Any, *, near: str = "") -> RecipeError:
+    """What must be there, what was given, and what may have been meant."""
+    return RecipeError(f"{where or 'A recipe'} must be {wanted}, and {shown(value)} was given.{near}")
+
+
+def shown(value: Any) -> str:
+    """What was given, as YAML's own words where they differ from Python's, and cut where it is long."""
+    yaml_words = {"None": "nothing", "True": "true", "False": "false"}
+    text = yaml_words.get(repr(value), repr(value))
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def words(hint: Any) -> str:
+    """A type in plain English."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return _either([repr(one) for one in arguments])
+    if origin in (Union, types.UnionType):
+        return _either([words(one) for one in arguments if one is not type(None)])
+    if origin is tuple:
+        return f"a list in which each is {words(arguments[0])}" if arguments[0] is not Any else "a list"
+    if origin is Mapping or is_dataclass(hint):
+        return "a section with keys of its own"
+    return _WORDS.get(hint, "text, a number, a list or a section")
+
+
+def _one_of(value: Any, hint: Any, where: str) -> Any:
+    if value is None and type(None) in get_args(hint):
+        return None
+    kinds = [one for one in get_args(hint) if one is not type(None)]
+    for kind in kinds:
+        try:
+            return fit(value, kind, where)
+        except RecipeError:
+            if len(kinds) == 1:
+                raise  # it says more than that none of the kinds fits
+    raise refusal(where, words(hint), value)
+
+
+def _section(value: Any, cls: type, where: str) -> Any:
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise refusal(where, words(cls), value)
+    known = {one.name: one for one in fields(cls)}
+    hints = hints_of(cls)
+    for key in value:
+        if key not in known:
+            place, whole = f"{where}.{key}" if where else key, repr(where) if where else "A recipe"
+            raise RecipeError(
+                f"{place} is no key of a recipe.{did_you_mean(key, known)} {whole} has the keys {', '.join(known)}."
+            )
+    for name, one in known.items():
+        if name not in value and _is_required(one):
+            raise RecipeError(f"{where or 'The recipe'} lacks the key {name!r}, which must be {words(hints[name])}.")
+    return cls(**{name: fit(one, hints[name], f"{where}.{name}" if where else name) for name, one in value.items()})
+
+
+def _is_required(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _free(value: Any, where: str) -> Any:
+    """What nothing is declared of: whatever YAML can hold, with lists as tuples."""
+    if isinstance(value, list | tuple):
+        return tuple(_free(item, f"{where}[{index}]") for index, item in enumerate(value))
+    if isinstance(value, Mapping):
+        return {_key(key, where): _free(item, f"{where}.{key}") for key, item in value.items()}
+    if value is None or type(value) in (bool, str, int) or (type(value) is float and _is_finite(value)):
+        return value
+    raise refusal(where, words(Any), value)
+
+
+def _key(key: Any, where: str) -> str:
+    if not isinstance(key, str):
+        raise RecipeError(f"The keys of {where or 'a recipe'} must be text, and {shown(key)} was given.")
+    return key
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def _either(options: list[str]) -> str:
+    return options[0] if len(options) == 1 else f"{', '.join(options[:-1])} or {options[-1]}"

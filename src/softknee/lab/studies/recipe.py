@@ -1,0 +1,276 @@
+"""What a study asks for: data, model, activations, training, seeds, what to measure. Plain values, checked when made.
+
+A recipe is a YAML file (`reading.py`) with the names of these fields; every field that has a default may be left out.
+Each part checks its own types and ranges; whether names exist and parts fit together is `checking.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...errors import ParameterError, RecipeError, did_you_mean
+from ...train.optimizers import KINDS, read_options
+from ..splits import DATA_SETS
+from .fitting import refusal, settle
+
+MEASURES = ("prediction_difference", "calibration", "activity", "hardness", "gradients", "cost")
+KEEPS = ("predictions", "models")
+PER = ("layer", "channel", "neuron")
+FIRST_TUNING_SEED = 1_000_000  # tuning takes its seeds from here on, so that none is one of the study's
+
+Value = int | float | str  # in this order: a whole number stays one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Where the examples come from: a data set by name, or a file of your own.
+
+    set:         "digits", "mnist" or "fashion-mnist".
+    file:        a .csv or .npz file instead; its folder is where the recipe is, or the current one.
+    target:      the column of a .csv (default the last), or the array of a .npz (default "y"; inputs are "x").
+    ignore:      columns of a .csv that are no inputs, such as a number that only identifies the row.
+    task:        "auto" takes text and whole numbers in the target for classes, and other numbers for quantities.
+    test:        the share of a file's examples that is kept for the test; a data set by name has its own.
+    validation:  the share of the remaining examples that checkpoints and learning rates are chosen by.
+    split_seed:  decides which examples these are; the same for every activation and seed.
+    standardise: inputs (and the quantities of a regression, whose mean squared error is then a share of their variance)
+                 are scaled by the mean and spread of the training examples.
+    flat:        every example as one row of numbers; by default for "mlp" alone.
+    """
+
+    set: str | None = None
+    file: str | None = None
+    target: str | None = None
+    ignore: tuple[str, ...] = ()
+    task: Literal["auto", "classification", "regression"] = "auto"
+    test: float = 0.2
+    validation: float = 0.2
+    split_seed: int = 0
+    standardise: bool = True
+    flat: bool | None = None
+
+    def __post_init__(self) -> None:
+        settle(self, where="data")
+        if self.set is not None and self.set not in DATA_SETS:
+            near = did_you_mean(self.set, DATA_SETS)
+            raise refusal("data.set", f"one of {', '.join(map(repr, DATA_SETS))}", self.set, near=near)
+        for name in ("test", "validation"):
+            _need(0 < getattr(self, name) < 1, f"data.{name}", "a share between 0 and 1", getattr(self, name))
+        _need(0 <= self.split_seed < 2**63, "data.split_seed", "a whole number of at least 0", self.split_seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What is trained: a network by name ("mlp", "cnn", "timm:NAME"), or your own function "package.module:function".
+
+    arguments: what it is called with. If it takes `activation`, it is given a function that makes a new module each
+               time it is called; otherwise the model's own activations are replaced by surgery (`replacing`, `where`).
+               It is also given `seed`, `classes` (the number of outputs) and `input_shape` (of one example), if it has
+               arguments of that name.
+    `hidden` of "mlp" are its widths without the first and the last, which follow from the data, as `classes` and
+    `image` of "cnn" do. A function of your own is code that runs: take a recipe that names one only from where you
+    would take a program.
+    """
+
+    build: str = "mlp"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    replacing: str | None = None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        settle(self, where="model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One activation of the comparison. In a recipe, its parameters stand beside `name`: {name: smelu, beta: [0.5, 1]}.
+
+    values: for each parameter a number, or several: one trial for each combination.
+    learn:  which parameters are trained: true for all, false for none, a name or a list of names.
+    harden: moved to its hard limit as `hardening` says, and replaced by it after training.
+    """
+
+    name: str
+    label: str | None = None
+    values: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
+    learn: bool | str | tuple[str, ...] = False
+    per: str = "layer"
+    harden: bool = False
+
+    def __post_init__(self) -> None:
+        place = f"activation {self.name!r}"
+        settle(self, where=place)
+        _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
+        for name, value in self.values.items():
+            _need(value != (), f"{place}: {name}", "a number, or several in a list", value)
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables: the label, or else the name."""
+        return self.name if self.label is None else self.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How each model is trained; the same for every activation, but for what `tuning` chooses.
+
+    engine: "replicas" trains all seeds at once as one batched program; "loop" one after the other, and across processes
+            under torchrun (strategy "ddp" or "fsdp2").
+    activation_rate: the learning rate of activation parameters as a multiple of the weights'; they never decay.
+    """
+
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch: int = 64
+    epochs: int = 30
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: float = 0.0
+    clip: float | None = None
+    activation_rate: float = 9.0
+    loss: Literal["auto", "cross_entropy", "bce_with_logits", "mse"] = "auto"
+    engine: Literal["replicas", "loop"] = "replicas"
+    strategy: Literal["none", "ddp", "fsdp2"] = "none"
+
+    def __post_init__(self) -> None:
+        settle(self, where="training")
+        if self.optimizer not in KINDS:
+            near = did_you_mean(self.optimizer, KINDS)
+            raise refusal("training.optimizer", f"one of {', '.join(map(repr, KINDS))}", self.optimizer, near=near)
+        _need(self.learning_rate > 0, "training.learning_rate", "a number above 0", self.learning_rate)
+        for name in ("weight_decay", "momentum", "activation_rate"):
+            _need(getattr(self, name) >= 0, f"training.{name}", "a number of at least 0", getattr(self, name))
+        for name in ("batch", "epochs"):
+            _need(getattr(self, name) >= 1, f"training.{name}", "a whole number of at least 1", getattr(self, name))
+        _need(0 <= self.warmup < 1, "training.warmup", "a share of the training in [0, 1)", self.warmup)
+        _need(self.clip is None or self.clip > 0, "training.clip", "a number above 0", self.clip)
+        _need(self.momentum < 1, "training.momentum", "a number in [0, 1)", self.momentum)
+        for name in ("weight_decay", "momentum"):
+            _need(name not in self.options, f"training.options.{name}", f"written as training.{name}", "it")
+        if self.strategy != "none" and self.engine != "loop":
+            raise RecipeError(
+                f"training.strategy {self.strategy!r} is for one model across processes: it needs training.engine "
+                "'loop', and 'replicas' was given or left as it is."
+            )
+        try:
+            read_options(self.optimizer, self.optimizer_options)
+        except ParameterError as error:
+            raise RecipeError(f"training.options: {error}") from error
+
+    @property
+    def optimizer_options(self) -> dict[str, Any]:
+        """What the optimiser is given beside the learning rate."""
+        momentum = {"momentum": self.momentum} if self.momentum else {}
+        return {"weight_decay": self.weight_decay, **momentum, **self.options}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """How many models each activation gets, and what they share. `seeds: 12` is short for {count: 12}."""
+
+    count: int = 12
+    first: int = 0
+    share_init: bool = False
+    share_order: bool = False
+    share_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self, where="seeds")
+        _need(self.count >= 1, "seeds.count", "a whole number of at least 1", self.count)
+        _need(0 <= self.first < 2**62, "seeds.first", "a whole number of at least 0", self.first)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(range(self.first, self.first + self.count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardening:
+    """Learn freely for a share `start` of the epochs, then move the knob to within `tolerance` of the hard limit."""
+
+    start: float = 0.25
+    tolerance: float = 5e-3
+
+    def __post_init__(self) -> None:
+        settle(self, where="hardening")
+        _need(0 <= self.start < 1, "hardening.start", "a share of the epochs in [0, 1)", self.start)
+        _need(self.tolerance > 0, "hardening.tolerance", "a number above 0", self.tolerance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """The budget that every activation has: all combinations are trained, the best on validation is taken.
+
+    The seeds are none of the study's own: what is reported was not chosen by luck.
+    """
+
+    learning_rate: tuple[float, ...] = ()
+    weight_decay: tuple[float, ...] = ()
+    seeds: int = 3
+
+    def __post_init__(self) -> None:
+        settle(self, where="tuning")
+        for one in self.learning_rate:
+            _need(one > 0, "tuning.learning_rate", "a list of numbers above 0", one)
+        for one in self.weight_decay:
+            _need(one >= 0, "tuning.weight_decay", "a list of numbers of at least 0", one)
+        _need(self.seeds >= 1, "tuning.seeds", "a whole number of at least 1", self.seeds)
+        for name in ("learning_rate", "weight_decay"):
+            _refuse_twice(getattr(self, name), f"tuning.{name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A study. See the fields of its parts.
+
+    baseline:      the label of the activation that the others are compared with; left out, relu where it is there, else
+                   the first.
+    cost_baseline: the activation whose cost is 1; one that is not in the study is measured for its cost alone.
+    """
+
+    name: str
+    title: str = ""
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    activations: tuple[Choice, ...] = ()
+    training: Training = field(default_factory=Training)
+    seeds: Seeds = field(default_factory=Seeds)
+    init: Literal["default", "matched"] = "default"
+    select: Literal["last", "best_val"] = "last"
+    hardening: Hardening | None = None
+    tuning: Tuning | None = None
+    measures: tuple[str, ...] = MEASURES
+    baseline: str = "relu"
+    cost_baseline: str = "gelu"
+    keep: tuple[str, ...] = ("predictions",)  # also "models": the weights of every seed as safetensors
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        settle(self, where="")
+        # It becomes the name of a folder.
+        fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
+        _need(fits, "name", "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs", self.name)
+        for place, given, known in (("measures", self.measures, MEASURES), ("keep", self.keep, KEEPS)):
+            for index, one in enumerate(given):
+                if one not in known:
+                    near = did_you_mean(one, known)
+                    raise refusal(f"{place}[{index}]", f"one of {', '.join(map(repr, known))}", one, near=near)
+            _refuse_twice(given, place)
+        device = re.fullmatch(r"cpu|mps|cuda(:\d+)?", self.device) is not None
+        _need(device, "device", "'cpu', 'mps', 'cuda' or one GPU, such as 'cuda:1'", self.device)
+
+
+def _need(holds: bool, where: str, wanted: str, value: Any) -> None:
+    if not holds:
+        raise refusal(where, wanted, value)
+
+
+def _refuse_twice(given: tuple[Any, ...], where: str) -> None:
+    for one in given:
+        if given.count(one) > 1:
+            raise RecipeError(f"{where} names {one!r} twice; once is enough.")

@@ -1,0 +1,239 @@
+"""Runs a study: tuning, then training, then the cost of every activation. What is in the store is not run again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from ...errors import ParameterError, did_you_mean
+from .description import Description, StoreError
+from .engine import Engine, LocalEngine, RunTrial, Surroundings, plain_path
+from .examples import Examples, recipe_examples
+from .git_state import git_state
+from .lock import StudyLock
+from .outcome import Outcome
+from .progress import Display, Progress, clock, display_here
+from .reading import to_yaml
+from .recipe import Recipe
+from .running import Interrupted, run_trial
+from .stopping import Stopping, StudyStopped
+from .store import DamagedError, RunStore
+from .trial import Trial
+from .trials import choose_tuned, cost_trial, train_trials, tuning_trials
+from .yaml_text import load
+
+ENGINES = ("local", "ray")
+
+
+def run_study(
+    recipe: Recipe,
+    *,
+    out: str | os.PathLike[str],
+    resume: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    data_folder: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | None = None,
+    command: str = "",
+    threads: int | None = None,
+    save_every: float = 20.0,
+    display: Display | None = None,
+    each: Callable[[Outcome], object] | None = None,
+    run_trial: RunTrial = run_trial,
+) -> list[Outcome]:
+    """Run what the store does not have yet; every outcome of the study, in its order.
+
+    Args:
+        out: the folder of the study, or a URL that fsspec knows; see `RunStore`.
+        resume: go on with a study that is there. Without it, a place that holds an unfinished study is refused.
+        engine: "local" runs the trials here, one after the other; "ray" sends them to a Ray cluster.
+        data_folder: where the data sets by name lie; default $SOFTKNEE_DATA.
+        base: the folder that files of the recipe are looked for in; default the current one.
+        command: the command line, for the records.
+        threads: of torch on a CPU; by default as many as torch takes here, and one with Ray. Sums of other lengths can
+            differ in the last bit, so a study that is resumed keeps to the number it began with.
+        save_every: seconds between two savings of a running trial.
+        display: where progress is shown; default a bar on a terminal, lines elsewhere.
+        each: called with every outcome, those that were found in the store as well.
+        run_trial: what runs a trial.
+
+    Ctrl-C stops it after the current step with `StudyStopped`, which says how to go on. SIGKILL at any moment loses
+    nothing that was finished.
+    """
+    if engine not in ENGINES:
+        raise ParameterError(f"There is no engine {engine!r}, only 'local' and 'ray'.{did_you_mean(engine, ENGINES)}")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise ParameterError(f"threads must be a whole number of at least 1, and {threads!r} was given.")
+    examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
+    store = RunStore(out)
+    store.refuse_foreign_folder()
+    wanted = Description(
+        recipe=recipe_mapping(recipe),
+        fingerprint=examples.fingerprint,
+        threads=threads or (torch.get_num_threads() if engine == "local" else 1),
+    )
+    with StudyLock(store.folder) as lock, Stopping() as stopping:
+        known = _begin(store, wanted, resume=resume, threads_given=threads is not None)
+        around = Surroundings(
+            run_trial=run_trial,
+            data_folder=plain_path(data_folder),
+            base=plain_path(base),
+            command=command,
+            git=git_state(),
+            threads=known.threads,
+            save_every=save_every,
+        )
+        progress = Progress(display or display_here())
+        threads_before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(known.threads)
+            chosen = _engine(engine, around, store=store, progress=progress, stopping=stopping, examples=examples)
+            try:
+                study = _Study(store, chosen, progress, resume=resume, check=lock.check, each=each)
+                return study.run(recipe, examples)
+            finally:
+                chosen.close()
+        except Interrupted as stopped:
+            raise StudyStopped(_how_to_go_on(store, command)) from stopped
+        finally:
+            progress.close()
+            torch.set_num_threads(threads_before)
+
+
+def recipe_mapping(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as a store keeps it: the mapping of its YAML, every field written out."""
+    return load(to_yaml(recipe))
+
+
+def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given: bool) -> Description:
+    """The description that the study runs with; that of the store where it has one."""
+    found = store.description()
+    if found is None:
+        if store.finished() and not resume:
+            raise StoreError(
+                f"'{store.url}' holds records of trials and no study.json. Bring that file back; or use --resume, "
+                "which keeps what belongs to this study and sets the rest aside."
+            )
+        store.describe(wanted)
+        return wanted
+    found.refuse_other(wanted, store.url)
+    if threads_given and wanted.threads != found.threads:
+        raise StoreError(
+            f"'{store.url}' was begun with {found.threads} threads, and {wanted.threads} were asked for; the last bits "
+            "of the results can depend on it. Leave --threads out, or choose another place with --out."
+        )
+    return found
+
+
+def _engine(name: str, around: Surroundings, **others: Any) -> Engine:
+    if name == "ray":
+        from .ray_engine import RayEngine
+
+        return RayEngine(around, **others)
+    return LocalEngine(around, **others)
+
+
+class _Study:
+    """One run of a study."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        engine: Engine,
+        progress: Progress,
+        *,
+        resume: bool,
+        check: Callable[[], None],
+        each: Callable[[Outcome], object] | None,
+    ) -> None:
+        self._store, self._engine, self._progress, self._resume, self._check = store, engine, progress, resume, check
+        self._each = each or (lambda _: None)
+        # A store without records is as good as new.
+        self._may_run = resume or not store.finished()
+        if self._may_run:
+            store.tidy()
+
+    def run(self, recipe: Recipe, examples: Examples) -> list[Outcome]:
+        tuning = tuning_trials(recipe, examples)
+        last = [one for one in [cost_trial(recipe, examples)] if one is not None]
+        # Before the tuning is done, training has other settings than it will have, but as many trials and epochs.
+        self._progress.plan([*tuning, *train_trials(recipe, examples), *last])
+        tuned = self._stage(tuning, first=0)
+        train = train_trials(recipe, examples, tuned=choose_tuned(tuned))
+        self._progress.plan([*tuning, *train, *last])
+        self._refuse_foreign({trial.key for trial in (*tuning, *train, *last)})
+        outcomes = tuned + self._stage(train, first=len(tuning))
+        return outcomes + self._stage(last, first=len(tuning) + len(train))
+
+    def _stage(self, trials: Sequence[Trial], *, first: int) -> list[Outcome]:
+        """The outcomes of these trials, run where the store does not have them."""
+        finished = set(self._store.finished())
+        outcomes: dict[str, Outcome] = {}
+        for trial in trials:
+            if trial.key in finished and (found := self._read(trial)) is not None:
+                outcomes[trial.key] = found
+                self._each(found)
+                self._progress.found(trial)
+        missing = [trial for trial in trials if trial.key not in outcomes]
+        if missing and not self._may_run:
+            raise StoreError(
+                f"'{self._store.url}' holds this study unfinished, with {len(finished)} trials done. Use --resume to "
+                "go on with it, or choose another place with --out."
+            )
+        places = {trial.key: first + index for index, trial in enumerate(trials)}
+        for done in self._engine.run(missing):
+            self._check()
+            key = done.trial.key
+            self._store.add(key, done.record, done.files, position=places[key])
+            outcomes[key] = Outcome.read(done.record)
+            self._progress.end(done.trial, said=_said(outcomes[key]))
+            self._each(outcomes[key])
+        return [outcomes[trial.key] for trial in trials]
+
+    def _read(self, trial: Trial) -> Outcome | None:
+        try:
+            return self._store.outcome(trial.key)
+        except DamagedError as error:
+            if not self._resume:
+                raise
+            aside = self._store.set_aside(trial.key)
+            self._progress.note(
+                f"{str(error).partition(' Nothing was changed.')[0]} It is kept as {aside}; the trial runs again."
+            )
+            return None
+
+    def _refuse_foreign(self, expected: set[str]) -> None:
+        """Records of trials that are none of this study's are kept apart, or refused."""
+        foreign = [key for key in self._store.finished() if key not in expected]
+        for key in foreign:
+            place = self._store.folder.place(f"trials/{key}.json")
+            if not self._resume:
+                raise StoreError(
+                    f"'{place}' is the record of a trial that this study does not have. Move it elsewhere; or use "
+                    "--resume, which keeps it as .foreign."
+                )
+            aside = self._store.set_aside(key, suffix="foreign")
+            self._progress.note(f"'{place}' is of a trial that this study does not have; it is kept as {aside}.")
+
+
+def _said(outcome: Outcome) -> str:
+    """What came of a trial, for its line on the screen."""
+    diverged = sum(epoch is not None for epoch in outcome.diverged)
+    gone = f", {diverged} of {len(outcome.diverged)} seeds diverged" if diverged else ""
+    return f"{clock(outcome.seconds)}{gone}"
+
+
+def _how_to_go_on(store: RunStore, command: str) -> str:
+    done = len(store.finished())
+    again = command if "--resume" in shlex.split(command) else f"{command} --resume".strip()
+    how = f"Go on with: {again}" if command else "Go on with resume=True."
+    return f"Stopped; {done} trials are finished and kept in '{store.url}'. {how}"
+
+
+def default_place(recipe: Recipe) -> Path:
+    """Where a study is kept if nothing else is said."""
+    return Path("studies", recipe.name)

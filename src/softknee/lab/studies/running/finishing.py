@@ -1,0 +1,124 @@
+"""From trained models to the outcome of a trial: the test set is read here, once, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....measure import HardnessProfile, prediction_difference
+from ..examples import Examples
+from ..outcome import Finished, Outcome
+from ..trial import Trial
+from .progress import Progress
+from .replacing import replaced
+from .saving import write_tensors
+from .scores import REGRESSION, finite_rows, judge, probabilities_of, spread_out
+from .sites import activities, hardness, parameters, profiles
+from .trainer import Trainer
+from .training import selected_epochs
+
+DIFFERENCES = ("delta_1", "delta_2", "relative", "hamming", "true_label", "binary")
+_FEWEST = 2  # models that can differ
+
+
+def finish(
+    trial: Trial,
+    trainer: Trainer,
+    progress: Progress,
+    examples: Examples,
+    *,
+    start_profiles: Sequence[HardnessProfile],
+) -> Finished:
+    """Measure what the trial asks for; `start_profiles` are of the models before training."""
+    task, asked = examples.task, trial.measures
+    for_report = trial.kind == "train"
+    parts = [
+        ("train", examples.train_x, examples.train_y),
+        ("validation", examples.validation_x, examples.validation_y),
+    ]
+    if for_report:
+        parts.append(("test", examples.test_x, examples.test_y))
+    outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x)}
+    for seed in list(progress.alive):
+        # Finite at the end of every epoch on what was looked at, and not on all that is looked at now.
+        if not all(bool(finite_rows(one)[seed]) for one in outputs.values()):
+            progress.diverged[seed] = trainer.epoch
+    rows = progress.alive
+    scores = {
+        name: judge(outputs[name], y, task=task, rows=rows, calibration=name == "test" and "calibration" in asked)
+        for name, _, y in parts
+        if name in outputs
+    }
+    files: dict[str, bytes] = {}
+    rest: dict[str, Any] = {}
+    if for_report:
+        test = outputs["test"]
+        rest["difference"] = _differences(test, examples.test_y, rows) if _differ(trial, task, rows) else {}
+        if "activity" in asked and rows:
+            seen = examples.validation_x if len(examples.validation_x) else examples.train_x
+            rest["activity"] = activities(trainer, seen, rows)
+        if "hardness" in asked:
+            rest["hardness"] = hardness(start_profiles, profiles(trainer, rows, distances=True), rows)
+        if trial.activation.harden and rows:
+            about = trainer, examples.test_x, examples.test_y, test
+            rest["replacement"] = replaced(*about, task=task, rows=rows)
+        files = _files(trial, trainer, test, examples.test_y, rows, task)
+    if progress.gradients:
+        rest["gradients"] = _gradients(trainer.gradient_norms, rows, trainer.count)
+    curves = {name: tuple(tuple(row) for row in curve) for name, curve in progress.curves.items()}
+    ways = {name: tuple(tuple(row) for row in way) for name, way in progress.ways.items()}
+    return Finished(
+        outcome=Outcome(
+            trial=trial,
+            seconds=progress.seconds,
+            diverged=tuple(progress.diverged),
+            selected=selected_epochs(progress, trainer),
+            test=scores.get("test", {}),
+            validation=scores.get("validation", {}),
+            train=scores["train"],
+            curves=curves,
+            parameters=parameters(progress.start, progress.followed.now(trainer), ways, rows),
+            **rest,
+        ),
+        files=files,
+    )
+
+
+def _differ(trial: Trial, task: str, rows: Sequence[int]) -> bool:
+    return "prediction_difference" in trial.measures and task != REGRESSION and len(rows) >= _FEWEST
+
+
+def _differences(outputs: Tensor, labels: Tensor, rows: Sequence[int]) -> dict[str, dict[str, Any]]:
+    found = prediction_difference(probabilities_of(outputs[list(rows)]).cpu(), labels.cpu().long().flatten())
+    each = {name: getattr(found, name) for name in DIFFERENCES}
+    return {name: asdict(one) for name, one in each.items() if one is not None}
+
+
+def _gradients(norms: Tensor, rows: Sequence[int], count: int) -> dict[str, Any]:
+    """Mean and variance over the steps, of the seeds that went through to the end."""
+    chosen = norms[:, list(rows)].double()
+    means = chosen.mean(dim=0)
+    # Of a single step there is no variance.
+    variances = (chosen - means).square().sum(dim=0) / (len(norms) - 1) if len(norms) > 1 else means * math.nan
+    found = {"mean": means, "variance": variances}
+    return {name: spread_out(values.tolist(), rows, count) for name, values in found.items()}
+
+
+def _files(
+    trial: Trial, trainer: Trainer, outputs: Tensor, labels: Tensor, rows: Sequence[int], task: str
+) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    if "predictions" in trial.keep:
+        said = outputs.float() if task == REGRESSION else probabilities_of(outputs)
+        gone = [seed for seed in range(trainer.count) if seed not in rows]
+        said = said.cpu().index_fill(0, torch.tensor(gone, dtype=torch.int64), float("nan"))
+        name = "predictions" if task == REGRESSION else "probabilities"
+        files[f"{trial.key}.predictions.safetensors"] = write_tensors({name: said, "labels": labels})
+    if "models" in trial.keep:
+        files[f"{trial.key}.models.safetensors"] = write_tensors(trainer.weights())
+    return files

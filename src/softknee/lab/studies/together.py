@@ -1,0 +1,158 @@
+"""A study in the processes that torchrun started: the main one runs it and keeps its store, the others follow.
+
+    torchrun --nproc-per-node 2 -m softknee study my.yaml        with  training: {engine: loop, strategy: ddp}
+
+The main process is a study like any other; its trials are run by all of them. It alone has the lock, writes, shows
+progress and hears Ctrl-C. What it decides on the way, the others are told: to begin a trial, to save, to stop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ...errors import ParameterError, SoftkneeError
+from ...train import parallel
+from .engine import plain_path
+from .examples import Examples, recipe_examples
+from .outcome import Finished, Outcome
+from .recipe import Recipe
+from .runner import run_study
+from .running import Interrupted, run_trial
+from .running.watch import QUIET, Save, Watch
+from .stopping import StudyStopped
+from .trial import Trial
+
+_GO, _SAVE, _STOP, _END = "go on", "save", "stop", "end"
+
+
+def study_together(
+    recipe: Recipe,
+    *,
+    out: str | os.PathLike[str],
+    data_folder: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> list[Outcome] | None:
+    """`run_study` with its arguments, by all processes together; the outcomes in the main one, None in the others.
+
+    In a process that was started alone it is `run_study` itself.
+    """
+    where: dict[str, Any] = {"data_folder": data_folder, "base": base}
+    if parallel.world() == 1 and recipe.training.strategy == "none":
+        return run_study(recipe, out=out, **where, **options)
+    if recipe.training.strategy == "none":
+        raise ParameterError(
+            f"{parallel.world()} processes were started, and the recipe trains in one: set training.engine to loop and "
+            "training.strategy to ddp or fsdp2, or start softknee without torchrun."
+        )
+    if options.get("engine", "local") != "local":
+        raise ParameterError("Under torchrun the engine is 'local': the processes are there already.")
+    parallel.join(recipe.training.strategy, recipe.device)
+    if not parallel.is_main():
+        _follow(recipe_examples(recipe, folder=data_folder, base=plain_path(base)), where)
+        return None
+    if options.get("command", "").startswith("softknee "):  # what a record says, and how to go on
+        options["command"] = f"torchrun --nproc-per-node {_processes_here()} -m {options['command']}"
+    try:
+        found = run_study(recipe, out=out, **where, **options, run_trial=_lead)
+    except (SoftkneeError, StudyStopped):
+        parallel.agree(_END)
+        raise
+    parallel.agree(_END)
+    return found
+
+
+def _processes_here() -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", parallel.world()))
+
+
+# -- the main process -------------------------------------------------------------------------------------
+
+
+def _lead(trial: Trial, *, saved: Mapping[str, bytes] | None = None, watch: Watch = QUIET, **others: Any) -> Finished:
+    """`run_trial`, after telling the others to run it, too. Times are measured by the main process alone."""
+    if trial.kind == "cost":
+        return run_trial(trial, saved=saved, watch=watch, **others)
+    names = None if saved is None else list(saved)
+    parallel.agree({"trial": trial.plain(), "saved": names, "threads": torch.get_num_threads()})
+    for name in names or ():
+        parallel.agree_bytes((saved or {})[name])
+    return run_trial(trial, saved=saved, watch=_Leading(watch), **others)
+
+
+class _Leading:
+    """Tells the others what the watch of the main process does."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def step(self) -> None:
+        try:
+            self._watch.step()
+        except BaseException:
+            parallel.any_process(True)
+            raise
+        parallel.any_process(False)
+
+    def epoch(self, done: int, total: int, save: Save) -> None:
+        def save_together() -> Mapping[str, bytes]:
+            parallel.agree(_SAVE)
+            return save()
+
+        try:
+            self._watch.epoch(done, total, save_together)
+        except BaseException:
+            parallel.agree(_STOP)
+            raise
+        parallel.agree(_GO)
+
+
+# -- the others -------------------------------------------------------------------------------------------
+
+
+def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
+    """Run every trial that the main process begins, until it is done."""
+    with _deaf_to_interrupts():
+        while (asked := parallel.agree(None)) != _END:
+            saved = None
+            if asked["saved"] is not None:
+                saved = {name: parallel.agree_bytes(b"") for name in asked["saved"]}
+            torch.set_num_threads(asked["threads"])
+            try:
+                run_trial(Trial.read(asked["trial"]), examples=examples, saved=saved, watch=_Following(), **where)
+            except SoftkneeError:
+                continue  # the main process has the same and says so, or it was told to stop
+
+
+class _Following:
+    """Does what the main process's watch does, and shows nothing."""
+
+    def step(self) -> None:
+        if parallel.any_process(False):
+            raise Interrupted("The main process stopped after this step.")
+
+    def epoch(self, done: int, total: int, save: Save) -> None:
+        while (word := parallel.agree(None)) == _SAVE:
+            save()  # all processes gather the state together
+        if word == _STOP:
+            raise Interrupted("The main process stopped after this epoch.")
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Any:
+    """Ctrl-C reaches every process of a terminal; the main one decides when all of them stop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

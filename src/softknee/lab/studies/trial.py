@@ -1,0 +1,89 @@
+"""What is run and recorded at once: one activation with one set of values, trained with every seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ...errors import RecipeError
+from .fitting import fit, settle
+from .recipe import Data, Hardening, Model, Seeds, Training, Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An activation with a number for each parameter that was given."""
+
+    name: str
+    label: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+    learn: bool | str | tuple[str, ...] = False
+    per: str = "layer"
+    harden: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self, where="activation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The resolved recipe of one run: all that its result depends on, and nothing else.
+
+    kind:        "train"; "tune" (chooses learning rate and decay by validation; never reads the test set); "cost"
+                 (times one training step and one inference of every activation in turns).
+    fingerprint: SHA-256 of the examples, so that a changed file is another trial.
+    source:      SHA-256 of the file with the function of your own that makes the model; empty for a network by name.
+    """
+
+    kind: Literal["train", "tune", "cost"]
+    activations: tuple[Chosen, ...]
+    data: Data
+    fingerprint: str
+    model: Model
+    training: Training
+    seeds: Seeds
+    init: str = "default"
+    select: str = "last"
+    hardening: Hardening | None = None
+    measures: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    cost_baseline: str = "gelu"
+    device: str = "cpu"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        settle(self, where="trial")
+
+    @property
+    def activation(self) -> Chosen:
+        """The activation of a trial that has one alone."""
+        (found,) = self.activations
+        return found
+
+    def plain(self) -> dict[str, Any]:
+        """The trial as JSON's own types."""
+        return json.loads(json.dumps(asdict(self), sort_keys=True))
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Trial:
+        """The trial that `plain` was made of; a RecipeError where it is none, or one of another version.
+
+        >>> chosen = Chosen(name="smelu", label="smelu", values={"beta": 0.5})
+        >>> trial = Trial(kind="train", activations=(chosen,), data=Data(set="digits"), fingerprint="0" * 64,
+        ...               model=Model(), training=Training(), seeds=Seeds())
+        >>> Trial.read(trial.plain()) == trial
+        True
+        """
+        found = fit(plain, cls, "trial")
+        if found.plain() != json.loads(json.dumps(plain)):
+            raise RecipeError("A trial must have every one of its keys; this was written by another version.")
+        return found
+
+    @property
+    def key(self) -> str:
+        """What its record is called: the first 16 hexadecimal digits of the SHA-256 of its canonical JSON."""
+        text = json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,153 @@
+"""A study that is killed loses no finished trial, and goes on to the same bits as one that never was."""
+
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from softknee.lab.studies.lock import StudyBusyError
+from softknee.lab.studies.runner import run_study
+from softknee.lab.studies.store import RunStore
+from study_processes import StudyProcesses
+from study_runs import RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
+
+KILLS = 20
+REAL = """
+name: small
+data: {file: points.csv}
+model: {build: mlp, arguments: {hidden: [12]}}
+activations: [relu, {name: lambda_gelu, learn: true, harden: true}]
+training: {epochs: 10, batch: 16, schedule: cosine}
+seeds: 3
+hardening: {start: 0.25}
+tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}
+measures: [prediction_difference, hardness, gradients]
+keep: [predictions, models]
+"""
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyProcesses]:
+    folder = tmp_path_factory.mktemp("studies")
+    write_points(folder)
+    started = StudyProcesses(folder)
+    yield started
+    started.close()
+
+
+def check_opens(out: Path, before: dict[str, bytes]) -> dict[str, bytes]:
+    """Every finished trial can be read, and none that was finished before has gone or changed; what is there now."""
+    store = RunStore(out)
+    for key in store.finished():
+        for name in store.record(key).settings["store"]["files"]:
+            store.file(key, name)
+    now = {name: content for name, content in contents(out).items() if not Path(name).name.startswith(".")}
+    finished = {name for name in before if name.split("/")[1].split(".")[0] in store.finished()}
+    assert {name: now.get(name) for name in finished} == {name: before[name] for name in finished}
+    gone = {name for name in before if name.startswith("trials")} - set(now)
+    assert not gone
+    return now
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_random_moments_it_ends_in_the_same_bits(processes: StudyProcesses, tmp_path: Path) -> None:
+    start = time.monotonic()
+    code, printed = processes.run(out=str(tmp_path / "whole"), recipe=REAL, run="real")
+    usual = time.monotonic() - start
+    assert code == 0, printed
+    expected, moments = results(tmp_path / "whole"), random.Random(20)
+    assert len([name for name in expected if name.startswith("trials")]) == 6
+    kills = rounds = stages = 0
+    while kills < KILLS:
+        rounds += 1
+        out, seen = tmp_path / f"round {rounds}", {}
+        while True:
+            number = processes.start(out=str(out), recipe=REAL, run="real", resume=True)
+            if kills < KILLS:
+                time.sleep(moments.uniform(0.0, 0.3) * usual)
+                with suppress(ProcessLookupError):  # it may have come to its end
+                    os.kill(number, signal.SIGKILL)
+            code, printed = processes.wait()
+            assert code in (0, -signal.SIGKILL), printed
+            if code == 0:
+                break
+            kills += 1
+            before, seen = seen, check_opens(out, seen)
+            stages += len(seen) > len(before)
+        assert results(out) == expected
+        assert not (out / "state").exists() or not list((out / "state").iterdir())
+        assert not list(out.rglob("*.tmp"))
+    assert kills == KILLS
+    assert stages >= 3  # the kills met the study at several places
+
+
+@pytest.mark.slow
+def test_killed_at_every_single_call_that_writes_it_loses_nothing(processes: StudyProcesses, tmp_path: Path) -> None:
+    small = RECIPE.replace("epochs: 4", "epochs: 2").replace("[relu, {name: smelu, beta: [0.5, 1.0]}]", "[relu]")
+    code, printed = processes.run(out=str(tmp_path / "whole"), recipe=small, run="quick", crash_at=0)
+    assert code == 0, printed
+    calls = int(printed.rpartition("calls: ")[2])
+    expected = results(tmp_path / "whole")
+    assert calls > 25
+    for number in range(1, calls + 1):
+        out = tmp_path / str(number)
+        code, printed = processes.run(out=str(out), recipe=small, run="quick", crash_at=number)
+        assert code == -signal.SIGKILL, (number, printed)
+        left = check_opens(out, {})
+        code, printed = processes.run(out=str(out), recipe=small, run="quick", resume=True)
+        assert code == 0, (number, printed)
+        check_opens(out, left)
+        assert results(out) == expected, number
+        assert not list(out.rglob("*.tmp")), number
+        assert not list((out / "state").iterdir()), number
+
+
+def test_a_second_process_is_told_who_works_there_and_changes_nothing(
+    processes: StudyProcesses, tmp_path: Path
+) -> None:
+    write_points(tmp_path)
+    out = tmp_path / "study"
+    number = processes.start(out=str(out), recipe=RECIPE, run="slow", seconds=60)
+    while not (out / "study.json").exists():
+        time.sleep(0.02)
+    before = contents(out) | {"study.json": (out / "study.json").read_bytes(), ".lock": (out / ".lock").read_bytes()}
+    for resume in (False, True):
+        with pytest.raises(StudyBusyError) as refused:
+            run_study(small_recipe(), out=out, resume=resume, base=tmp_path, run_trial=quick_trial, display=Silent())
+        said = str(refused.value)
+        assert f"Process {number} on {socket.gethostname()} (since 20" in said
+        assert "nothing was changed" in said
+        assert "--out" in said
+    after = contents(out) | {"study.json": (out / "study.json").read_bytes(), ".lock": (out / ".lock").read_bytes()}
+    assert after == before
+    os.kill(number, signal.SIGKILL)  # the system frees the lock of a process that was killed
+    assert processes.wait()[0] == -signal.SIGKILL
+    done = run_study(
+        small_recipe(), out=out, resume=True, base=tmp_path, run_trial=quick_trial, display=Silent(), threads=1
+    )
+    assert len(done) == 3
+
+
+def test_ctrl_c_ends_the_command_with_how_to_go_on(processes: StudyProcesses, tmp_path: Path) -> None:
+    write_points(tmp_path)
+    (tmp_path / "long.yaml").write_text(RECIPE.replace("epochs: 4", "epochs: 100000"), encoding="utf-8")
+    out = tmp_path / "study"
+    command = ["study", str(tmp_path / "long.yaml"), "--out", str(out), "--threads", "1"]
+    for again in ([], ["--resume"]):
+        number = processes.start(command=[*command, *again])
+        while not (out / ".lock").exists() or not (out / ".lock").read_bytes():
+            time.sleep(0.02)
+        time.sleep(1.0)  # some steps of training
+        os.kill(number, signal.SIGINT)
+        code, printed = processes.wait()
+        assert code == 130, printed
+        assert "Stopping after this step" in printed
+        assert f"0 trials are finished and kept in '{out}'. Go on with: softknee study" in printed
+        assert printed.rstrip().endswith("--resume")
+        assert len(list((out / "state").iterdir())) == 1
