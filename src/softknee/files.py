@@ -17,14 +17,15 @@ class ReadError(SoftkneeError, OSError):
     """A file could not be read: it is not there, not a file, too large or not text."""
 
 
-def write_whole(path: str | os.PathLike[str], text: str, *, what: str) -> Path:
+def write_whole(path: str | os.PathLike[str], text: str | bytes, *, what: str) -> Path:
     """Write `text` beside the target, see it safe on the disk, and only then put it in the target's place."""
+    content = text.encode("utf-8") if isinstance(text, str) else text
     target = Path(path).resolve()
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
-            with temporary.open("x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            with temporary.open("xb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)

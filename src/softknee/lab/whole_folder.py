@@ -30,7 +30,7 @@ def write_folder(place: str | os.PathLike[str], files: Mapping[str, bytes], *, w
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-            _sync(fresh)
+            sync_folder(fresh)
             replaced = target.exists()
             if replaced:
                 target.rename(old)
@@ -40,7 +40,7 @@ def write_folder(place: str | os.PathLike[str], files: Mapping[str, bytes], *, w
                 if replaced:
                     old.rename(target)
                 raise
-            _sync(target.parent)
+            sync_folder(target.parent)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
@@ -66,7 +66,7 @@ def _refuse_foreign(target: Path, files: Mapping[str, bytes], what: str) -> None
         )
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """See the names in a folder safe on the disk, where the system can do that."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

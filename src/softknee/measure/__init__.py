@@ -12,11 +12,13 @@ from .prediction import PredictionDifference, prediction_difference
 from .propagation import Propagation, propagation
 from .record import Quantity, Record, RecordError, without_paths
 from .scores import accuracy, auc, generalisation_gap, log_loss, ranking_loss
+from .significance import Comparison, compare_each, compare_sets, holm
 from .trajectory import ParameterPoint, ParameterTrace
 
 __all__ = [
     "Activity",
     "Bin",
+    "Comparison",
     "Edge",
     "Estimate",
     "GradientNorms",
@@ -39,11 +41,14 @@ __all__ = [
     "accuracy",
     "activity",
     "auc",
+    "compare_each",
+    "compare_sets",
     "drift",
     "expected_calibration_error",
     "generalisation_gap",
     "gradient_norms",
     "hardness_profile",
+    "holm",
     "log_loss",
     "prediction_difference",
     "propagation",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
@@ -30,11 +30,14 @@ class Estimate:
     value:    the number itself, by its definition.
     stdev:    its standard deviation over draws of as many models, from the delete-one jackknife; None below 4 models.
     interval: where its expectation lies (95 % unless another level was asked for); None below 4 models.
+    without:  what the number is without each of the models: two sets of models with the same seeds are compared by
+              these, seed by seed (`significance.compare_sets`); None below 4 models.
     """
 
     value: float
     stdev: float | None = None
     interval: tuple[float, float] | None = None
+    without: tuple[float, ...] | None = field(default=None, repr=False)
 
     def __float__(self) -> float:
         return self.value
@@ -108,7 +111,8 @@ def jackknife(
     if models < FEWEST:
         return Estimate(value)
     stdev = math.sqrt((models - 1) / models * float((without - without.mean()).square().sum()))
-    return Estimate(value, stdev, _around(value, stdev, models - 1, level=level, bounds=bounds))
+    interval = _around(value, stdev, models - 1, level=level, bounds=bounds)
+    return Estimate(value, stdev, interval, tuple(without.tolist()))
 
 
 def _around(
@@ -134,6 +138,15 @@ def t_quantile(freedom: int, level: float = 0.95) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _inside(middle, freedom) < level else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def t_within(t: float, freedom: int) -> float:
+    """P(|T| <= t) for Student's T with a whole number of degrees of freedom, by the same sums.
+
+    >>> round(t_within(3.182446, 3), 6)
+    0.95
+    """
+    return _inside(math.atan(t / math.sqrt(freedom)), freedom)
 
 
 def _inside(theta: float, freedom: int) -> float:

@@ -1,0 +1,92 @@
+"""Numbers as text: as many digits as their intervals bear, the same in a whole column, with a true minus sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ...measure.estimate import Estimate, Score
+
+DASH = "–"
+
+
+def minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def plain(value: float) -> str:
+    """A parameter's value: 0.5, 2, 1e−05."""
+    return minus(f"{value:.4g}")
+
+
+def reach(found: Score | Estimate) -> float | None:
+    """How far the interval goes from the value, to the side where nothing bounds it."""
+    return None if found.interval is None else max(found.value - found.interval[0], found.interval[1] - found.value)
+
+
+def decimals(found: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
+    """Digits behind the point for a column: two that count in its typical interval; of none, three in the values."""
+    shown = [one for one in found if one is not None]
+    widths = sorted(scale * wide for one in shown if (wide := reach(one)))
+    if widths:
+        return place_of(widths[len(widths) // 2])
+    sizes = sorted(abs(scale * one.value) for one in shown if one.value)
+    return place_of(sizes[len(sizes) // 2], digits=3) if sizes else 2
+
+
+def place_of(size: float, *, digits: int = 2) -> int:
+    """How many decimals show this size with that many digits: 0.034 with two has three."""
+    return min(8, max(0, digits - 1 - math.floor(math.log10(size))))
+
+
+def fixed(value: float, places: int, *, signed: bool = False) -> str:
+    """A number with that many decimals; what rounds to zero has no sign."""
+    text = f"{value:.{places}f}"
+    if float(text) == 0:
+        return text.lstrip("-")
+    return minus(f"{value:+.{places}f}" if signed else text)
+
+
+def with_reach(found: Score | Estimate | None, places: int, *, scale: float = 1.0) -> str:
+    """`97.31 ± 0.22`, the 95 % interval being 0.22 to either side; a dash for None."""
+    if found is None:
+        return DASH
+    wide = reach(found)
+    value = fixed(scale * found.value, places)
+    return value if wide is None else f"{value} ± {fixed(scale * wide, places)}"
+
+
+def interval_words(interval: tuple[float, float] | None, places: int, *, scale: float = 1.0) -> str:
+    """`[97.09, 97.53]`, or a dash."""
+    if interval is None:
+        return DASH
+    return f"[{fixed(scale * interval[0], places)}, {fixed(scale * interval[1], places)}]"
+
+
+def probability(p: float | None) -> str:
+    """A p value: 0.032, < 0.0001, or a dash."""
+    if p is None:
+        return DASH
+    if p < 1e-4:
+        return "< 0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `3 min 5 s`, `2 h 4 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    every = list(words)
+    return every[0] if len(every) == 1 else f"{', '.join(every[:-1])} and {every[-1]}" if every else ""

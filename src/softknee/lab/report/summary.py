@@ -1,0 +1,211 @@
+"""From outcomes to what a report shows: averages with intervals, verdicts, paths, bands. Nothing is drawn here.
+
+A trial with a diverged seed has no averages at all: the survivors alone would make it look better than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...errors import DataError
+from ...measure.estimate import Estimate, score
+from ...measure.record import Quantity
+from ..studies.outcome import Outcome
+from ..studies.recipe import Recipe
+from .bands import bands_of, has_diverged, inside_of, profile_of, replacement_of, shapes_of, trajectories_of
+from .measures import measured, with_margin
+from .parts import Cost, Knob, Measure, Row, Summary
+from .sentences import notes_of, sentences_of
+from .verdicts import against_baseline, best_and_rivals
+
+LEVEL = 0.95
+# What a score can be: an interval does not reach beyond.
+_BOUNDS = {"accuracy": (0.0, 1.0), "auc": (0.0, 1.0), "calibration_error": (0.0, 1.0)}
+_POSITIVE = (0.0, float("inf"))
+
+
+def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
+    """All that a report of these outcomes shows; the order of activations is that of the recipe."""
+    trained = _ordered(recipe, [outcome for outcome in outcomes if outcome.trial.kind == "train"])
+    if not trained:
+        raise DataError("A report needs at least one trained activation, and there is none; run the study first.")
+    measures = measured(trained)
+    rows = _rows(recipe, trained, measures, _costs(outcomes))
+    baseline = next((row for row in rows if row.baseline), None)
+    if baseline is not None and not baseline.diverged:
+        had = {measure.name: baseline.found(measure) for measure in measures}
+        measures = tuple(
+            measure if (found := had[measure.name]) is None else with_margin(measure, found.value)
+            for measure in measures
+        )
+    rows = _judged(rows, measures)
+    baseline = next((row for row in rows if row.baseline), None)
+    metric = next((one for one in measures if not one.of_sets), None)
+    if metric is None:
+        raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
+    spread = next((one for one in measures if one.of_sets), None)
+    whole = [outcome for outcome in trained if not has_diverged(outcome)]
+    return Summary(
+        recipe=recipe,
+        metric=metric,
+        spread=spread,
+        measures=measures,
+        rows=rows,
+        baseline=baseline,
+        knobs=_knobs(rows),
+        bands=tuple(band for outcome in trained for band in bands_of(outcome, level=LEVEL)),
+        shapes=tuple(shape for outcome in whole for shape in shapes_of(outcome)),
+        trajectories=tuple(one for outcome in whole for one in trajectories_of(outcome)),
+        profiles=tuple(profile for outcome in whole if (profile := profile_of(outcome))),
+        replacements=tuple(
+            found
+            for row, outcome in zip(rows, trained, strict=True)
+            if (found := replacement_of(outcome, row, metric, level=LEVEL))
+        ),
+        inside=tuple(found for outcome in trained if (found := inside_of(outcome, level=LEVEL))),
+        sentences=sentences_of(rows, metric, spread, recipe.cost_baseline, level=LEVEL),
+        notes=notes_of(rows, baseline, recipe.baseline),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        level=LEVEL,
+    )
+
+
+def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
+    """In the order of the recipe's activations; the values of one in rising order."""
+    first: dict[str, int] = {}
+    for place, choice in enumerate(recipe.activations):
+        first.setdefault(choice.name, place)
+
+    def order(outcome: Outcome) -> tuple[int, str, tuple[tuple[float, str], ...]]:
+        one = outcome.trial.activation
+        values = tuple((0.0, value) if isinstance(value, str) else (float(value), "") for value in one.values.values())
+        return first.get(one.name, len(first)), f"{one.learn}{one.harden}{one.per}", values
+
+    return sorted(trained, key=order)
+
+
+def _rows(
+    recipe: Recipe, trained: Sequence[Outcome], measures: Sequence[Measure], costs: Mapping[str, Cost]
+) -> tuple[Row, ...]:
+    labels = [outcome.trial.activation.label for outcome in trained]
+    if doubled := sorted({label for label in labels if labels.count(label) > 1}):
+        raise DataError(
+            f"Two outcomes have the label {doubled[0]!r}; every activation of a report has a label of its own. If they "
+            "are of two versions of the recipe, give only those of one."
+        )
+    # A label is exact; a name may stand for several rows, of which the first is taken.
+    names = [outcome.trial.activation.name for outcome in trained]
+    every = labels if recipe.baseline in labels else names
+    basis = every.index(recipe.baseline) if recipe.baseline in every else None
+    return tuple(_row(outcome, measures, costs, baseline=place == basis) for place, outcome in enumerate(trained))
+
+
+def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost], *, baseline: bool) -> Row:
+    trial, one = outcome.trial, outcome.trial.activation
+    gone = tuple(
+        (seed, epoch) for seed, epoch in zip(trial.seeds.numbers, outcome.diverged, strict=False) if epoch is not None
+    )
+    scores, differences = {}, {}
+    for measure in () if gone else measures:
+        if measure.of_sets:
+            if (found := outcome.difference.get(measure.name)) is not None:
+                differences[measure.name] = _estimate(found)
+        elif (each := outcome.test.get(measure.name)) is not None:
+            scores[measure.name] = score(
+                _whole(each, one.label, measure.name),
+                larger_is_better=measure.larger_is_better,
+                level=LEVEL,
+                bounds=_BOUNDS.get(measure.name, _POSITIVE),
+            )
+    return Row(
+        label=one.label,
+        name=one.name,
+        values=dict(one.values),
+        variant=(one.learn if isinstance(one.learn, bool | str) else tuple(one.learn), one.harden),
+        key=trial.key,
+        seeds=trial.seeds.numbers,
+        baseline=baseline,
+        diverged=gone,
+        scores=scores,
+        differences=differences,
+        cost=costs.get(one.label),
+        learning_rate=trial.training.learning_rate,
+        weight_decay=trial.training.weight_decay,
+        seconds=outcome.seconds,
+    )
+
+
+def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
+    found = [one for one in each if one is not None]
+    if len(found) < len(each):
+        raise DataError(
+            f"{label!r} lacks {name} of {len(each) - len(found)} of {len(each)} seeds, and none of them diverged; its "
+            "record is incomplete. Run that trial again."
+        )
+    return found
+
+
+def _estimate(found: Mapping[str, Any]) -> Estimate:
+    interval, without = found.get("interval"), found.get("without")
+    return Estimate(
+        found["value"],
+        found.get("stdev"),
+        None if interval is None else (interval[0], interval[1]),
+        None if without is None else tuple(without),
+    )
+
+
+def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
+    found = {}
+    for outcome in outcomes:
+        for entry in outcome.cost:
+            names = ("train", "infer", "train_ratio", "infer_ratio")
+            numbers = {name: _quantity(entry[name]) for name in names}
+            found[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
+    return found
+
+
+def _quantity(found: Any) -> Quantity:
+    return found if isinstance(found, Quantity) else Quantity(**found)
+
+
+def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:
+    """The rows with their verdicts, and with the measures by which nothing is shown to be better."""
+    able = [row for row in rows if not row.diverged]
+    baseline = next((row for row in able if row.baseline), None)
+    verdicts = {one.name: against_baseline(able, baseline, one, level=LEVEL) if baseline else {} for one in measures}
+    best: dict[str, set[str]] = {row.label: set() for row in rows}
+    for measure in measures:
+        if found := best_and_rivals(able, measure, level=LEVEL):
+            for row in (found[0], *found[1]):
+                best[row.label].add(measure.name)
+    return tuple(
+        replace(
+            row,
+            verdicts={name: of[row.label] for name, of in verdicts.items() if row.label in of},
+            best=frozenset(best[row.label]),
+        )
+        for row in rows
+    )
+
+
+def _knobs(rows: Sequence[Row]) -> tuple[Knob, ...]:
+    """Rows that differ in one parameter alone, for each activation that has two of them or more."""
+    found = []
+    for name, variant in dict.fromkeys((row.name, row.variant) for row in rows):
+        mine = [row for row in rows if (row.name, row.variant) == (name, variant) and row.values]
+        moving = [one for one in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, one)]
+        if len(mine) > 1 and len(moving) == 1 and all(_is_number(row.values.get(moving[0])) for row in mine):
+            ordered = sorted(mine, key=lambda row, parameter=moving[0]: row.number(parameter))
+            found.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
+    return tuple(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _varies(rows: Sequence[Row], parameter: str) -> bool:
+    return len({row.values.get(parameter) for row in rows}) > 1

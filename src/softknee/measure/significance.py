@@ -1,0 +1,188 @@
+r"""Whether two activations differ: tests that pair the seeds, their correction, the size of an effect, and equivalence.
+
+Seed i starts every activation from the same draw of weights and shows it the same order of examples, so what seed i
+does to one it does in part to the other: differences are taken seed by seed, d_i, and judged over the M seeds.
+
+    paired t-test   t = mean d / (s_d / sqrt(M)), with M - 1 degrees of freedom: the main test, because the interval and
+                    the equivalence test follow from the same t, and so never contradict it
+    sign flips      of all 2^M ways to flip the signs of d, the share with a mean at least as far from 0: exact without
+                    a normal distribution, shown beside it up to M = 16; it cannot come below 2 / 2^M
+    effect size     g_z = J mean d / s_d with J = Gamma(m/2) / (sqrt(m/2) Gamma((m-1)/2)), m = M - 1: Cohen's d_z with
+                    Hedges' correction for few seeds (0.93 at M = 12); none of two seeds
+    equivalence     two one-sided t-tests (TOST): is the mean both above -margin and below +margin?
+    Holm            of k tests, the i-th smallest p times k - i + 1, never falling: the chance of any false alarm among
+                    them stays at the level, whatever depends on what
+
+A prediction difference belongs to a set of models and not to one. Two sets with the same seeds are compared by what
+each is without seed j: with D = A - B, D_{-j} = A_{-j} - B_{-j} and the mean D' of these, the pseudo-differences
+d_j = D - (M - 1)(D_{-j} - D') have the mean D and the standard error of the jackknife, so that the same tests apply.
+
+(Student 1908; Fisher 1935; Holm 1979; Hedges 1981; Schuirmann 1987; Tukey 1958 and Efron and Stein 1981: jackknife.)
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import ParameterError
+from .estimate import FEWEST, Estimate, check_level, t_quantile, t_within
+
+MOST_FLIPPED = 16  # seeds: 2^16 sums take a millisecond, and beyond that the t-test says the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The difference of two activations, first minus second, over the same seeds; None where it cannot be said.
+
+    seeds:       how many pairs there were.
+    difference:  the mean difference.
+    interval:    where the mean of all such differences lies; None below 2 seeds, or where all differences are the same.
+    p:           of the paired t-test, two-sided; of the sign flips where all differences are the same.
+    p_flips:     of the exact sign-flip test; None of sets, and above 16 seeds.
+    effect:      g_z; None of two seeds, or where all differences are the same but not 0.
+    margin:      what counts as no difference; None if it was not asked for.
+    equivalence: p of the equivalence test within the margin.
+    """
+
+    seeds: int
+    difference: float
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_flips: float | None = None
+    effect: float | None = None
+    margin: float | None = None
+    equivalence: float | None = None
+
+
+def compare_each(
+    first: Sequence[float], second: Sequence[float], *, margin: float | None = None, level: float = 0.95
+) -> Comparison:
+    """Compare a number that each model has for itself, such as accuracy; the i-th of both have the same seed.
+
+    >>> found = compare_each([0.91, 0.93, 0.92, 0.95], [0.90, 0.91, 0.91, 0.92], margin=0.05)
+    >>> round(found.difference, 12), round(found.p, 4), found.p_flips, round(found.equivalence, 5)
+    (0.0175, 0.0354, 0.125, 0.00327)
+    """
+    if len(first) != len(second) or not first:
+        raise ParameterError(
+            f"A paired comparison needs the same seeds on both sides, and there are {len(first)} and {len(second)} "
+            f"numbers; leave out the seeds that one side does not have."
+        )
+    differences = [float(one) - float(other) for one, other in zip(first, second, strict=True)]
+    if not all(map(math.isfinite, differences)):
+        raise ParameterError("A comparison is of finite numbers; leave out what diverged, and say so.")
+    return _judge(differences, margin=margin, level=level, flips=True)
+
+
+def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = None, level: float = 0.95) -> Comparison:
+    """Compare a number that a set of models has together, such as a prediction difference, by the jackknife pairs.
+
+    >>> import softknee as sk, torch
+    >>> noise = torch.randn(8, 200, 3, generator=torch.Generator().manual_seed(0))
+    >>> calm, wild = (sk.measure.prediction_difference(torch.softmax(size * noise, 2)).delta_1 for size in (0.5, 1.0))
+    >>> found = compare_sets(calm, wild)
+    >>> found.difference == calm.value - wild.value, found.interval[1] < 0, found.p < 0.001
+    (True, True, True)
+    """
+    difference = first.value - second.value
+    if first.without is None or second.without is None:
+        return Comparison(seeds=0, difference=difference, margin=margin)
+    if len(first.without) != len(second.without):
+        raise ParameterError(
+            f"Sets of models are compared seed by seed, and these have {len(first.without)} and {len(second.without)}."
+        )
+    models = len(first.without)
+    if models < FEWEST:
+        return Comparison(seeds=models, difference=difference, margin=margin)
+    without = [one - other for one, other in zip(first.without, second.without, strict=True)]
+    middle = statistics.fmean(without)
+    pseudo = [difference - (models - 1) * (one - middle) for one in without]
+    return _judge(pseudo, margin=margin, level=level, flips=False, mean=difference)
+
+
+def _judge(
+    differences: Sequence[float], *, margin: float | None, level: float, flips: bool, mean: float | None = None
+) -> Comparison:
+    check_level(level)
+    if margin is not None and not margin > 0:
+        raise ParameterError(
+            f"margin is the largest difference that does not matter, above 0, and {margin!r} was given."
+        )
+    seeds = len(differences)
+    mean = statistics.fmean(differences) if mean is None else mean
+    if seeds < 2:
+        return Comparison(seeds=seeds, difference=mean, margin=margin)
+    spread = statistics.stdev(differences)
+    # Differences of equal numbers may come out as unequal rounding errors: no spread to judge anything by.
+    if spread <= 1e-12 * max(abs(one) for one in differences):
+        inside = margin is not None and abs(mean) < margin
+        return Comparison(
+            seeds=seeds,
+            difference=mean,
+            p=1.0 if mean == 0 else 2.0 ** (1 - seeds),
+            p_flips=sign_flips(differences) if flips and seeds <= MOST_FLIPPED else None,
+            effect=0.0 if mean == 0 else None,
+            margin=margin,
+            equivalence=None if margin is None else 2.0**-seeds if inside else 1.0,
+        )
+    freedom, error = seeds - 1, spread / math.sqrt(seeds)
+    reach = t_quantile(freedom, level) * error
+    return Comparison(
+        seeds=seeds,
+        difference=mean,
+        interval=(mean - reach, mean + reach),
+        p=2 * _above(abs(mean) / error, freedom),
+        p_flips=sign_flips(differences) if flips and seeds <= MOST_FLIPPED else None,
+        effect=_hedges(freedom) * mean / spread if freedom > 1 else None,
+        margin=margin,
+        equivalence=None if margin is None else _above((margin - abs(mean)) / error, freedom),
+    )
+
+
+def _above(t: float, freedom: int) -> float:
+    """P(T > t)."""
+    half = max(0.0, 1 - t_within(abs(t), freedom)) / 2
+    return half if t >= 0 else 1 - half
+
+
+def _hedges(freedom: int) -> float:
+    """What d_z is multiplied by: of few seeds the spread comes out too small, and the effect too large."""
+    half = freedom / 2
+    return math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
+
+
+def sign_flips(differences: Sequence[float]) -> float:
+    """The share of all 2^M choices of signs whose sum is at least as far from 0 as that of the differences.
+
+    >>> sign_flips([1.0, 2.0, 3.0])                      # only + + + and - - - reach 6
+    0.25
+    """
+    if not 1 <= len(differences) <= 20:
+        raise ParameterError(f"All signs are tried for up to 20 differences, and there are {len(differences)}.")
+    sums = torch.zeros(1, dtype=torch.float64)
+    for one in differences:
+        sums = torch.cat([sums + abs(one), sums - abs(one)])
+    reached = abs(math.fsum(differences))
+    # Equal sums may differ by rounding, and must count as equal.
+    slack = 1e-12 * math.fsum(abs(one) for one in differences)
+    return float((sums.abs() >= reached - slack).double().mean())
+
+
+def holm(found: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Holm's adjusted p of each of a family of tests; None, where there was no test, stays None and is not counted.
+
+    >>> holm([0.01, 0.04, None, 0.03])
+    (0.03, 0.06, None, 0.06)
+    """
+    order = sorted((p, place) for place, p in enumerate(found) if p is not None)
+    adjusted: list[float | None] = [None] * len(found)
+    largest = 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        adjusted[place] = largest
+    return tuple(adjusted)

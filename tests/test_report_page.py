@@ -1,0 +1,222 @@
+"""The page of a study: what is in it, that hostile names stay text, and that a real browser shows it as it should."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from browser import CHROMIUM, Browser
+from report_outcomes import outcomes, recipe
+from softknee.errors import MissingToolError
+from softknee.lab.report import summarise
+from softknee.lab.report.html import render
+from softknee.lab.report.legend import outline
+from softknee.lab.report.origin import origin_of
+from softknee.lab.report.palette import COLOURS, SYMBOLS
+from softknee.lab.report.placing import Spot, places_for
+from softknee.lab.report.plane import plane
+from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.recipe import Recipe
+
+HOSTILE = "</script><img src=x onerror=window.hostile=1>\"'&amp;<b>%{x}</b>"
+TITLE = "A </title><script>window.hostile=2</script> title"
+COMMAND = "softknee study made-up.yaml --set 'title=<script>window.hostile=3</script>'"
+
+
+def hostile(found: list[Outcome]) -> list[Outcome]:
+    """The outcomes with gelu, swish and a diverged silu called by names that try to be more than names."""
+    names = {"gelu": HOSTILE, "swish learned": f"swish {HOSTILE}", "silu": f"silu {HOSTILE}"}
+    changed = []
+    for one in found:
+        acts = tuple(replace(act, label=names.get(act.label, act.label)) for act in one.trial.activations)
+        cost = tuple({**entry, "label": names.get(entry["label"], entry["label"])} for entry in one.cost)
+        changed.append(replace(one, trial=replace(one.trial, activations=acts), cost=cost))
+    return changed
+
+
+@pytest.fixture(scope="module")
+def study() -> tuple[Recipe, list[Outcome]]:
+    asked = recipe(title=TITLE)
+    return asked, hostile(outcomes(asked, diverging="silu"))
+
+
+@pytest.fixture(scope="module")
+def page(study: tuple[Recipe, list[Outcome]]) -> str:
+    return render(summarise(*study), origin_of(study[0], command=COMMAND))
+
+
+class Reader(HTMLParser):
+    """Every element with its attributes and the text right inside it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "br", "img", "path"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.texts.append((self.open[-1], data))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def reader(page: str) -> Reader:
+    return Reader(page)
+
+
+def test_hostile_names_stay_text(reader: Reader) -> None:
+    assert not reader.of("img")
+    assert not reader.of("b")
+    assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
+    figures = len(reader.of("figure"))
+    assert len(reader.of("script")) == figures + 2  # the data of each figure, Plotly, and the script of the page
+    assert TITLE in [text for tag, text in reader.texts if tag == "h1"]
+    assert HOSTILE in [text for tag, text in reader.texts if tag == "a"]
+    assert any(COMMAND in text for tag, text in reader.texts if tag == "code")
+
+
+def test_the_data_of_every_figure_can_be_read_and_has_no_markup(page: str) -> None:
+    parts = page.split('<script type="application/json">')[1:]
+    assert len(parts) >= 8
+    for part in parts:
+        text = part.split("</script>")[0]
+        assert "<" not in text
+        assert ">" not in text
+        assert {"data", "layout"} <= set(json.loads(text))
+
+
+def test_every_number_leads_to_its_record(page: str, study: tuple[Recipe, list[Outcome]]) -> None:
+    keys = {outcome.trial.key for outcome in study[1]}
+    linked = {part.split('.json"')[0] for part in page.split('href="../trials/')[1:]}
+    assert linked == keys
+    tables = page.split("<table")[1:]
+    assert len(tables) == 8
+    for table in tables[:-1]:  # the last one lists the settings of each trial, and links its name
+        cells = [cell.split("</td>")[0] for cell in table.split('<td class="number')[1:]]
+        assert cells
+        assert all('href="../trials/' in cell for cell in cells)
+
+
+def test_tables_and_figures_can_be_read_aloud(reader: Reader) -> None:
+    assert all(one.get("scope") in ("col", "row") for one in reader.of("th"))
+    assert len(reader.of("caption")) == len(reader.of("table"))
+    names = [str(one["id"]) for _, one in reader.elements if "id" in one]
+    assert len(names) == len(set(names))
+    assert all(one["aria-labelledby"] in names for _, one in reader.elements if "aria-labelledby" in one)
+    plots = [one for one in reader.of("div") if one.get("class") == "plot"]
+    assert len(plots) == len(reader.of("figure")) == len(reader.of("figcaption"))
+    assert all(one["role"] == "img" and one["aria-label"] for one in plots)
+    assert all(one.get("aria-pressed") in ("true", "false") for one in reader.of("button"))
+    assert next(link["href"] for link in reader.of("a")) == "#results"
+    assert all(str(link["href"])[1:] in names for link in reader.of("a") if str(link["href"]).startswith("#"))
+
+
+def test_nothing_is_fetched(reader: Reader) -> None:
+    assert not [one for tag in ("link", "iframe", "object", "embed") for one in reader.of(tag)]
+    assert not any("src" in one for _, one in reader.elements)
+    policy = next(one["content"] for one in reader.of("meta") if one.get("http-equiv"))
+    assert str(policy).startswith("default-src 'none'")
+
+
+def test_the_plane_joins_the_knob_in_order_with_its_intervals(study: tuple[Recipe, list[Outcome]]) -> None:
+    summary = summarise(*study)
+    found = plane(summary)
+    assert found is not None
+    traces = json.loads(found.json)["data"]
+    (path,) = [trace for trace in traces if trace["name"] == "smelu"]
+    assert path["text"] == ["smelu beta=0.25", "0.5", "1", "2"]  # named at the end that has more room
+    for place, row in enumerate(summary.knobs[0].rows):
+        estimate = row.differences["delta_1"]
+        assert path["y"][place] == estimate.value
+        assert estimate.interval is not None
+        assert path["error_y"]["array"][place] == pytest.approx(estimate.interval[1] - estimate.value)
+        assert path["error_y"]["arrayminus"][place] == pytest.approx(estimate.value - estimate.interval[0])
+    assert not any("silu" in trace["name"] for trace in traces)  # it diverged: it is no point of the plane
+
+
+def test_names_of_points_do_not_cover_each_other() -> None:
+    spots = [Spot(place / 10, place / 10, f"point {place}") for place in range(5)]
+    assert len(set(places_for([Spot(0.0, 0.0, "one"), Spot(0.0, 0.0, "two"), Spot(1.0, 1.0, "far")])[:2])) == 2
+    assert len(places_for(spots)) == 5
+
+
+def test_colours_are_seen_on_light_and_on_dark() -> None:
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in COLOURS:
+        for paper in ("#fcfcfb", "#181817"):
+            dark, bright = sorted((light(colour), light(paper)))
+            assert (bright + 0.05) / (dark + 0.05) > 3, (colour, paper)
+    assert len({outline(symbol) for symbol in SYMBOLS}) == len(SYMBOLS)
+
+
+def test_without_plotly_the_extra_is_named(
+    study: tuple[Recipe, list[Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("plotly", "plotly.graph_objects", "plotly.offline"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingToolError, match=r"pip install 'softknee\[report\]'"):
+        plane(summarise(*study))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to look at the page with")
+def test_a_browser_shows_it(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "index.html"
+    file.write_text(page, encoding="utf-8")
+    with Browser() as browser:
+        browser.size(390, 800)
+        browser.open(file.as_uri())
+        figures = browser.evaluate("document.querySelectorAll('figure').length")
+        assert figures == 9
+        assert browser.errors() == []
+        drawn = "Array.from(document.querySelectorAll('.plot'), p => p.querySelectorAll('.scatterlayer .trace').length)"
+        assert min(browser.evaluate(drawn)) > 0
+        assert browser.evaluate("document.documentElement.scrollWidth") == 390
+        ends = "Array.from(document.querySelectorAll('.plot svg.main-svg'), s => s.getBoundingClientRect().right)"
+        wide = f"Math.max(...{ends})"
+        assert browser.evaluate(wide) <= 390
+        assert browser.evaluate("window.hostile === undefined")
+        # Text of figures follows the scheme, at once.
+        colour = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+        before = browser.evaluate(colour)
+        browser.media(scheme="dark")
+        assert browser.evaluate(colour) != before
+        # A name of the legend hides its lines, and shows them again.
+        button = "document.querySelector('figure[data-figure^=curve] button[aria-pressed=true]')"
+        lines = "document.querySelectorAll('figure[data-figure^=curve] .scatterlayer .trace').length"
+        drawn = browser.evaluate(lines)
+        browser.evaluate(f"{button}.click()")
+        assert browser.evaluate(lines) < drawn
+        browser.evaluate("document.querySelector('figure[data-figure^=curve] button[aria-pressed=false]').click()")
+        assert browser.evaluate(lines) == drawn
+        # Printing draws figures in light colours and as wide as the paper, and afterwards as they were.
+        seen = f"[document.querySelector('.plot svg.main-svg').clientWidth, {colour}]"
+        browser.evaluate(f"window.addEventListener('beforeprint', () => {{ window.seen = {seen}; }})")
+        on_screen = browser.evaluate(seen)
+        assert browser.pdf().startswith(b"%PDF")
+        assert browser.evaluate("window.seen") == [680, before]
+        assert browser.evaluate(seen) == on_screen
+        assert browser.errors() == []
+        assert browser.requests() == [file.as_uri()]
