@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python 3.11 or later and make:
 #
-#   make study   set up, then run the main job: train the quickstart and write quickstart.html
+#   make study   set up, then run the main job: train the quickstart and write its report to studies/quickstart
 #   make test    set up, then run every check and every test
 #
 # Both create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
@@ -25,7 +25,7 @@ help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
 study: $(VENV)/.study
-	$(BIN)/softknee study quickstart --out quickstart.html
+	$(BIN)/softknee study quickstart --resume
 
 test: lint types unit interpreter
 
@@ -36,13 +36,17 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/pyright src
 
-# Two workers: more would fight over the threads of torch. Tests that did not run are listed with their reason (-ra).
+# Two workers with one thread each: with two threads each they take twice the processor time, most of it waiting for
+# one another. The tests of a file stay with one worker (loadfile), which builds what they share once. Tests that did
+# not run are listed with their reason (-ra).
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
+
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 -ra --ignore=tests/interpreter tests
+	$(PYTEST) --ignore=tests/interpreter tests
 
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
-	TRITON_INTERPRET=1 $(BIN)/pytest -n 2 -ra tests/interpreter
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra tests/interpreter
 
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
@@ -64,7 +68,7 @@ $(VENV)/.test: requirements/test.txt requirements/constraints.txt pyproject.toml
 	touch $@
 
 clean:
-	rm -rf build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis quickstart.html
+	rm -rf build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis studies
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Also removes the environment; the next `make` installs it again.

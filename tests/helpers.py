@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -145,10 +146,20 @@ def defaults(act: Activation, dtype: torch.dtype = F64) -> dict[str, Tensor]:
 # -- the error bound of the project -----------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _exactly(quantity: Activation, at: float, items: tuple[tuple[str, float], ...]) -> mpmath.mpf:
+    return evaluate(quantity, at, **dict(items))
+
+
+def reference(quantity: Activation, at: float, values: dict[str, float]) -> mpmath.mpf:
+    """The 50-digit value, worked out once for all types and checks that ask for the same point."""
+    return _exactly(quantity, at, tuple(values.items()))
+
+
 def scale(quantity: Activation, at: float, values: dict[str, float], truth: mpmath.mpf) -> mpmath.mpf:
     """max(1, |f|) + |x df/dx| + sum |p df/dp|, f being the quantity tested."""
-    parts = [max(mpmath.mpf(1), abs(truth)), abs(at * evaluate(quantity.partial("x"), at, **values))]
-    parts += [abs(number * evaluate(quantity.partial(name), at, **values)) for name, number in values.items()]
+    parts = [max(mpmath.mpf(1), abs(truth)), abs(at * reference(quantity.partial("x"), at, values))]
+    parts += [abs(number * reference(quantity.partial(name), at, values)) for name, number in values.items()]
     return sum(parts)
 
 
@@ -158,7 +169,7 @@ def error(quantity: Activation, got: float, at: float, values: dict[str, float],
     The two sums of the bound cost several references each, so they are added only where max(1, |f|) is not enough.
     """
     eps = torch.finfo(dtype).eps
-    truth = evaluate(quantity, at, **values)
+    truth = reference(quantity, at, values)
     miss = abs(mpmath.mpf(got) - truth) / eps
     ratio = miss / max(mpmath.mpf(1), abs(truth))
     return float(ratio if ratio <= tolerance(dtype, "reference") else miss / scale(quantity, at, values, truth))

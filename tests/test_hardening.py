@@ -5,9 +5,6 @@ import io
 import itertools
 import json
 import math
-import os
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -622,68 +619,7 @@ def test_data_parallel_processes_that_wait_for_every_gradient_are_refused(tmp_pa
         dist.destroy_process_group()
 
 
-TWO_PROCESSES = """
-import sys
-import torch, torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
-import softknee as sk
-
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-
-def net(**settings):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), sk.nn.LambdaGELU(**settings), torch.nn.Linear(8, 1))
-
-wrapped = DistributedDataParallel(net(learn=True), find_unused_parameters=True)
-own = [torch.randn(64, 4, generator=torch.Generator().manual_seed(rank)) for _ in range(2)]
-hardener = sk.Hardener(wrapped, total=4, start=2, data=own)
-alone = hardener.sites[0]
-optimizer = torch.optim.AdamW(sk.param_groups(wrapped, lr=0.05))
-for e in range(1, 5):
-    hardener.step(e)
-    for x in own:
-        optimizer.zero_grad()
-        wrapped(x).square().mean().backward()
-        optimizer.step()
-values = [p.detach().clone() for p in wrapped.parameters()]
-for value in values:
-    both = [torch.empty_like(value) for _ in range(2)]
-    dist.all_gather(both, value)
-    assert torch.equal(*both), value
-assert alone.module.lam.item() > 2
-
-sharded = fully_shard(net(learn=True))
-try:
-    sk.Hardener(sharded, total=4)
-except sk.ParameterError as error:
-    assert "learn=False" in str(error)
-else:
-    raise AssertionError("a sharded knob was taken")
-fixed = fully_shard(net())
-hardener = sk.Hardener(fixed, total=2, start=1)
-hardener.step(1), hardener.step(2)
-assert abs(fixed[1].lam.item() - 159.576912161) < 1e-4
-fixed(own[0]).mean().backward()
-dist.destroy_process_group()
-"""
-
-
-def test_two_processes_agree(tmp_path):
-    """Each sees its own data, and the targets of the first hold for both; a sharded knob is refused."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWO_PROCESSES, str(rank), str(tmp_path)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    ends = [one.communicate(timeout=120)[1] for one in both]
-    assert [one.returncode for one in both] == [0, 0], "\n".join(ends)
+# Two processes that harden together: test_surgery_distributed.py, beside the others that need two.
 
 
 # -- bad input --------------------------------------------------------------------------------------------

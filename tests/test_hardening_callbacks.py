@@ -77,8 +77,9 @@ def hf_trainer(folder, model, callback, **settings):
     return trainer
 
 
-@pytest.mark.parametrize("restore", [False, True], ids=["by itself", "restored by the Trainer"])
-@pytest.mark.parametrize("every", ["epoch", "step"])
+@pytest.mark.parametrize(
+    ("every", "restore"), [("epoch", False), ("step", True)], ids=["epoch by itself", "step restored by the Trainer"]
+)
 def test_transformers_trainer_resumed(tmp_path, every: str, restore: bool):
     """4 steps an epoch, 3 epochs; stopped after 6 of 12 steps and resumed by another process's objects."""
     total = 3 if every == "epoch" else 12

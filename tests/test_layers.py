@@ -29,6 +29,7 @@ ROOMS = (
     "lab",
     "web",
     "cli",
+    "__main__",
 )
 
 

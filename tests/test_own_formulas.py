@@ -74,10 +74,10 @@ def _definitions(seed: int, count: int) -> list[Activation]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_values_and_slopes_of_random_formulas(seed: int) -> None:
     points = torch.tensor(POINTS, dtype=torch.float64)
-    for act in _definitions(seed, 12):
+    for act in _definitions(seed, 8):
         for part in (act, *(act.partial(name) for name in ("x", "a", "b"))):
             for at, got in zip(POINTS, part(points).tolist(), strict=True):
                 want = float(evaluate(part, at))

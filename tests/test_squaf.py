@@ -28,14 +28,14 @@ def of_parts(window: int | None, weights: str):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_value_and_derivatives_match_fifty_digits(weights, window, dtype):
-    sample = draw(500, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
+    sample = draw(250, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
     assert max(worst_ratios(sample)) <= 4
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("window", [3, 5, 7])
 def test_second_derivative_keeps_its_digits_where_an_even_number_of_equal_weights_is_left(window, weights):
-    sample = draw(400, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
+    sample = draw(200, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
     # Near an end the window is cut; so soft that all weights are equal to a part in a thousand or less.
     step = sample.x.sign() * (4 - window // 2 + 1 - 0.5 + 0.4999 * torch.rand_like(sample.x))
     softness = 10 ** -(3 + 5 * torch.rand_like(sample.q))
@@ -107,7 +107,7 @@ def test_half_precision_is_rounded_once(dtype):
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_gradients_of_first_and_second_order(weights, window):
     p = parameters((2, 1))
-    args = [inputs(3, 2, 3), p["q"], p["alpha"], p["z"]]
+    args = [inputs(2, 2, 2), p["q"], p["alpha"], p["z"]]
     args = [t.requires_grad_() for t in args]
     assert gradcheck(of_parts(window, weights), args)
     assert gradgradcheck(of_parts(window, weights), args)
@@ -278,6 +278,7 @@ def test_zero_dimensional_input():
     assert torch.autograd.grad(value, x)[0].shape == ()
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_parameter_gradients_are_the_same_bits_every_time():
     p = {name: t.requires_grad_() for name, t in parameters(dtype=torch.float32, k=16).items()}
     x = inputs(200_000, dtype=torch.float32)

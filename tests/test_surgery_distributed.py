@@ -1,9 +1,10 @@
-"""Models after surgery in two real processes: DDP and FSDP2 train them as one process does."""
+"""Models after surgery in two real processes: DDP and FSDP2 train them as one process does, and harden them."""
 
 from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -121,6 +122,39 @@ def refusal(model: nn.Module) -> str:
     return ""
 
 
+def hardened(rank: int) -> str:
+    """Each sees its own data, and the targets of the first hold for both; a sharded knob is refused."""
+
+    def net(**settings: Any) -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), sk.nn.LambdaGELU(**settings), nn.Linear(8, 1))
+
+    wrapped = DistributedDataParallel(net(learn=True), find_unused_parameters=True)
+    own = [torch.randn(64, 4, generator=torch.Generator().manual_seed(rank)) for _ in range(2)]
+    hardener = sk.Hardener(wrapped, total=4, start=2, data=own)
+    optimiser = torch.optim.AdamW(sk.param_groups(wrapped, lr=0.05))
+    for e in range(1, 5):
+        hardener.step(e)
+        for x in own:
+            optimiser.zero_grad()
+            wrapped(x).square().mean().backward()
+            optimiser.step()
+    for value in [p.detach().clone() for p in wrapped.parameters()]:
+        both = [torch.empty_like(value) for _ in range(WORLD)]
+        dist.all_gather(both, value)
+        assert torch.equal(*both), value
+    assert hardener.sites[0].module.lam.item() > 2
+    with pytest.raises(sk.ParameterError, match="learn=False"):
+        sk.Hardener(fully_shard(net(learn=True)), total=4)
+    fixed: Any = fully_shard(net())
+    hardener = sk.Hardener(fixed, total=2, start=1)
+    hardener.step(1)
+    hardener.step(2)
+    assert abs(fixed[1].lam.item() - 159.576912161) < 1e-4
+    fixed(own[0]).mean().backward()
+    return "hardened"
+
+
 def process(rank: int, folder: str) -> None:
     """What each of the two processes does; everything in one start, because importing torch takes longest."""
     torch.set_num_threads(1)
@@ -141,6 +175,10 @@ def process(rank: int, folder: str) -> None:
             train(model, part)
             found[f"fsdp {name}"] = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
             found[f"fsdp {name} refuses"] = refusal(model)
+        try:
+            found["hardener"] = hardened(rank)
+        except BaseException:  # a failed `pytest.raises` is no Exception; the test below shows what went wrong
+            found["hardener"] = traceback.format_exc()
         torch.save(found, f"{folder}/{rank}.pt")
     finally:
         dist.destroy_process_group()
@@ -225,3 +263,8 @@ def test_gathered_weights_load_into_a_model_of_one_process(name: str, results: l
 def test_a_wrapped_model_is_not_operated_on(name: str, way: str, results: list):
     for found in results:
         assert "swap first, then wrap" in found[f"{way} {name} refuses"]
+
+
+def test_both_harden_to_the_same_numbers(results: list):
+    for found in results:
+        assert found["hardener"] == "hardened", found["hardener"]

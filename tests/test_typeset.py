@@ -34,6 +34,7 @@ def test_the_pieces_are_the_function(act: Activation, order: int):
     decimals = {one: sympy.Float(one.name, 50) for one in _numbers(act, order)}
     with mpmath.workdps(50):
         places = PLACES if act.implicit is None else PLACES[::3]
+        places = places if order == 0 else places[::2]  # the seams are the same in every derivative
         compare(act, order, values, given | decimals, places)
 
 

@@ -9,6 +9,9 @@ import typer
 
 from ..errors import ParameterError
 from ..version import VERSION
+from .compare_command import compare
+from .study_command import report, study
+from .surface_command import surface
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -17,7 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
-study = typer.Typer(help="Train and compare.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(study, name="study")
 
@@ -159,27 +161,6 @@ def bench_replicas(
     if json is not None:
         record.write(json)
     print_replicas(record)
-
-
-@study.command("quickstart")
-def study_quickstart(
-    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="passes over the training data")] = 30,
-    out: Annotated[Path, typer.Option(help="the page to write")] = Path("quickstart.html"),
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
-) -> None:
-    """Train a small network on the digits with five activations, and draw what became of each."""
-    from ..lab import quickstart
-    from ..lab.page import write_page
-    from .screen import print_quickstart, progress_bar
-
-    settings = quickstart.Settings(seeds=tuple(range(seeds)), epochs=epochs)
-    with progress_bar("training", total=quickstart.steps(settings)) as advance:
-        result = quickstart.run(settings, command=_command(), advance=advance)
-    page = write_page(result, out)
-    if json is not None:
-        result.record.write(json)
-    print_quickstart(result, page=page)
 
 
 @study.command("hardening")
@@ -333,6 +314,11 @@ def design(
     from .design_command import run
 
     run(text, param=param or [], name=name, plot=None if no_plot else (plot or Path()), save=save)
+
+
+app.command("compare")(compare)
+app.command("report")(report)
+app.command("surface")(surface)
 
 
 def _several(text: str) -> tuple[str, ...]:

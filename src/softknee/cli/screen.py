@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -16,8 +15,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ..lab.quickstart import HIDDEN, Outcome, Study
-from ..measure.record import Quantity, Record
+from ..measure.record import Record
 from ..measure.result_table import ResultTable
 from ..measure.speed_table import speed_tables
 
@@ -77,29 +75,3 @@ def _print_speed_table(console: Console, table: ResultTable) -> None:
     console.print(drawn)
     for remark in table.remarks:
         console.print(remark, style="dim", markup=False)
-
-
-def print_quickstart(study: Study, *, page: Path) -> None:
-    """The table of the quickstart, and where its page is."""
-    console = console_of()
-    count = len(study.settings.seeds)
-    title = f"Digits, {study.settings.epochs} epochs, mean ± standard deviation over {count} seeds"
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    drawn.add_column("activation")
-    drawn.add_column("test accuracy, %", justify="right")
-    drawn.add_column("learned parameters, by layer")
-    drawn.add_column("time, s", justify="right")
-    for outcome in study.outcomes:
-        accuracy = Quantity.mean(outcome.accuracy, unit="%").text(2)
-        seconds = Quantity.mean(outcome.seconds, unit="s").text(2)
-        drawn.add_row(outcome.entry.name, accuracy, _learned(outcome), seconds)
-    console.print(drawn)
-    console.print(f"The curves before and after training are in {page.name}.", markup=False)
-
-
-def _learned(outcome: Outcome) -> str:
-    parts = []
-    for name, start in outcome.entry.start.items():
-        ends = ", ".join(outcome.at_end(layer, name).text(3) for layer in range(HIDDEN))
-        parts.append(f"{name} {start:g} → {ends}")
-    return "; ".join(parts) or "none"

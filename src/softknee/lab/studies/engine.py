@@ -19,7 +19,7 @@ from .store import RunStore
 from .trial import Trial
 
 RunTrial = Callable[..., Finished]
-_SAVING_SHARE = 0.05  # of the time may go into snapshots that are only for the case of a Ctrl-C
+_SAVING_SHARE = 0.02  # of the time may go into snapshots that are only for the case of a Ctrl-C
 
 
 @dataclass(frozen=True, kw_only=True)

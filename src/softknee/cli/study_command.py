@@ -1,0 +1,182 @@
+"""`softknee study`: a recipe by name or file is run; `list` and `show` say what there is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ..errors import RecipeError, did_you_mean
+
+if TYPE_CHECKING:
+    from ..lab.studies.outcome import Outcome
+    from ..lab.studies.recipe import Recipe
+
+_RUN = "run"
+_STOPPED = 130  # the exit code of a command that Ctrl-C has ended
+
+Name = Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="a recipe of `study list`, or a .yaml file")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="such as training.epochs=3; may be given again")
+]
+
+
+class StudyGroup(TyperGroup):
+    """The commands of `softknee study`; what is none of them is a recipe to run."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            return _RUN, self.commands[_RUN], args
+        return super().resolve_command(ctx, args)
+
+
+study = typer.Typer(
+    cls=StudyGroup,
+    help="Train and compare activations as a recipe says: softknee study NAME_OR_FILE [OPTIONS].\n\n"
+    "NAME_OR_FILE is a recipe of `softknee study list`, or a .yaml file of your own; its options are shown by "
+    "`softknee study run --help`.",
+    no_args_is_help=True,
+    subcommand_metavar="NAME_OR_FILE | COMMAND [ARGS]...",
+)
+
+
+@study.command(_RUN)
+def study_run(
+    name: Name,
+    settings: Settings = None,
+    out: Annotated[str | None, typer.Option(help="the study's folder or URL; default studies/NAME")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with a study that was stopped; damaged records are set aside")
+    ] = False,
+    engine: Annotated[str, typer.Option(help="local, or ray for a Ray cluster (RAY_ADDRESS)")] = "local",
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of a trial; default as torch has it, with Ray 1")
+    ] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="also write the curves to this folder")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="train and keep the records, and no more")] = False,
+) -> None:
+    """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies.reporting import check_tools, write_report_into
+    from ..lab.studies.runner import default_place
+    from ..lab.studies.stopping import StudyStopped
+    from ..lab.studies.store import RunStore
+    from ..lab.studies.together import study_together
+    from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
+    from .commands import _command
+
+    recipe, base = _find(name, settings)
+    if not no_report:
+        check_tools()
+    place = out or str(default_place(recipe))
+    try:
+        outcomes = study_together(
+            recipe,
+            out=place,
+            resume=resume,
+            engine=engine,
+            data_folder=data,
+            base=base,
+            command=_command(),
+            threads=threads,
+            each=_log(tensorboard),
+        )
+        if outcomes is None:
+            return  # a process of several; the main one says the rest
+        page = None if no_report else write_report_into(RunStore(place), command=_command())
+    except StudyStopped as stopped:
+        typer.echo(str(stopped), err=True)
+        raise typer.Exit(_STOPPED) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
+        raise typer.Exit(_STOPPED) from None
+    _print_headline(recipe, outcomes)
+    typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
+
+
+@study.command("list")
+def study_list() -> None:
+    """The recipes that come with softknee."""
+    from rich import box
+    from rich.table import Table
+
+    from ..lab.studies.reading import shipped
+    from .screen import console_of
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("name", "what it studies"):
+        drawn.add_column(head)
+    for name, title in shipped():
+        drawn.add_row(name, title)
+    console = console_of()
+    console.print(drawn)
+    console.print("Run one with: softknee study NAME. See it with: softknee study show NAME.", markup=False)
+
+
+@study.command("show")
+def study_show(name: Name, settings: Settings = None) -> None:
+    """Print a recipe as YAML, with everything that it leaves to the defaults."""
+    from ..lab.studies.reading import to_yaml
+
+    typer.echo(to_yaml(_find(name, settings)[0]), nl=False)
+
+
+def report(
+    study: Annotated[str, typer.Argument(help="the study's folder or URL, as --out named it")],
+) -> None:
+    """Write the report of a study again from its records."""
+    from ..lab.studies.reporting import recipe_of, write_report_into
+    from ..lab.studies.store import RunStore
+    from .commands import _command
+
+    store = RunStore(study)
+    page = write_report_into(store, command=_command())
+    _print_headline(recipe_of(store), store.outcomes())
+    typer.echo(f"The report is {page}.")
+
+
+def _find(name: str, settings: list[str] | None) -> tuple["Recipe", Path | None]:
+    """The recipe, and the folder that its files are looked for in."""
+    from ..lab.studies.reading import find_file, find_recipe
+
+    try:
+        file = find_file(name)
+    except RecipeError as error:
+        near = did_you_mean(name, [one.name or "" for one in study.registered_commands])
+        raise RecipeError(f"{error}{near.replace('mean', 'mean the command')}") from None
+    return find_recipe(name, settings=settings or ()), None if file is None else file.parent
+
+
+def _log(folder: Path | None) -> Any:
+    """What is called with each outcome: the writer of its curves where they are asked for."""
+    if folder is None:
+        return None
+    from ..lab.studies.tensorboard import TensorBoardLog
+
+    return TensorBoardLog(folder).outcome
+
+
+def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
+    """The first table of the report, and its answers in words."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..lab.report import summarise
+    from ..lab.report.tables import headline
+    from .screen import console_of
+
+    summary = summarise(recipe, outcomes)
+    table = headline(summary)
+    # The verdicts in words are wide, and for the report.
+    shown = [index for index, head in enumerate(table.head) if " against " not in head]
+    drawn = Table(title=recipe.title or recipe.name, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index in shown:
+        drawn.add_column(table.head[index], justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for row in table.rows:
+        drawn.add_row(*(Text(row[index].text, "bold" if row[index].best else "") for index in shown))
+    console = console_of()
+    console.print(drawn)
+    console.print(table.caption, style="dim", markup=False)
+    for line in (*summary.sentences, *summary.notes):
+        console.print(str(line), markup=False)

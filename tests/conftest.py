@@ -1,0 +1,25 @@
+"""Fixtures that several files share."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 4096 numbers instead of 262,144: what a CPU does block by block is then asked of 9,000 numbers.
+
+    The block size is a number that the code reads at each call, and nothing else depends on it. One test of
+    test_gradient.py keeps the real size.
+    """
+    monkeypatch.setattr("softknee.kernels.plain.BLOCK", 1 << 12)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """For sums whose bits must not depend on how threads share them; the suite itself runs with one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

@@ -1,0 +1,160 @@
+"""The same trials on a real Ray cluster of several nodes: the same bits, also when a node is lost on the way."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ray_trials import told_trial
+from softknee.errors import MissingToolError
+from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.ray_engine import ClusterError, pack_examples, run_order, unpack_examples
+from softknee.lab.studies.runner import run_study
+from softknee.lab.studies.stopping import StudyStopped
+from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.trials import train_trials
+from study_runs import Silent, quick_trial, results, small_recipe, write_points
+
+# Ray leaves its log files and sockets for the collector when it is shut down, and tells Python so.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_points(tmp_path)
+    (tmp_path / "started").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that runs nothing, and two nodes with one CPU each."""
+    pytest.importorskip("ray", reason="ray is not installed; the extra 'cluster' brings it")
+    here = Path(__file__).parent
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parent / "src")]))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    from ray.cluster_utils import Cluster
+
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+    started = Cluster(initialize_head=True, head_node_args=head)
+    monkeypatch.setenv("RAY_ADDRESS", started.address)
+    yield started
+    started.shutdown()
+
+
+def study(folder: Path, out: str, **others: Any) -> Any:
+    given = {"base": folder, "command": "softknee study small", "threads": 1, "display": Silent()} | others
+    return run_study(small_recipe(), out=folder / out, **given)
+
+
+@pytest.mark.slow
+def test_a_node_is_lost_and_nothing_is_lost_or_doubled(cluster: Any, folder: Path) -> None:
+    study(folder, "local")
+    nodes = {node.node_id: node for node in (cluster.add_node(num_cpus=1) for _ in range(2))}
+    lost: list[str] = []
+
+    def lose_a_node() -> None:
+        """When both nodes run a trial, take one away; then let all go on."""
+        end = time.monotonic() + 60
+        while len({one.name.split()[1] for one in (folder / "started").iterdir()}) < 2:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        key, node, _ = min(one.name for one in (folder / "started").iterdir()).split()
+        cluster.remove_node(nodes[node], allow_graceful=False)
+        lost.append(key)
+        (folder / "hold").unlink()
+
+    (folder / "hold").touch()
+    thief = threading.Thread(target=lose_a_node)
+    thief.start()
+    try:
+        outcomes = study(folder, "cluster", engine="ray", run_trial=told_trial)
+    finally:
+        (folder / "hold").unlink(missing_ok=True)
+        thief.join()
+    starts = Counter(one.name.split()[0] for one in (folder / "started").iterdir())
+    keys = [one.trial.key for one in outcomes]
+    assert len(keys) == 3
+    assert starts[lost[0]] == 2
+    assert sum(starts.values()) == 4
+    assert RunStore(folder / "cluster").finished() == sorted(keys)
+    assert RunStore(folder / "cluster").outcomes() == outcomes
+    assert results(folder / "cluster") == results(folder / "local")
+    stop_and_go_on(folder)
+
+
+def stop_and_go_on(folder: Path) -> None:
+    """Ctrl-C while a trial waits on the cluster: the study ends at once, and goes on on this machine."""
+    (folder / "hold").touch()
+    before = len(list((folder / "started").iterdir()))
+
+    def press_ctrl_c() -> None:
+        end = time.monotonic() + 60
+        while len(list((folder / "started").iterdir())) == before and time.monotonic() < end:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finger = threading.Thread(target=press_ctrl_c)
+    finger.start()
+    with pytest.raises(StudyStopped, match=r"0 trials are finished .* --resume"):
+        study(folder, "stopped", engine="ray", run_trial=told_trial)
+    finger.join()
+    study(folder, "stopped", resume=True)
+    assert results(folder / "stopped") == results(folder / "local")
+
+
+def test_examples_travel_as_bytes(folder: Path) -> None:
+    examples = recipe_examples(small_recipe(), base=str(folder))
+    again = unpack_examples(pack_examples(examples))
+    assert vars(again).keys() == vars(examples).keys()
+    for name, value in vars(examples).items():
+        other = getattr(again, name)
+        assert torch.equal(other, value) if isinstance(value, torch.Tensor) else other == value, name
+
+
+def test_a_worker_answers_with_a_record_or_a_sentence(folder: Path) -> None:
+    examples = recipe_examples(small_recipe(), base=str(folder))
+    trial = train_trials(small_recipe(), examples)[0]
+    order = {
+        "trial": trial.plain(),
+        "run": "study_runs:quick_trial",
+        "data_folder": None,
+        "base": str(folder),
+        "command": "softknee study small",
+        "git": None,
+        "threads": torch.get_num_threads(),
+        "saved": None,
+    }
+    answer = run_order(order, pack_examples(examples))
+    assert answer["files"] == quick_trial(trial).files
+    assert f'"key": "{trial.key}"' in answer["record"]
+    changed = order | {
+        "run": "softknee.lab.studies.running:run_trial",
+        "trial": trial.plain() | {"fingerprint": "0" * 64},
+    }
+    assert "other examples" in run_order(changed, pack_examples(examples))["error"]
+    # A state that cannot be gone on from is left out, and the trial begins anew.
+    damaged = order | {"run": "softknee.lab.studies.running:run_trial", "saved": {"state.json": b""}}
+    assert "record" in run_order(damaged, pack_examples(examples))
+
+
+def test_without_ray_or_cluster_it_says_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "ray", None)
+        with pytest.raises(MissingToolError, match=r"pip install 'softknee\[cluster\]'"):
+            study(folder, "study", engine="ray")
+    pytest.importorskip("ray", reason="ray is not installed; the extra 'cluster' brings it")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ClusterError, match=r"refused.*Check RAY_ADDRESS"):
+        study(folder, "study", engine="ray", resume=True)
