@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from softknee.cli import main
-from softknee.lab.studies.reading import read_recipe, shipped
+from softknee.lab.studies.reading import find_recipe, read_recipe, shipped
 from softknee.lab.studies.store import RunStore
 from study_runs import RECIPE, write_points
 
@@ -87,9 +87,14 @@ def test_a_recipe_is_shown_as_it_can_be_read(softknee) -> None:
     code, out, _ = softknee("study", "show", "quickstart", "--set", "seeds=3")
     assert code == 0
     assert read_recipe(out).seeds.count == 3
-    code, out, _ = softknee("study", "show", "recipes/mine.yaml")
+    code, out, _ = softknee("study", "show", "recipes/mine.yaml", "--full")
     assert code == 0
     assert read_recipe(out).name == "mine"
+    # Without a setting, as it is written: the comments of a recipe are what one copies it for.
+    code, out, _ = softknee("study", "show", "own-data")
+    assert code == 0
+    assert out.startswith("# Your own data and your own model.")
+    assert read_recipe(out) == find_recipe("own-data")
 
 
 def test_help_says_what_can_be_asked_for(softknee) -> None:
@@ -131,5 +136,5 @@ def test_a_missing_tool_of_the_report_is_said_before_the_training(
     monkeypatch.setattr("softknee.lab.studies.reporting.find_spec", lambda name: None)
     code, _, err = softknee("study", "recipes/mine.yaml", "--out", "study")
     assert code == 2
-    assert "pip install 'softknee[report]'; or leave the report out with --no-report" in err
+    assert "pip install 'softknee[lab]'; or leave the report out with --no-report" in err
     assert not (tmp_path / "study").exists()

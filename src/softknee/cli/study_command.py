@@ -114,11 +114,16 @@ def study_list() -> None:
 
 
 @study.command("show")
-def study_show(name: Name, settings: Settings = None) -> None:
-    """Print a recipe as YAML, with everything that it leaves to the defaults."""
-    from ..lab.studies.reading import to_yaml
+def study_show(
+    name: Name,
+    settings: Settings = None,
+    full: Annotated[bool, typer.Option("--full", help="also what is left to the defaults")] = False,
+) -> None:
+    """Print a recipe as it is written; with --set or --full, every setting that it then has."""
+    from ..lab.studies.reading import recipe_text, to_yaml
 
-    typer.echo(to_yaml(_find(name, settings)[0]), nl=False)
+    recipe = _find(name, settings)[0]  # also where the text is printed: a recipe that cannot be run is not shown
+    typer.echo(to_yaml(recipe) if settings or full else recipe_text(name), nl=False)
 
 
 def report(

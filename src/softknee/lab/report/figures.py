@@ -47,7 +47,7 @@ def figure(name: str, traces: Sequence[Any], layout: Any, *, caption: str, label
     except ModuleNotFoundError as error:
         raise MissingToolError(
             "The page of a study is drawn by Plotly, which is not installed. Install it with: "
-            "pip install 'softknee[report]'"
+            "pip install 'softknee[lab]'"
         ) from error
     made = graph.Figure(data=list(traces), layout={"template": "none", "showlegend": False, **layout})
     text = made.to_json()

@@ -219,6 +219,6 @@ def _plotly() -> str:
     except ModuleNotFoundError as error:
         raise MissingToolError(
             "The page of a study is drawn by Plotly, which is not installed. Install it with: "
-            "pip install 'softknee[report]'"
+            "pip install 'softknee[lab]'"
         ) from error
     return get_plotlyjs()

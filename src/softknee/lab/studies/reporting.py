@@ -17,11 +17,11 @@ PAGE = "index.html"
 
 def check_tools() -> None:
     """Raise where a report could not be drawn: to be asked before the training, and not after it."""
-    for package, extra in (("plotly", "report"), ("matplotlib", "lab")):
+    for package in ("plotly", "matplotlib"):
         if find_spec(package) is None:
             raise MissingToolError(
                 f"The report needs the package {package!r}, which is not installed. Install it with: pip install "
-                f"'softknee[{extra}]'; or leave the report out with --no-report."
+                "'softknee[lab]'; or leave the report out with --no-report."
             )
 
 
