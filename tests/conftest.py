@@ -1,9 +1,19 @@
 """Fixtures that several files share."""
 
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hear_ctrl_c() -> None:
+    """A suite that runs in the background inherits that Ctrl-C is ignored; what is tested here must hear it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -14,6 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+_LONGEST = (
+    120  # seconds: a child that does not end by itself is ended by SIGALRM, and the test fails instead of hanging
+)
+
 
 class StudyProcesses:
     """Starts the script in a folder with data, and gives it orders."""
@@ -141,6 +145,8 @@ def serve() -> None:
         number = os.fork()
         if number == 0:
             code = 1
+            signal.alarm(_LONGEST)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 printed = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(printed, 1)

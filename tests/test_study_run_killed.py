@@ -5,7 +5,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,14 +108,21 @@ def test_killed_at_every_single_call_that_writes_it_loses_nothing(processes: Stu
         assert not list((out / "state").iterdir()), number
 
 
+def until(there: Callable[[], bool]) -> None:
+    """Wait for what another process does, but not for ever."""
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end, "the other process did not get there within a minute"
+        time.sleep(0.02)
+
+
 def test_a_second_process_is_told_who_works_there_and_changes_nothing(
     processes: StudyProcesses, tmp_path: Path
 ) -> None:
     write_points(tmp_path)
     out = tmp_path / "study"
     number = processes.start(out=str(out), recipe=RECIPE, run="slow", seconds=60)
-    while not (out / "study.json").exists():
-        time.sleep(0.02)
+    until(lambda: (out / "study.json").exists())
     before = contents(out) | {"study.json": (out / "study.json").read_bytes(), ".lock": (out / ".lock").read_bytes()}
     for resume in (False, True):
         with pytest.raises(StudyBusyError) as refused:
@@ -141,8 +148,7 @@ def test_ctrl_c_ends_the_command_with_how_to_go_on(processes: StudyProcesses, tm
     command = ["study", str(tmp_path / "long.yaml"), "--out", str(out), "--threads", "1"]
     for again in ([], ["--resume"]):
         number = processes.start(command=[*command, *again])
-        while not (out / ".lock").exists() or not (out / ".lock").read_bytes():
-            time.sleep(0.02)
+        until(lambda: (out / ".lock").exists() and bool((out / ".lock").read_bytes()))
         time.sleep(1.0)  # some steps of training
         os.kill(number, signal.SIGINT)
         code, printed = processes.wait()
