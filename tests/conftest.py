@@ -1,8 +1,9 @@
 """Fixtures that several files share."""
 
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -33,3 +34,21 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def softknee(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command in this process: returns its exit code, its output and its complaints."""
+    from softknee.cli import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        code = stopped.value.code
+        printed = capsys.readouterr()
+        return (code if isinstance(code, int) else 0), printed.out, printed.err
+
+    return run

@@ -7,26 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from softknee.cli import main
 from softknee.measure import Record
 
 pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
 pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
-
-
-@pytest.fixture
-def softknee(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command in this process: returns its exit code, its output and its complaints."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        code = stopped.value.code
-        printed = capsys.readouterr()
-        return (code if isinstance(code, int) else 0), printed.out, printed.err
-
-    return run
 
 
 def test_help_names_the_commands(softknee) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import softknee as sk
-from softknee.cli import main
 from softknee.measure import Record
 
 pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
@@ -17,20 +16,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed; the extra
 KNEE = "mollify(relu, epanechnikov, width=0.1)"
 
 
-@pytest.fixture
-def softknee(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs the command in this process and in an empty folder: returns its exit code, its output and its complaints."""
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        code = stopped.value.code
-        printed = capsys.readouterr()
-        return (code if isinstance(code, int) else 0), printed.out, printed.err
-
-    return run
 
 
 def test_it_prints_the_sheet_draws_and_saves(softknee, tmp_path: Path) -> None:

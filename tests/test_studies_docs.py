@@ -1,13 +1,11 @@
 """What the README and the guide to studies say: their recipe runs on own data, and the page shown is of its records."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from sklearn.datasets import load_iris
 
-from softknee.cli import main
 from softknee.lab.report import summarise
 from softknee.lab.report.markdown import markdown
 from softknee.lab.report.origin import origin_of
@@ -36,9 +34,7 @@ def test_the_recipe_for_own_data_and_model_is_ten_lines_and_the_same_in_the_guid
     assert f"```yaml\n{TEN_LINES}```" in GUIDE
 
 
-def test_it_runs_on_own_data_and_model_up_to_the_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_it_runs_on_own_data_and_model_up_to_the_report(softknee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     flowers = load_iris()
     rows = [
         ",".join([*(f"{number:g}" for number in row), str(flowers.target_names[kind])])
@@ -50,13 +46,10 @@ def test_it_runs_on_own_data_and_model_up_to_the_report(
     monkeypatch.chdir(tmp_path)
     # Fewer epochs than the README asks for, and no timing: the rest is as it stands.
     shorter = ["--set", "training.epochs=12", "--set", "measures=[prediction_difference]"]
-    monkeypatch.setattr(sys, "argv", ["softknee", "study", "mine.yaml", *shorter])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    printed = capsys.readouterr()
-    assert not stopped.value.code, printed.err
+    code, out, err = softknee("study", "mine.yaml", *shorter)
+    assert code == 0, err
     for label in ("relu (baseline)", "gelu", "smelu beta=0.5", "smelu beta=1", "srelu"):
-        (line,) = [one for one in printed.out.splitlines() if one.lstrip().startswith(f"{label} ")]
+        (line,) = [one for one in out.splitlines() if one.lstrip().startswith(f"{label} ")]
         assert float(line.removeprefix(f" {label}").split()[0]) > 80  # three kinds of flowers: guessing gives 33 %
     for name in ("index.html", "report.md", "results.csv", "seeds.csv", "report.tex"):
         assert (tmp_path / "studies" / "mine" / "report" / name).stat().st_size > 0

@@ -1,12 +1,10 @@
 """`softknee study` and `softknee report`: what they print, what they write, and how they fail."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from softknee.cli import main
 from softknee.lab.studies.reading import find_recipe, read_recipe, shipped
 from softknee.lab.studies.store import RunStore
 from study_runs import RECIPE, write_points
@@ -15,23 +13,12 @@ pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' bri
 pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
 
 
-@pytest.fixture
-def softknee(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command in a folder with a recipe: returns its exit code, its output and its complaints."""
+@pytest.fixture(autouse=True)
+def in_a_folder_with_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "recipes").mkdir()
     write_points(tmp_path / "recipes")
     (tmp_path / "recipes" / "mine.yaml").write_text(RECIPE.replace("name: small", "title: Mine"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        code = stopped.value.code
-        printed = capsys.readouterr()
-        return (code if isinstance(code, int) else 0), printed.out, printed.err
-
-    return run
 
 
 def test_a_recipe_is_run_reported_and_found_again(softknee, tmp_path: Path) -> None:
