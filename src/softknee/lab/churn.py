@@ -107,8 +107,8 @@ class Churn:
         count = f"{self.examples:,}"
         lines = [
             ("predicted label changed", _percent(self.changed.value), _between(self.changed)),
-            ("right before, wrong now", f"{self.spoiled:g} of {count}", ""),
-            ("wrong before, right now", f"{self.mended:g} of {count}", ""),
+            ("right before, wrong now", f"{_count(self.spoiled)} of {count}", ""),
+            ("wrong before, right now", f"{_count(self.mended)} of {count}", ""),
             ("Delta_1 between the two", f"{self.delta_1.value:.4f}", _between(self.delta_1, percent=False)),
             ("accuracy of the old one", _percent(self.old_accuracy.value), _between(self.old_accuracy)),
             ("accuracy of the new one", _percent(self.new_accuracy.value), _between(self.new_accuracy)),
@@ -203,3 +203,8 @@ def _between(rate: Rate, *, percent: bool = True, sign: str = "", unit: str = " 
     if not percent:
         return f"{low:.4f} to {high:.4f}"
     return f"{100 * low:{sign}.2f} to {100 * high:{sign}.2f}{unit}"
+
+
+def _count(number: float) -> str:
+    """A number of examples; a mean over pairs of models need not be whole."""
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
