@@ -177,7 +177,7 @@ def test_without_plotly_the_extra_is_named(
 ) -> None:
     for name in ("plotly", "plotly.graph_objects", "plotly.offline"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingToolError, match=r"pip install 'softknee\[report\]'"):
+    with pytest.raises(MissingToolError, match=r"pip install 'softknee\[lab\]'"):
         plane(summarise(*study))
 
 
