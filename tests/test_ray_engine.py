@@ -44,7 +44,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from ray.cluster_utils import Cluster
 
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    # A node is given up after ten seconds: sooner, and a busy machine would lose nodes that are alive.
+    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 10}
     head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
     started = Cluster(initialize_head=True, head_node_args=head)
     monkeypatch.setenv("RAY_ADDRESS", started.address)
