@@ -24,7 +24,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
-# Threads that wait for one another sleep instead of spinning: on an idle machine 15% slower, on a busy one 5 times faster.
+# Threads that wait for one another sleep instead of spinning: a little slower on an idle machine, much faster on a busy one.
 study: $(VENV)/.study
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/softknee study quickstart --resume
 
