@@ -155,17 +155,21 @@ def _built(
     first = make()
     own = {name: one for name, one in first.state_dict().items() if isinstance(one, Tensor)}
     shapes = {name: tuple(one.shape) for name, one in tensors.items()}
-    if shapes == {name: tuple(one.shape) for name, one in own.items()}:
+    single = {name: tuple(one.shape) for name, one in own.items()}
+    if shapes == single:
         first.load_state_dict(dict(tensors))
         return (first,)
     counts = {one[0] if one else 0 for one in shapes.values()}
     many = counts.pop() if len(counts) == 1 else 0
-    if many and shapes == {name: (many, *one.shape) for name, one in own.items()}:
+    stacked = {name: (many, *one.shape) for name, one in own.items()}
+    if many and shapes == stacked:
         models = [first, *(make() for _ in range(many - 1))]
         for index, each in enumerate(models):
             each.load_state_dict({name: one[index] for name, one in tensors.items()})
         return tuple(models)
-    differs = next(name for name in (*own, *shapes) if name not in own or shapes.get(name) != tuple(own[name].shape))
+    # Of models that were stacked, the stack is no difference.
+    expected = stacked if any(shapes.get(name) == shape for name, shape in stacked.items()) else single
+    differs = next(name for name in (*own, *shapes) if shapes.get(name) != expected.get(name))
     raise CheckpointError(
         f"The weights in '{path.name}' do not belong to the model that {build} builds: they differ in {differs!r}, "
         f"which is {shapes.get(differs, 'not there')} in the file and "
