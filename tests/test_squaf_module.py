@@ -151,10 +151,10 @@ def test_meta_device_and_dtype():
 
 
 def test_repr_says_what_it_is():
-    assert repr(build(k=2, z="relu")) == "Squaf(k=2, q=0.5, alpha=6, z=0..1, window=5)"
+    assert repr(build(k=2, z="relu")) == "SQUAF(k=2, q=0.5, alpha=6, z=0..1, window=5)"
     module = build(learn=ALL, per="channel", size=2, window="auto", weights="laplacian", inplace=True)
     assert repr(module) == (
-        "Squaf(k=4, q=0.5 (learned), alpha=3 (learned), z=-0.1587..1.954 (learned), per='channel', size=2, "
+        "SQUAF(k=4, q=0.5 (learned), alpha=3 (learned), z=-0.1587..1.954 (learned), per='channel', size=2, "
         "dim=1, window='auto' (None), weights='laplacian', inplace=True)"
     )
 

@@ -40,9 +40,11 @@ _LAZY = {
     "relu_ize_": (".surgery", "relu_ize_"),
     "sites": (".surgery", "sites"),
     "spec": (".spec", None),
+    "squaf_mode_": (".surgery", "squaf_mode_"),
     "surgery": (".surgery", None),
     "swap_": (".surgery", "swap_"),
     "train": (".train", None),
+    "train_squaf_": (".surgery", "train_squaf_"),
     "wire": (".wire", None),
 }
 
@@ -83,8 +85,10 @@ __all__ = [
     "save",
     "sites",
     "spec",
+    "squaf_mode_",
     "surgery",
     "swap_",
     "train",
+    "train_squaf_",
     "wire",
 ]

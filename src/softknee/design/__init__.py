@@ -6,6 +6,7 @@ from .entropic.eafo import Eafo, eafo
 from .entropic.entropy import entropy, entropy_change, spacing_entropy
 from .entropic.spline import Spline
 from .entropic.worst import worst
+from .fitting import Fitted, fit, start
 from .init_gain import init_gain
 from .joining.join import join
 from .joining.rescu import rescu
@@ -20,6 +21,7 @@ __all__ = [
     "Density",
     "Eafo",
     "EafoDescent",
+    "Fitted",
     "Spline",
     "TableFit",
     "certify",
@@ -28,6 +30,7 @@ __all__ = [
     "eafo_descent",
     "entropy",
     "entropy_change",
+    "fit",
     "fit_table",
     "init_gain",
     "join",
@@ -37,6 +40,7 @@ __all__ = [
     "normal",
     "rescu",
     "spacing_entropy",
+    "start",
     "uniform",
     "worst",
 ]

@@ -90,20 +90,20 @@ def fit_table(
         raise ParameterError(
             f"fit_table: low must be below high, both finite numbers, and {low!r}, {high!r} were given."
         )
-    curve, seams = _curve(target)
+    curve, seams = curve_of(target)
     halves = [q * i / 2 for i in range(-2 * k - 1, 2 * k + 2)]
     edges = sorted({low, high, *(edge for edge in [*halves, *seams] if low < edge < high)})
-    nodes, node_weights = _on_panels(edges, *_rule(_NODES))
+    nodes, node_weights = on_panels(edges, *_rule(_NODES))
     points = q * torch.arange(-k, k + 1, dtype=torch.float64)
-    sampled = _values(curve, points)
-    design = _shares(nodes, k=k, q=q, alpha=alpha, weights=weights, window=window)
+    sampled = values_of(curve, points)
+    design = shares_of(nodes, k=k, q=q, alpha=alpha, weights=weights, window=window)
     root = node_weights.sqrt()[:, None]
-    missing = _values(curve, nodes) - design @ sampled
+    missing = values_of(curve, nodes) - design @ sampled
     correction = torch.linalg.lstsq(root * design, root * missing[:, None], rcond=_WEAKEST, driver="gelsd").solution
     z = sampled + correction[:, 0]
-    looks, _ = _on_panels(edges, *_even(_LOOKS))
-    shares = _shares(looks, k=k, q=q, alpha=alpha, weights=weights, window=window)
-    truth = _values(curve, looks)
+    looks, _ = on_panels(edges, *even(_LOOKS))
+    shares = shares_of(looks, k=k, q=q, alpha=alpha, weights=weights, window=window)
+    truth = values_of(curve, looks)
     rms = ((missing - design @ correction[:, 0]).square() @ node_weights / (high - low)).sqrt()
     return TableFit(
         z=z,
@@ -129,7 +129,7 @@ def _check(k: Any, q: Any, alpha: Any, weights: Any, window: Any) -> None:
         )
 
 
-def _curve(target: Any) -> tuple[Callable[[Tensor], Any], tuple[float, ...]]:
+def curve_of(target: Any) -> tuple[Callable[[Tensor], Any], tuple[float, ...]]:
     """The target on tensors, and where its pieces meet as far as that is known."""
     if isinstance(target, str | Activation | SoftTable | Rowwise):
         found = concrete(target)
@@ -143,7 +143,7 @@ def _curve(target: Any) -> tuple[Callable[[Tensor], Any], tuple[float, ...]]:
     return function, (0.0,)
 
 
-def _values(curve: Callable[[Tensor], Any], at: Tensor) -> Tensor:
+def values_of(curve: Callable[[Tensor], Any], at: Tensor) -> Tensor:
     with torch.no_grad():
         found = curve(at)
     if not isinstance(found, Tensor) or found.shape != at.shape:
@@ -153,7 +153,7 @@ def _values(curve: Callable[[Tensor], Any], at: Tensor) -> Tensor:
     return found.detach().double().cpu()
 
 
-def _shares(x: Tensor, *, k: int, q: float, alpha: float, weights: str, window: int | None) -> Tensor:
+def shares_of(x: Tensor, *, k: int, q: float, alpha: float, weights: str, window: int | None) -> Tensor:
     """P(y_i|x), one row for each x."""
     steps = torch.arange(-k, k + 1, dtype=torch.float64)
     centre = (x / q).round().clamp(-k, k)[:, None]
@@ -168,14 +168,14 @@ def _shares(x: Tensor, *, k: int, q: float, alpha: float, weights: str, window: 
     return torch.softmax(exponents, dim=1)
 
 
-def _on_panels(edges: list[float], nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def on_panels(edges: list[float], nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """A rule on (-1, 1) repeated between all edges."""
     ends = torch.tensor(list(itertools.pairwise(edges)), dtype=torch.float64)
     middle, half = ends.mean(1, keepdim=True), (ends[:, 1:] - ends[:, :1]) / 2
     return (middle + half * nodes).reshape(-1), (half * weights).reshape(-1)
 
 
-def _even(count: int) -> tuple[Tensor, Tensor]:
+def even(count: int) -> tuple[Tensor, Tensor]:
     """Places spread evenly up to a hair from both ends: at an end itself a window may be the left or the right one."""
     nodes = torch.linspace(-1 + 1e-9, 1 - 1e-9, count, dtype=torch.float64)
     return nodes, torch.full_like(nodes, 2 / count)

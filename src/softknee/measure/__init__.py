@@ -10,6 +10,7 @@ from .hardness import HardnessProfile, HardnessTrace, SiteHardness, drift, hardn
 from .machine import Hardware, Versions
 from .prediction import PredictionDifference, prediction_difference
 from .propagation import Propagation, propagation
+from .rate import Rate, SiteRate, rate
 from .record import Quantity, Record, RecordError, without_paths
 from .scores import accuracy, auc, generalisation_gap, log_loss, ranking_loss
 from .significance import Comparison, compare_each, compare_sets, holm
@@ -31,11 +32,13 @@ __all__ = [
     "PredictionDifference",
     "Propagation",
     "Quantity",
+    "Rate",
     "Record",
     "RecordError",
     "Score",
     "SiteActivity",
     "SiteHardness",
+    "SiteRate",
     "Versions",
     "WriteError",
     "accuracy",
@@ -53,6 +56,7 @@ __all__ = [
     "prediction_difference",
     "propagation",
     "ranking_loss",
+    "rate",
     "reliability",
     "spearman",
     "without_paths",

@@ -1,12 +1,15 @@
 """Modules over definitions: `make` builds one from a name, and every function of the zoo has a class."""
 
+from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
 from .entropic import EntropicSpline
 from .explain import explain
 from .make import make
 from .module import Pointwise
+from .rate import RatePenalty
 from .row_norm import RowNorm, UnitRows, row_norm
 from .rowwise import RowwiseModule
-from .squaf import Squaf
+from .squaf import SQUAF, Squaf
+from .squaf_modes import SQUAFP, SQUAFS
 from .zoo import (
     CELU,
     ELU,
@@ -21,6 +24,7 @@ from .zoo import (
     LambdaGELU,
     LeakyReLU,
     LeakySmeLU,
+    LReLU,
     Mish,
     OriginSmeLU,
     PReLU,
@@ -44,14 +48,20 @@ __all__ = [
     "CELU",
     "ELU",
     "GELU",
+    "KAF",
     "SELU",
+    "SQUAF",
+    "SQUAFP",
+    "SQUAFS",
     "AsymmetricSmeLU",
     "CRReLU",
     "CRReLUExact",
+    "DiTAC",
     "EntropicSpline",
     "GeneralizedSmeLU",
     "Hardswish",
     "Hardtanh",
+    "LReLU",
     "LambdaGELU",
     "LeakyReLU",
     "LeakySmeLU",
@@ -59,6 +69,9 @@ __all__ = [
     "OriginSmeLU",
     "PReLU",
     "Pointwise",
+    "PolyNorm",
+    "PolyReLU",
+    "RatePenalty",
     "ReLU",
     "ReLU6",
     "RowNorm",

@@ -7,11 +7,13 @@ from typing import Any
 from torch import nn
 
 from ..kernels import find
+from ..registry import names
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
+from .baselines import BASELINES
 from .module import Pointwise
 from .rowwise import RowwiseModule
-from .squaf import Squaf
+from .squaf_modes import read_mode
 
 CLASSES: dict[str, type[Pointwise]] = {
     cls.activation: cls for cls in vars(zoo).values() if isinstance(cls, type) and cls.__dict__.get("activation")
@@ -21,13 +23,17 @@ CLASSES: dict[str, type[Pointwise]] = {
 def make(activation: str | Activation | SoftTable | Rowwise, **arguments: Any) -> nn.Module:
     """The module of an activation, given by name or as a definition of your own.
 
+    "squaf" also takes mode= "soft", "sampled" (SQUAF-P) or "step" (SQUAF-S).
+
     >>> import softknee as sk
     >>> sk.nn.make("smelu", beta=0.5, learn="beta", per="channel", size=64)
     SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
     """
+    if isinstance(activation, str) and activation in BASELINES and activation not in names():
+        return BASELINES[activation](**arguments)
     definition = find(activation) if isinstance(activation, str) else activation
     if isinstance(definition, SoftTable):
-        return Squaf(definition, **arguments)
+        return read_mode(arguments.pop("mode", "soft"))(definition, **arguments)
     if isinstance(definition, Rowwise):
         return RowwiseModule(definition, **arguments)
     cls = CLASSES.get(definition.name)

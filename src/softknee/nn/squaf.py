@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
 from .parameters import Parameterised, choose_learned, leaf_of_graph
 
+if TYPE_CHECKING:
+    from .squaf_modes import SQUAFP, SQUAFS
+
 
 class Left(enum.Enum):
     """Says that an argument was left out, where None has a meaning of its own."""
@@ -35,7 +38,7 @@ class Left(enum.Enum):
 _GRID = VectorParam("grid", "", about="the points of a grid that is not uniform")
 
 
-class Squaf(Parameterised):
+class SQUAF(Parameterised):
     """Soft quantisation: the mean of z_i under weights e^(-alpha (x - i q)^2), i = -k..k.
 
     Args:
@@ -50,12 +53,15 @@ class Squaf(Parameterised):
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
         per, size, dim, inplace, device, dtype: as in `Pointwise`.
 
+    A trained layer becomes SQUAF-P by `as_sampled()` and SQUAF-S by `as_step()`; a whole model by `sk.squaf_mode_`.
+
     >>> import softknee as sk
     >>> sk.nn.make("squaf", k=16, q=0.25, z="gelu", learn=("q", "alpha", "z"))
-    Squaf(k=16, q=0.25 (learned), alpha=24 (learned), z=-0.17..4 (learned), per='layer', window=5)
+    SQUAF(k=16, q=0.25 (learned), alpha=24 (learned), z=-0.17..4 (learned), per='layer', window=5)
     """
 
     activation: ClassVar[str] = "squaf"
+    mode: ClassVar[str] = "soft"
 
     def __init__(
         self,
@@ -186,17 +192,59 @@ class Squaf(Parameterised):
 
     # -- computing --------------------------------------------------------------------------------------
 
-    def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
-        values: dict[str, Any] = {
+    def fitted(self, input: Tensor) -> dict[str, Any]:
+        """The effective parameters by name, in shapes that broadcast against this input."""
+        return {
             p.name: self.granularity.shaped(self.effective(p), input, self.title, tail=len(self._tail(p.name)))
             for p in self.params
         }
-        result = squaf(input, **values, window=self.window, weights=self.weights, order=self.definition.order)
+
+    def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
+        """The function in this mode, with parameters that fit the input."""
+        return squaf(input, **values, window=self.window, weights=self.weights, order=self.definition.order)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if dense(input) is input else result
         return result
+
+    # -- modes ------------------------------------------------------------------------------------------
+
+    def as_soft(self) -> SQUAF:
+        """This layer as SQUAF, the mean of the table: the same parameters, the same names in a state dict."""
+        from .squaf_modes import in_mode
+
+        return in_mode(self, "soft")
+
+    def as_sampled(self) -> SQUAFP:
+        """This layer as SQUAF-P, which draws from the table: the same parameters, the same names in a state dict."""
+        from .squaf_modes import SQUAFP, in_mode
+
+        made = in_mode(self, "sampled")
+        assert isinstance(made, SQUAFP)
+        return made
+
+    def as_step(self) -> SQUAFS:
+        """This layer as SQUAF-S, the staircase: the same parameters, the same names in a state dict."""
+        from .squaf_modes import SQUAFS, in_mode
+
+        made = in_mode(self, "step")
+        assert isinstance(made, SQUAFS)
+        return made
+
+    def with_symbols(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The output, which can be differentiated, and the places in z it was taken from (int32; -1 where x is NaN)."""
+        raise ParameterError(
+            f"{self.title}: SQUAF itself is a mean of its table and takes no single place in it; ask as_sampled() or "
+            "as_step() for symbols."
+        )
+
+    def symbols(self, input: Tensor) -> Tensor:
+        """The places in z, 0..2k, that are taken for this input (int32; -1 where x is NaN): what goes on the wire."""
+        return self.with_symbols(input)[1]
 
     def extra_repr(self) -> str:
         parts = [] if self.title == self.activation else [repr(self.title)]
@@ -205,3 +253,6 @@ class Squaf(Parameterised):
         parts.append(f"window='auto' ({self.window})" if self.window_is_auto else f"window={self.window}")
         parts += [f"weights={self.weights!r}"] if self.weights != "gaussian" else []
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
+
+
+Squaf = SQUAF  # the name it had first

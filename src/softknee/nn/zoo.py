@@ -15,6 +15,10 @@ class LeakyReLU(Pointwise):
     activation = "leaky_relu"
 
 
+class LReLU(LeakyReLU):
+    """LeakyReLU under its short name."""
+
+
 class PReLU(Pointwise):
     """As LeakyReLU, starting at 0.25; pass learn=True to train it."""
 

@@ -8,6 +8,8 @@ from .groups import param_groups
 from .hardening import Hardener
 from .optimizers import PairedOptimizer, optimizers
 from .relu_ize import ReluIzed, relu_ize_
+from .squaf_mode import SquafMode, squaf_mode_
+from .squaf_training import SquafTraining, train_squaf_
 from .swapping import PlanError, Report, apply_, swap_
 from .transformers_names import register_transformers
 
@@ -20,6 +22,8 @@ __all__ = [
     "ReluIzed",
     "Report",
     "Site",
+    "SquafMode",
+    "SquafTraining",
     "apply_",
     "calibrate_",
     "clip_activations_",
@@ -30,5 +34,7 @@ __all__ = [
     "register_transformers",
     "relu_ize_",
     "sites",
+    "squaf_mode_",
     "swap_",
+    "train_squaf_",
 ]

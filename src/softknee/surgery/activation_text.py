@@ -133,7 +133,8 @@ def _keys(definition: Any) -> tuple[list[str], list[str]]:
     """The arguments that are numbers, and those that may be words."""
     own = [p.name for p in definition.params]
     if isinstance(definition, SoftTable):
-        return [*own, *(name for name in definition.options if name != "grid")], ["z", "alpha", "window", "weights"]
+        words = ["z", "alpha", "window", "weights", "mode"]
+        return [*own, *(name for name in definition.options if name != "grid")], words
     if isinstance(definition, Activation):
         learned_so = any(isinstance(p.constraint, AtLeastOne) for p in definition.params)
         return own + ["temperature"] * learned_so, list(definition.variants)
@@ -203,7 +204,8 @@ def _squaf_parts(module: Squaf, numbers: bool) -> list[str]:
         parts += ["window=auto", f"tolerance={module.tolerance!r}"]
     else:
         parts.append(f"window={module.window or 'none'}".lower())
-    return parts + ([f"weights={module.weights}"] if module.weights != "gaussian" else [])
+    parts += [f"weights={module.weights}"] if module.weights != "gaussian" else []
+    return parts + ([f"mode={module.mode}"] if module.mode != "soft" else [])
 
 
 def _number(module: Parameterised, p: Any) -> str:

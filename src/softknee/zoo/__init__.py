@@ -32,7 +32,7 @@ _HOMES = {
     "crrelu": ("crrelu", "crrelu_exact"),
     "squaf": ("squaf",),
 }
-_ALIASES = {"swish": ("silu",)}
+_ALIASES = {"swish": ("silu",), "leaky_relu": ("lrelu",)}
 
 for _file, _names in _HOMES.items():
     for _name in _names:

@@ -4,8 +4,18 @@ from ...spec import set_table_engine
 from .arguments import run
 from .dispatch import choose_path
 from .function import squaf
+from .modes import new_seed, sampled_symbols, squaf_sampled, squaf_step, step_symbols
 from .windows import auto_window
 
 set_table_engine(run)
 
-__all__ = ["auto_window", "choose_path", "squaf"]
+__all__ = [
+    "auto_window",
+    "choose_path",
+    "new_seed",
+    "sampled_symbols",
+    "squaf",
+    "squaf_sampled",
+    "squaf_step",
+    "step_symbols",
+]

@@ -20,8 +20,8 @@ PIECE = 1 << 19
 def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
     """phi of a folded x of five dimensions; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
-    q, alpha, z = _spread(q, layout), _spread(alpha, layout), _spread(z, layout)
-    for piece in _pieces(x, kept=window or z.shape[-1]):
+    q, alpha, z = spread(q, layout), spread(alpha, layout), spread(z, layout)
+    for piece in pieces(x, kept=window or z.shape[-1]):
         out[piece] = squaf_plain(x[piece], q, alpha, z, window, laplacian)
     return out
 
@@ -41,11 +41,11 @@ def backward(
     kind = compute_dtype(x)
     wide = torch.float64 if x.device.type != "mps" else torch.float32
     groups, n = z.shape
-    q5, alpha5, z5 = (_spread(p.to(kind), layout) for p in (q, alpha, z))
+    q5, alpha5, z5 = (spread(p.to(kind), layout) for p in (q, alpha, z))
     dx = torch.empty_like(x)
     dq = torch.zeros(groups, dtype=wide, device=x.device)
     dalpha, dz = torch.zeros_like(dq), torch.zeros(groups, n, dtype=wide, device=x.device)
-    for piece in _pieces(x, kept=window or n):
+    for piece in pieces(x, kept=window or n):
         part = finite_range(x[piece].to(kind))
         kept = keep_window(part, q=q5, alpha=alpha5, z=z5, window=window, laplacian=laplacian)
         g = grad[piece].to(kind)
@@ -97,7 +97,7 @@ def _probability_of(i: int, kept: Window, *, q: Tensor, alpha: Tensor, n: int, l
     return torch.where(steps.abs() <= half, relative.exp() * kept.probability[half], 0)
 
 
-def _spread(parameter: Tensor, layout: Layout) -> Tensor:
+def spread(parameter: Tensor, layout: Layout) -> Tensor:
     return parameter.reshape(1, layout.shape[1], 1, layout.shape[3], 1, *parameter.shape[1:])
 
 
@@ -107,7 +107,7 @@ def _sum_elements(terms: Tensor, kind: torch.dtype) -> Tensor:
     return summed.reshape(*summed.shape[:-2], -1)
 
 
-def _pieces(x: Tensor, *, kept: int) -> Iterator[tuple[slice, ...]]:
+def pieces(x: Tensor, *, kept: int) -> Iterator[tuple[slice, ...]]:
     """Slices along the longest of the dimensions that are summed over."""
     if x.numel() == 0:
         return

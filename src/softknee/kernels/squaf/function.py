@@ -46,12 +46,29 @@ def squaf(
     >>> squaf(torch.tensor([-9.0, 0.5, 9.0]), q=torch.ones(1), alpha=torch.full((1,), 16.0), z=z, window=3)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    if not x.is_floating_point():
-        raise InputError(f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first.")
     check_weights(weights)
     laplacian = weights == "laplacian"
     if grid is not None:
-        return _on_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window, laplacian=laplacian, order=order)
+        flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
+        found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
+        return found.reshape(x.shape)
+    arguments = (*check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window), window or 0, laplacian)
+    if order:
+        out = squaf_derivative(*arguments, order=order)
+    elif must_differentiate_through():
+        out = squaf_plain(*arguments)
+    elif inside_transform():
+        out = SquafFunction.apply(*arguments)
+    else:
+        out = torch.ops.softknee.squaf(*arguments)
+    return out.reshape(()) if x.dim() == 0 else out
+
+
+def check_uniform(
+    x: Tensor, *, q: Tensor | None, alpha: Tensor, z: Tensor, k: int | None, window: int | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x with at least one dimension, and q, alpha, z of one shape that broadcasts into it; or a sentence."""
+    _check_floating(x)
     if q is None:
         raise ParameterError("squaf needs the spacing of its grid: give q for a uniform grid, or grid for any other.")
     n = z.shape[-1] if z.dim() else 0
@@ -64,29 +81,12 @@ def squaf(
     own = _common_shape(x, q.shape, alpha.shape, z.shape[:-1])
     # 0-dim tensors keep their shape from the caller's side; inside there is always a dimension to work on.
     flat = x.reshape(1) if x.dim() == 0 else x
-    arguments = (flat, q.expand(own), alpha.expand(own), z.expand(*own, n), window or 0, laplacian)
-    if order:
-        out = squaf_derivative(*arguments, order=order)
-    elif must_differentiate_through():
-        out = squaf_plain(*arguments)
-    elif inside_transform():
-        out = SquafFunction.apply(*arguments)
-    else:
-        out = torch.ops.softknee.squaf(*arguments)
-    return out.reshape(()) if x.dim() == 0 else out
+    return flat, q.expand(own), alpha.expand(own), z.expand(*own, n)
 
 
-def _on_grid(
-    x: Tensor,
-    *,
-    grid: Tensor,
-    q: Tensor | None,
-    alpha: Tensor,
-    z: Tensor,
-    window: int | None,
-    laplacian: bool,
-    order: int,
-) -> Tensor:
+def check_grid(x: Tensor, *, grid: Tensor, q: Tensor | None, alpha: Tensor, z: Tensor, window: int | None) -> Tensor:
+    """x with at least one dimension, where everything fits a general grid; or a sentence."""
+    _check_floating(x)
     if q is not None:
         raise ParameterError(
             "squaf was given both q and grid; q spaces a uniform grid, grid names every point: keep one."
@@ -101,9 +101,12 @@ def _on_grid(
             "last dimension, one value of z for each point."
         )
     _common_shape(x, grid.shape[:-1], alpha.shape, z.shape[:-1])
-    flat = x.reshape(1) if x.dim() == 0 else x
-    found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
-    return found.reshape(x.shape)
+    return x.reshape(1) if x.dim() == 0 else x
+
+
+def _check_floating(x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise InputError(f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first.")
 
 
 def _common_shape(x: Tensor, *shapes: torch.Size) -> tuple[int, ...]:

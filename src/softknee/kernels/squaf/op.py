@@ -43,7 +43,7 @@ def _squaf(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacia
         out = fused.forward(layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
     else:
         out = eager.forward(layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
-    return _as_stored(layout.unfold(out), like=x)
+    return as_stored(layout.unfold(out), like=x)
 
 
 @torch.library.impl("softknee::squaf_backward", "CompositeExplicitAutograd")
@@ -63,16 +63,16 @@ def _squaf_backward(
         sums = eager.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
     dx, dq, dalpha, dz = sums
     return (
-        _as_stored(layout.unfold(dx), like=x),
+        as_stored(layout.unfold(dx), like=x),
         layout.unfold_parameter(dq, like=q),
         layout.unfold_parameter(dalpha, like=alpha),
         layout.unfold_parameter(dz, like=z, table=True),
     )
 
 
-def _as_stored(tensor: Tensor, *, like: Tensor) -> Tensor:
+def as_stored(tensor: Tensor, *, like: Tensor) -> Tensor:
     """Strides as the fake operator promised them: those of a dense x."""
-    return tensor if tensor.stride() == like.stride() else torch.empty_like(like).copy_(tensor)
+    return tensor if tensor.stride() == like.stride() else torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
 
 
 @torch.library.register_fake("softknee::squaf")

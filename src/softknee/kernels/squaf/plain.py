@@ -73,15 +73,27 @@ def exponent(d: Tensor, *, q: Tensor, alpha: Tensor, steps: Tensor, laplacian: b
     return (alpha * q) * (steps * (2 * d - steps * q))
 
 
+class Placed(NamedTuple):
+    """Where x lies on the uniform grid."""
+
+    centre: Tensor  # c, the nearest point, in compute precision
+    rest: Tensor  # d = x - c q
+
+
+def place(x: Tensor, *, q: Tensor, k: int) -> Placed:
+    """The nearest grid point and the distance from it; x in compute precision, of finite range or NaN."""
+    ratio = x.detach() / q.detach()
+    # A NaN must not become an index; it reaches the result through d.
+    centre = torch.where(ratio.isnan(), torch.zeros_like(ratio), ratio).round().clamp(-k, k)
+    return Placed(centre, distance_from(x, centre=centre, q=q))
+
+
 def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Window:
     """The kept points of every x; all arguments in compute precision, q and alpha broadcastable against x."""
     n = z.shape[-1]
     k = (n - 1) // 2
     ones = (1,) * x.dim()
-    ratio = x.detach() / q.detach()
-    # A NaN must not become an index; it reaches the result through d.
-    centre = torch.where(ratio.isnan(), torch.zeros_like(ratio), ratio).round().clamp(-k, k)
-    d = distance_from(x, centre=centre, q=q)
+    centre, d = place(x, q=q, k=k)
     if window == 0 or window >= 2 * n:
         grid = torch.arange(-k, k + 1, dtype=x.dtype, device=x.device).reshape(n, *ones)
         steps = grid - centre
@@ -119,15 +131,20 @@ def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, lap
 
 
 def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
-    """A general sorted grid y_0 <= ... <= y_{n-1}, trainable too; the full sum over its points.
+    """A general sorted grid y_0 <= ... <= y_{n-1}, trainable too; the full sum over its points."""
+    values = points_first(z.to(compute_dtype(x)), dims=x.dim())
+    return (grid_probability(x, grid, alpha, laplacian) * values).sum(0).to(x.dtype)
+
+
+def grid_probability(x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
+    """P(y_i | x) on a general grid, the points along a new first dimension.
 
     Exponents are taken relative to the nearest point y*: alpha (y - y*)(2 x - y - y*), which loses no digits
     to the squares of large numbers.
     """
     kind = compute_dtype(x)
     x_ = finite_range(x.to(kind))
-    points = _points_first(grid.to(kind), dims=x.dim())
-    values = _points_first(z.to(kind), dims=x.dim())
+    points = points_first(grid.to(kind), dims=x.dim())
     away = (x_.detach() - points.detach()).abs()
     nearest = _take_first(points.detach().expand(away.shape), away.argmin(0, keepdim=True))
     alpha = alpha.to(kind)
@@ -135,10 +152,10 @@ def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: 
         logits = alpha * ((x_ - nearest).abs() - (x_ - points).abs())
     else:
         logits = alpha * ((points - nearest) * ((x_ - nearest) + (x_ - points)))
-    return (torch.softmax(logits, 0) * values).sum(0).to(x.dtype)
+    return torch.softmax(logits, 0)
 
 
-def _points_first(table: Tensor, *, dims: int) -> Tensor:
+def points_first(table: Tensor, *, dims: int) -> Tensor:
     return table.reshape((1,) * (dims + 1 - table.dim()) + table.shape).movedim(-1, 0)
 
 

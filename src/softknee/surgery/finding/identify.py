@@ -79,6 +79,8 @@ def _own(module: nn.Module) -> Identity:
     title: str = getattr(module, "title", type(module).__name__)
     if not isinstance(module, Parameterised):
         return Identity(title)
+    if getattr(module, "definition", None) is None:  # a baseline: no definition stands behind its name
+        return Identity(title, known=False)
     params: dict[str, float] = {}
     for p in module.params:
         params |= _unusual(p, p.name, module.effective(p))

@@ -21,7 +21,7 @@ from ...errors import MissingToolError, ParameterError
 from ...nn.module import Pointwise
 from ...nn.parameters import Parameterised
 from ...registry import get
-from ...spec import Activation, SoftTable
+from ...spec import Activation, Rowwise, SoftTable
 from ...spec.algebra import sympy
 
 # Functions that are what they harden into. prelu and leaky_relu have a knob, but no tool asks for less leak.
@@ -46,6 +46,8 @@ def definition_of(module: nn.Module) -> Activation:
             "its limit is a staircase, which no plain torch module computes"
             if isinstance(definition, SoftTable)
             else "it is a function of whole rows"
+            if isinstance(definition, Rowwise)
+            else "it has none"
         )
         raise ParameterError(f"{module.title} cannot be replaced by a hard limit: {why}. {_SWAP}")
     raise ParameterError(f"A hard limit is asked of a softknee activation, and {type(module).__name__} is none.")

@@ -1,0 +1,6 @@
+"""The smallest SQUAF that stands for a given function: `fit`, and the paper's fitted ReLU and GELU: `start`."""
+
+from .fit import fit, start
+from .fitted import Fitted
+
+__all__ = ["Fitted", "fit", "start"]

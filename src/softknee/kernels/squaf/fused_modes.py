@@ -1,0 +1,50 @@
+"""Launches the fused kernels of SQUAF's other modes on folded tensors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..launch import divide_up
+from .fused import _half, _on_device_of
+from .layout import Layout
+from .triton_modes import squaf_sample_kernel, squaf_step_kernel
+
+_sample_kernel: Any = squaf_sample_kernel
+_step_kernel: Any = squaf_step_kernel
+BLOCK = 1024
+
+
+def forward(
+    x: Tensor,
+    seed: Tensor | None,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor | None,
+    *,
+    points: int,
+    layout: Layout,
+    window: int,
+    laplacian: bool,
+) -> Tensor:
+    """The chosen values of a folded, contiguous x, or their symbols where z is None; see `eager_modes.forward`."""
+    symbols = z is None
+    out = torch.empty_like(x, dtype=torch.int32 if symbols else x.dtype)
+    if x.numel() == 0:
+        return out
+    _, g1, middle, g2, inner = layout.shape
+    shape = (points, float(points // 2), g1, middle, g2, inner)
+    table = q if z is None else z  # not read for symbols
+    grid = (divide_up(x.numel(), BLOCK),)
+    with _on_device_of(x):
+        if seed is None:
+            _step_kernel[grid](
+                x, out, q, table, x.numel(), *shape, SYMBOLS=symbols, SHARED=layout.groups == 1, BLOCK=BLOCK
+            )
+        else:
+            _sample_kernel[grid](
+                x, out, seed.contiguous(), q, alpha, table, x.numel(), x.numel() // seed.numel(), *shape,
+                HALF=_half(window, points), LAPLACIAN=laplacian, SYMBOLS=symbols, ONE_SEED=seed.numel() == 1,
+                SHARED=layout.groups == 1, BLOCK=BLOCK,
+            )  # fmt: skip
+    return out

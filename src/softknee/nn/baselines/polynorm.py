@@ -1,0 +1,107 @@
+r"""PolyNorm: powers of the input, each brought to root mean square 1 along a row, and mixed.
+
+    polynorm(x) = a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3),   n(u) = u / sqrt(mean over the row of u^2 + eps)
+
+A row lies along `row_dim`, by default the last dimension, as in the paper, which has transformers in mind; along which
+one the SQUAF paper normalises in CNNs it does not say. Start: a_0 = 0 and a_i = 1/3, eps = 1e-6, as in the authors'
+published code. Rows of zeros give a_0.
+
+Hazard: x^6 is averaged under the root, which overflows float32 from |x| = 2.6e6 on; a row with values above 1 is
+therefore divided by its largest |x| first, and eps along with it, which leaves the function as it is.
+
+Reference: Zhuo, Wang, Zeng, Li, Zhou and Ma, Polynomial composition activations, ICLR 2025 (arXiv 2411.03884).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, ParameterError
+from ..parameters import leaf_of_graph
+from .polyrelu import COEFFICIENTS, read_coefficients
+from .vector import OneVector
+
+
+class PolyNorm(OneVector):
+    """a_0 + sum_i a_i n(x^i), i = 1..order, with n the normalisation of a row to root mean square 1.
+
+    Args:
+        a: the coefficients at the start, a_0 first; left out, 0 and then 1/order each.
+        order: the degree, 3 as in the paper; left out where a is given.
+        row_dim: the dimension along which rows lie.
+        eps: added to the mean square, above 0.
+        learn: False for a buffer instead of a parameter.
+        per, size, dim: one vector of coefficients per layer, or per="channel" along a dimension other than the rows'.
+        device, dtype: as in `Pointwise`.
+
+    >>> import softknee as sk, torch
+    >>> sk.nn.PolyNorm(eps=1e-12)(torch.tensor([[2.0, 2.0], [-3.0, 3.0]])).detach()
+    tensor([[ 1.0000,  1.0000],
+            [-0.3333,  1.0000]])
+    """
+
+    def __init__(
+        self,
+        a: Tensor | Sequence[float] | None = None,
+        *,
+        order: int | None = None,
+        row_dim: int = -1,
+        eps: float = 1e-6,
+        learn: bool | str | Iterable[str] = True,
+        per: str = "layer",
+        size: int | Sequence[int] | None = None,
+        dim: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < float("inf"):
+            raise ParameterError(f"polynorm: eps must be a finite number above 0, and {eps!r} was given.")
+        start = read_coefficients("polynorm", a, order=order)
+        self.order, self.row_dim, self.eps = start.shape[-1] - 1, row_dim, float(eps)
+        self._hold_vector(
+            "polynorm",
+            param=COEFFICIENTS,
+            start=start,
+            points=self.order + 1,
+            learn=learn,
+            per=per,
+            size=size,
+            dim=dim,
+            device=device,
+            dtype=dtype,
+        )
+        if per == "neuron" or (per == "channel" and dim == row_dim):
+            raise ParameterError(
+                f"polynorm: it works on rows along dimension {row_dim}, so a row has one vector of coefficients; use "
+                f"per='layer', or per='channel' with dim= another dimension."
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        if not -input.dim() <= self.row_dim < input.dim():
+            raise InputError(
+                f"polynorm: rows lie along dimension {self.row_dim}, which an input of shape {tuple(input.shape)} does "
+                f"not have; pass row_dim=."
+            )
+        x, a = self._ready(input)
+        parts = a.unbind(-1)
+        # Scaling a row and eps alike changes nothing, so the scale may be a constant: no gradient goes through it.
+        largest = x.detach().abs().amax(self.row_dim, keepdim=True)
+        scale = torch.where(largest.isfinite(), largest.clamp(min=1.0), 1.0)
+        small = x / scale
+        total = parts[0]
+        power, eps = small, self.eps / scale.square()
+        for one in parts[1:]:
+            mean = power.square().mean(self.row_dim, keepdim=True)
+            total = total + one * (power * torch.rsqrt(mean + eps))
+            power, eps = power * small, eps / scale.square()
+        return total.to(input.dtype)
+
+    def extra_repr(self) -> str:
+        where = [] if self.row_dim == -1 else [f"row_dim={self.row_dim}"]
+        return ", ".join([*self._shown(), *where, f"eps={self.eps:g}"])

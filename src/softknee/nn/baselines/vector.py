@@ -1,0 +1,60 @@
+"""What the baselines share: one vector of numbers per layer, channel or neuron, learned unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...spec import VectorParam
+from ..granularity import Granularity
+from ..parameters import Parameterised, choose_learned
+
+
+class OneVector(Parameterised):
+    """A module whose only parameter is a vector; a subclass says what it is and computes with it."""
+
+    def _hold_vector(
+        self,
+        title: str,
+        *,
+        param: VectorParam,
+        start: Tensor,
+        points: int,
+        learn: bool | str | Iterable[str],
+        per: str,
+        size: int | Sequence[int] | None,
+        dim: int,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self._points = points
+        self._hold(
+            title,
+            params=(param,),
+            starts={param.name: start},
+            learned=choose_learned(title, names=[param.name], learn=learn),
+            granularity=Granularity.read(title, per=per, size=size, dim=dim),
+            device=device,
+            dtype=dtype,
+        )
+
+    def _tail(self, name: str) -> tuple[int, ...]:
+        return (self._points,)
+
+    def _ready(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The input and the vector in the type to compute in (float32 for half types), the vector's dimension last."""
+        if not input.is_floating_point():
+            raise InputError(
+                f"{self.title}: the input must be of a floating-point type, and its type is {input.dtype}; convert it "
+                f"first, for example with .float()."
+            )
+        vector: Any = self.granularity.shaped(self.effective(self.params[0]), input, self.title, tail=1)
+        work = torch.promote_types(torch.float32, input.dtype)
+        return input.to(work), vector.to(work)
+
+    def extra_repr(self) -> str:
+        return ", ".join(self._shown())
