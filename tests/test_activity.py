@@ -358,3 +358,16 @@ def test_tables_are_kept_whole():
     }
     with pytest.raises(sk.InputError, match="learns a parameter"):
         ParameterTrace(model[1])
+
+
+def test_a_compiled_model_is_watched_as_the_model_itself():
+    net = nn.Sequential(nn.Linear(3, 8), sk.nn.SQUAF(k=2, q=0.5), nn.Linear(8, 4), nn.ReLU())
+    x = torch.randn(20, 3)
+    plain = activity(net, [x])
+    compiled = torch.compile(net, backend="eager")
+    compiled(x)
+    found = activity(compiled, [x])
+    assert [one.elements for one in found.sites] == [160, 80]
+    assert [(one.zero_fraction, one.rate, one.dead_units) for one in found.sites] == [
+        (one.zero_fraction, one.rate, one.dead_units) for one in plain.sites
+    ]

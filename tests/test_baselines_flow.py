@@ -1,5 +1,9 @@
-"""The CPAB flow under DiTAC: against an integration by small steps, and the identities of a flow."""
+"""The CPAB flow under DiTAC: against an integration by small steps, and the identities of a flow.
 
+What holds of the flow is asked of the operator, which has gradients of its own, and of the plain form alike.
+"""
+
+import functools
 import itertools
 import math
 
@@ -8,9 +12,25 @@ import pytest
 import torch
 
 import softknee as sk
-from softknee.nn.baselines.flow import flow
+from softknee.errors import ParameterError
+from softknee.kernels.flow import bend, eager
+from softknee.kernels.flow.plain import bend_plain
+from softknee.kernels.flow.plain import flow as plain_flow
 
 F64 = torch.float64
+
+
+def operator_flow(u: torch.Tensor, velocity: torch.Tensor) -> torch.Tensor:
+    return bend(u, velocity[..., 1:-1], low=0.0, high=float(velocity.shape[-1] - 1), gated=False)
+
+
+both_forms = pytest.mark.parametrize("flow", [operator_flow, plain_flow], ids=["operator", "plain"])
+
+
+@functools.cache
+def stepped_on_borders(name: str) -> tuple[torch.Tensor, np.ndarray]:
+    u = torch.linspace(0, 10, 81, dtype=F64)  # border points among them
+    return u, stepped(u.numpy(), velocity(name).numpy())
 
 
 def stepped(u: np.ndarray, v: np.ndarray, *, time: float = 1.0, steps: int = 4_000) -> np.ndarray:
@@ -40,23 +60,25 @@ def velocity(name: str) -> torch.Tensor:
     return torch.tensor(np.concatenate([[0.0], FIELDS[name], [0.0]]))
 
 
+@both_forms
 @every_field
-def test_against_small_steps(name: str):
-    u = torch.linspace(0, 10, 81, dtype=F64)  # border points among them
-    wanted = stepped(u.numpy(), velocity(name).numpy())
+def test_against_small_steps(name: str, flow):
+    u, wanted = stepped_on_borders(name)
     np.testing.assert_allclose(flow(u, velocity(name)).numpy(), wanted, rtol=0, atol=2e-6)
 
 
+@both_forms
 @every_field
-def test_it_rises_and_stays_inside(name: str):
+def test_it_rises_and_stays_inside(name: str, flow):
     u = torch.linspace(0, 10, 5001, dtype=F64)
     found = flow(u, velocity(name))
     assert (found.diff() > -1e-13).all()
     assert found[[0, -1]].tolist() == [0, 10]
 
 
+@both_forms
 @every_field
-def test_the_other_sign_goes_back(name: str):
+def test_the_other_sign_goes_back(name: str, flow):
     u = torch.linspace(0, 10, 1001, dtype=F64)
     v = velocity(name)
     # There and back multiplies rounding by the greatest contraction, e^(steepest slope).
@@ -64,16 +86,18 @@ def test_the_other_sign_goes_back(name: str):
     torch.testing.assert_close(flow(flow(u, v), -v), u, rtol=0, atol=1e-14 * grown * 10)
 
 
+@both_forms
 @every_field
-def test_two_halves_make_a_whole(name: str):
+def test_two_halves_make_a_whole(name: str, flow):
     u = torch.linspace(0, 10, 1001, dtype=F64)
     v = velocity(name)
     grown = math.exp(float(v.diff().abs().max()))
     torch.testing.assert_close(flow(flow(u, v / 2), v / 2), flow(u, v), rtol=0, atol=1e-14 * grown * 10)
 
 
+@both_forms
 @every_field
-def test_the_slope_is_the_ratio_of_velocities(name: str):
+def test_the_slope_is_the_ratio_of_velocities(name: str, flow):
     u = torch.linspace(0, 10, 301, dtype=F64)[1:-1].requires_grad_()  # border points among them
     v = velocity(name)
     found = flow(u, v)
@@ -85,13 +109,15 @@ def test_the_slope_is_the_ratio_of_velocities(name: str):
 
 
 @pytest.mark.parametrize("name", ["gentle", "wild", "one way", "all equal"])
-def test_gradients_by_velocity(name: str):
-    u = (torch.rand(40, dtype=F64, generator=torch.Generator().manual_seed(0)) * 9.8 + 0.1).requires_grad_()
+@both_forms
+def test_gradients_by_velocity(name: str, flow):
+    u = (torch.rand(16, dtype=F64, generator=torch.Generator().manual_seed(0)) * 9.8 + 0.1).requires_grad_()
     inner = velocity(name)[1:-1].requires_grad_()
     assert torch.autograd.gradcheck(lambda u, v: flow(u, torch.nn.functional.pad(v, (1, 1))), (u, inner), atol=1e-5)
 
 
-def test_gradients_at_rest_are_those_of_hats():
+@both_forms
+def test_gradients_at_rest_are_those_of_hats(flow):
     """At zero velocity a change of one border's velocity moves x by the hat function there."""
     inner = torch.zeros(9, dtype=F64, requires_grad=True)
     for at in (0.25, 3.0, 4.5, 9.9):
@@ -101,7 +127,8 @@ def test_gradients_at_rest_are_those_of_hats():
         np.testing.assert_allclose(slope.numpy(), hats, atol=1e-14)
 
 
-def test_single_precision_is_as_good_as_it_can_be():
+@both_forms
+def test_single_precision_is_as_good_as_it_can_be(flow):
     for name in FIELDS:
         v = velocity(name)
         u = torch.linspace(0, 10, 2001)
@@ -135,7 +162,8 @@ def test_ditac_alone_is_a_diffeomorphism_of_its_interval():
     torch.testing.assert_close(gated(x), there(x) * torch.special.ndtr(x), rtol=1e-12, atol=1e-15)
 
 
-def test_the_gradient_has_no_holes_at_borders():
+@both_forms
+def test_the_gradient_has_no_holes_at_borders(flow):
     """Crossing a border at any time gives one smooth function: values left and right of every event agree."""
     v = velocity("one way")
     u = torch.linspace(0.01, 9.99, 20_001, dtype=F64).requires_grad_()
@@ -143,3 +171,185 @@ def test_the_gradient_has_no_holes_at_borders():
     jumps = [abs(a - b) for a, b in itertools.pairwise(slope.tolist())]
     assert max(jumps) < 0.02 * float(slope.max())
     assert (slope > 0).all()
+
+
+OPTIONS = {"low": -3.0, "high": 3.0, "gated": True}
+# Whole tensor, channels, neurons, features, and two separate dimensions.
+SHAPES = [(1,), (3, 1), (2, 3, 5), (5,), (2, 1, 5)]
+
+
+def drawn(*shape: int, spread: float = 1.0, seed: int = 0, dtype: torch.dtype = F64) -> torch.Tensor:
+    return spread * torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def value_and_gradients(function, x: torch.Tensor, theta: torch.Tensor, **options) -> list[torch.Tensor]:
+    x, theta = (t.detach().requires_grad_() for t in (x, theta))
+    out = function(x, theta, **options)
+    return [out.detach(), *torch.autograd.grad(out, [x, theta], outer_slopes(out))]
+
+
+def outer_slopes(out: torch.Tensor) -> torch.Tensor:
+    """Slopes of some function of the values; whole numbers, which every type holds."""
+    return (torch.arange(out.numel(), device=out.device) % 7 - 2).to(out.dtype).reshape(out.shape)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_operator_is_the_plain_form_for_any_granularity(shape, spread):
+    x = drawn(2, 3, 5, spread=2.0)
+    theta = drawn(*shape, 9, spread=spread, seed=1)
+    for gated in (True, False):
+        options = OPTIONS | {"gated": gated}
+        for ours, plain in zip(
+            value_and_gradients(bend, x, theta, **options),
+            value_and_gradients(bend_plain, x, theta, **options),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-10)
+
+
+def test_many_pieces_are_one_whole(monkeypatch):
+    x, theta = drawn(7, 33, spread=2.0), drawn(7, 1, 9, spread=2.0, seed=1)
+    whole = value_and_gradients(bend, x, theta, **OPTIONS)
+    monkeypatch.setattr(eager, "PIECE", 40)
+    for cut, ours in zip(value_and_gradients(bend, x, theta, **OPTIONS), whole, strict=True):
+        torch.testing.assert_close(cut, ours, rtol=1e-12, atol=1e-12)
+
+
+def test_other_memory_orders_and_gradients_that_are_expanded():
+    x, theta = drawn(2, 3, 4, 5, spread=2.0), drawn(3, 1, 1, 9, seed=1)
+    wanted = value_and_gradients(bend, x, theta, **OPTIONS)
+    last = x.to(memory_format=torch.channels_last)
+    for ours, true in zip(value_and_gradients(bend, last, theta, **OPTIONS), wanted, strict=True):
+        torch.testing.assert_close(ours, true, rtol=1e-12, atol=1e-12)
+    gaps = drawn(2, 3, 4, 10, spread=2.0)[..., ::2].requires_grad_()
+    bend(gaps, theta, **OPTIONS).sum().backward()
+    again = gaps.detach().contiguous().requires_grad_()
+    bend(again, theta, **OPTIONS).sum().backward()
+    torch.testing.assert_close(gaps.grad, again.grad)
+
+
+def test_vmap_over_replicas_is_a_loop():
+    x, theta = drawn(4, 6, 5, spread=2.0), drawn(4, 1, 9, spread=2.0, seed=1)
+
+    def loss(theta, x):
+        return bend(x, theta, **OPTIONS).square().sum()
+
+    first = torch.func.grad(loss, argnums=(0, 1))
+    by_theta, by_x = torch.func.vmap(first)(theta, x)
+    shared_theta, _ = torch.func.vmap(first, in_dims=(None, 0))(theta[0], x)
+    shared_x = torch.func.vmap(lambda t: bend(x[0], t, **OPTIONS), in_dims=1)(theta.movedim(0, 1))
+    raw = torch.func.vmap(lambda t, x: torch.ops.softknee.bend(x, t, -3.0, 3.0, True))(theta, x)
+    for at in range(4):
+        alone = first(theta[at], x[at])
+        torch.testing.assert_close(by_theta[at], alone[0], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(by_x[at], alone[1], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(shared_theta[at], first(theta[0], x[at])[0], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(shared_x[at], bend(x[0], theta[at], **OPTIONS))
+        torch.testing.assert_close(raw[at], bend(x[at], theta[at], **OPTIONS))
+
+
+def test_second_derivatives_and_the_right_order_of_transforms():
+    x, theta = drawn(4, spread=1.5).requires_grad_(), drawn(1, 5, seed=1).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x, t: bend(x, t, **OPTIONS), (x, theta), atol=1e-4)
+    rows = torch.func.jacrev(torch.func.jacrev(lambda x: bend(x, theta, **OPTIONS).sum()))(x)
+    wanted = torch.autograd.functional.hessian(lambda x: bend_plain(x, theta, -3.0, 3.0, True).sum(), x)
+    torch.testing.assert_close(rows, wanted)
+
+
+# torch loads its forward-mode formulas with its own deprecated function on first use.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_forward_mode_and_export_take_the_plain_form():
+    x, theta, along = drawn(6, spread=2.0), drawn(1, 9, seed=1), drawn(6, seed=2)
+    _, tangent = torch.func.jvp(lambda x: bend(x, theta, **OPTIONS), (x,), (along,))
+    slope = torch.func.grad(lambda x: bend(x, theta, **OPTIONS).sum())(x)
+    torch.testing.assert_close(tangent, slope * along)
+    act = sk.nn.DiTAC(list(FIELDS["gentle"]), dtype=F64)
+    program = torch.export.export(act, (x,))
+    assert not any("softknee" in str(node.target) for node in program.graph.nodes)
+    torch.testing.assert_close(program.module()(x), act(x))
+
+
+def test_it_is_a_good_operator_and_stays_one_when_compiled():
+    x, theta = drawn(2, 3, 5, spread=2.0).requires_grad_(), drawn(3, 1, 9, seed=1).requires_grad_()
+    torch.library.opcheck(torch.ops.softknee.bend.default, (x, theta, -3.0, 3.0, True))
+    seen: list[str] = []
+
+    def count(graph, _):
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: bend(x * 2, theta, **OPTIONS) + 1, fullgraph=True, backend=count)
+    torch.testing.assert_close(compiled(x), bend(x * 2, theta, **OPTIONS) + 1)
+    assert sum("softknee.bend" in name for name in seen) == 1
+
+
+@pytest.mark.parametrize("dtype", [F64, torch.float32, torch.bfloat16])
+def test_what_is_not_a_number_or_outside(dtype):
+    x = torch.tensor([math.nan, math.inf, -math.inf, -3.0, 3.0, 3e38, -3e38, 7.0, 1.0], dtype=dtype, requires_grad=True)
+    theta = drawn(1, 9, spread=2.0).requires_grad_()
+    alone = bend(x, theta, low=-3.0, high=3.0, gated=False)
+    assert alone[1:8].equal(x[1:8])
+    assert alone[0].isnan()
+    assert alone[8] != 1
+    by_x, by_theta = torch.autograd.grad(alone.sum(), [x, theta])
+    assert by_x[:8].eq(1).all()
+    assert by_theta.isfinite().all()
+    assert by_theta.any()
+    gated = bend(x, theta, **OPTIONS)
+    assert gated.dtype == dtype
+    assert gated[2] == 0
+    assert gated[6] == 0
+    assert gated[1] == math.inf
+    by_x, by_theta = torch.autograd.grad(gated.sum(), [x, theta])
+    assert by_x[1:3].tolist() == [1, 0]
+    assert by_x[5:7].tolist() == [1, 0]
+    assert by_x[0].isnan()
+    assert by_theta.isfinite().all()
+    assert by_theta.any()
+
+
+def test_steep_cells_give_numbers():
+    """Slopes whose exponentials no float32 holds: what rests between them rests, and gradients are finite."""
+    x = torch.linspace(-3, 3, 601)
+    theta = torch.tensor([[-150.0, 150.0, -150.0, 0.0, 150.0]])
+    found = value_and_gradients(bend, x, theta, **OPTIONS)
+    assert all(t.isfinite().all() for t in found)
+    assert (bend(x, theta, **OPTIONS | {"gated": False}).diff() >= -1e-6).all()
+
+
+def test_a_velocity_that_is_not_a_number_shows_and_one_gradient_alone_is_the_same():
+    x, theta = drawn(5, 8, spread=2.0, dtype=torch.float32), drawn(1, 9, seed=1, dtype=torch.float32)
+    broken = theta.clone()
+    broken[0, 4] = math.nan
+    assert bend(torch.tensor([0.1]), broken, **OPTIONS).isnan().all()
+    _, by_x, by_theta = value_and_gradients(bend, x, theta, **OPTIONS)
+    for at, wanted in ((0, by_x), (1, by_theta)):
+        given = [x.clone(), theta.clone()]
+        given[at].requires_grad_()
+        (alone,) = torch.autograd.grad(bend(*given, **OPTIONS), given[at], outer_slopes(x))
+        assert torch.equal(alone, wanted)
+
+
+def test_empty_and_single_numbers_and_a_shape_that_does_not_fit():
+    theta = drawn(1, 9, dtype=torch.float32).requires_grad_()
+    assert bend(torch.zeros(0, 4), theta, **OPTIONS).shape == (0, 4)
+    (nothing,) = torch.autograd.grad(bend(torch.zeros(0, 4), theta, **OPTIONS).sum(), theta)
+    assert nothing.eq(0).all()
+    assert nothing.shape == theta.shape
+    assert bend(torch.tensor(0.5), theta, **OPTIONS).shape == ()
+    with pytest.raises(ParameterError, match="does not broadcast"):
+        bend(torch.zeros(4, 5), torch.zeros(3, 9), **OPTIONS)
+
+
+def test_single_precision_keeps_its_digits():
+    """Near a border with a small velocity the slope changes fast: a rounded place would cost a digit there."""
+    for seed in range(3):
+        x = torch.rand(20_000, generator=torch.Generator().manual_seed(seed)) * 6.4 - 3.2
+        theta = drawn(1, 9, spread=0.5, seed=seed, dtype=torch.float32)
+        ours = value_and_gradients(bend, x, theta, **OPTIONS)
+        for found, true, bound in zip(
+            ours, value_and_gradients(bend, x.double(), theta.double(), **OPTIONS), (5e-7, 3e-6, 2e-7), strict=True
+        ):
+            torch.testing.assert_close(found.double(), true, rtol=0, atol=bound * max(1.0, float(true.abs().max())))

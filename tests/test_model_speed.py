@@ -11,6 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from softknee.cli.commands import app
+from softknee.cli.model_table import print_model
 from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.measure import Quantity, Record, built_models
 from softknee.measure.built_models import Shape, build, read_config
@@ -47,7 +48,7 @@ def test_two_models_are_compared_by_what_they_really_do():
     with torch.no_grad():
         change = (before(x) - after(x)).abs().max().item()
         scale = before(x).abs().max().item()
-    first, second = compare(before, after, {"input": x}, settings=settings())
+    first, second = compare({"before": before, "after": after}, {"input": x}, settings=settings())
     assert (first["variant"], second["variant"]) == ("before", "after")
     assert (first["parameters"], second["parameters"]) == (64 * 64 + 64 + 64 * 3 + 3, 64 * 64 + 64 + 64 * 3 + 3 + 1)
     assert second["output_change"] == pytest.approx(change, rel=1e-5)
@@ -68,7 +69,9 @@ def test_two_models_are_compared_by_what_they_really_do():
 def test_both_can_be_compiled():
     before = nn.Sequential(nn.Linear(8, 8), nn.GELU())
     after = nn.Sequential(before[0], module_of("srelu(delta=0.5, learn=delta)"))
-    first, second = compare(before, after, {"input": torch.randn(4, 8)}, settings=settings(compile=True))
+    first, second = compare(
+        {"before": before, "after": after}, {"input": torch.randn(4, 8)}, settings=settings(compile=True)
+    )
     assert second["parameters"] == first["parameters"] + 1
     for row in (first, second):
         assert "not_run" not in row
@@ -83,8 +86,8 @@ def test_a_model_that_fails_is_reported_and_the_other_measured():
                 raise RuntimeError("no training here")
             return x
 
-    rows = compare(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), Refuses()), {"input": torch.randn(2, 3)},
-                   settings=settings())  # fmt: skip
+    models = {"before": nn.Linear(3, 3), "after": nn.Sequential(nn.Linear(3, 3), Refuses())}
+    rows = compare(models, {"input": torch.randn(2, 3)}, settings=settings())
     assert "step" in rows[0]
     assert "forward" in rows[1]
     assert "step" not in rows[1]
@@ -105,6 +108,23 @@ def test_a_timm_model_before_and_after(tmp_path: Path):
     assert record.settings["inputs"] == {"x": (2, 3, 32, 32)}
     assert record.write(tmp_path / "model.json").exists()
     assert Record.read(tmp_path / "model.json") == record
+
+
+def test_several_swaps_are_measured_in_one_run(capsys):
+    texts = ("relu", "squaf(k=2, q=0.5, learn=z)", "polynorm")
+    record = measure(settings(swap=texts[0], others=texts[1:], replacing="gelu"), command="test")
+    assert [row["variant"] for row in record.rows] == ["before", *texts]
+    before, relu, squaf, polynorm = record.rows
+    assert relu["parameters"] == before["parameters"]
+    assert squaf["parameters"] == before["parameters"] + 2 * 5
+    assert polynorm["parameters"] == before["parameters"] + 2 * 4
+    for row in record.rows:
+        assert {"forward", "step", "held"} <= set(row)
+    print_model(record)
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("3 swaps", "polynorm", "+10"))
+    with pytest.raises(ParameterError, match="twice"):
+        settings(swap="relu", others=("relu",))
 
 
 def test_a_swap_for_the_same_function_changes_no_output():

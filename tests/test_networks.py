@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+import softknee as sk
 from softknee.errors import ParameterError, UnknownActivationError
-from softknee.lab.networks import BUILDERS, PLAIN, build, cnn, mlp
+from softknee.lab.networks import BUILDERS, PLAIN, alone, build, cnn, mlp
 from softknee.nn.parameters import Parameterised
 from softknee.surgery.modules import activation_modules
 
@@ -25,7 +26,7 @@ def weights(network: nn.Module) -> list[torch.Tensor]:
     return [tensor for layer in layers for tensor in (layer.weight, layer.bias) if tensor is not None]
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", ["mlp", "cnn"])
 def test_the_weights_depend_on_the_seed_alone(builder: str) -> None:
     first = weights(build(builder, seed=5))
     for activation, knobs in ACTIVATIONS:
@@ -40,6 +41,43 @@ def test_the_global_random_state_is_left_alone(builder: str) -> None:
     before = torch.random.get_rng_state()
     build(builder, seed=1)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("builder", BUILDERS)
+def test_a_random_start_is_drawn_from_the_seed_after_the_weights(builder: str) -> None:
+    plain = build(builder, seed=5)
+
+    def made(seed: int) -> nn.Module:
+        torch.manual_seed(17 * seed)
+        before = torch.random.get_rng_state()
+        network = build(builder, activation="squaf", z="random", learn=True, seed=seed)
+        assert torch.equal(before, torch.random.get_rng_state())
+        return network
+
+    def tables(network: nn.Module) -> torch.Tensor:
+        return torch.cat([one.z.flatten() for one in activation_modules(network).values()])
+
+    first = made(5)
+    assert torch.equal(tables(first), tables(made(5)))
+    assert len(tables(first).unique()) == len(tables(first))  # every place has its own
+    assert not torch.isin(tables(made(6)), tables(first)).any()
+    assert all(torch.equal(one, other) for one, other in zip(weights(plain), weights(first), strict=True))
+
+
+@pytest.mark.parametrize("name", ["polyrelu", "polynorm", "kaf", "ditac"])
+def test_activations_of_other_papers_can_be_built_into_every_network(name: str) -> None:
+    inputs = {"mlp": torch.randn(3, 784), "cnn": torch.randn(3, 1, 28, 28), "alone": torch.randn(3, 1)}
+    for builder, x in inputs.items():
+        network = build(builder, activation=name, learn=True)
+        network(x).square().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_alone_is_the_activation() -> None:
+    network = alone(activation="squaf", k=13, q=1 / 13, z="tanh")
+    x = torch.linspace(-1, 1, 50).unsqueeze(1)
+    assert torch.equal(network(x), sk.nn.SQUAF(k=13, q=1 / 13, z="tanh")(x))
+    assert not list(network.parameters())
 
 
 def test_an_mlp_is_what_it_says() -> None:
@@ -83,7 +121,7 @@ def test_a_cnn_is_what_it_says() -> None:
 def test_every_place_has_an_activation_of_its_own(builder: str) -> None:
     network = build(builder, activation="srelu", learn=True)
     found = activation_modules(network)
-    assert len(found) == {"mlp": 2, "cnn": 3}[builder]
+    assert len(found) == {"mlp": 2, "cnn": 3, "alone": 1}[builder]
     assert len({id(p) for module in found.values() for p in module.parameters()}) == len(found)
 
 
@@ -109,9 +147,12 @@ def test_arguments_may_come_from_json(builder: str) -> None:
     arguments = {
         "mlp": {"widths": [4, 3, 2], "activation": "srelu", "delta": 0.5},
         "cnn": {"channels": [2], "image": [1, 4, 4], "classes": 3},
+        "alone": {"activation": "squaf", "z": [0.5, 0.25, 1.0], "learn": ["z"]},
     }[builder]
-    network = build(builder, **json.loads(json.dumps(arguments)))
-    assert torch.equal(weights(network)[0], weights(build(builder, **arguments))[0])
+    network, same = build(builder, **json.loads(json.dumps(arguments))), build(builder, **arguments)
+    assert network.state_dict().keys() == same.state_dict().keys()
+    for one, other in zip(network.state_dict().values(), same.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +169,7 @@ def test_arguments_may_come_from_json(builder: str) -> None:
         (lambda: mlp(activation="torch:relu", delta=1.0), "does not take delta"),
         (lambda: build("mlpp"), "Did you mean 'mlp'"),
         (lambda: build("mlp", channels=(3,)), "no parameter 'channels'"),
+        (lambda: build("alone", widths=(3,)), "no parameter 'widths'"),
         (lambda: build("cnn", widths=(3,)), "no parameter 'widths'"),
     ],
 )

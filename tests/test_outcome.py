@@ -43,6 +43,16 @@ def test_it_comes_back_equal_through_json():
     assert Outcome.read(record) != replace(found, seconds=2.0)
 
 
+def test_a_record_of_before_the_new_fields_is_read():
+    found = outcome(epochs=(2, 4), trained=123)
+    assert found.noted == (2, 4)
+    text = found.record(command="softknee study own.yaml", git=None).to_json()
+    assert Outcome.read(Record.from_json(text)) == found
+    old = rows_changed(text, lambda r: [r["rows"][0].pop(name) for name in ("epochs", "trained")])
+    assert Outcome.read(old) == outcome()
+    assert (Outcome.read(old).noted, Outcome.read(old).trained) == ((1, 2), None)
+
+
 def test_the_quantities_of_a_cost_come_back():
     time = Quantity.median([1.0, 2.0, 4.0], unit="ms")
     cost = ({"label": "relu", "train": time, "infer": time, "train_ratio": time, "peak_memory": None},)
@@ -65,10 +75,25 @@ def test_the_quantities_of_a_cost_come_back():
         (lambda r: r["rows"].clear(), "not those that an outcome has"),
         (lambda r: r["rows"][0].pop("test"), "not those that an outcome has"),
         (lambda r: r["rows"][0].update(luck=1), "not those that an outcome has"),
+        (lambda r: r["rows"][0].update(epochs=[1, 2, 3]), "not of the epochs"),
         (lambda r: r["rows"][0]["diverged"].append(None), "3 seeds"),
         (lambda r: r.update(seeds=[0, 1]), "3 seeds"),
     ],
-    ids=["kind", "no trial", "key", "trial", "lacks", "unknown", "list", "empty", "field", "more", "count", "seeds"],
+    ids=[
+        "kind",
+        "no trial",
+        "key",
+        "trial",
+        "lacks",
+        "unknown",
+        "list",
+        "empty",
+        "field",
+        "more",
+        "epochs",
+        "count",
+        "seeds",
+    ],
 )
 def test_a_foreign_or_altered_record_is_refused(change, says):
     text = outcome().record(command="softknee study own.yaml", git=None).to_json()

@@ -193,7 +193,7 @@ def test_rate_of_a_model_against_running_by_hand():
     assert [one.elements for one in found.sites] == [24 * 27, 24 * 6]
     assert found.bits == pytest.approx((found.sites[0].bits * 27 + found.sites[1].bits * 6) / 33)
     assert 0 < found.outside < 1
-    # Another way to the same numbers: the slope of the outputs by z.
+    # What `activity` sums batch by batch is the same.
     other = sk.measure.activity(model, data)
     assert [one.rate for one in other.sites] == pytest.approx([one.bits for one in found.sites], abs=1e-6)
     assert model.training
@@ -229,3 +229,24 @@ def test_what_has_no_rate_is_refused():
         squaf_marginal(torch.empty(0), q=torch.ones(1), alpha=torch.ones(1), points=3)
     with pytest.raises(ParameterError, match="odd number"):
         squaf_marginal(torch.ones(1), q=torch.ones(1), alpha=torch.ones(1), points=4)
+
+
+def test_what_lies_outside_is_the_same_in_every_mode_and_with_linear_tails():
+    x = 3 * inputs(40, 4)
+    layers = [one for mode in ("soft", "sampled", "step") for one in [sk.nn.make("squaf", k=2, q=0.5, mode=mode)]]
+    layers.append(sk.nn.SQUAF(k=2, q=0.5, tails="linear"))
+    wanted = float((x.abs() > 1.25).double().mean())
+    assert 0.2 < wanted < 0.9
+    for layer in layers:
+        found = rate(nn.Sequential(layer), [x])
+        assert found.sites[0].outside == pytest.approx(wanted)
+        assert found.outside == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("mode", ["soft", "step"])
+def test_general_grids_of_channels_have_their_own_ends(mode):
+    grid = torch.tensor([[-1.0, 0.0, 2.0], [0.0, 1.0, 1.5]])
+    layer = sk.nn.make("squaf", grid=grid, alpha=3.0, z="relu", per="channel", size=2, learn=True, mode=mode)
+    x = torch.tensor([[-1.6, -0.6], [-1.4, -0.4], [2.9, 1.8], [3.1, 1.7]])
+    # Half a step beyond: below -1.5 and above 3 in the first channel, below -0.5 and above 1.75 in the second.
+    assert rate(nn.Sequential(layer), [x]).sites[0].outside == 4 / 8

@@ -50,8 +50,10 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness,
 def test_the_cuda_source_compiles_and_is_used():
     from softknee.kernels.squaf import cuda
 
-    kinds = [(kind, parameters, shared) for kind in (0, 1, 2) for parameters in (0, kind) for shared in (True, False)]
-    assert all(cuda._kernels(0, kind, parameters, 33, shared) is not None for kind, parameters, shared in kinds)
+    kinds = [(kind, stored, shared) for kind in (0, 1, 2) for stored in (0, kind) for shared in (True, False)]
+    for kind, stored, shared in kinds:
+        for wanted in (None, *range(1, 16)) if kind == 0 else (None, 15):  # every choice of gradients, once
+            assert cuda.soft_kernel(0, kind, stored, 33, shared, wanted) is not None
 
 
 @pytest.mark.gpu

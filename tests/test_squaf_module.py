@@ -51,6 +51,29 @@ def test_learned_and_fixed_start_at_the_same_function(learn):
     torch.testing.assert_close(module(x), build()(x), rtol=0, atol=4e-6)
 
 
+def test_a_random_table_follows_the_seed_and_comes_back_at_a_reset():
+    def drawn(seed, **named):
+        torch.manual_seed(seed)
+        return sk.nn.make("squaf", k=2, q=0.5, alpha=5, z="random", learn=True, **named)
+
+    module = drawn(0)
+    assert torch.equal(module.z, drawn(0).z)
+    assert not torch.equal(module.z, drawn(1).z)
+    assert torch.equal(module.z, drawn(0, device="cpu").z)
+    assert module.z.shape == (1, 5)
+    start = module.z.detach().clone()
+    module.set_(z=torch.zeros(5)).reset_parameters()
+    assert torch.equal(module.z, start)
+    wide = drawn(0, per="channel", size=2000).z.detach()
+    assert wide[0].ne(wide[1]).any()
+    assert -1 <= wide.min() < -0.999
+    assert 0.999 < wide.max() < 1
+    assert abs(wide.mean()) < 0.03
+    assert abs(wide.square().mean() - 1 / 3) < 0.02
+    with pytest.raises(ParameterError, match="a random table belongs to a module"):
+        sk.get("squaf")(torch.zeros(3), z="random")
+
+
 @pytest.mark.parametrize("start", [1e-6, 0.1, 0.25, 3.0, 1e6])
 def test_a_learned_start_comes_back(start):
     module = sk.nn.make("squaf", q=start, alpha=start, learn=True)

@@ -165,10 +165,10 @@ def test_two_classes_have_an_auc_and_one_output_is_their_log_odds():
     assert found.outcome.test["log_loss"][0] == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_a_regression_has_a_mean_squared_error_alone():
+def test_a_regression_has_errors_and_no_classes():
     asked = trial(epochs=2, select="best_val", harden=True)
     found = run_trial(asked, examples=examples(classes=0))
-    assert set(found.outcome.test) == set(found.outcome.train) == {"mse"}
+    assert set(found.outcome.test) == set(found.outcome.train) == {"mse", "r2"}
     said = load(found.files[f"{asked.key}.predictions.safetensors"])["predictions"]
     off = said - examples(classes=0).test_y
     assert found.outcome.test["mse"] == pytest.approx(off.square().mean((1, 2)).tolist(), rel=1e-5)

@@ -47,6 +47,10 @@ class WireError(SoftkneeError, ValueError):
     """Bytes that should hold coded symbols are cut off, altered, not such a message, or beyond a limit."""
 
 
+class PeerError(SoftkneeError, TimeoutError):
+    """Another process that should send or receive something ended, or did not answer in time."""
+
+
 class MissingToolError(SoftkneeError, RuntimeError):
     """Something outside the package (an extra, a compiler, a device) is needed and not there."""
 

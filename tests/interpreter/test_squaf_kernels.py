@@ -172,3 +172,25 @@ def test_second_derivatives_pass_through_the_kernels():
     (slope,) = torch.autograd.grad(squaf(y, **q).sum(), y, create_graph=True)
     for ours, truth in zip(found, torch.autograd.grad(slope.square().sum(), [y, *q.values()]), strict=True):
         torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("window", [5, None])
+def test_only_the_wanted_gradients_are_written(window, weights):
+    from softknee.kernels.squaf import fused, wanted
+    from softknee.kernels.squaf.layout import arrange
+
+    x, grad, p = inputs(2, 3, 5), inputs(2, 3, 5, seed=3), parameters((3, 1))
+    layout = arrange(x, parameter_shape=p["q"].shape)
+    rows = layout.fold_parameter(p["q"]), layout.fold_parameter(p["alpha"]), layout.fold_parameter(p["z"], table=True)
+    how = {"layout": layout, "window": window or 0, "laplacian": weights == "laplacian"}
+    folded, before = layout.fold(x), x.clone()
+    every = fused.backward(layout.fold(grad), folded, *rows, **how)
+    for choice in range(1, 16):
+        found = fused.backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
+        flags = (wanted.BY_X, wanted.BY_Q, wanted.BY_ALPHA, wanted.BY_Z)
+        for one, whole, flag in zip(found, every, flags, strict=True):
+            assert (one is not None) == bool(choice & flag)
+            assert one is None or torch.equal(one, whole)
+        # x stands in for the pointers of what is not wanted: a kernel that wrote it would write into x.
+        assert torch.equal(x, before)

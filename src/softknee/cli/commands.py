@@ -10,8 +10,10 @@ import typer
 from ..errors import ParameterError
 from ..version import VERSION
 from .compare_command import compare
+from .fits_command import fits
 from .study_command import report, study
 from .surface_command import surface
+from .wire_command import bench_wire
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -21,6 +23,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+bench.command("wire")(bench_wire)
 app.add_typer(study, name="study")
 
 
@@ -78,7 +81,9 @@ def bench_kernels(
 @bench.command("model")
 def bench_model(
     model: Annotated[str, typer.Argument(help="timm:NAME, or transformers:KIND (bert, distilbert, gpt2, llama, vit)")],
-    swap: Annotated[str, typer.Option(help="what to put in: a name, or 'srelu(delta=0.05, learn=delta)'")],
+    swap: Annotated[
+        list[str], typer.Option(help="what to put in: 'srelu(delta=0.05, learn=delta)'; may be given again")
+    ],
     replacing: Annotated[str | None, typer.Option(help="the function to replace, such as gelu; default any")] = None,
     where: Annotated[str | None, typer.Option(help="a pattern for the paths of the sites, such as '*.mlp.act'")] = None,
     learn: Annotated[str, typer.Option(help="parameters to learn, with commas between, or all")] = "",
@@ -94,7 +99,7 @@ def bench_model(
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
     json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
 ) -> None:
-    """Step time, memory and output change of a whole model before and after a swap, with random weights."""
+    """Step time, memory and output change of a whole model before and after swaps, with random weights."""
     from ..measure import model_speed
     from ..measure.built_models import Shape, read_config
     from ..measure.speed import choose_device
@@ -104,7 +109,8 @@ def bench_model(
     chosen = choose_device(device)
     settings = model_speed.Settings(
         model=model,
-        swap=swap,
+        swap=swap[0],
+        others=tuple(swap[1:]),
         device=chosen,
         shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
         replacing=replacing,
@@ -225,8 +231,17 @@ def claims(
     json: Annotated[bool, typer.Option("--json", help="print the record as JSON, and nothing else")] = False,
     paper: Annotated[str, typer.Option(help="any of mollification,smelu,lambda_gelu,eafo,squaf; default all")] = "",
     docs: Annotated[Path | None, typer.Option(help="write the page of the documentation to this file")] = None,
+    empirical: Annotated[
+        bool, typer.Option("--empirical", help="what only training can test, by stored records")
+    ] = False,
+    results: Annotated[Path, typer.Option(help="with --empirical: the folder of finished studies")] = Path(
+        "docs/evidence"
+    ),
 ) -> None:
-    """Check every mathematical claim of the papers; code 1 if a verdict is not the one on record."""
+    """Check every mathematical claim of the papers; code 1 if a verdict is not the one on record.
+
+    With --empirical, judge what the papers found by training, by the records of finished studies.
+    """
     from ..lab import ledger
     from .claims_table import print_claims
     from .screen import progress_bar
@@ -235,6 +250,11 @@ def claims(
         raise ParameterError(f"The file {file.name!r} is for the record: write it with --json {file.name}.")
     if docs is not None and paper:
         raise ParameterError("The page holds the claims of every paper: leave out --paper to write it.")
+    if empirical:
+        from .evidence_table import judge_records
+
+        judge_records(results, papers=_several(paper), file=file, json=json, docs=docs, command=_command())
+        return
     found = ledger.find(_several(paper))
     with progress_bar("checking", total=len(found)) as advance:
         entries = ledger.run(found, advance=advance)
@@ -317,6 +337,7 @@ def design(
 
 
 app.command("compare")(compare)
+app.command("fits")(fits)
 app.command("report")(report)
 app.command("surface")(surface)
 

@@ -16,7 +16,11 @@ _MOST_PATHS = 3  # all of them are in the record
 def print_model(record: Record) -> None:
     """Times, memory and parameters before and after, then the sites."""
     console = console_of()
-    before, after = record.rows
+    rows = list(record.rows)
+    if len(rows) > 2:
+        _print_several(console, record)
+        return
+    before, after = rows
     drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for name in ("", "before", "after", "ratio"):
         drawn.add_column(name, justify="right" if name else "left")
@@ -47,6 +51,27 @@ def print_model(record: Record) -> None:
     _print_sites(console, after)
 
 
+def _print_several(console: Console, record: Record) -> None:
+    """One line for each swap, with ratios to the model as it is built."""
+    before = record.rows[0]
+    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters"):
+        drawn.add_column(name, justify="right" if name else "left")
+    for row in record.rows:
+        times = [
+            text
+            for key in ("forward", "step")
+            for text in (_time(row.get(key)), _ratio(_value(before.get(key)), _value(row.get(key))))
+        ]
+        memory = [_mib(row.get("peak")), _ratio(before.get("peak"), row.get("peak"))]
+        added = row["parameters"] - before["parameters"]
+        drawn.add_row(row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}")
+    console.print(drawn)
+    for row in record.rows:
+        if "not_run" in row:
+            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+
+
 def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
     changed, skipped = after.get("changed", ()), after.get("skipped", ())
     console.print(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
@@ -66,7 +91,8 @@ def _title(record: Record) -> str:
     settings = record.settings
     shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
     how = ", compiled" if settings["compile"] else ""
-    return f"{settings['model']}, {settings['swap']}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
+    what = f"{1 + len(settings['others'])} swaps" if settings.get("others") else settings["swap"]
+    return f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
 
 
 def _time(found: Quantity | None) -> str:

@@ -1,6 +1,7 @@
-"""Two small networks with any activation: what the studies train and the deploy checks take.
+"""Small networks with any activation: what the studies train and the deploy checks take.
 
-Weights come from the seed alone: two activations with one seed start from the same weights. Neither network has
+Weights come from the seed alone: two activations with one seed start from the same weights. An activation that starts
+at random, such as SQUAF with z="random", is drawn from the seed too, after the weights. Neither network has
 normalisation. Batch statistics that were gathered under a smooth activation would change the function for a second
 reason when ReLU is put in its place; and linear maps, pooling and activations are what every tool downstream takes
 (ONNX, pruning, verification by Marabou).
@@ -55,9 +56,9 @@ def mlp(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         linears = [nn.Linear(wide, narrow) for wide, narrow in pairwise(widths)]
-    layers: list[nn.Module] = [linears[0]]
-    for linear in linears[1:]:
-        layers += [_activation(activation, knobs, channels=linear.in_features), linear]
+        layers: list[nn.Module] = [linears[0]]
+        for linear in linears[1:]:
+            layers += [_activation(activation, knobs, channels=linear.in_features), linear]
     return nn.Sequential(*layers)
 
 
@@ -95,21 +96,37 @@ def cnn(
         torch.manual_seed(seed)
         convolutions = [nn.Conv2d(a, b, kernel_size=3, padding=1) for a, b in pairwise((inputs, *channels))]
         head = nn.Linear(channels[-1] * (height // shrink) * (width // shrink), classes)
-    layers: list[nn.Module] = []
-    for convolution in convolutions:
-        knee = _activation(activation, knobs, channels=convolution.out_channels)
-        layers += [convolution, knee, nn.MaxPool2d(2)]
+        layers: list[nn.Module] = []
+        for convolution in convolutions:
+            knee = _activation(activation, knobs, channels=convolution.out_channels)
+            layers += [convolution, knee, nn.MaxPool2d(2)]
     return nn.Sequential(*layers, nn.Flatten(), head)
 
 
+def alone(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Sequential:
+    """The activation and nothing else, for inputs of one number: what a function can fit without any weights.
+
+    Args:
+        activation, seed, knobs: as for `mlp`.
+
+    >>> alone(activation="squaf", k=13, q=1 / 13, learn=("z", "alpha"))
+    Sequential(
+      (0): SQUAF(k=13, q=0.0769231, alpha=253.5 (learned), z=0..1 (learned), per='layer', window=5)
+    )
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(_activation(activation, knobs, channels=1))
+
+
 # By the name that a checkpoint holds.
-BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn}
+BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
 
 
 def build(builder: str, **arguments: Any) -> nn.Sequential:
     """The network that a builder of this name makes from these arguments."""
     if builder not in BUILDERS:
-        known = " and ".join(repr(name) for name in BUILDERS)
+        known = ", ".join(repr(name) for name in BUILDERS)
         raise ParameterError(f"There is no network {builder!r}; there are {known}.{did_you_mean(builder, BUILDERS)}")
     try:
         return BUILDERS[builder](**arguments)

@@ -15,8 +15,12 @@ from torch import Tensor
 from ..errors import ParameterError, did_you_mean
 from .digits import load_digits
 from .idx import SETS, load_images
+from .pictures import PICTURES
+from .synthetic import SYNTHETIC
 
-DATA_SETS = ("digits", *SETS)
+IMAGE_SETS = ("digits", *SETS)  # images of ten classes
+OWN_PARTS = (*SYNTHETIC, *PICTURES)  # come in their three parts, and only a study reads them
+DATA_SETS = (*IMAGE_SETS, *OWN_PARTS)
 _ORDER_SEED = 0
 # Of the digits a fifth of the training half (179 of 898); of the larger sets 5,000 of 60,000.
 _VALIDATION_SHARE = 0.2
@@ -59,9 +63,13 @@ def load_split(
     >>> load_split("digits", flat=True).sentence()
     'digits: 719 training, 179 validation, 899 test'
     """
-    if name not in DATA_SETS:
-        known = ", ".join(repr(one) for one in DATA_SETS)
-        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, DATA_SETS)}")
+    if name not in IMAGE_SETS:
+        known = ", ".join(repr(one) for one in IMAGE_SETS)
+        if name in OWN_PARTS:
+            raise ParameterError(
+                f"The data set {name!r} has no images with labels, and is for studies; there are {known}."
+            )
+        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
     if name == "digits":
         data, normalisation = load_digits(), "standardised by one mean and one standard deviation of the training half"
         train, test = (one if flat else one.unflatten(1, (1, 8, 8)) for one in (data.train_images, data.test_images))

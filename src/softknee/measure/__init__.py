@@ -12,6 +12,7 @@ from .prediction import PredictionDifference, prediction_difference
 from .propagation import Propagation, propagation
 from .rate import Rate, SiteRate, rate
 from .record import Quantity, Record, RecordError, without_paths
+from .regression import mse, psnr, r2, ssim
 from .scores import accuracy, auc, generalisation_gap, log_loss, ranking_loss
 from .significance import Comparison, compare_each, compare_sets, holm
 from .trajectory import ParameterPoint, ParameterTrace
@@ -53,12 +54,16 @@ __all__ = [
     "hardness_profile",
     "holm",
     "log_loss",
+    "mse",
     "prediction_difference",
     "propagation",
+    "psnr",
+    "r2",
     "ranking_loss",
     "rate",
     "reliability",
     "spearman",
+    "ssim",
     "without_paths",
     "write_whole",
 ]

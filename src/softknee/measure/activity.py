@@ -23,10 +23,11 @@ from torch import Tensor, nn
 
 from ..design.entropic.entropy import spacing_entropy
 from ..errors import InputError, ParameterError
-from ..kernels.squaf import squaf
 from ..nn import Squaf
+from ..nn.rate import marginal_of
 from ..surgery import sites
 from ..surgery.calibration.observe import quietly, run
+from ..surgery.finding.probing import not_compiled
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def activity(
     watched, skipped = _found(model, where, example)
     count = 0
     with ExitStack() as stack:
+        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
         stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
         for module, one in watched.items():
             stack.callback(module.register_forward_hook(_given(one.after)).remove)
@@ -191,7 +193,7 @@ class _Site:
             raise InputError(f"A pre-activation of {self.path!r} is NaN or infinite; check the batches and the model.")
         self._sample(x.detach().flatten())
         if isinstance(self.module, Squaf):
-            here = _chances(self.module, x)
+            here = marginal_of(self.module, x).double().cpu() * x.numel()
             self.points = here if self.points is None else self.points + here
 
     def after(self, y: Tensor) -> None:
@@ -246,20 +248,6 @@ def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
             after(result.detach())
 
     return hook
-
-
-def _chances(module: Squaf, x: Tensor) -> Tensor:
-    """The sum over x of P(y_i|x), which is the derivative of SQUAF's outputs by z_i."""
-    values: dict[str, Any] = {
-        p.name: module.granularity.shaped(module.effective(p), x, module.title, tail=len(module._tail(p.name)))
-        for p in module.params
-    }
-    order = module.definition.order
-    with torch.enable_grad():
-        z = values.pop("z").detach().requires_grad_()
-        out = squaf(x.detach(), **values, z=z, window=module.window, weights=module.weights, order=order)
-        (found,) = torch.autograd.grad(out.sum(dtype=torch.float64), z)
-    return found.double().reshape(-1, module.points).sum(dim=0).cpu()
 
 
 def _bits(points: Tensor) -> float:

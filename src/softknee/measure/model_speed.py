@@ -1,8 +1,8 @@
-"""What a swap costs a whole model before any training: step time, memory, parameters, change of the output.
+"""What swaps cost a whole model before any training: step time, memory, parameters, change of the output.
 
-The model as it is built and the same model after `sk.swap_` take turns in one run (see `clock`), first on inference and
-then on training steps: forward, backward, and a step of AdamW with the groups of `sk.param_groups`. The weights are
-random and the same in both.
+The model as it is built and the same model after each `sk.swap_` take turns in one run (see `clock`), first on
+inference and then on training steps: forward, backward, and a step of AdamW with the groups of `sk.param_groups`. The
+weights are random and the same in all.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _PEAK = "peak memory is what CUDA's allocator had in use at most during a step; 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to measure: a model by name, the text of the activation to put in, and how."""
+    """What to measure: a model by name, the text of the activation to put in (and of others, beside it), and how."""
 
     model: str
     swap: str
     device: torch.device
     shape: Shape
+    others: tuple[str, ...] = ()
     replacing: str | None = None
     where: str | None = None
     learn: tuple[str, ...] = ()
@@ -56,6 +57,13 @@ class Settings:
         for name, value in (counts | {"repeats": self.repeats, "threads": self.threads}).items():
             if value < 1:
                 raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        for text in self.swaps:
+            if self.swaps.count(text) > 1:
+                raise ParameterError(f"The benchmark was given the swap {text!r} twice; once is enough.")
+
+    @property
+    def swaps(self) -> tuple[str, ...]:
+        return (self.swap, *self.others)
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
@@ -71,19 +79,23 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             name: one.to(settings.device, kind if one.is_floating_point() else None) for name, one in inputs.items()
         }
         report("swapping")
-        changed = copy.deepcopy(model)
-        surgery = _swap(changed, settings, inputs)
-        rows = compare(model, changed, inputs, settings=settings, report=report)
+        models, surgeries = {BEFORE: model}, {}
+        for text in settings.swaps:
+            name = text if settings.others else AFTER
+            models[name] = copy.deepcopy(model)
+            surgeries[name] = _swap(models[name], text, settings, inputs)
+        rows = compare(models, inputs, settings=settings, report=report)
     finally:
         torch.set_num_threads(threads)
-    rows[1] |= {
-        "changed": [{"path": one.path, "was": one.was, "now": one.now} for one in surgery.changed],
-        "skipped": [
-            {"path": one.path, "activation": one.activation, "reason": without_paths(one.reason)}
-            for one in surgery.skipped
-        ],
-        "notes": [without_paths(note) for note in surgery.notes],
-    }
+    for row, surgery in zip(rows[1:], surgeries.values(), strict=True):
+        row |= {
+            "changed": [{"path": one.path, "was": one.was, "now": one.now} for one in surgery.changed],
+            "skipped": [
+                {"path": one.path, "activation": one.activation, "reason": without_paths(one.reason)}
+                for one in surgery.skipped
+            ],
+            "notes": [without_paths(note) for note in surgery.notes],
+        }
     return Record.now(
         "bench model",
         command=command,
@@ -94,6 +106,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             "model": settings.model,
             "config": dict(settings.config),
             "swap": without_paths(settings.swap),
+            "others": [without_paths(text) for text in settings.others],
             "replacing": settings.replacing,
             "where": settings.where,
             "learn": list(settings.learn),
@@ -115,18 +128,16 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
     )
 
 
-def _swap(model: nn.Module, settings: Settings, inputs: Mapping[str, Tensor]) -> Any:
+def _swap(model: nn.Module, text: str, settings: Settings, inputs: Mapping[str, Tensor]) -> Any:
     """The surgery that the text asks for."""
-    if settings.swap.endswith(FILE_ENDING):
-        name, values, learn = settings.swap, {}, False
+    if text.endswith(FILE_ENDING):
+        name, values, learn = text, {}, False
     else:
-        named = read_name(settings.swap)
+        named = read_name(text)
         name, values, learn = named.name, named.values, named.learn
     if settings.learn:
         if learn:
-            raise ParameterError(
-                f"{settings.swap!r} says what is learned; leave out --learn, or the words in the text."
-            )
+            raise ParameterError(f"{text!r} says what is learned; leave out --learn, or the words in the text.")
         learn = True if settings.learn == ("all",) else settings.learn
     return swap_(
         model, name, where=settings.where, replacing=settings.replacing, learn=learn, example=dict(inputs), **values
@@ -134,44 +145,44 @@ def _swap(model: nn.Module, settings: Settings, inputs: Mapping[str, Tensor]) ->
 
 
 def compare(
-    before: nn.Module,
-    after: nn.Module,
+    models: Mapping[str, nn.Module],
     inputs: Mapping[str, Tensor],
     *,
     settings: Settings,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """One row for each of two models: parameters, times in ms, memory, and the change of the output in the second."""
-    pair = {BEFORE: before, AFTER: after}
+    """One row for each model: parameters, times in ms, memory, and how its output differs from that of the first."""
     rows: dict[str, dict[str, Any]] = {
         name: {"variant": name, "parameters": sum(p.numel() for p in model.parameters())}
-        for name, model in pair.items()
+        for name, model in models.items()
     }
-    rows[AFTER] |= _change(before, after, inputs)
-    called: dict[str, Any] = dict(pair)
+    first, *others = models
+    for name in others:
+        rows[name] |= _change(models[first], models[name], inputs)
+    called: dict[str, Any] = dict(models)
     if settings.compile:
         torch.compiler.reset()  # the caches of one code object are limited, and other models may have filled them
-        called = {name: torch.compile(model) for name, model in pair.items()}
+        called = {name: torch.compile(model) for name, model in models.items()}
     clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=settings.seconds_per_call)
     report("timing inference")
-    for model in pair.values():
+    for model in models.values():
         model.eval()
     _note(rows, "forward", clock.race([_inference(model, inputs) for model in called.values()]))
     report("timing training steps")
     steps = {}
-    for name, model in pair.items():
+    for name, model in models.items():
         model.train()
         steps[name] = _step(called[name], model, inputs)
     report("counting memory")
     for name, step in steps.items():
         try:
-            rows[name] |= _memory(called[name], pair[name], step, inputs, settings.device)
+            rows[name] |= _memory(called[name], models[name], step, inputs, settings.device)
         except Exception as error:
             rows[name]["not_run"] = _reason(error)
     report("timing training steps")
     _note(rows, "step", clock.race(list(steps.values())))
     gc.collect()
-    return [rows[BEFORE], rows[AFTER]]
+    return list(rows.values())
 
 
 def main_output(output: Any) -> Tensor:

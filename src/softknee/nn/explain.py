@@ -28,7 +28,10 @@ def explain(what: Any, x: Tensor) -> Choice:
     if isinstance(what, Activation):
         return choose(what, x, [torch.full((1,), p.default, device=x.device) for p in what.params])
     if isinstance(what, Squaf):
-        return _of_table(x, uniform=what.k is not None, order=what.definition.order)
+        found = _of_table(x, uniform=what.k is not None, order=what.definition.order)
+        if what.tails == "flat":
+            return found
+        return Choice(found.path, f"{found.reason} Its linear tails are plain tensor operations around that.")
     if isinstance(what, SoftTable):
         return _of_table(x, uniform=True, order=what.order)
     if isinstance(what, Rowwise | RowwiseModule):

@@ -7,10 +7,9 @@ from typing import Any
 from torch import nn
 
 from ..kernels import find
-from ..registry import names
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
-from .baselines import BASELINES
+from .baselines import Baseline, baseline_named
 from .module import Pointwise
 from .rowwise import RowwiseModule
 from .squaf_modes import read_mode
@@ -20,7 +19,7 @@ CLASSES: dict[str, type[Pointwise]] = {
 }
 
 
-def make(activation: str | Activation | SoftTable | Rowwise, **arguments: Any) -> nn.Module:
+def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **arguments: Any) -> nn.Module:
     """The module of an activation, given by name or as a definition of your own.
 
     "squaf" also takes mode= "soft", "sampled" (SQUAF-P) or "step" (SQUAF-S).
@@ -29,8 +28,10 @@ def make(activation: str | Activation | SoftTable | Rowwise, **arguments: Any) -
     >>> sk.nn.make("smelu", beta=0.5, learn="beta", per="channel", size=64)
     SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
     """
-    if isinstance(activation, str) and activation in BASELINES and activation not in names():
-        return BASELINES[activation](**arguments)
+    baseline = activation if isinstance(activation, Baseline) else baseline_named(activation)
+    if baseline is not None:
+        return baseline.module(**arguments)
+    assert not isinstance(activation, Baseline)
     definition = find(activation) if isinstance(activation, str) else activation
     if isinstance(definition, SoftTable):
         return read_mode(arguments.pop("mode", "soft"))(definition, **arguments)

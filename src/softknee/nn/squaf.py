@@ -21,6 +21,8 @@ from ..kernels.squaf.arguments import (
     uniform_points,
 )
 from ..kernels.squaf.layout import dense
+from ..kernels.squaf.quick import Given, quick_squaf, usual
+from ..kernels.squaf.tails import check_tails
 from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
 from .parameters import Parameterised, choose_learned, leaf_of_graph
@@ -45,11 +47,16 @@ class SQUAF(Parameterised):
         k: the grid has 2k+1 points; left out, as many as z has, else 2.
         q, alpha: spacing and sharpness. Left out, 0.5 and 5; with q alone, or alpha="auto", alpha is 1.5/q^2.
         z: the values at the points: a tensor, a list, or a function to sample there, by name ("relu",
-            "gelu", ...), as a definition or as any callable on tensors.
+            "gelu", ...), as a definition or as any callable on tensors; or "random", drawn from U(-1, 1) with torch's
+            generator, the paper's start for fitting with an MLP.
         window: how many of the nearest points are kept (5), None for all, or "auto": as many as keep the jump
             of a sliding window below `tolerance`, chosen now and again by `refresh_window_()`.
         weights: "gaussian", or "laplacian" for e^(-alpha |x - i q|).
         grid: the points of a general grid instead of q and k; summed in full.
+        tails: "flat", or "linear" to go on beyond the grid with value and slope of its ends. Flat tails have next to no
+            slope: a fitted ReLU with k=16 and q=0.25, whose grid ends at 4, has 4e-6 at x=5 and 3e-11 at x=6. At the
+            very end the points lie on one side only, which leaves 0.4665 of the slope inside (Gaussian weights,
+            alpha = 1.5/q^2): a linear tail of that ReLU has the slope 0.4665, not 1.
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
         per, size, dim, inplace, device, dtype: as in `Pointwise`.
 
@@ -62,6 +69,7 @@ class SQUAF(Parameterised):
 
     activation: ClassVar[str] = "squaf"
     mode: ClassVar[str] = "soft"
+    _short_ways: ClassVar[set[Any]] = set()  # forms of `compute` that a GPU has a short way for
 
     def __init__(
         self,
@@ -75,6 +83,7 @@ class SQUAF(Parameterised):
         tolerance: float = 1e-4,
         weights: str | None = None,
         grid: Tensor | Sequence[float] | None = None,
+        tails: str = "flat",
         learn: bool | str | Iterable[str] = False,
         per: str = "layer",
         size: int | Sequence[int] | None = None,
@@ -87,6 +96,9 @@ class SQUAF(Parameterised):
         act: SoftTable = find(self.activation) if definition is None else definition
         self.definition = act if weights is None else act.with_weights(weights)
         self.weights, self.inplace, self.tolerance = self.definition.weights, inplace, tolerance
+        self.tails = check_tails(tails)
+        if tails == "linear" and self.definition.order:
+            raise ParameterError(f"{act.name}: a derivative of SQUAF has no tails to continue; leave tails= out.")
         self.title, self.granularity = act.name, Granularity.read(act.name, per=per, size=size, dim=dim)
         spacing = _GRID if grid is not None else act.param("q")
         params: tuple[Param | VectorParam, ...] = (spacing, act.param("alpha"), act.param("z"))
@@ -143,6 +155,10 @@ class SQUAF(Parameterised):
 
     def _table(self, z: Any, where: Tensor) -> Tensor:
         """z at its start, with as many values as there are points."""
+        if isinstance(z, str) and z == "random":
+            # On the CPU from torch's global generator, whatever the device: a seed gives one table everywhere.
+            shape = (*self.granularity.shape, self.points)
+            return torch.rand(shape, dtype=torch.float64, device="cpu").mul_(2.0).sub_(1.0)
         table = sample(z, points=where.double()).detach()
         if not table.dim() or table.shape[-1] != self.points:
             count = f"2k+1 = {self.points} values for k={self.k}" if self.k else f"{self.points} values"
@@ -201,15 +217,34 @@ class SQUAF(Parameterised):
 
     def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
         """The function in this mode, with parameters that fit the input."""
-        return squaf(input, **values, window=self.window, weights=self.weights, order=self.definition.order)
+        order = self.definition.order
+        return squaf(input, **values, window=self.window, weights=self.weights, order=order, tails=self.tails)
 
     def forward(self, input: Tensor) -> Tensor:
         if (node := leaf_of_graph(self, input)) is not None:
             return node
+        if input.is_cuda and (given := self._usual(input)) is not None:
+            return quick_squaf(input, given, mode=self.mode)
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if dense(input) is input else result
         return result
+
+    def _usual(self, input: Tensor) -> Given | None:
+        """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
+        if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
+            return None
+        if self.granularity.per != "layer" or self.definition.order or type(self).compute not in self._short_ways:
+            return None
+        learned, buffers = self.learned, self._buffers
+        given = Given(
+            self._held("raw_q" if "q" in learned else "q"),
+            self._held("raw_alpha" if "alpha" in learned else "alpha"),
+            self._held("z"),
+            buffers.get("anchor_q"),
+            buffers.get("anchor_alpha"),
+        )
+        return given if usual(input, given) else None
 
     # -- modes ------------------------------------------------------------------------------------------
 
@@ -252,7 +287,9 @@ class SQUAF(Parameterised):
         parts += self._shown()
         parts.append(f"window='auto' ({self.window})" if self.window_is_auto else f"window={self.window}")
         parts += [f"weights={self.weights!r}"] if self.weights != "gaussian" else []
+        parts += [f"tails={self.tails!r}"] if self.tails != "flat" else []
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
 
 
+SQUAF._short_ways.add(SQUAF.compute)
 Squaf = SQUAF  # the name it had first

@@ -23,7 +23,7 @@ class Chosen(SQUAF):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        _refuse_derivative(self, type(self))
+        _refuse_mode(self, type(self))
 
     def from_symbols(self, symbols: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
         """What the symbols stand for: z there, in the shape of the symbols (those of per-channel tables have the shape
@@ -112,6 +112,7 @@ class SQUAFS(Chosen):
         return step_symbols(input, **_of_step(self.fitted(input)))
 
 
+SQUAF._short_ways |= {SQUAFP.compute, SQUAFS.compute}
 MODES: dict[str, type[SQUAF]] = {cls.mode: cls for cls in (SQUAF, SQUAFP, SQUAFS)}
 
 
@@ -131,7 +132,7 @@ def class_in_mode(module: SQUAF, mode: str) -> type[SQUAF]:
             f"{kind.__name__} is made of a SQUAF but is none itself (clipped, stacked, or a class of your own); switch "
             "before it is changed, or undo the change first."
         )
-    _refuse_derivative(module, cls)
+    _refuse_mode(module, cls)
     return cls
 
 
@@ -148,10 +149,15 @@ def in_mode(module: SQUAF, mode: str) -> SQUAF:
     return made
 
 
-def _refuse_derivative(module: SQUAF, cls: type[SQUAF]) -> None:
+def _refuse_mode(module: SQUAF, cls: type[SQUAF]) -> None:
     if module.definition.order and cls is not SQUAF:
         raise ParameterError(
             f"{module.title}: {cls.__name__} is a form of SQUAF itself, not of one of its derivatives."
+        )
+    if module.tails != "flat" and cls is not SQUAF:
+        raise ParameterError(
+            f"{module.title}: {cls.__name__} gives values of its table alone, and with tails={module.tails!r} the "
+            "layer has other values beyond its grid; build it with tails='flat', or widen the grid (sk.calibrate_)."
         )
 
 

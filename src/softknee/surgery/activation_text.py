@@ -5,8 +5,9 @@
     text     = ["softknee:"] name ["(" [argument {"," argument}] ")"]
     argument = parameter "=" number  |  choice "=" word  |  "learn" "=" word {"+" word}  |  "per" "=" "layer"
 
-with quotes allowed around words, and `learn=all` for all parameters. Nothing in a text is ever run. `name_of` writes
-the prefix, so that a reader of a config who lacks softknee is told what is missing.
+with quotes allowed around words, and `learn=all` for all parameters. The baselines (polyrelu, polynorm, kaf, ditac) are
+learned unless the text says `learn=none`. Nothing in a text is ever run. `name_of` writes the prefix, so that a reader
+of a config who lacks softknee is told what is missing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
 from ..errors import ParameterError, did_you_mean
 from ..kernels.squaf.arguments import sample, uniform_points
 from ..nn import Squaf, make
+from ..nn.baselines import Baseline, baseline_named
+from ..nn.baselines.vector import OneVector
 from ..nn.parameters import Parameterised
 from ..registry import get, holds, names
 from ..spec import Activation, SoftTable
@@ -57,8 +60,9 @@ def module_of(text: str) -> nn.Module:
     """
     named = read_name(text)
     values = dict(named.values)
-    if values.get("window") == "none":
-        values["window"] = None  # the full sum
+    for key in ("window", "gate"):  # the full sum; no gate
+        if values.get(key) == "none":
+            values[key] = None
     return make(named.name, learn=named.learn, **values)
 
 
@@ -73,7 +77,8 @@ def read_name(text: str) -> Named:
             f"such as 'srelu(delta=0.05, learn=delta)'."
         )
     name, inside = found[2], found[3]
-    definition = get(name)
+    baseline = baseline_named(name)
+    definition = get(name) if baseline is None else baseline
     given: dict[str, Any] = {}
     for argument in (inside or "").split(",") if (inside or "").strip() else ():
         key, value = _read_argument(text, argument)
@@ -82,7 +87,9 @@ def read_name(text: str) -> Named:
         _check_key(text, definition, key, value)
         given[key] = value
     given.pop("per", None)
-    learn = given.pop("learn", False)
+    learn = given.pop("learn", ("all",) if baseline is not None else False)
+    if baseline is not None and learn == ("none",):
+        learn = False
     if learn and learn != ("all",):
         return Named(name, given, learn)
     return Named(name, given, bool(learn))
@@ -131,9 +138,11 @@ def _check_key(text: str, definition: Any, key: str, value: Any) -> None:
 
 def _keys(definition: Any) -> tuple[list[str], list[str]]:
     """The arguments that are numbers, and those that may be words."""
+    if isinstance(definition, Baseline):
+        return list(definition.module.settings), list(definition.module.words)
     own = [p.name for p in definition.params]
     if isinstance(definition, SoftTable):
-        words = ["z", "alpha", "window", "weights", "mode"]
+        words = ["z", "alpha", "window", "weights", "mode", "tails"]
         return [*own, *(name for name in definition.options if name != "grid")], words
     if isinstance(definition, Activation):
         learned_so = any(isinstance(p.constraint, AtLeastOne) for p in definition.params)
@@ -162,7 +171,10 @@ def name_of(module: nn.Module, *, numbers: bool = True) -> str:
     if not isinstance(module, Parameterised):
         raise ParameterError(f"Only modules of softknee have such a text, and {type(module).__name__} is none.")
     definition: Any = getattr(module, "definition", None)
-    if definition is None or not _found_by_name(definition):
+    baseline = baseline_named(module.title) if isinstance(module, OneVector) else None
+    if baseline is not None and isinstance(module, baseline.module):
+        definition = baseline
+    elif definition is None or not _found_by_name(definition):
         raise ParameterError(
             f"{module.title!r} is not what its name gives everywhere; softknee.register() it first, here and wherever "
             f"the text is read."
@@ -173,8 +185,13 @@ def name_of(module: nn.Module, *, numbers: bool = True) -> str:
         )
     if numbers and any(module.effective(p).device.type == "meta" for p in module.params):
         raise ParameterError(f"{module.title} is on the meta device and has no values yet; pass numbers=False.")
-    parts = _squaf_parts(module, numbers) if isinstance(module, Squaf) else _parts(module, numbers)
-    if module.learned:
+    if isinstance(module, OneVector):
+        parts = _baseline_parts(module, numbers)
+    else:
+        parts = _squaf_parts(module, numbers) if isinstance(module, Squaf) else _parts(module, numbers)
+    if isinstance(module, OneVector):
+        parts += [] if module.learned else ["learn=none"]
+    elif module.learned:
         parts.append(f"learn={'+'.join(module.learned)}")
     return f"{PREFIX}{definition.name}({', '.join(parts)})" if parts else f"{PREFIX}{definition.name}"
 
@@ -193,6 +210,21 @@ def _parts(module: Parameterised, numbers: bool) -> list[str]:
     return parts
 
 
+def _baseline_parts(module: OneVector, numbers: bool) -> list[str]:
+    """The settings that are not the usual ones; the vector itself only where it is where it starts."""
+    usual = type(module)()
+    changed = {one: getattr(module, one) for one in module.settings if getattr(module, one) != getattr(usual, one)}
+    if numbers:
+        vector = module.effective(module.vector).detach().cpu()
+        start = type(module)(**changed, dtype=vector.dtype)
+        if not torch.equal(vector, start.effective(module.vector).detach()):
+            raise ParameterError(
+                f"{module.title}: its numbers {module.vector.name} are not those it usually starts from, and a text "
+                f"cannot carry them; pass numbers=False and let the checkpoint carry them."
+            )
+    return [f"{name}={'none' if value is None else value}" for name, value in changed.items()]
+
+
 def _squaf_parts(module: Squaf, numbers: bool) -> list[str]:
     if module.k is None:
         raise ParameterError(f"{module.title}: a text cannot carry the points of a general grid.")
@@ -205,6 +237,7 @@ def _squaf_parts(module: Squaf, numbers: bool) -> list[str]:
     else:
         parts.append(f"window={module.window or 'none'}".lower())
     parts += [f"weights={module.weights}"] if module.weights != "gaussian" else []
+    parts += [f"tails={module.tails}"] if module.tails != "flat" else []
     return parts + ([f"mode={module.mode}"] if module.mode != "soft" else [])
 
 

@@ -4,7 +4,7 @@ from .loop import OneByOne
 from .random_keys import order
 from .replicas import Replicas
 from .reproducing import Ensemble, dissimilarity, widths_by_depth
-from .schedules import constant, cosine, linear
+from .schedules import constant, cosine, linear, step
 
 __all__ = [
     "Ensemble",
@@ -15,5 +15,6 @@ __all__ = [
     "dissimilarity",
     "linear",
     "order",
+    "step",
     "widths_by_depth",
 ]

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 from torch import Tensor, nn
 
-from .stacked_modules import StackedDropout, StackedLinear, StackedNorm, StackedPointwise, linear
+from .stacked_modules import (
+    StackedDropout,
+    StackedLinear,
+    StackedNorm,
+    StackedPointwise,
+    StackedSquaf,
+    StackedVector,
+    linear,
+)
 
 Step = Callable[[Tensor], Tensor]
 
@@ -84,7 +92,7 @@ def _step(module: nn.Module, path: str, tensors: Mapping[str, Tensor]) -> Step |
         return None
     if isinstance(held, StackedLinear):
         return lambda x: linear(x, held.weight, held.bias)
-    if isinstance(held, StackedPointwise) and held.granularity.per == "layer":
+    if isinstance(held, StackedPointwise | StackedSquaf | StackedVector) and held.granularity.per == "layer":
         return lambda x: held.run(x, *[held.effective(p) for p in held.params])
     if isinstance(held, StackedNorm):
         return held.forward_all

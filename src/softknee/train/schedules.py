@@ -5,12 +5,15 @@
 (1.0, 0.5)
 >>> linear(warmup=0.1, floor=0.2)(0.05)
 0.5
+>>> falling = step(milestones=(0.5, 0.75), factor=0.1)
+>>> falling(0.49), falling(0.5), round(falling(0.75), 12)
+(1.0, 0.1, 0.01)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..errors import ParameterError
 
@@ -30,6 +33,21 @@ def cosine(*, warmup: float = 0.0, floor: float = 0.0) -> Schedule:
 def constant(*, warmup: float = 0.0) -> Schedule:
     """From 0 to 1 during `warmup`, then 1."""
     return _warmed(lambda progress: 1.0, warmup=warmup, floor=0.0)
+
+
+def step(*, milestones: Sequence[float], factor: float = 0.1, warmup: float = 0.0) -> Schedule:
+    """From 0 to 1 during `warmup`, then 1, and `factor` times lower from each milestone on.
+
+    milestones: shares of the whole training; m of n epochs are m/n, which the first step of epoch m + 1 meets exactly.
+                One of 1 or more is never reached.
+    """
+    if not 0 < factor <= 1:
+        raise ParameterError(f"A schedule's factor must be in (0, 1], and {factor!r} was given.")
+    for one in milestones:
+        if not 0 < one < math.inf:
+            raise ParameterError(f"A milestone must be a share of the training above 0, and {one!r} was given.")
+    lower, warmed = tuple(milestones), constant(warmup=warmup)
+    return lambda progress: warmed(progress) * factor ** sum(progress >= one for one in lower)
 
 
 def _warmed(shape: Schedule, *, warmup: float, floor: float) -> Schedule:

@@ -18,7 +18,11 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from ..kernels import call
+from ..kernels.squaf import squaf_sampled
+from ..nn.baselines.vector import OneVector
 from ..nn.module import Pointwise
+from ..nn.squaf import SQUAF
+from ..nn.squaf_modes import SQUAFP
 from .random_keys import bits, fold, site_number
 
 
@@ -106,16 +110,57 @@ class StackedLinear(nn.Linear):
         return together(linear, input, self.weight, self.bias)
 
 
+def beside(x: Tensor, p: Tensor, *, tail: int = 0) -> Tensor:
+    """A parameter [M, ...] that broadcasts against x [M, ...] as it does for one replica; its `tail` stays last."""
+    return p.reshape(p.shape[0], *[1] * (x.dim() - p.dim() + tail), *p.shape[1:])
+
+
 class StackedPointwise(Pointwise):
     """The activation with its kernel for ordinary tensors."""
 
     def run(self, x: Tensor, *params: Tensor) -> Tensor:
         """Of x [M, ...] with parameters [M, ...] that broadcast against the rest of it."""
-        shaped = [p.reshape(p.shape[0], *[1] * (x.dim() - p.dim()), *p.shape[1:]) for p in params]
-        return call(self.definition, x, shaped)
+        return call(self.definition, x, [beside(x, p) for p in params])
 
     def forward(self, input: Tensor) -> Tensor:
         return together(self.run, input, *self.fitted(input))
+
+
+class StackedSquaf(SQUAF):
+    """SQUAF with its kernels for ordinary tensors: a row of parameters, and a table, for each replica."""
+
+    draws: Draws
+    path: str
+
+    def run(self, x: Tensor, *params: Tensor) -> Tensor:
+        """Of x [M, ...] with its parameters [M, ...], in their order."""
+        named = zip(self.params, params, strict=True)
+        return self.compute(x, {p.name: beside(x, one, tail=len(self._tail(p.name))) for p, one in named})
+
+    def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
+        if not isinstance(self, SQUAFP):
+            return super().compute(input, values)
+        high, low = self.draws.bits(self.path, 2).unbind(1)  # a seed of 63 bits from the key of each replica
+        seed = (high >> 1 << 32) | low
+        return squaf_sampled(input, **values, window=self.window, weights=self.weights, seed=seed)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return together(self.run, input, *self.fitted(input).values())
+
+
+class StackedVector(OneVector):
+    """A baseline whose parameter is one vector, for each replica its own."""
+
+    leading = 1
+
+    def run(self, x: Tensor, vector: Tensor) -> Tensor:
+        """Of x [M, ...] with vectors [M, ..., n]."""
+        work = torch.promote_types(torch.float32, x.dtype)
+        return self.compute(x.to(work), beside(x, vector.to(work), tail=1)).to(x.dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        _, vector = self._ready(input)
+        return together(self.run, input, vector)
 
 
 class StackedDropout(nn.Module):
@@ -192,6 +237,16 @@ def stack_modules_(model: nn.Module, draws: Draws) -> None:
             module.__class__ = StackedLinear
         elif isinstance(module, Pointwise) and kind.forward is Pointwise.forward:
             module.__class__ = type(f"Stacked{kind.__name__}", (StackedPointwise, kind), {})
+        elif isinstance(module, SQUAF) and kind.forward is SQUAF.forward:
+            if isinstance(module, SQUAFP) and module.k is None:
+                raise InputError(
+                    f"{path!r} is a SQUAF-P on a general grid, whose draws cannot be keyed by replica; use a uniform "
+                    "grid (k= and q=), or train these models one by one."
+                )
+            layer: Any = module
+            layer.__class__ = type(f"Stacked{kind.__name__}", (StackedSquaf, kind), {"draws": draws, "path": path})
+        elif isinstance(module, OneVector) and kind.forward is OneVector.forward:
+            module.__class__ = type(f"Stacked{kind.__name__}", (StackedVector, kind), {})
         elif kind in _NORMS:
             if getattr(module, "momentum", None) is None and getattr(module, "track_running_stats", False):
                 raise InputError(

@@ -1,7 +1,9 @@
-"""Discrete activations as bits: entropy coding of symbols, with a checked form for the wire."""
+"""Discrete activations as bits: entropy coding of symbols, and a boundary that sends them between processes."""
 
-from ..errors import WireError
+from ..errors import PeerError, WireError
+from .boundary import Boundary
 from .coding import decode, encode
 from .size import Sizes, entropy, sizes
+from .traffic import Traffic
 
-__all__ = ["Sizes", "WireError", "decode", "encode", "entropy", "sizes"]
+__all__ = ["Boundary", "PeerError", "Sizes", "Traffic", "WireError", "decode", "encode", "entropy", "sizes"]

@@ -3,7 +3,8 @@ r"""Fixed length: k symbols of n levels are one number of b bytes, in the number
     value = s_0 + n (s_1 + n (s_2 + ...)) < n^k <= 2^(8 b),    8 b / k bits per symbol
 
 With 33 levels 3 symbols fit into 2 bytes (33^3 = 35,937 <= 65,536): 5.33 bits per symbol, where log2 33 is 5.04 and a
-whole number of bits is 6. No model is sent and nothing is searched: the same torch operations run on any device.
+whole number of bits is 6. No model is sent and nothing is searched: the same torch operations run on any device, and on
+an NVIDIA GPU one kernel each way (`softknee.kernels.packing`) gives the same bytes at the speed of memory.
 
 model:    varint k, varint b
 payload:  ceil(count / k) numbers of b bytes, the lowest byte first; the last group is filled up with 0
@@ -12,13 +13,15 @@ payload:  ceil(count / k) numbers of b bytes, the lowest byte first; the last gr
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import lru_cache
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from ..errors import WireError
+from ..errors import ParameterError, WireError
 from . import varints
 from .symbols import wide
 
@@ -63,6 +66,8 @@ def pack(symbols: Tensor, levels: int) -> Tensor:
     tensor([67,  0, 32,  0], dtype=torch.uint8)
     """
     group, size = grouping(levels)
+    if size and (kernels := _kernels(symbols)):
+        return kernels.pack(symbols.detach().reshape(-1), levels=levels, group=group, size=size)[0]
     row = wide(symbols.detach()).reshape(-1)
     row = torch.nn.functional.pad(row, (0, -len(row) % group)).view(-1, group)
     if not size:
@@ -73,6 +78,40 @@ def pack(symbols: Tensor, levels: int) -> Tensor:
     for place in range(group - 2, -1, -1):
         value.mul_(levels).add_(row[:, place])
     return _bytes_of(value, size).reshape(-1)
+
+
+def pack_checked(symbols: Tensor, levels: int) -> Tensor:
+    """`pack`, which also refuses symbols outside [0, levels); one pass and one look at a flag on a GPU.
+
+    >>> pack_checked(torch.tensor([1, 2, -1]), 33)
+    Traceback (most recent call last):
+    softknee.errors.ParameterError: With levels=33 symbols are 0 to 32, and some are not.
+    """
+    group, size = grouping(levels)
+    if size and (kernels := _kernels(symbols)):
+        found, flag = kernels.pack(symbols.detach().reshape(-1), levels=levels, group=group, size=size)
+        strange = bool(flag)
+    else:
+        ends = wide(symbols).aminmax() if symbols.numel() else None
+        strange = ends is not None and (int(ends.min) < 0 or int(ends.max) >= levels)
+        found = symbols.new_empty(0, dtype=torch.uint8) if strange else pack(symbols, levels)
+    if strange:
+        raise ParameterError(f"With levels={levels} symbols are 0 to {levels - 1}, and some are not.")
+    return found
+
+
+def _kernels(x: Tensor) -> ModuleType | None:
+    """The kernels, where they run: on an NVIDIA GPU, and in the tests by Triton's interpreter."""
+    if not x.is_cuda and (x.device.type != "cpu" or os.environ.get("TRITON_INTERPRET") != "1"):
+        return None
+    # Not at the top: they need SymPy and Triton, which coding on a CPU does not.
+    from ..kernels.dispatch import triton_works
+
+    if triton_works():
+        return None
+    from ..kernels import packing
+
+    return packing
 
 
 def _bytes_of(value: Tensor, size: int) -> Tensor:
@@ -90,6 +129,9 @@ def unpack(payload: Tensor, count: int, levels: int, dtype: torch.dtype = torch.
     group, size = grouping(levels)
     if not size:
         return torch.zeros(count, dtype=dtype, device=payload.device)
+    if kernels := _kernels(payload):
+        symbols, flag = kernels.unpack(payload, count, levels=levels, group=group, size=size, dtype=dtype)
+        return _whole(symbols, flag)
     parts = payload.view(-1, size).to(torch.int32 if size < 4 else torch.int64)
     value = parts[:, 0].clone()
     for place in range(1, size):
@@ -100,9 +142,14 @@ def unpack(payload: Tensor, count: int, levels: int, dtype: torch.dtype = torch.
         out[:, place] = value - rest * levels
         value = rest
     symbols = out.view(-1)
-    if bool(value.any()) or bool(symbols[count:].to(torch.int64).any()):
+    return _whole(symbols[:count], value.any() | symbols[count:].to(torch.int64).any())
+
+
+def _whole(symbols: Tensor, flag: Tensor) -> Tensor:
+    """The symbols, unless the flag says that there was more: the one time that a GPU is waited for."""
+    if bool(flag):
         raise WireError("The message is damaged: a group holds more than its symbols.")
-    return symbols[:count]
+    return symbols
 
 
 def to_bytes(payload: Tensor) -> bytes:

@@ -18,6 +18,7 @@ from softknee.spec import Param, SoftTable
 from ..pointwise import check_input, find
 from .function import squaf
 from .plain import compute_dtype
+from .tails import check_tails
 from .windows import auto_window
 
 SOFTNESS = 1.5
@@ -26,8 +27,9 @@ SOFTNESS = 1.5
 def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     check_input(act, x)  # pyright: ignore[reportArgumentType] - it reads the name alone
-    act.check(values)
     given = dict(values)
+    tails = check_tails(given.pop("tails", "flat"))
+    act.check(given)
     weights = act.with_weights(given.get("weights", act.weights)).weights
 
     def tensor(value: Any) -> Tensor:
@@ -41,7 +43,9 @@ def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
         points = tensor(grid)
         alpha = tensor(given.get("alpha", default_number(act, "alpha")))
         z = sample(given.get("z", "relu"), points=points)
-        return squaf(x, grid=points, alpha=alpha, z=tensor(z), window=None, weights=weights, order=act.order)
+        return squaf(
+            x, grid=points, alpha=alpha, z=tensor(z), window=None, weights=weights, order=act.order, tails=tails
+        )
     q = tensor(given.get("q", default_number(act, "q")))
     alpha = tensor(read_alpha(act, given, q=q, weights=weights))
     z = given.get("z", "relu")
@@ -51,7 +55,8 @@ def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
         tolerance = given.get("tolerance", act.options["tolerance"])
         window = auto_window(q, alpha=alpha, k=k, tolerance=tolerance, weights=weights)
     z = tensor(sample(z, points=uniform_points(q, k=k)))
-    return squaf(x, q=q, alpha=alpha, z=z, k=k, window=read_window(window), weights=weights, order=act.order)
+    window = read_window(window)
+    return squaf(x, q=q, alpha=alpha, z=z, k=k, window=window, weights=weights, order=act.order, tails=tails)
 
 
 def default_number(act: SoftTable, name: str) -> float:
@@ -134,7 +139,12 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
         return source
     if isinstance(source, list | tuple):
         return torch.as_tensor(source, dtype=points.dtype, device=points.device)
-    if source == "relu":
+    if isinstance(source, str) and source == "random":
+        raise ParameterError(
+            "squaf: a random table belongs to a module, which keeps what it drew: use sk.nn.SQUAF(z='random'); the "
+            "function takes z as a tensor, a list, a name or a function."
+        )
+    if isinstance(source, str) and source == "relu":
         return points.detach().relu()
     function = find(source) if isinstance(source, str) else source
     if not callable(function):

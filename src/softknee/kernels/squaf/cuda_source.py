@@ -163,10 +163,23 @@ struct Group {
     __device__ __forceinline__ float value(int i) const { return parameter(z, first + i); }
 };
 
-__device__ __forceinline__ Group read_group(const void* q, const void* alpha, const void* z, u32 group) {
+// A learned q or alpha is kept as a raw number and an anchor: anchor * softplus(raw), held inside the range of
+// spec/constraints.py; without an anchor (a null pointer) it is what it is.
+#define NARROWEST 9.094947017729282e-13f  // 2^-40
+#define WIDEST 1.099511627776e12f         // 2^40
+
+__device__ __forceinline__ float lifted(const void* raw, const void* anchor, u32 group) {
+    const float value = parameter(raw, group);
+    if (anchor == 0) return value;
+    const float grown = parameter(anchor, group) * (value > 20.0f ? value : log1pf(expf(value)));
+    return fminf(fmaxf(grown, NARROWEST), WIDEST);
+}
+
+__device__ __forceinline__ Group read_group(const void* q, const void* q_anchor, const void* alpha,
+                                            const void* alpha_anchor, const void* z, u32 group) {
     Group s;
-    s.q = parameter(q, group);
-    s.alpha = parameter(alpha, group);
+    s.q = lifted(q, q_anchor, group);
+    s.alpha = lifted(alpha, alpha_anchor, group);
     s.inverse_q = 1.0f / s.q;
     s.scale = 2.0f * (s.alpha * s.q) * LOG2_E;
     const float h = s.alpha * s.q * s.q;
@@ -273,11 +286,11 @@ __device__ __forceinline__ u32 set_aside(float* x, float inside) {
 // ---- forward ----
 
 extern "C" __global__ void __launch_bounds__(THREADS, 6)
-squaf_forward(const void* x_in, void* out, const void* q, const void* alpha, const void* z,
-              u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
+squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, const void* alpha,
+              const void* alpha_anchor, const void* z, u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
     extern __shared__ __align__(256) char shared[];
     const Rows rows = {g1, middle, g2, inner, blockIdx.y};
-    const Group s = read_group(q, alpha, z, blockIdx.y);
+    const Group s = read_group(q, q_anchor, alpha, alpha_anchor, z, blockIdx.y);
     fill_table(shared, s);
     __syncthreads();
     const u32 lane = threadIdx.x % 32;

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .eager import slopes
 from .plain import Window, compute_dtype, finite_range, keep_window, squaf_plain
+from .wanted import BY_X
 
 # Exponents above this count as nearly equal weights: w >= 0.2, so that 1 + e_j loses nothing either.
 NEARLY_EQUAL = -1.5
@@ -34,7 +35,9 @@ def squaf_derivative(
     q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
     kept = keep_window(finite_range(x.to(kind)), q=q, alpha=alpha, z=z, window=window, laplacian=laplacian)
     if order == 1:
-        return slopes(kept, q=q, alpha=alpha, laplacian=laplacian)[0].to(x.dtype)
+        slope = slopes(kept, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
+        assert slope is not None
+        return slope.to(x.dtype)
     return curvature(kept, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .layout import Layout
 from .plain import Window, compute_dtype, exponent, finite_range, keep_window, squaf_plain
+from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY
 
 # Elements of x times points kept in one piece: 2^19 float32 numbers are 2 MiB, a core's share of the cache.
 PIECE = 1 << 19
@@ -36,23 +37,35 @@ def backward(
     layout: Layout,
     window: int,
     laplacian: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x (folded), q, alpha (groups,) and z (groups, n); sums in float64 where there is one."""
+    wanted: int = EVERY,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x (folded), q, alpha (groups,) and z (groups, n), None for one that is not wanted; sums in float64
+    where there is one."""
     kind = compute_dtype(x)
     wide = torch.float64 if x.device.type != "mps" else torch.float32
     groups, n = z.shape
     q5, alpha5, z5 = (spread(p.to(kind), layout) for p in (q, alpha, z))
-    dx = torch.empty_like(x)
-    dq = torch.zeros(groups, dtype=wide, device=x.device)
-    dalpha, dz = torch.zeros_like(dq), torch.zeros(groups, n, dtype=wide, device=x.device)
+    dx = torch.empty_like(x) if wanted & BY_X else None
+    dq, dalpha = (
+        torch.zeros(groups, dtype=wide, device=x.device) if wanted & flag else None for flag in (BY_Q, BY_ALPHA)
+    )
+    dz = torch.zeros(groups, n, dtype=wide, device=x.device) if wanted & BY_Z else None
     for piece in pieces(x, kept=window or n):
         part = finite_range(x[piece].to(kind))
-        kept = keep_window(part, q=q5, alpha=alpha5, z=z5, window=window, laplacian=laplacian)
+        kept = keep_window(
+            part, q=q5, alpha=alpha5, z=z5, window=window, laplacian=laplacian, values=bool(wanted & ~BY_Z)
+        )
         g = grad[piece].to(kind)
-        by_x, by_q, by_alpha = slopes(kept, q=q5, alpha=alpha5, laplacian=laplacian)
-        dx[piece] = (g * by_x).to(x.dtype)
-        dq += _sum_elements(g * by_q, wide)
-        dalpha += _sum_elements(g * by_alpha, wide)
+        if wanted & ~BY_Z:
+            by_x, by_q, by_alpha = slopes(kept, q=q5, alpha=alpha5, laplacian=laplacian, wanted=wanted)
+            if dx is not None and by_x is not None:
+                dx[piece] = (g * by_x).to(x.dtype)
+            if dq is not None and by_q is not None:
+                dq += _sum_elements(g * by_q, wide)
+            if dalpha is not None and by_alpha is not None:
+                dalpha += _sum_elements(g * by_alpha, wide)
+        if dz is None:
+            continue
         if kept.rows is None:
             dz += _sum_elements(g * kept.probability, wide).T
         elif x.device.type == "cpu":
@@ -65,8 +78,10 @@ def backward(
     return dx, dq, dalpha, dz
 
 
-def slopes(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The derivatives of phi by x, q and alpha, from moments of z - phi.
+def slopes(
+    kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool, wanted: int = EVERY
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The derivatives of phi by x, q and alpha, as far as they are wanted, from moments of z - phi.
 
     Each is sum_j P_j (z_j - phi) times the derivative of exponent j; subtracting phi first keeps the digits
     where the probabilities are spread evenly over large z.
@@ -75,17 +90,25 @@ def slopes(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> tuple[
     weighted = kept.probability * (kept.value - phi)
     d, c = kept.rest, kept.centre
     if laplacian:
-        signed = (weighted * kept.steps.sign()).sum(0)
-        off_centre = (weighted * (kept.steps != 0)).sum(0)
-        spread = (weighted * kept.steps.abs()).sum(0)
-        slope = kept.steps.sign() + d.sign() * (kept.steps != 0)
-        by_distance = alpha * (weighted * (slope - (kept.probability * slope).sum(0))).sum(0)
-        return by_distance, -c * by_distance - alpha * spread, d * signed + d.abs() * off_centre - q * spread
+        by_x = by_q = by_alpha = None
+        spread = (weighted * kept.steps.abs()).sum(0) if wanted & (BY_Q | BY_ALPHA) else torch.zeros_like(phi)
+        if wanted & (BY_X | BY_Q):
+            slope = kept.steps.sign() + d.sign() * (kept.steps != 0)
+            by_x = alpha * (weighted * (slope - (kept.probability * slope).sum(0))).sum(0)
+            by_q = -c * by_x - alpha * spread if wanted & BY_Q else None
+        if wanted & BY_ALPHA:
+            signed = (weighted * kept.steps.sign()).sum(0)
+            off_centre = (weighted * (kept.steps != 0)).sum(0)
+            by_alpha = d * signed + d.abs() * off_centre - q * spread
+        return by_x if wanted & BY_X else None, by_q, by_alpha
     # Subtracting the mean of j as well keeps the error of phi out of the result.
     first = (weighted * (kept.steps - (kept.probability * kept.steps).sum(0))).sum(0)
+    by_x = 2 * (alpha * q) * first if wanted & BY_X else None
+    if not wanted & (BY_Q | BY_ALPHA):
+        return by_x, None, None
     second = (weighted * kept.steps.square()).sum(0)
-    by_q = 2 * alpha * ((d - c * q) * first - q * second)
-    return 2 * (alpha * q) * first, by_q, q * (2 * d * first - q * second)
+    by_q = 2 * alpha * ((d - c * q) * first - q * second) if wanted & BY_Q else None
+    return by_x, by_q, q * (2 * d * first - q * second) if wanted & BY_ALPHA else None
 
 
 def _probability_of(i: int, kept: Window, *, q: Tensor, alpha: Tensor, n: int, laplacian: bool) -> Tensor:

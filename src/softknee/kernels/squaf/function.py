@@ -7,7 +7,8 @@ from softknee.errors import InputError, ParameterError
 
 from .derivatives import nth_derivative, squaf_derivative
 from .dispatch import inside_transform, must_differentiate_through
-from .plain import squaf_on_grid, squaf_plain
+from .plain import compute_dtype, squaf_on_grid, squaf_plain
+from .tails import beyond, check_tails, end_slopes, ends_of, within
 from .transforms import SquafFunction
 from .windows import check_weights
 
@@ -23,6 +24,7 @@ def squaf(
     weights: str = "gaussian",
     grid: Tensor | None = None,
     order: int = 0,
+    tails: str = "flat",
 ) -> Tensor:
     """Soft quantisation: phi(x) = sum_i z_i P(y_i | x), P proportional to e^(-alpha (x-y_i)^2).
 
@@ -37,6 +39,8 @@ def squaf(
     weights   "gaussian", or "laplacian" for P proportional to e^(-alpha |x-y_i|).
     grid      a general grid instead of `q`: points of shape S + (n,), trainable as well; needs window=None.
     order     the derivative of that order by x instead of the value.
+    tails     "flat": beyond the grid the value comes to rest at that of the last point, and the slope at 0; "linear":
+              it goes on with value and slope of the end. A few more tensor operations around the same kernel.
 
     Differentiable to every order by x and every parameter. The result has the dtype of x; parameters are read
     in float32 (float64 for a float64 x). At +-inf the value is the limit, for Gaussian
@@ -48,6 +52,8 @@ def squaf(
     """
     check_weights(weights)
     laplacian = weights == "laplacian"
+    if check_tails(tails) == "linear":
+        return _with_linear_tails(x, q=q, k=k, alpha=alpha, z=z, window=window, weights=weights, grid=grid, order=order)
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
         found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
@@ -62,6 +68,35 @@ def squaf(
     else:
         out = torch.ops.softknee.squaf(*arguments)
     return out.reshape(()) if x.dim() == 0 else out
+
+
+def _with_linear_tails(
+    x: Tensor,
+    *,
+    q: Tensor | None,
+    k: int | None,
+    alpha: Tensor,
+    z: Tensor,
+    window: int | None,
+    weights: str,
+    grid: Tensor | None,
+    order: int,
+) -> Tensor:
+    if order:
+        raise ParameterError("squaf: a derivative has no tails to continue; take that of the value with linear tails.")
+    if grid is None:
+        flat, q, alpha, z = check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window)
+    else:
+        flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
+    # In the type they are computed in, so that the ends are the same numbers here and in the kernels.
+    kind = compute_dtype(x)
+    q, grid = (None if one is None else one.to(kind) for one in (q, grid))
+    alpha, z = alpha.to(kind), z.to(kind)
+    low, high = ends_of(q=q, grid=grid, points=z.shape[-1])
+    inner, excess = within(flat, low=low, high=high)
+    value = squaf(inner, q=q, alpha=alpha, z=z, window=window, weights=weights, grid=grid)
+    ends = end_slopes(q=q, grid=grid, alpha=alpha, z=z, window=window, laplacian=weights == "laplacian")
+    return beyond(value, excess, ends).to(x.dtype).reshape(x.shape)
 
 
 def check_uniform(

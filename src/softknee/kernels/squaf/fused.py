@@ -8,9 +8,10 @@ from torch import Tensor
 
 from ..dispatch import interpreting
 from ..launch import divide_up, power_of_two
-from . import cuda
+from . import cuda, cuda_any
 from .layout import Layout
 from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
+from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY
 
 # Triton's kernels are launched by indexing, and take plain numbers for their constants; no type says so.
 _forward_kernel: Any = squaf_forward_kernel
@@ -51,16 +52,21 @@ def backward(
     layout: Layout,
     window: int,
     laplacian: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x (folded), q and alpha (groups,) and z (groups, n), the sums in float64."""
+    wanted: int = EVERY,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x (folded), q and alpha (groups,) and z (groups, n), the sums in float64; None where not wanted."""
     groups, n = z.shape
-    dx = torch.empty_like(x)
+    dx = torch.empty_like(x) if wanted & BY_X else None
     if x.numel() == 0:
         zeros = torch.zeros(groups, n + 2, device=x.device)
-        return dx, zeros[:, 0], zeros[:, 1], zeros[:, 2:]
+        return _gathered(dx, [g if wanted & flag else None for g, flag in _in_columns(zeros)])
     with _on_device_of(x):
-        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad):
-            return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window)
+        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad, wanted=wanted):
+            return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window, wanted=wanted)
+        if cuda_any.can_run(x, grad, points=n, layout=layout):
+            half = _half(window, n)
+            how = {"layout": layout, "half": half, "laplacian": laplacian, "wanted": wanted}
+            return dx, *cuda_any.backward(grad, x, q, alpha, z, dx=dx, **how)
         _, g1, middle, g2, inner = layout.shape
         bins = max(16, power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.
@@ -70,15 +76,32 @@ def backward(
         # alone.
         tiles = max(TILES, divide_up(layout.per_group, rows * PARTS))
         parts = divide_up(layout.per_group, rows * tiles)
-        dq = torch.empty(parts, groups, device=x.device)
-        dalpha, dz = torch.empty_like(dq), torch.empty(parts, groups, n, device=x.device)
+        dq, dalpha = (
+            torch.empty(parts, groups, device=x.device) if wanted & flag else None for flag in (BY_Q, BY_ALPHA)
+        )
+        dz = torch.empty(parts, groups, n, device=x.device) if wanted & BY_Z else None
+        # What is not wanted is not written; the kernel is then compiled without it, and x stands in for the pointer.
+        into = [x if one is None else one for one in (dx, dq, dalpha, dz)]
         _backward_kernel[(parts, divide_up(groups, together))](
-            grad, x, q, alpha, z, dx, dq, dalpha, dz,
+            grad, x, q, alpha, z, *into,
             layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles,
             HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
+            WANT_X=bool(wanted & BY_X), WANT_Q=bool(wanted & BY_Q), WANT_ALPHA=bool(wanted & BY_ALPHA),
+            WANT_Z=bool(wanted & BY_Z),
         )  # fmt: skip
-        wide = torch.float64
-        return dx, dq.sum(0, dtype=wide), dalpha.sum(0, dtype=wide), dz.sum(0, dtype=wide)
+        return _gathered(dx, [None if one is None else one.sum(0, dtype=torch.float64) for one in (dq, dalpha, dz)])
+
+
+def _gathered(
+    dx: Tensor | None, rest: list[Tensor | None]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    dq, dalpha, dz = rest
+    return dx, dq, dalpha, dz
+
+
+def _in_columns(sums: Tensor) -> tuple[tuple[Tensor, int], ...]:
+    """The columns for q, alpha and z of a table of sums, each with its flag."""
+    return (sums[:, 0], BY_Q), (sums[:, 1], BY_ALPHA), (sums[:, 2:], BY_Z)
 
 
 def _half(window: int, n: int) -> int:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..launch import divide_up
+from . import cuda_modes
 from .fused import _half, _on_device_of
 from .layout import Layout
 from .triton_modes import squaf_sample_kernel, squaf_step_kernel
@@ -37,7 +38,10 @@ def forward(
     table = q if z is None else z  # not read for symbols
     grid = (divide_up(x.numel(), BLOCK),)
     with _on_device_of(x):
-        if seed is None:
+        case = {"points": points, "layout": layout}
+        if cuda_modes.can_choose(x, seed, symbols=symbols, window=window, laplacian=laplacian, **case):
+            cuda_modes.choose(x, seed, q, alpha, z, out=out, **case)
+        elif seed is None:
             _step_kernel[grid](
                 x, out, q, table, x.numel(), *shape, SYMBOLS=symbols, SHARED=layout.groups == 1, BLOCK=BLOCK
             )
@@ -48,3 +52,11 @@ def forward(
                 SHARED=layout.groups == 1, BLOCK=BLOCK,
             )  # fmt: skip
     return out
+
+
+def step_backward(grad: Tensor, x: Tensor, q: Tensor, *, points: int, layout: Layout) -> Tensor | None:
+    """The gradient of z (groups, n) for the step function; None where no kernel was written for the case."""
+    if x.numel() == 0 or not cuda_modes.can_step_back(grad, x, points=points, layout=layout):
+        return None
+    with _on_device_of(x):
+        return cuda_modes.step_backward(grad, x, q, points=points, layout=layout)

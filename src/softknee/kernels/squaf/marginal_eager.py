@@ -10,6 +10,7 @@ from torch import Tensor
 from .eager import pieces, slopes, spread
 from .layout import Layout
 from .plain import compute_dtype, finite_range, keep_window
+from .wanted import BY_X, EVERY
 
 Gradients = tuple[Tensor, Tensor | None, Tensor | None]
 
@@ -57,9 +58,11 @@ def eager_gradients(
     for piece in pieces(x, kept=window or slope.shape[-1]):
         part = finite_range(x[piece].to(kind))
         kept = keep_window(part, q=q5, alpha=alpha5, z=table, window=window, laplacian=laplacian)
-        by_x, by_q, by_alpha = slopes(kept, q=q5, alpha=alpha5, laplacian=laplacian)
+        wanted = EVERY if parameters else BY_X
+        by_x, by_q, by_alpha = slopes(kept, q=q5, alpha=alpha5, laplacian=laplacian, wanted=wanted)
+        assert by_x is not None
         dx[piece] = by_x.to(x.dtype)
-        if dq is not None and dalpha is not None:
+        if dq is not None and dalpha is not None and by_q is not None and by_alpha is not None:
             dq += _sum_elements(by_q, wide)
             dalpha += _sum_elements(by_alpha, wide)
     return dx, dq, dalpha

@@ -25,7 +25,7 @@ from .modes_op import fold_seed
 from .op import fold_replicas
 from .plain import compute_dtype, squaf_on_grid, squaf_plain
 from .random_bits import draw_seed, uniform
-from .transforms import SquafBackwardFunction
+from .transforms import first_gradients
 from .windows import check_weights
 
 
@@ -167,8 +167,8 @@ class SquafSampleFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        found: Any = SquafBackwardFunction.apply(outer[0], *ctx.saved_tensors, ctx.window, ctx.laplacian)
-        by_x, *rest = found
+        needs = ctx.needs_input_grad
+        by_x, *rest = first_gradients(ctx, outer[0], (needs[0], *needs[2:5]))
         return by_x, None, *rest, None, None
 
     @staticmethod

@@ -17,6 +17,7 @@ from .dispatch import choose_kernel
 from .layout import Layout, arrange, dense
 from .op import as_stored, fold_replicas, shape_without
 from .random_bits import draw_seed
+from .wanted import only_wanted, wanted_of
 
 _TAGS = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
 
@@ -120,7 +121,14 @@ def _step_backward(grad: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
     x = dense(x)
     layout = arrange(x, parameter_shape=q.shape)
     folded = layout.fold(grad).contiguous()
-    dz = eager_modes.step_backward(folded, layout.fold(x), layout.fold_parameter(q), points=z.shape[-1], layout=layout)
+    given = folded, layout.fold(x), layout.fold_parameter(q)
+    dz = None
+    if choose_kernel(x)[0] == "fused":
+        from . import fused_modes
+
+        dz = fused_modes.step_backward(*given, points=z.shape[-1], layout=layout)
+    if dz is None:
+        dz = eager_modes.step_backward(*given, points=z.shape[-1], layout=layout)
     return layout.unfold_parameter(dz, like=z, table=True)
 
 
@@ -163,7 +171,10 @@ def _remember_sample(ctx, inputs, output) -> None:
 
 
 def _differentiate_sample(ctx, grad: Tensor):
-    by_x, *rest = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian)
+    needs = ctx.needs_input_grad
+    wanted = wanted_of((needs[0], *needs[2:5]))
+    found = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
+    by_x, *rest = only_wanted(found, wanted)
     return by_x, None, *rest, None, None
 
 

@@ -5,7 +5,8 @@ an operator little more than one. They know their shapes (for tracing), their de
 second and later ones through the plain form) and a vmap rule that turns a replica dimension into rows of
 parameters.
 
-Here window 0 means the full sum, and q, alpha and z[..., 0] share one shape that broadcasts against x.
+Here window 0 means the full sum, and q, alpha and z[..., 0] share one shape that broadcasts against x. `wanted` says
+which gradients are computed (see `wanted.py`); one that is not wanted comes back as an empty tensor.
 """
 
 import torch
@@ -16,6 +17,7 @@ from .derivatives import squaf_derivative, wide_dtype
 from .dispatch import choose_kernel
 from .layout import arrange, dense
 from .plain import squaf_plain
+from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, only_wanted, wanted_of
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -26,7 +28,7 @@ torch.library.define(
 )
 torch.library.define(
     "softknee::squaf_backward",
-    "(Tensor grad, Tensor x, Tensor q, Tensor alpha, Tensor z, int window, bool laplacian)"
+    f"(Tensor grad, Tensor x, Tensor q, Tensor alpha, Tensor z, int window, bool laplacian, int wanted={EVERY})"
     " -> (Tensor, Tensor, Tensor, Tensor)",
     tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
 )
@@ -48,7 +50,7 @@ def _squaf(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacia
 
 @torch.library.impl("softknee::squaf_backward", "CompositeExplicitAutograd")
 def _squaf_backward(
-    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool
+    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int = EVERY
 ) -> Gradients:
     x = dense(x)
     layout = arrange(x, parameter_shape=q.shape)
@@ -56,17 +58,17 @@ def _squaf_backward(
     # The gradient may arrive in another memory order than x (or expanded, after a sum): x's order decides.
     folded = layout.fold(grad).contiguous()
     if choose_kernel(x)[0] == "fused":
-        from . import fused
-
-        sums = fused.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
+        from . import fused as kernel
     else:
-        sums = eager.backward(folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
-    dx, dq, dalpha, dz = sums
+        kernel = eager
+    dx, dq, dalpha, dz = kernel.backward(
+        folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian, wanted=wanted
+    )
     return (
-        as_stored(layout.unfold(dx), like=x),
-        layout.unfold_parameter(dq, like=q),
-        layout.unfold_parameter(dalpha, like=alpha),
-        layout.unfold_parameter(dz, like=z, table=True),
+        x.new_empty(0) if dx is None else as_stored(layout.unfold(dx), like=x),
+        q.new_empty(0) if dq is None else layout.unfold_parameter(dq, like=q),
+        alpha.new_empty(0) if dalpha is None else layout.unfold_parameter(dalpha, like=alpha),
+        z.new_empty(0) if dz is None else layout.unfold_parameter(dz, like=z, table=True),
     )
 
 
@@ -82,13 +84,13 @@ def _squaf_shapes(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, l
 
 @torch.library.register_fake("softknee::squaf_backward")
 def _squaf_backward_shapes(
-    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool
+    grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int = EVERY
 ) -> Gradients:
     return (
-        torch.empty_like(dense(x)),
-        q.new_empty(q.shape),
-        alpha.new_empty(alpha.shape),
-        z.new_empty(z.shape),
+        torch.empty_like(dense(x)) if wanted & BY_X else x.new_empty(0),
+        q.new_empty(q.shape if wanted & BY_Q else 0),
+        alpha.new_empty(alpha.shape if wanted & BY_ALPHA else 0),
+        z.new_empty(z.shape if wanted & BY_Z else 0),
     )
 
 
@@ -97,9 +99,15 @@ def _remember(ctx, inputs, output) -> None:
     ctx.save_for_backward(*tensors)
 
 
+def _remember_backward(ctx, inputs, output) -> None:
+    *tensors, ctx.window, ctx.laplacian, ctx.wanted = inputs
+    ctx.save_for_backward(*tensors)
+
+
 def _differentiate(ctx, grad: Tensor):
-    gradients = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian)
-    return *gradients, None, None
+    wanted = wanted_of(ctx.needs_input_grad[:4])
+    gradients = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
+    return *only_wanted(gradients, wanted), None, None
 
 
 def differentiate_again(ctx, *outer: Tensor):
@@ -110,6 +118,9 @@ def differentiate_again(ctx, *outer: Tensor):
     which compose with any order of differentiation around them where autograd.grad would not.
     """
     grad, x, *parameters = ctx.saved_tensors
+    # A gradient that was not computed has no derivatives either.
+    there = only_wanted(outer, ctx.wanted)
+    outer = tuple(torch.zeros_like(of) if g is None else g for g, of in zip(there, ctx.saved_tensors[1:], strict=True))
     along_x, *along_parameters = outer
     wide = wide_dtype(x)
 
@@ -128,11 +139,11 @@ def differentiate_again(ctx, *outer: Tensor):
     q, alpha, z = (p.to(wide) for p in parameters)
     bend = squaf_derivative(x.to(wide), q, alpha, z, ctx.window, ctx.laplacian, order=2)
     by_x = by_x + (grad.to(wide) * along_x.to(wide) * bend).to(x.dtype)
-    return by_grad, by_x, *by_parameters, None, None
+    return by_grad, by_x, *by_parameters, None, None, None
 
 
 torch.library.register_autograd("softknee::squaf", _differentiate, setup_context=_remember)
-torch.library.register_autograd("softknee::squaf_backward", differentiate_again, setup_context=_remember)
+torch.library.register_autograd("softknee::squaf_backward", differentiate_again, setup_context=_remember_backward)
 
 
 def fold_replicas(
@@ -156,13 +167,23 @@ def _squaf_replicas(info, in_dims, x, q, alpha, z, window, laplacian):
     return torch.ops.softknee.squaf(x, *parameters, window, laplacian), 0
 
 
-def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplacian):
+def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplacian, wanted=EVERY):
     shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
     x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
     grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
-    dx, *rest = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian)
-    sums = [g.reshape(info.batch_size, *shape) for g, shape in zip(rest, shapes, strict=True)]
-    return (dx, *sums), (0, 0, 0, 0)
+    found = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian, wanted)
+    return of_replicas(info.batch_size, found, shapes, wanted)
+
+
+def of_replicas(replicas: int, found: Gradients, shapes: list[tuple[int, ...]], wanted: int):
+    """What a vmap rule returns: the gradients of the parameters in their own shapes, and where the replicas are."""
+    dx, *rest = found
+    there = only_wanted(found, wanted)
+    sums = [
+        g if kept is None else g.reshape(replicas, *shape)
+        for g, kept, shape in zip(rest, there[1:], shapes, strict=True)
+    ]
+    return (dx, *sums), tuple(None if kept is None else 0 for kept in there)
 
 
 torch.library.register_vmap("softknee::squaf", _squaf_replicas)

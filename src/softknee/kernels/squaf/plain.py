@@ -88,8 +88,13 @@ def place(x: Tensor, *, q: Tensor, k: int) -> Placed:
     return Placed(centre, distance_from(x, centre=centre, q=q))
 
 
-def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Window:
-    """The kept points of every x; all arguments in compute precision, q and alpha broadcastable against x."""
+def keep_window(
+    x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, values: bool = True
+) -> Window:
+    """The kept points of every x; all arguments in compute precision, q and alpha broadcastable against x.
+
+    values: False where z at the kept points is not asked for; then `value` is z itself.
+    """
     n = z.shape[-1]
     k = (n - 1) // 2
     ones = (1,) * x.dim()
@@ -112,7 +117,7 @@ def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, 
     if z.dim() > 1 and z.shape[:-1].numel() > 1:
         rows = torch.arange(z.shape[:-1].numel(), device=x.device).reshape(z.shape[:-1])
         index = index + n * rows
-    value = z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
+    value = z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape) if values else z
     return Window(torch.softmax(logits, 0), value, steps, index, centre, d, logits, inside)
 
 

@@ -105,9 +105,10 @@ def squaf_backward_kernel(
     grad_ptr, x_ptr, q_ptr, alpha_ptr, z_ptr, dx_ptr, dq_ptr, dalpha_ptr, dz_ptr,
     per_group, groups, n, k, g1, middle, g2, inner, tiles,
     HALF: tl.constexpr, LAPLACIAN: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
+    WANT_X: tl.constexpr, WANT_Q: tl.constexpr, WANT_ALPHA: tl.constexpr, WANT_Z: tl.constexpr,
 ):  # fmt: skip
     """Gradient of x, and this program's own sums for q, alpha and z, written to row program_id(0) of the
-    partials.
+    partials; each as far as it is wanted.
 
     A tile is (ROWS elements of a group, GROUPS groups, BINS >= n grid points), dense over the grid: the
     gradient of z is then a sum over the first dimension, in a fixed order, with nothing to scatter.
@@ -141,30 +142,48 @@ def squaf_backward_kernel(
             keep = keep & (tl.abs(steps) <= HALF)
         w = tl.where(keep, tl.exp2(_exponent(d[:, :, None], q_, alpha_, steps, LAPLACIAN)), 0.0)
         p = w / tl.sum(w, axis=2)[:, :, None]
-        phi = tl.sum(p * z, axis=2)
         # Points outside the window get 0, also where x and so phi is NaN.
-        sum_z += tl.sum(tl.where(keep, p * grad[:, :, None], 0.0), axis=0)
-        centred = tl.where(keep, p * (z - phi[:, :, None]), 0.0)
-        if LAPLACIAN:
-            first = tl.sum(tl.where(steps > 0, centred, tl.where(steps < 0, -centred, 0.0)), axis=2)
-            off_centre = tl.sum(tl.where(steps != 0, centred, 0.0), axis=2)
-            second = tl.sum(centred * tl.abs(steps), axis=2)
-            side = tl.where(d > 0, 1.0, tl.where(d < 0, -1.0, 0.0))
-            by_x = alpha * (first + side * off_centre)
-            by_q = -c * by_x - alpha * second
-            # first + side * off_centre is exactly 0 beyond the grid, where d may be huge; d * first + abs(d) *
-            # off_centre would leave the rounding of one product behind.
-            by_alpha = d * (first + side * off_centre) - q * second
-        else:
-            first = tl.sum(centred * (steps - tl.sum(p * steps, axis=2)[:, :, None]), axis=2)
-            second = tl.sum(centred * steps * steps, axis=2)
-            by_x = 2.0 * (alpha * q) * first
-            by_q = 2.0 * alpha * ((d - c * q) * first - q * second)
-            by_alpha = q * (2.0 * d * first - q * second)
-        tl.store(dx_ptr + at, (grad * by_x).to(dx_ptr.dtype.element_ty), mask=inside)
-        sum_q += tl.sum(grad * by_q, axis=0)
-        sum_alpha += tl.sum(grad * by_alpha, axis=0)
+        if WANT_Z:
+            sum_z += tl.sum(tl.where(keep, p * grad[:, :, None], 0.0), axis=0)
+        if (WANT_X or WANT_Q) or WANT_ALPHA:
+            phi = tl.sum(p * z, axis=2)
+            centred = tl.where(keep, p * (z - phi[:, :, None]), 0.0)
+            if WANT_Q or WANT_ALPHA:
+                if LAPLACIAN:
+                    second = tl.sum(centred * tl.abs(steps), axis=2)
+                else:
+                    second = tl.sum(centred * steps * steps, axis=2)
+            if LAPLACIAN:
+                upper = tl.sum(tl.where(steps > 0, centred, tl.where(steps < 0, -centred, 0.0)), axis=2)
+                off_centre = tl.sum(tl.where(steps != 0, centred, 0.0), axis=2)
+                side = tl.where(d > 0, 1.0, tl.where(d < 0, -1.0, 0.0))
+                # Exactly 0 beyond the grid, where d may be huge; d * upper + abs(d) * off_centre would leave the
+                # rounding of one product behind.
+                first = upper + side * off_centre
+            else:
+                first = tl.sum(centred * (steps - tl.sum(p * steps, axis=2)[:, :, None]), axis=2)
+            if WANT_X:
+                if LAPLACIAN:
+                    by_x = alpha * first
+                else:
+                    by_x = 2.0 * (alpha * q) * first
+                tl.store(dx_ptr + at, (grad * by_x).to(dx_ptr.dtype.element_ty), mask=inside)
+            if WANT_Q:
+                if LAPLACIAN:
+                    by_q = -c * (alpha * first) - alpha * second
+                else:
+                    by_q = 2.0 * alpha * ((d - c * q) * first - q * second)
+                sum_q += tl.sum(grad * by_q, axis=0)
+            if WANT_ALPHA:
+                if LAPLACIAN:
+                    by_alpha = d * first - q * second
+                else:
+                    by_alpha = q * (2.0 * d * first - q * second)
+                sum_alpha += tl.sum(grad * by_alpha, axis=0)
     into = part * groups + group
-    tl.store(dq_ptr + into, sum_q, mask=known)
-    tl.store(dalpha_ptr + into, sum_alpha, mask=known)
-    tl.store(dz_ptr + into[:, None] * n + bins[None, :], sum_z, mask=on_table)
+    if WANT_Q:
+        tl.store(dq_ptr + into, sum_q, mask=known)
+    if WANT_ALPHA:
+        tl.store(dalpha_ptr + into, sum_alpha, mask=known)
+    if WANT_Z:
+        tl.store(dz_ptr + into[:, None] * n + bins[None, :], sum_z, mask=on_table)

@@ -29,13 +29,26 @@ def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
     for name, curve in outcome.curves.items():
         if has_diverged(outcome):
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
-            found.append(Band(label=label, curve=name, each=each))
+            found.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
         elif curve:
             points = [score([_number(one) for one in row], larger_is_better=False, level=level) for row in curve]
             middle = tuple(one.value for one in points)
             ends = [one.interval or (one.value, one.value) for one in points]
-            low, high = tuple(one[0] for one in ends), tuple(one[1] for one in ends)
-            found.append(Band(label=label, curve=name, middle=middle, low=low, high=high))
+            low, high = [one[0] for one in ends], tuple(one[1] for one in ends)
+            below = [place for place, one in enumerate(low) if name.endswith("loss") and one <= 0]
+            for place in below:
+                low[place] = min(points[place].each)
+            found.append(
+                Band(
+                    label=label,
+                    curve=name,
+                    epochs=outcome.noted,
+                    middle=middle,
+                    low=tuple(low),
+                    high=high,
+                    cut=bool(below),
+                )
+            )
     return found
 
 
@@ -48,7 +61,7 @@ def shapes_of(outcome: Outcome) -> list[Shape]:
     one = outcome.trial.activation
     try:
         act = get(one.name)
-    except KeyError:  # of a package that is not installed here
+    except KeyError:  # of a package that is not installed here, or a module without a definition
         return []
     if not isinstance(act, Activation):  # a table of many numbers, of which the outcome keeps only means
         return []
@@ -78,13 +91,15 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
     found = []
     for key, moved in outcome.parameters.items():
         path, _, name = key.rpartition(".")
-        epochs = [[float(moved["start"])], *([one for one in row if one is not None] for row in moved["curve"])]
+        starts = moved.get("starts") or [moved["start"]]
+        epochs = [[float(one) for one in starts], *([one for one in row if one is not None] for row in moved["curve"])]
         if all(epochs):
             found.append(
                 Trajectory(
                     label=outcome.trial.activation.label,
                     path=path,
                     parameter=name,
+                    epochs=(0, *outcome.noted),
                     middle=tuple(sum(row) / len(row) for row in epochs),
                     low=tuple(map(min, epochs)),
                     high=tuple(map(max, epochs)),

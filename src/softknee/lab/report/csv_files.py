@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..studies.outcome import Each, Outcome
+from .beside_tables import COLUMNS, beside_lines
 from .parts import Measure, Row, Summary
 
 RESULTS = (
@@ -20,6 +21,7 @@ SEEDS = ("activation", "seed", "measure", "value", "diverged_in_epoch", "record"
 def results_csv(summary: Summary) -> str:
     """Averages with intervals, tests and verdicts; unscaled, with all digits, and empty where there is none."""
     lines = [_result(summary, row, measure) for row in summary.rows for measure in summary.measures]
+    lines += [_head(row) | {"measure": "parameters", "value": row.trained} for row in summary.rows if row.trained]
     lines += [line for row in summary.rows for line in _costs(row)]
     return _written(RESULTS, lines)
 
@@ -74,6 +76,11 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
     return [
         head | {"measure": name, "value": one.value, "low": one.low, "high": one.high} for name, one in named.items()
     ]
+
+
+def paper_csv(summary: Summary) -> str:
+    """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
+    return _written(COLUMNS, beside_lines(summary))
 
 
 def seeds_csv(outcomes: Sequence[Outcome]) -> str:

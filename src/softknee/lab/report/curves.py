@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .figures import Figure, faint, figure, log_axis, safe
+from .figures import Figure, after_epochs, faint, figure, log_axis, safe
 from .palette import Look, looks
 from .parts import Band, Summary
 
@@ -41,7 +41,8 @@ def _curves(summary: Summary, name: str) -> Figure:
         layout["yaxis"] |= log_axis(min(every), max(every))
     gone = any(band.each for band in bands)
     caption = (
-        f"{title} after each epoch: mean over seeds, with its 95 % interval as a band."
+        f"{title} {after_epochs(bands[0].epochs)}: mean over seeds, with its 95 % interval as a band"
+        + ("; where that would reach below 0, down to the lowest seed." if any(band.cut for band in bands) else ".")
         + (" Where a seed diverged, every seed has a thin line of its own." if gone else "")
         + (" Names in the legend show and hide their lines." if len(summary.rows) > 1 else "")
     )
@@ -73,7 +74,7 @@ def _band(band: Band, look: Look, scale: float, shown: bool) -> list[dict[str, A
             | {
                 "name": safe(f"{band.label}, each seed"),
                 "mode": "lines",
-                "x": list(range(1, len(each) + 1)),
+                "x": list(band.epochs),
                 "y": [None if one is None else scale * one for one in each],
                 "line": line | {"width": 0.8},
                 "showlegend": place == 0,
@@ -81,7 +82,7 @@ def _band(band: Band, look: Look, scale: float, shown: bool) -> list[dict[str, A
             }
             for place, each in enumerate(band.each)
         ]
-    epochs = list(range(1, len(band.middle) + 1))
+    epochs = list(band.epochs)
     edge = base | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False, "x": epochs}
     return [
         edge | {"y": [scale * one for one in band.low]},

@@ -88,6 +88,13 @@ def safe(text: str) -> str:
     return escape(text, quote=False)
 
 
+def after_epochs(epochs: Sequence[int]) -> str:
+    """`after each epoch`, or `after every 20 epochs` where only these were noted; the first may be 0, the start."""
+    noted = [epoch for epoch in epochs if epoch]
+    apart = noted[1] - noted[0] if len(noted) > 1 else 1
+    return "after each epoch" if apart == 1 else f"after every {apart} epochs"
+
+
 def log_axis(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis with numbers at 1, 2 and 5 of each decade, or at the decades where there are many of these."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

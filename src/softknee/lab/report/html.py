@@ -7,6 +7,7 @@ from html import escape
 
 from ...errors import MissingToolError
 from ..studies.recipe import Recipe
+from .beside_tables import TITLE, beside_note, beside_tables, beside_words
 from .curves import curves
 from .figures import Figure
 from .legend import legend
@@ -117,6 +118,7 @@ def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
             "Results",
             _table(headline(summary), baseline=summary.baseline.label if summary.baseline else None),
         ),
+        ("beside", TITLE, _beside(summary)),
         ("plane", "Accuracy against reproducibility", _figures([drawn] if drawn else [])),
         ("tests", "Which differences are shown", _TESTS + "".join(map(_table, tests)) if tests else ""),
         ("curves", "Training", _figures(curves(summary))),
@@ -181,6 +183,18 @@ def _link(words: str, cell: Cell) -> str:
     if cell.key is None:
         return f"<span{title}>{words}</span>" if title else words
     return f'<a href="../trials/{escape(cell.key, quote=True)}.json"{title}>{words}</a>'
+
+
+def _beside(summary: Summary) -> str:
+    if not summary.beside:
+        return ""
+    best = "".join(f"<li>{escape(words)}</li>" for words in beside_words(summary))
+    note = escape(beside_note(summary))
+    return (
+        (f"<ul>{best}</ul>" if best else "")
+        + "".join(map(_table, beside_tables(summary)))
+        + (f"<p>{note}</p>" if note else "")
+    )
 
 
 def _figures(figures: Sequence[Figure]) -> str:

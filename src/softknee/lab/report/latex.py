@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from .beside_tables import TITLE, beside_note, beside_tables, beside_words
 from .origin import Origin
 from .parts import Summary
 from .tables import Cell, Table, every_table
@@ -87,7 +88,7 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 \maketitle
 {lists}{notes}
 {tables}
-{pictures}
+{_beside(summary)}{pictures}
 \section*{{Run it again}}
 \noindent\texttt{{{escaped(origin.command)}}}
 \begin{{itemize}}
@@ -95,6 +96,13 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 \end{{itemize}}
 \end{{document}}
 """
+
+
+def _beside(summary: Summary) -> str:
+    if not summary.beside:
+        return ""
+    words = "".join(f"\n\\noindent {escaped(one)}\n" for one in (*beside_words(summary), beside_note(summary)) if one)
+    return f"\\section*{{{TITLE}}}\n{words}\n" + "\n".join(map(_table, beside_tables(summary))) + "\n"
 
 
 def _table(table: Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .beside_tables import TITLE, beside_note, beside_tables, beside_words
 from .origin import Origin
 from .parts import Summary
 from .tables import Cell, Table, every_table
@@ -19,6 +20,11 @@ def markdown(summary: Summary, origin: Origin) -> str:
     )
     parts += [f"> {escaped(note)}" for note in summary.notes]
     parts += [_table(table) for table in every_table(summary)]
+    if summary.beside:
+        parts.append(f"## {TITLE}")
+        parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
+        parts += [_table(table) for table in beside_tables(summary)]
+        parts.append(escaped(beside_note(summary)))
     parts.append("## Run it again")
     parts.append(_fenced(origin.command))
     parts.append("\n".join(f"- {name}: {escaped(words)}" for name, words in origin.facts()))

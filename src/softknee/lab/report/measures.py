@@ -8,15 +8,21 @@ from dataclasses import replace
 from ..studies.outcome import Outcome
 from .parts import Measure
 
-# What does not matter: half a point of accuracy; of losses and differences a share of the baseline's.
-MARGINS: Mapping[str, float] = {"accuracy": 0.005, "auc": 0.005, "calibration_error": 0.005, "hamming": 0.005}
+# What does not matter: half a point of accuracy, 0.1 dB; of losses and differences a share of the baseline's.
+MARGINS: Mapping[str, float] = {
+    **dict.fromkeys(("accuracy", "auc", "calibration_error", "hamming", "r2", "ssim"), 0.005),
+    "psnr": 0.1,
+}
 RELATIVE_MARGINS: Mapping[str, float] = {"log_loss": 0.05, "mse": 0.05}
 SHARE_OF_DIFFERENCE = 0.10
 
 _PERCENT = {"scale": 100.0, "unit": "%"}
 _SCORES = (
     Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
-    Measure(name="mse", title="mean squared error", larger_is_better=False),
+    Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
+    Measure(name="mse", title="mean squared error", larger_is_better=False, logarithmic=True),
+    Measure(name="r2", title="R²", larger_is_better=True, **_PERCENT),
+    Measure(name="ssim", title="SSIM", larger_is_better=True),
     Measure(name="log_loss", title="log loss", larger_is_better=False, unit="nats"),
     Measure(name="auc", title="AUC", larger_is_better=True, **_PERCENT),
     Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_PERCENT),
@@ -29,6 +35,15 @@ _DIFFERENCES = (
     Measure(name="true_label", title="Δ₁ of the true label", larger_is_better=False, of_sets=True),
     Measure(name="hamming", title="labels that differ", larger_is_better=False, of_sets=True, **_PERCENT),
 )
+
+
+# How many numbers of one model are trained: no score of a seed, but what a paper reports beside its scores.
+PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_better=False)
+
+
+def score_called(name: str) -> Measure:
+    """The score of that name, as an outcome has it."""
+    return next(one for one in _SCORES if one.name == name)
 
 
 def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
@@ -59,6 +74,7 @@ def with_margin(measure: Measure, baseline: float) -> Measure:
 def margin_words(measure: Measure) -> str:
     """The margin in words, for a caption."""
     if measure.name in MARGINS:
-        return f"{measure.scale * MARGINS[measure.name]:g} points"
+        unit = "points" if measure.unit in ("%", "") else measure.unit
+        return f"{measure.scale * MARGINS[measure.name]:g} {unit}"
     share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
     return "" if share is None else f"{100 * share:g} % of the baseline's"

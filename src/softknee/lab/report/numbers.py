@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ...measure.estimate import Estimate, Score
 
 DASH = "–"
+_DECADES = 100.0  # the ratio from which on no number of decimals suits all of a column
 
 
 def minus(text: str) -> str:
@@ -34,20 +35,31 @@ def decimals(found: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
     return place_of(sizes[len(sizes) // 2], digits=3) if sizes else 2
 
 
+def column_places(found: Iterable[Score | Estimate], *, scale: float = 1.0, logarithmic: bool = False) -> int | None:
+    """`decimals`, or None for powers of ten: of a quantity that is seen by its order where a column has several."""
+    shown = list(found)
+    sizes = [abs(one.value) for one in shown if one.value]
+    if logarithmic and sizes and (max(sizes) > _DECADES * min(sizes) or max(sizes) < 1 / _DECADES):
+        return None
+    return decimals(shown, scale=scale)
+
+
 def place_of(size: float, *, digits: int = 2) -> int:
     """How many decimals show this size with that many digits: 0.034 with two has three."""
     return min(8, max(0, digits - 1 - math.floor(math.log10(size))))
 
 
-def fixed(value: float, places: int, *, signed: bool = False) -> str:
-    """A number with that many decimals; what rounds to zero has no sign."""
+def fixed(value: float, places: int | None, *, signed: bool = False) -> str:
+    """A number with that many decimals; what rounds to zero has no sign. None: as a power of ten, 1.0e−02."""
+    if places is None:
+        return minus(f"{value:+.1e}" if signed else f"{value:.1e}")
     text = f"{value:.{places}f}"
     if float(text) == 0:
         return text.lstrip("-")
     return minus(f"{value:+.{places}f}" if signed else text)
 
 
-def with_reach(found: Score | Estimate | None, places: int, *, scale: float = 1.0) -> str:
+def with_reach(found: Score | Estimate | None, places: int | None, *, scale: float = 1.0) -> str:
     """`97.31 ± 0.22`, the 95 % interval being 0.22 to either side; a dash for None."""
     if found is None:
         return DASH
@@ -56,7 +68,7 @@ def with_reach(found: Score | Estimate | None, places: int, *, scale: float = 1.
     return value if wide is None else f"{value} ± {fixed(scale * wide, places)}"
 
 
-def interval_words(interval: tuple[float, float] | None, places: int, *, scale: float = 1.0) -> str:
+def interval_words(interval: tuple[float, float] | None, places: int | None, *, scale: float = 1.0) -> str:
     """`[97.09, 97.53]`, or a dash."""
     if interval is None:
         return DASH

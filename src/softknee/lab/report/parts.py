@@ -23,6 +23,7 @@ class Measure:
     title:   as in the head of a column.
     scale:   what values are multiplied by when they are shown: 100 for percent.
     unit:    what stands behind them then.
+    logarithmic: it is seen by its order, and shown in powers of ten where a column has several.
     of_sets: it belongs to a set of models (a prediction difference), not to each model.
     margin:  the largest difference that does not matter, unscaled; None where equivalence is not tested.
     """
@@ -32,6 +33,7 @@ class Measure:
     larger_is_better: bool
     scale: float = 1.0
     unit: str = ""
+    logarithmic: bool = False
     of_sets: bool = False
     margin: float | None = None
 
@@ -73,6 +75,7 @@ class Row:
     diverged:    (seed, epoch) of each seed that diverged. Then there are no averages: `scores`, `differences` and
                  `verdicts` are empty, because a mean of the survivors would be of another, luckier study.
     best:        the measures by which it is the best, or not shown to be worse than the best.
+    trained:     how many numbers of one model are trained; None where that is not known.
     """
 
     label: str
@@ -91,6 +94,7 @@ class Row:
     learning_rate: float = 0.0
     weight_decay: float = 0.0
     seconds: float = 0.0
+    trained: int | None = None
 
     def number(self, parameter: str) -> float:
         """The value of a parameter that is a number."""
@@ -113,14 +117,18 @@ class Knob:
 class Band:
     """A training curve of one row: the mean over seeds with its interval; or, where seeds diverged, each of them.
 
-    each: [seed][epoch] of a row with diverged seeds, None from where a seed diverged; empty for all others.
+    epochs: the epoch of each point.
+    cut:    the interval would have reached below 0, where no loss is, and goes down to the lowest seed instead.
+    each:   [seed][epoch] of a row with diverged seeds, None from where a seed diverged; empty for all others.
     """
 
     label: str
     curve: str
+    epochs: tuple[int, ...]
     middle: tuple[float, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    cut: bool = False
     each: tuple[tuple[float | None, ...], ...] = ()
 
 
@@ -137,11 +145,12 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """A parameter at one site after each epoch, epoch 0 being the start: mean, lowest and highest over seeds."""
+    """A parameter at one site after some epochs, epoch 0 being the start: mean, lowest and highest over seeds."""
 
     label: str
     path: str
     parameter: str
+    epochs: tuple[int, ...]
     middle: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -195,6 +204,43 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """A number of a paper and ours, in the unit that is shown.
+
+    value, interval: the mean over seeds, or the geometric mean, and where it lies; None where seeds diverged, or where
+             the activation was not run.
+    verdict: "better", "worse", "as in the paper (inside our interval)", or why there is none.
+    """
+
+    label: str
+    key: str | None
+    paper: float
+    value: float | None
+    interval: tuple[float, float] | None
+    seeds: int
+    diverged: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesidePaper:
+    """One measure of a paper beside ours.
+
+    average:      "mean" or "geometric mean", over seeds.
+    paper_places: decimals of the paper's numbers; None for powers of ten.
+    places:       decimals of ours.
+    best:         who is best there and here, in a sentence; empty of what has no best.
+    """
+
+    measure: Measure
+    average: str
+    rows: tuple[Beside, ...]
+    paper_places: int | None
+    places: int | None
+    best: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """All that a report shows.
 
@@ -203,6 +249,7 @@ class Summary:
     measures:  all measures, these two among them.
     sentences: the most accurate, the most reproducible and the cheapest.
     notes:     what a reader must know: diverged trials, a baseline that is not there.
+    beside:    the numbers of a paper beside ours, a measure each; empty where the recipe names none.
     """
 
     recipe: Recipe
@@ -222,6 +269,7 @@ class Summary:
     notes: tuple[str, ...]
     seconds: float
     level: float = 0.95
+    beside: tuple[BesidePaper, ...] = ()
 
     @property
     def judged(self) -> tuple[Row, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..figure_panels import drawing
 from .curves import CURVES, first_shown
 from .drawn import curve_of, reach_of
+from .figures import after_epochs
 from .numbers import plain
 from .palette import COLOURS, DASHES, SYMBOLS, looks
 from .parts import Band, Measure, Profile, Row, Shape, Summary
@@ -39,7 +40,7 @@ def pdf_figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
     for name, (title, axis, scale) in CURVES.items():
         bands = [band for band in summary.bands if band.curve == name and band.label in first_shown(summary)]
         if bands and name in ("validation_accuracy", "train_loss"):
-            words = f"{title} after each epoch: mean over seeds with its 95 % interval"
+            words = f"{title} {after_epochs(bands[0].epochs)}: mean over seeds with its 95 % interval"
             gone = "; every seed where one diverged" if any(band.each for band in bands) else ""
             found[name.replace("_", "-")] = _curves(summary, bands, axis, scale), f"{words}{gone}."
     if summary.shapes:
@@ -120,9 +121,9 @@ def _curves(summary: Summary, bands: Sequence[Band], axis: str, scale: float) ->
                 for place, each in enumerate(band.each):
                     values = [math.nan if one is None else scale * one for one in each]
                     name = _safe(f"{band.label}, each seed") if place == 0 else None
-                    axes.plot(range(1, len(each) + 1), values, linewidth=0.6, label=name, **line)
+                    axes.plot(band.epochs, values, linewidth=0.6, label=name, **line)
                 continue
-            epochs = range(1, len(band.middle) + 1)
+            epochs = band.epochs
             axes.plot(epochs, [scale * one for one in band.middle], linewidth=1.4, label=_safe(band.label), **line)
             low, high = ([scale * one for one in edge] for edge in (band.low, band.high))
             axes.fill_between(epochs, low, high, color=style.colour, alpha=0.16, linewidth=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .numbers import counted, decimals, fixed, listed, with_reach
+from .numbers import column_places, counted, fixed, listed, with_reach
 from .parts import Answer, Measure, Row
 from .verdicts import best_and_rivals
 
@@ -31,7 +31,8 @@ def _by_measure(rows: Sequence[Row], question: str, measure: Measure, *, level: 
     if found is None:
         return None
     best, rivals = found
-    places = decimals([one for row in rows if (one := row.found(measure)) is not None], scale=measure.scale)
+    had = [one for row in rows if (one := row.found(measure)) is not None]
+    places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
     unit = f"\u00a0{measure.unit}" if measure.unit else ""
     number = with_reach(best.found(measure), places, scale=measure.scale).replace(" ", "\u00a0")
     lead = f", with {measure.title} {number}{unit}"

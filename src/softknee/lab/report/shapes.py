@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .drawn import curve_of, reach_of
-from .figures import Figure, faint, figure, log_axis, safe
+from .figures import Figure, after_epochs, faint, figure, log_axis, safe
 from .numbers import fixed
 from .palette import COLOURS, DASHES, looks
 from .parts import Profile, Shape, Summary, Trajectory
@@ -21,7 +21,11 @@ def learned(summary: Summary) -> list[Figure]:
         before_and_after = [one for one in summary.shapes if one.label == label]
         over_time = [one for one in summary.trajectories if one.label == label]
         found += [_shape(label, before_and_after)] if before_and_after else []
-        found += [_trajectory(label, over_time)] if over_time else []
+        # A vector has a figure of its own, beside one of all single numbers.
+        kinds: dict[str, list[Trajectory]] = {}
+        for one in over_time:
+            kinds.setdefault(one.parameter.partition("[")[0] if "[" in one.parameter else "", []).append(one)
+        found += [_trajectory(label, lines, vector) for vector, lines in kinds.items()]
     return found
 
 
@@ -73,7 +77,8 @@ def _shape(label: str, sites: Sequence[Shape]) -> Figure:
     )
 
 
-def _trajectory(label: str, lines: Sequence[Trajectory]) -> Figure:
+def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
+    """vector: the name of the one whose entries the lines are; empty for single numbers."""
     names = list(dict.fromkeys(line.parameter for line in lines))
     sites = list(dict.fromkeys(line.path for line in lines))
     traces: list[dict[str, Any]] = []
@@ -81,7 +86,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory]) -> Figure:
         colour = COLOURS[sites.index(line.path) % len(COLOURS)]
         name = f"{site_name(line.path)}, {line.parameter}" if len(names) > 1 else site_name(line.path)
         dash = DASHES[names.index(line.parameter) % len(DASHES)]
-        group = {"type": "scatter", "mode": "lines", "legendgroup": safe(name), "x": list(range(len(line.middle)))}
+        group = {"type": "scatter", "mode": "lines", "legendgroup": safe(name), "x": list(line.epochs)}
         edge = group | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         traces += [
             edge | {"y": list(line.low)},
@@ -96,7 +101,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory]) -> Figure:
         ]
     every = [one for line in lines for one in (*line.low, *line.high)]
     layout: dict[str, Any] = {
-        "title": {"text": safe(f"{label}: {', '.join(names)}")},
+        "title": {"text": safe(f"{label}: {vector or ', '.join(names)}")},
         "xaxis": {"title": {"text": "epoch"}, "automargin": True},
         "yaxis": {"automargin": True},
         "hovermode": "closest",
@@ -104,9 +109,13 @@ def _trajectory(label: str, lines: Sequence[Trajectory]) -> Figure:
     }
     if min(every) > 0 and max(every) / min(every) > _LOGARITHMIC:
         layout["yaxis"] |= log_axis(min(every), max(every))
-    caption = "After each epoch, epoch 0 being the start: mean over seeds, from the lowest to the highest."
+    after = after_epochs(lines[0].epochs)
+    caption = (
+        f"{after[0].upper()}{after[1:]}, epoch 0 being the start: mean over seeds, from the lowest to the highest."
+    )
     words = f"Learned parameters of {label} over epochs"
-    return figure(f"trajectory-{label}", traces, layout, caption=caption, label=words, wide=False)
+    name = f"trajectory-{label}-{vector}" if vector else f"trajectory-{label}"
+    return figure(name, traces, layout, caption=caption, label=words, wide=False)
 
 
 def site_name(path: str) -> str:

@@ -15,6 +15,7 @@ from ...measure.record import Quantity
 from ..studies.outcome import Outcome
 from ..studies.recipe import Recipe
 from .bands import bands_of, has_diverged, inside_of, profile_of, replacement_of, shapes_of, trajectories_of
+from .beside import beside_paper
 from .measures import measured, with_margin
 from .parts import Cost, Knob, Measure, Row, Summary
 from .sentences import notes_of, sentences_of
@@ -22,8 +23,14 @@ from .verdicts import against_baseline, best_and_rivals
 
 LEVEL = 0.95
 # What a score can be: an interval does not reach beyond.
-_BOUNDS = {"accuracy": (0.0, 1.0), "auc": (0.0, 1.0), "calibration_error": (0.0, 1.0)}
-_POSITIVE = (0.0, float("inf"))
+_INFINITY = float("inf")
+_BOUNDS = {
+    **dict.fromkeys(("accuracy", "auc", "calibration_error"), (0.0, 1.0)),
+    "r2": (-_INFINITY, 1.0),
+    "psnr": (-_INFINITY, _INFINITY),
+    "ssim": (-1.0, 1.0),
+}
+_POSITIVE = (0.0, _INFINITY)
 
 
 def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
@@ -69,6 +76,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         notes=notes_of(rows, baseline, recipe.baseline),
         seconds=sum(outcome.seconds for outcome in outcomes),
         level=LEVEL,
+        beside=beside_paper(recipe.paper, rows, level=LEVEL),
     )
 
 
@@ -112,7 +120,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         if measure.of_sets:
             if (found := outcome.difference.get(measure.name)) is not None:
                 differences[measure.name] = _estimate(found)
-        elif (each := outcome.test.get(measure.name)) is not None:
+        elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
                 _whole(each, one.label, measure.name),
                 larger_is_better=measure.larger_is_better,
@@ -134,7 +142,13 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         learning_rate=trial.training.learning_rate,
         weight_decay=trial.training.weight_decay,
         seconds=outcome.seconds,
+        trained=outcome.trained,
     )
+
+
+def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
+    """Of a truth that is the same for every example there is no R^2."""
+    return measure.name == "r2" and all(one is None for one in each)
 
 
 def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
 from .measures import margin_words
-from .numbers import DASH, counted, decimals, duration, fixed, interval_words, place_of, plain, probability, with_reach
+from .numbers import (
+    DASH,
+    column_places,
+    counted,
+    decimals,
+    duration,
+    fixed,
+    interval_words,
+    place_of,
+    plain,
+    probability,
+    with_reach,
+)
 from .parts import EQUIVALENT, Measure, Replacement, Row, Summary
 
 
@@ -52,10 +64,12 @@ def headline(summary: Summary) -> Table:
     shown = [summary.metric, *([summary.spread] if summary.spread else [])]
     places = {one.name: _places(summary.rows, one) for one in shown}
     timed = any(row.cost for row in summary.rows)
+    known = any(row.trained is not None for row in summary.rows)
     rows = []
     for row in summary.rows:
         cells = [Cell(text=f"{row.label}{' (baseline)' if row.baseline else ''}", key=row.key, kind="name")]
         cells += [_measured(row, one, places[one.name]) for one in shown]
+        cells += [Cell(text=DASH if row.trained is None else f"{row.trained:,}", key=row.key)] if known else []
         cells += [_ratio(row, row.cost.train_ratio if row.cost else None)] if timed else []
         rows.append((*cells, *_verdicts(row, shown, bool(_against(summary, shown)))))
     seeds = counted(len(summary.rows[0].seeds), "seed")
@@ -66,16 +80,22 @@ def headline(summary: Summary) -> Table:
     if timed:
         basis = summary.recipe.cost_baseline
         caption += f"Cost: time of a training step relative to {basis}, median ± half the distance of the quartiles."
-    head = ("activation", *(head_of(one) for one in shown), *(("cost",) if timed else ()), *_against(summary, shown))
+    head = (
+        "activation",
+        *(head_of(one) for one in shown),
+        *(("parameters",) if known else ()),
+        *(("cost",) if timed else ()),
+        *_against(summary, shown),
+    )
     return Table(name="headline", caption=caption.strip(), head=head, rows=tuple(rows))
 
 
-def _places(rows: Iterable[Row], measure: Measure) -> int:
+def _places(rows: Iterable[Row], measure: Measure) -> int | None:
     found = [one for row in rows if (one := row.found(measure)) is not None]
-    return decimals(found, scale=measure.scale)
+    return column_places(found, scale=measure.scale, logarithmic=measure.logarithmic)
 
 
-def _measured(row: Row, measure: Measure, places: int) -> Cell:
+def _measured(row: Row, measure: Measure, places: int | None) -> Cell:
     if row.diverged:
         gone = f"{len(row.diverged)} of {len(row.seeds)} diverged"
         return Cell(text=DASH, key=row.key, title=gone)
@@ -89,10 +109,10 @@ def _measured(row: Row, measure: Measure, places: int) -> Cell:
     )
 
 
-def _title(found: Score | Estimate | None, measure: Measure, places: int) -> str:
+def _title(found: Score | Estimate | None, measure: Measure, places: int | None) -> str:
     if found is None:
         return "not measured"
-    within = interval_words(found.interval, places + 1, scale=measure.scale)
+    within = interval_words(found.interval, None if places is None else places + 1, scale=measure.scale)
     spread = "" if found.stdev is None else f", standard deviation {measure.scale * found.stdev:.3g}"
     return f"{measure.title}: 95 % interval {within}{spread}"
 
@@ -152,6 +172,7 @@ def significance(summary: Summary, measure: Measure) -> Table | None:
     widths = [one.comparison.interval for _, one in judged if one.comparison.interval]
     typical = sorted(measure.scale * (high - low) / 2 for low, high in widths)
     places = place_of(typical[len(typical) // 2]) if typical and typical[len(typical) // 2] > 0 else 3
+    places = None if _places(summary.rows, measure) is None else places
     rows = []
     for row, verdict in judged:
         one = verdict.comparison

@@ -10,7 +10,7 @@ from ...files import WriteError, write_whole
 from ...measure.record import Record
 from ..studies.outcome import Outcome
 from ..studies.recipe import Recipe
-from .csv_files import results_csv, seeds_csv
+from .csv_files import paper_csv, results_csv, seeds_csv
 from .html import render
 from .latex import latex
 from .markdown import markdown
@@ -33,6 +33,7 @@ def report_files(
     texts = {
         "results.csv": results_csv(summary),
         "seeds.csv": seeds_csv(outcomes),
+        **({"paper.csv": paper_csv(summary)} if summary.beside else {}),
         "report.md": markdown(summary, origin),
         "report.tex": latex(summary, origin, captions),
         "index.html": render(summary, origin),

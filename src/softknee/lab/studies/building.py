@@ -127,6 +127,13 @@ def _raw_maker(
 
 def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], outputs: int) -> dict[str, Any]:
     """The arguments of a network, with what follows from the data."""
+    if builder == "alone":
+        if shape != (1,) or outputs != 1:
+            raise RecipeError(
+                f"model 'alone' is one activation, from one number to one number, and the data have examples of shape "
+                f"{shape} and need {outputs} output{'' if outputs == 1 else 's'}; take 'mlp'."
+            )
+        return arguments
     if builder == "mlp":
         if len(shape) != 1:
             raise RecipeError(

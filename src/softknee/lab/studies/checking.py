@@ -14,6 +14,7 @@ import softknee as sk
 from ...errors import ParameterError, RecipeError, SoftkneeError, UnknownActivationError, did_you_mean
 from ...kernels import find
 from ...nn import make
+from ...nn.baselines import baseline_named
 from ...registry import FILE_ENDING
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
@@ -26,13 +27,14 @@ TIMM = "timm:"
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 # What follows from the study itself.
 _SET_BY_STUDY = ("activation", "seed")
-_NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths"), "cnn": ("channels", "classes", "image")}
+_NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths"), "cnn": ("channels", "classes", "image"), "alone": ()}
 
 
-def check(recipe: Recipe, *, baseline_given: bool = True) -> Recipe:
+def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = False) -> Recipe:
     """The recipe with its baselines as labels of trials; a RecipeError with the place where something is wrong.
 
     baseline_given: False takes the first activation where the usual baseline is not in the study.
+    prune_paper:    leave out the paper's numbers of activations that are not in the study, which else are refused.
     """
     _check_data(recipe.data)
     _check_model(recipe.model)
@@ -48,12 +50,18 @@ def check(recipe: Recipe, *, baseline_given: bool = True) -> Recipe:
                 f"{{name: ..., label: ...}}."
             )
     _check_tuning(recipe)
+    paper = recipe.paper
+    if paper is not None and prune_paper:
+        paper = paper.of(labels)
+    elif paper is not None:
+        paper.refuse_others(labels)
     there = any(recipe.baseline in (choice.title, choice.name) for choice in recipe.activations)
     baseline = recipe.baseline if there or baseline_given else labels[0]
     return replace(
         recipe,
         baseline=_label_of(baseline, recipe, "baseline", first=not baseline_given),
         cost_baseline=_cost_baseline(recipe),
+        paper=paper,
     )
 
 
@@ -80,14 +88,21 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
         )
 
 
+def is_baseline(name: str) -> bool:
+    """Whether a name is of a module of `softknee.nn.baselines`, which has no definition: KAF, DiTAC and others."""
+    return baseline_named(name) is not None
+
+
 def module_of(chosen: Chosen, **more: Any) -> Any:
     """The module of an activation; `more` as in `sk.nn.make`."""
+    if is_baseline(chosen.name):
+        more.pop("inplace", None)  # they compute in a place of their own, which a model may always ask for
     return make(chosen.name, learn=chosen.learn, **{"per": chosen.per, **chosen.values, **more})
 
 
 def _settled(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
     """Numbers of parameters as floats, so that 1 and 1.0 are one trial; options such as a table's size as they are."""
-    params = {p.name for p in find(name).params}
+    params = set() if is_baseline(name) else {p.name for p in find(name).params}
     return {
         key: float(value) if key in params and isinstance(value, int) and not isinstance(value, bool) else value
         for key, value in values.items()
@@ -121,7 +136,7 @@ def _check_model(model: Model) -> None:
             if name not in known:
                 raise RecipeError(
                     f"model.arguments.{name} is nothing that {model.build!r} takes.{did_you_mean(name, known)} It "
-                    f"takes {', '.join(known)}."
+                    f"takes {', '.join(known) or 'none'}."
                 )
         if "hidden" in model.arguments and "widths" in model.arguments:
             raise RecipeError("model.arguments: give 'hidden' or 'widths', not both.")
@@ -151,10 +166,12 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
             f"{where}.name is a file, {choice.name!r}, and a study takes activations by name: register yours with "
             "sk.register, or as an entry point 'softknee.activations' of a package."
         )
-    try:
-        definition = find(choice.name)
-    except UnknownActivationError as error:
-        raise RecipeError(f"{where}.name: {error}") from error
+    definition = None  # a baseline of a paper is a module without one
+    if not is_baseline(choice.name):
+        try:
+            definition = find(choice.name)
+        except UnknownActivationError as error:
+            raise RecipeError(f"{where}.name: {error}") from error
     size = {} if choice.per == "layer" else {"size": 1}
     for chosen in combinations(choice):
         try:
@@ -224,7 +241,7 @@ def _cost_baseline(recipe: Recipe) -> str:
     labels = {one.label for choice in recipe.activations for one in combinations(choice)}
     if given in titles | labels:
         return _label_of(given, recipe, "cost_baseline", first=True)  # values do not change the cost
-    if given not in sk.names():
+    if given not in sk.names() and not is_baseline(given):
         raise RecipeError(
             f"cost_baseline must be one of the activations or the name of another function, and {given!r} was given."
             f"{did_you_mean(given, [*sorted(labels), *sk.names()])}"

@@ -67,7 +67,7 @@ class Description:
 
     def refuse_other(self, wanted: Description, place: str) -> None:
         """Raise where another recipe or other examples are wanted than the store's own."""
-        theirs, ours = _flat(self.recipe), _flat(wanted.recipe)
+        theirs, ours = _flat(_trained_by(self.recipe)), _flat(_trained_by(wanted.recipe))
         differing = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         if differing:
             several = [f"{name} is {_short(theirs, name)} there and {_short(ours, name)} here" for name in differing]
@@ -86,6 +86,11 @@ class Description:
                 f"'{place}' holds a study that was begun with softknee {self.softknee}, and this is {wanted.softknee}; "
                 "results of two versions are not mixed. Use that version, or choose another place with --out."
             )
+
+
+def _trained_by(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe without the numbers of a paper, on which no trial depends."""
+    return {key: part for key, part in recipe.items() if key != "paper"}
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from ..splits import load_split
+from ..pictures import PICTURES, SIDE, picture_parts
+from ..splits import OWN_PARTS, load_split
+from ..synthetic import CLUSTERS, synthetic_parts
 from .dividing import split, standardised
 from .own_files import Table, numpy, read_file, resolve
 from .recipe import Data, Recipe
@@ -29,6 +31,7 @@ class Examples:
     labels:      what the classes are called in the file.
     fingerprint: SHA-256 of all tensors, their shapes and types.
     base:        the folder that the recipe's own files are looked for in; no part of the examples.
+    picture:     height and width, where the examples are the pixels of one picture, row by row; else None.
     """
 
     task: Literal["classification", "regression"]
@@ -43,6 +46,7 @@ class Examples:
     labels: tuple[str, ...] = ()
     fingerprint: str = ""
     base: str | None = None
+    picture: tuple[int, int] | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -96,7 +100,10 @@ def load_examples(
     'digits: 718 training, 180 validation, 899 test examples of shape 64, 10 classes'
     """
     flat = flat if data.flat is None else data.flat
-    found = _of_set(data, folder, flat) if data.set is not None else _of_file(data, base, flat)
+    if data.set is None:
+        found = _of_file(data, base, flat)
+    else:
+        found = _of_own_parts(data) if data.set in OWN_PARTS else _of_set(data, folder, flat)
     return replace(found, fingerprint=_fingerprint(found), base=None if base is None else os.path.abspath(base))
 
 
@@ -120,6 +127,19 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
     )
 
 
+def _of_own_parts(data: Data) -> Examples:
+    """A data set that comes in its three parts, as rows of numbers; shares for test and validation do not apply."""
+    assert data.set is not None
+    is_picture, classes = data.set in PICTURES, CLUSTERS.get(data.set, 0)
+    parts = picture_parts(data.set) if is_picture else synthetic_parts(data.set, seed=data.split_seed)
+    return _examples(
+        parts,
+        labels=tuple(map(str, range(classes))) if classes else None,
+        name=data.set,
+        picture=(SIDE, SIDE) if is_picture else None,
+    )
+
+
 def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Examples:
     assert data.file is not None
     path = resolve(data.file, base)
@@ -136,6 +156,17 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
             )
     if data.standardise:
         parts = standardised(parts, targets_too=labels is None)
+    return _examples(parts, labels=labels, name=Path(data.file).name)
+
+
+def _examples(
+    parts: Mapping[str, tuple[Tensor, Tensor]],
+    *,
+    labels: tuple[str, ...] | None,
+    name: str,
+    picture: tuple[int, int] | None = None,
+) -> Examples:
+    """labels: None for a regression."""
     (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = (parts[part] for part in _PARTS)
     return Examples(
         task="regression" if labels is None else "classification",
@@ -146,8 +177,9 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
         validation_y=validation_y,
         test_x=test_x,
         test_y=test_y,
-        name=Path(data.file).name,
+        name=name,
         labels=labels or (),
+        picture=picture,
     )
 
 

@@ -15,7 +15,7 @@ import functools
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ...errors import RecipeError, did_you_mean
@@ -57,6 +57,25 @@ def settle(section: Any, *, where: str) -> None:
     for one in fields(section):
         value = fit(getattr(section, one.name), hints[one.name], f"{where}.{one.name}" if where else one.name)
         object.__setattr__(section, one.name, value)
+
+
+def later(default: Any) -> Any:
+    """A field that came when there were records already: written only where it is not its default, so that the trials
+    and recipes of before keep their names and their text."""
+    return field(default=default, metadata={"later": True})
+
+
+def is_unsaid(one: Field[Any], value: Any) -> bool:
+    """Whether a field is left out when it is written: one that came later, and has its default."""
+    return bool(one.metadata.get("later")) and value == one.default
+
+
+def said(section: Any) -> Any:
+    """The way back from `fit`: dataclasses as mappings, without what `is_unsaid`."""
+    if is_dataclass(section):
+        found = {one.name: getattr(section, one.name) for one in fields(section)}
+        return {one.name: said(found[one.name]) for one in fields(section) if not is_unsaid(one, found[one.name])}
+    return [said(item) for item in section] if isinstance(section, list | tuple) else section
 
 
 @functools.cache

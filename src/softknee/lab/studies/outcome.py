@@ -29,14 +29,18 @@ class Outcome:
                  they always were.
     selected:    the epoch that each seed's numbers are of; None of one that diverged.
     test, validation, train: "accuracy", "log_loss", with two classes "auc", and "calibration_error" (test), as
-                 fractions and nats; for a regression "mse". A tuning trial has no test.
+                 fractions and nats; for a regression "mse" and "r2", of a picture also "psnr" and "ssim" (test). A
+                 tuning trial has no test.
     curves:      "train_loss" (mean of the epoch), "validation_loss", "validation_accuracy" after each epoch, and
                  "gradient_norm" (mean of the epoch). They end early where every seed has diverged.
+    epochs:      which epochs the rows of `curves` and of the parameters' curves are of; empty where it is every one.
+                 `noted` is them in either case.
     difference:  for each prediction difference its {"value", "stdev", "interval", "without"} over the seeds that did
                  not diverge ("delta_1", "delta_2", "relative", "hamming", "true_label", "binary"); "without" is what it
                  is without each of them, which two activations are compared by.
     parameters:  by "path.name" of each activation parameter that moved: {"start": number, "end": Each, "curve": Curve}
-                 (mean over channels where there are several; a vector entry by entry, as "path.z[0]").
+                 (mean over channels where there are several; a vector entry by entry, as "path.z[0]"). Where the seeds
+                 start with different values, "starts": Each has them, and "start" is their mean.
     activity:    a mapping for each activation site in order of depth: {"path", "activation", "zero_fraction": Each,
                  "dead_fraction": Each, "entropy": Each}, on validation examples.
     hardness:    a mapping for each site in order of depth: {"path", "knob", "start": Each, "end": Each, "distance":
@@ -48,6 +52,7 @@ class Outcome:
     cost:        of a cost trial, for each activation: {"label", "train": Quantity in ms, "infer": Quantity in ms,
                  "train_ratio": Quantity, "infer_ratio": Quantity against the cost baseline, "peak_memory": bytes or
                  None}.
+    trained:     how many numbers of one model are trained; None in a record that was written before this was counted.
     """
 
     trial: Trial
@@ -65,11 +70,19 @@ class Outcome:
     gradients: Mapping[str, Each] = field(default_factory=dict)
     replacement: Mapping[str, Any] | None = None
     cost: tuple[Mapping[str, Any], ...] = ()
+    epochs: tuple[int, ...] = ()
+    trained: int | None = None
 
     def __post_init__(self) -> None:
         # Lists become tuples, so that an outcome that was read equals the one that was written.
         for name in _NUMBERS:
             object.__setattr__(self, name, _settled(getattr(self, name)))
+
+    @property
+    def noted(self) -> tuple[int, ...]:
+        """The epoch of each row of the curves."""
+        rows = max((len(curve) for curve in self.curves.values()), default=0)
+        return self.epochs or tuple(range(1, rows + 1))
 
     def record(self, *, command: str, git: Mapping[str, Any] | None) -> Record:
         """The record that the run store keeps: the trial in its settings, the numbers in its one row."""
@@ -93,16 +106,19 @@ class Outcome:
             raise RecordError(f"The record holds no outcome of a trial: its trial cannot be read. {error}") from error
         if trial.key != settings["key"]:
             _refuse(f"it says to be {settings['key']!r}, and its trial has the key {trial.key!r}: it was altered")
-        if len(record.rows) != 1 or record.rows[0].keys() != set(_NUMBERS):
+        if len(record.rows) != 1 or not set(_NUMBERS) - set(_LATER) <= record.rows[0].keys() <= set(_NUMBERS):
             _refuse("its numbers are not those that an outcome has; it was altered, or is of another version")
         found = cls(trial=trial, **record.rows[0])
         counts = () if trial.kind == "cost" else (len(found.diverged), len(found.selected), len(record.seeds))
         if any(count != trial.seeds.count for count in counts):
             _refuse(f"its trial has {trial.seeds.count} seeds, and there are numbers for others: it was altered")
+        if found.epochs and any(len(curve) != len(found.epochs) for curve in found.curves.values()):
+            _refuse("its curves are not of the epochs that it names: it was altered")
         return found
 
 
 _NUMBERS = tuple(one.name for one in fields(Outcome) if one.name != "trial")
+_LATER = ("epochs", "trained")  # what records that were written before do not have
 
 
 def _settled(value: Any) -> Any:

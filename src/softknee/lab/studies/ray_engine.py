@@ -157,7 +157,8 @@ def pack_examples(examples: Examples) -> dict[str, bytes]:
 def unpack_examples(packed: Mapping[str, bytes]) -> Examples:
     """What `pack_examples` was given."""
     rest = json.loads(packed["rest"])
-    return Examples(**read_tensors(packed["tensors"]), **{**rest, "labels": tuple(rest["labels"])})
+    settled: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in rest.items()}
+    return Examples(**read_tensors(packed["tensors"]), **settled)
 
 
 def _reach(address: str) -> None:

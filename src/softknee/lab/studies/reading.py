@@ -24,7 +24,7 @@ from typing import Any
 from ...errors import RecipeError, SoftkneeError, did_you_mean
 from ...files import read_small
 from .checking import check
-from .fitting import fit, shown
+from .fitting import fit, is_unsaid, shown
 from .recipe import Choice, Recipe
 from .yaml_text import dump, load
 
@@ -140,7 +140,10 @@ def _of_text(text: str, settings: Sequence[str], *, source: str, name: str | Non
             )
         if name is not None:
             mapping.setdefault("name", name)
-        return check(fit(_nested(mapping), Recipe, ""), baseline_given="baseline" in mapping)
+        recipe = fit(_nested(mapping), Recipe, "")
+        # Who asks for other activations than the recipe's own means no numbers of the paper for those that are gone.
+        others = any(setting.strip().startswith("activations") for setting in settings)
+        return check(recipe, baseline_given="baseline" in mapping, prune_paper=others)
     except RecipeError as error:
         raise RecipeError(f"{source}: {error}") from error
 
@@ -205,7 +208,8 @@ def _plain(part: Any) -> Any:
     """A part of a recipe as mappings; what is None is left out, as it may be."""
     if not hasattr(part, "__dataclass_fields__"):
         return part
-    found = {one.name: _plain(getattr(part, one.name)) for one in fields(part)}
+    said = [one.name for one in fields(part) if not is_unsaid(one, getattr(part, one.name))]
+    found = {name: _plain(getattr(part, name)) for name in said}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from ...errors import ParameterError, RecipeError, did_you_mean
 from ...train.optimizers import KINDS, read_options
 from ..splits import DATA_SETS
-from .fitting import refusal, settle
+from .fitting import later, refusal, settle
+from .paper import Paper
 
 MEASURES = ("prediction_difference", "calibration", "activity", "hardness", "gradients", "cost")
 KEEPS = ("predictions", "models")
@@ -28,7 +29,9 @@ Value = int | float | str  # in this order: a whole number stays one
 class Data:
     """Where the examples come from: a data set by name, or a file of your own.
 
-    set:         "digits", "mnist" or "fashion-mnist".
+    set:         "digits", "mnist" or "fashion-mnist"; made ones to fit or to tell apart, "sine-1d", "sine-2d",
+                 "clusters-3", "clusters-4"; the pixels of a picture, "camera", "grass", "page". The last seven come in
+                 three parts: `test` and `validation` are not for them.
     file:        a .csv or .npz file instead; its folder is where the recipe is, or the current one.
     target:      the column of a .csv (default the last), or the array of a .npz (default "y"; inputs are "x").
     ignore:      columns of a .csv that are no inputs, such as a number that only identifies the row.
@@ -64,12 +67,13 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What is trained: a network by name ("mlp", "cnn", "timm:NAME"), or your own function "package.module:function".
+    """What is trained: a network by name ("mlp", "cnn", "alone", "timm:NAME") or your own "package.module:function".
 
     arguments: what it is called with. If it takes `activation`, it is given a function that makes a new module each
                time it is called; otherwise the model's own activations are replaced by surgery (`replacing`, `where`).
                It is also given `seed`, `classes` (the number of outputs) and `input_shape` (of one example), if it has
                arguments of that name.
+    "alone" is the activation and nothing else, for data of one number in and one out.
     `hidden` of "mlp" are its widths without the first and the last, which follow from the data, as `classes` and
     `image` of "cnn" do. A function of your own is code that runs: take a recipe that names one only from where you
     would take a program.
@@ -120,6 +124,9 @@ class Training:
     engine: "replicas" trains all seeds at once as one batched program; "loop" one after the other, and across processes
             under torchrun (strategy "ddp" or "fsdp2").
     activation_rate: the learning rate of activation parameters as a multiple of the weights'; they never decay.
+    schedule: "step" multiplies the rate by `factor` at each of the `milestones`, epochs after which it is lower; one
+            that lies beyond the last epoch is never reached.
+    every:  validation and curves are noted after every so many epochs, and after the last.
     """
 
     optimizer: str = "adamw"
@@ -129,13 +136,16 @@ class Training:
     options: Mapping[str, Any] = field(default_factory=dict)
     batch: int = 64
     epochs: int = 30
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    schedule: Literal["constant", "linear", "cosine", "step"] = "constant"
     warmup: float = 0.0
     clip: float | None = None
     activation_rate: float = 9.0
     loss: Literal["auto", "cross_entropy", "bce_with_logits", "mse"] = "auto"
     engine: Literal["replicas", "loop"] = "replicas"
     strategy: Literal["none", "ddp", "fsdp2"] = "none"
+    milestones: tuple[int, ...] = later(())
+    factor: float = later(0.1)
+    every: int = later(1)
 
     def __post_init__(self) -> None:
         settle(self, where="training")
@@ -145,10 +155,11 @@ class Training:
         _need(self.learning_rate > 0, "training.learning_rate", "a number above 0", self.learning_rate)
         for name in ("weight_decay", "momentum", "activation_rate"):
             _need(getattr(self, name) >= 0, f"training.{name}", "a number of at least 0", getattr(self, name))
-        for name in ("batch", "epochs"):
+        for name in ("batch", "epochs", "every"):
             _need(getattr(self, name) >= 1, f"training.{name}", "a whole number of at least 1", getattr(self, name))
         _need(0 <= self.warmup < 1, "training.warmup", "a share of the training in [0, 1)", self.warmup)
         _need(self.clip is None or self.clip > 0, "training.clip", "a number above 0", self.clip)
+        self._check_steps()
         _need(self.momentum < 1, "training.momentum", "a number in [0, 1)", self.momentum)
         for name in ("weight_decay", "momentum"):
             _need(name not in self.options, f"training.options.{name}", f"written as training.{name}", "it")
@@ -161,6 +172,20 @@ class Training:
             read_options(self.optimizer, self.optimizer_options)
         except ParameterError as error:
             raise RecipeError(f"training.options: {error}") from error
+
+    def _check_steps(self) -> None:
+        _need(0 < self.factor <= 1, "training.factor", "a number above 0 and at most 1", self.factor)
+        for one in self.milestones:
+            _need(one >= 1, "training.milestones", "a list of epochs, each a whole number of at least 1", one)
+        _refuse_twice(self.milestones, "training.milestones")
+        if self.schedule == "step" and not self.milestones:
+            raise RecipeError(
+                "training.schedule 'step' needs training.milestones, the epochs at which the rate falls, such as [500]."
+            )
+        if self.schedule != "step" and (self.milestones or self.factor != Training.factor):
+            raise RecipeError(
+                f"training.milestones and training.factor are for the schedule 'step', and it is {self.schedule!r}."
+            )
 
     @property
     def optimizer_options(self) -> dict[str, Any]:
@@ -231,6 +256,7 @@ class Recipe:
     baseline:      the label of the activation that the others are compared with; left out, relu where it is there, else
                    the first.
     cost_baseline: the activation whose cost is 1; one that is not in the study is measured for its cost alone.
+    paper:         numbers of a paper that the report sets its own beside; no trial depends on them.
     """
 
     name: str
@@ -249,6 +275,7 @@ class Recipe:
     cost_baseline: str = "gelu"
     keep: tuple[str, ...] = ("predictions",)  # also "models": the weights of every seed as safetensors
     device: str = "cpu"
+    paper: Paper | None = None
 
     def __post_init__(self) -> None:
         settle(self, where="")

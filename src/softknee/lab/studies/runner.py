@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,6 +127,9 @@ def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given:
             f"'{store.url}' was begun with {found.threads} threads, and {wanted.threads} were asked for; the last bits "
             "of the results can depend on it. Leave --threads out, or choose another place with --out."
         )
+    if found.recipe.get("paper") != wanted.recipe.get("paper"):
+        found = replace(found, recipe=wanted.recipe)  # no trial depends on it, and the next report shows it
+        store.describe(found)
     return found
 
 

@@ -78,13 +78,13 @@ class TensorBoardLog:
 def _scalars(outcome: Outcome, index: int) -> Iterator[tuple[str, float, int]]:
     """Every number of one seed: its tag, its value and its epoch. What a diverged seed does not have is left out."""
     for name, curve in outcome.curves.items():
-        for epoch, each in enumerate(curve, start=1):
+        for epoch, each in zip(outcome.noted, curve, strict=False):
             if (value := each[index]) is not None:
                 yield _TAGS.get(name, name), value, epoch
     for name, way in outcome.parameters.items():
         if isinstance(way["start"], int | float):
             yield f"parameters/{name}", way["start"], 0
-        for epoch, each in enumerate(way["curve"], start=1):
+        for epoch, each in zip(outcome.noted, way["curve"], strict=False):
             if (value := each[index]) is not None:
                 yield f"parameters/{name}", value, epoch
     last = outcome.selected[index] if index < len(outcome.selected) else None

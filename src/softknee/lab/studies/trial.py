@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .fitting import fit, settle
+from .fitting import fit, said, settle
 from .recipe import Data, Hardening, Model, Seeds, Training, Value
 
 
@@ -65,7 +65,7 @@ class Trial:
 
     def plain(self) -> dict[str, Any]:
         """The trial as JSON's own types."""
-        return json.loads(json.dumps(asdict(self), sort_keys=True))
+        return json.loads(json.dumps(said(self), sort_keys=True))
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Trial:

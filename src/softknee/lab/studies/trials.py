@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import RecipeError
 from ..networks import BUILDERS
+from ..splits import OWN_PARTS
 from .checking import TIMM, combinations
 from .examples import Examples
 from .outcome import Outcome
@@ -133,7 +134,9 @@ def _common(
 def _anywhere(data: Data) -> Data:
     """The data without the place of the file, which says nothing of what is in it."""
     if data.file is None:
-        return replace(data, test=Data.test)  # a data set by name has its own test part
+        # A data set by name has its own test part; one that comes in its three parts also one for validation.
+        own = {"validation": Data.validation} if data.set in OWN_PARTS else {}
+        return replace(data, test=Data.test, **own)
     return replace(data, file=Path(data.file.replace("\\", "/")).name)
 
 

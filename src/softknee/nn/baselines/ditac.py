@@ -3,7 +3,7 @@ r"""DiTAC: GELU whose argument is bent by a learned diffeomorphism.
     ditac(x) = T(x) Phi(x),   T(x) = the CPAB flow of x on [low, high], and x outside
 
 T is the position after the time 1 of a point that starts at x and moves with a velocity that is continuous, straight in
-each of `cells` equal cells and 0 at both ends (see `flow`), so that T is increasing, maps [low, high] onto itself, and
+each of `cells` equal cells and 0 at both ends (see `bend`), so that T is increasing, maps [low, high] onto itself, and
 -theta gives its inverse. theta has the velocities at the cells - 1 inner borders, in cells per unit of time; at
 theta = 0 it is GELU. With `gate=None` it is T alone.
 
@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 
 from ...errors import ParameterError
+from ...kernels.flow import bend
 from ...spec import VectorParam
-from ..parameters import leaf_of_graph
-from .flow import flow
 from .vector import OneVector
 
 _THETA = VectorParam("theta", "", about="the velocities at the inner borders of the cells, in cells per unit of time")
@@ -51,6 +50,10 @@ class DiTAC(OneVector):
     >>> torch.allclose(sk.nn.DiTAC()(x), torch.nn.functional.gelu(x), atol=1e-6)
     True
     """
+
+    vector = _THETA
+    settings = ("cells", "low", "high", "gate")
+    words = ("gate",)
 
     def __init__(
         self,
@@ -84,7 +87,6 @@ class DiTAC(OneVector):
         self.cells, self.low, self.high, self.gate = cells, float(low), float(high), gate
         self._hold_vector(
             "ditac",
-            param=_THETA,
             start=given,
             points=cells - 1,
             learn=learn,
@@ -95,24 +97,8 @@ class DiTAC(OneVector):
             dtype=dtype,
         )
 
-    def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
-        x, theta = self._ready(input)
-        bent = self._bent(x, theta)
-        if self.gate is None:
-            return bent.to(input.dtype)
-        # 0 times minus infinity is 0 here, as in GELU; Phi itself is 0 from -15 on in float32.
-        share = 0.5 * torch.erfc(-x * math.sqrt(0.5))
-        return torch.where(x == -math.inf, 0.0, bent * share).to(input.dtype)
-
-    def _bent(self, x: Tensor, theta: Tensor) -> Tensor:
-        """T(x)."""
-        inside = (x > self.low) & (x < self.high)
-        width = (self.high - self.low) / self.cells
-        place = (torch.where(inside, x, self.low) - self.low) / width
-        velocity = torch.nn.functional.pad(theta, (1, 1))
-        return torch.where(inside, self.low + width * flow(place, velocity), x)
+    def compute(self, x: Tensor, vector: Tensor) -> Tensor:
+        return bend(x, vector, low=self.low, high=self.high, gated=self.gate is not None)
 
     def extra_repr(self) -> str:
         plain = [] if self.gate else ["gate=None"]

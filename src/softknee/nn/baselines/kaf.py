@@ -2,11 +2,11 @@ r"""KAF, the kernel activation function: a sum of Gaussian bumps at fixed places
 
     kaf(x) = sum_i a_i e^(-gamma (x - d_i)^2),   i = 1..D
 
-The dictionary d is D points spread evenly over [-boundary, boundary], Delta apart; gamma = 1/(6 Delta^2) is the paper's
-rule of thumb (not checked against its text), where the authors' published code has 1/(8 Delta^2). Only a is learned.
-The start stands for a known function f by kernel ridge regression, a = (K + ridge I)^-1 f(d) with
-K_ij = e^(-gamma (d_i - d_j)^2), or is random with standard deviation 0.3, as in that code. Far outside the dictionary
-it is 0, whatever f does there.
+The dictionary d is D points spread evenly over [-boundary, boundary], Delta apart. gamma = 1/(6 Delta^2) is the rule
+of thumb that we use: at the middle between two neighbours each bump still has e^(-1/24) = 0.96 of its height, so that
+their sum is smooth. Only a is learned. The start stands for a known function f by kernel ridge regression,
+a = (K + ridge I)^-1 f(d) with K_ij = e^(-gamma (d_i - d_j)^2), or is random with standard deviation 0.3 (our choice as
+well). Far outside the dictionary it is 0, whatever f does there.
 
 The authors give every neuron an `a` of its own (per="neuron") and 20 points; the SQUAF paper shares one per layer, and
 its parameter counts leave 7 numbers for it, which would be points=7; it does not say.
@@ -26,7 +26,6 @@ from torch import Tensor
 from ...errors import ParameterError
 from ...kernels import find
 from ...spec import VectorParam
-from ..parameters import leaf_of_graph
 from .vector import OneVector
 
 _MIXING = VectorParam("a", "", about="the weights of the bumps")
@@ -52,6 +51,10 @@ class KAF(OneVector):
     >>> bool((act(x) - x.tanh()).abs().max() < 0.01)
     True
     """
+
+    vector = _MIXING
+    settings = ("points", "boundary", "gamma")
+    words = ("start",)
 
     def __init__(
         self,
@@ -80,7 +83,6 @@ class KAF(OneVector):
         self.gamma = 1 / (6 * apart**2) if gamma is None else float(gamma)
         self._hold_vector(
             "kaf",
-            param=_MIXING,
             start=_mixing(start, dictionary, gamma=self.gamma, ridge=ridge),
             points=points,
             learn=learn,
@@ -91,14 +93,11 @@ class KAF(OneVector):
             dtype=dtype,
         )
 
-    def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
-        x, a = self._ready(input)
+    def compute(self, x: Tensor, vector: Tensor) -> Tensor:
         # Made anew: as a buffer it would be lost where a model is built on the meta device.
         d = torch.linspace(-self.boundary, self.boundary, self.points, dtype=x.dtype, device=x.device)
         away = x.unsqueeze(-1) - d
-        return (torch.exp(-self.gamma * away.square()) * a).sum(-1).to(input.dtype)
+        return (torch.exp(-self.gamma * away.square()) * vector).sum(-1)
 
     def extra_repr(self) -> str:
         return ", ".join([f"points={self.points}, boundary={self.boundary:g}, gamma={self.gamma:.4g}", *self._shown()])

@@ -3,8 +3,8 @@ r"""PolyNorm: powers of the input, each brought to root mean square 1 along a ro
     polynorm(x) = a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3),   n(u) = u / sqrt(mean over the row of u^2 + eps)
 
 A row lies along `row_dim`, by default the last dimension, as in the paper, which has transformers in mind; along which
-one the SQUAF paper normalises in CNNs it does not say. Start: a_0 = 0 and a_i = 1/3, eps = 1e-6, as in the authors'
-published code. Rows of zeros give a_0.
+one the SQUAF paper normalises in CNNs it does not say. Start: a_i = 1/3, as in the paper's experiments; a_0 = 0 and
+eps = 1e-6 are our choice. Rows of zeros give a_0.
 
 Hazard: x^6 is averaged under the root, which overflows float32 from |x| = 2.6e6 on; a row with values above 1 is
 therefore divided by its largest |x| first, and eps along with it, which leaves the function as it is.
@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, ParameterError
-from ..parameters import leaf_of_graph
 from .polyrelu import COEFFICIENTS, read_coefficients
 from .vector import OneVector
 
@@ -43,6 +42,9 @@ class PolyNorm(OneVector):
             [-0.3333,  1.0000]])
     """
 
+    vector = COEFFICIENTS
+    settings = ("order", "row_dim", "eps")
+
     def __init__(
         self,
         a: Tensor | Sequence[float] | None = None,
@@ -64,7 +66,6 @@ class PolyNorm(OneVector):
         self.order, self.row_dim, self.eps = start.shape[-1] - 1, row_dim, float(eps)
         self._hold_vector(
             "polynorm",
-            param=COEFFICIENTS,
             start=start,
             points=self.order + 1,
             learn=learn,
@@ -80,27 +81,28 @@ class PolyNorm(OneVector):
                 f"per='layer', or per='channel' with dim= another dimension."
             )
 
-    def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
+    def _ready(self, input: Tensor) -> tuple[Tensor, Tensor]:
         if not -input.dim() <= self.row_dim < input.dim():
             raise InputError(
                 f"polynorm: rows lie along dimension {self.row_dim}, which an input of shape {tuple(input.shape)} does "
                 f"not have; pass row_dim=."
             )
-        x, a = self._ready(input)
-        parts = a.unbind(-1)
+        return super()._ready(input)
+
+    def compute(self, x: Tensor, vector: Tensor) -> Tensor:
+        parts = vector.unbind(-1)
+        along = self.row_dim if self.row_dim < 0 else self.row_dim + self.leading
         # Scaling a row and eps alike changes nothing, so the scale may be a constant: no gradient goes through it.
-        largest = x.detach().abs().amax(self.row_dim, keepdim=True)
+        largest = x.detach().abs().amax(along, keepdim=True)
         scale = torch.where(largest.isfinite(), largest.clamp(min=1.0), 1.0)
         small = x / scale
         total = parts[0]
         power, eps = small, self.eps / scale.square()
         for one in parts[1:]:
-            mean = power.square().mean(self.row_dim, keepdim=True)
+            mean = power.square().mean(along, keepdim=True)
             total = total + one * (power * torch.rsqrt(mean + eps))
             power, eps = power * small, eps / scale.square()
-        return total.to(input.dtype)
+        return total
 
     def extra_repr(self) -> str:
         where = [] if self.row_dim == -1 else [f"row_dim={self.row_dim}"]

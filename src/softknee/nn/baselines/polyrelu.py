@@ -2,8 +2,8 @@ r"""PolyReLU: a polynomial of ReLU.
 
     polyrelu(x) = a_0 + a_1 relu(x) + a_2 relu(x)^2 + a_3 relu(x)^3
 
-Start: a_0 = 0 and a_i = 1/3, as in the authors' published code. Four numbers per layer, which is also what the SQUAF
-paper counts for it. Its slope at 0 is that of ReLU from the left, 0.
+Start: a_i = 1/3, as in the paper's experiments, and a_0 = 0, which is our choice. Four numbers per layer, which is also
+what the SQUAF paper counts for it. Its slope at 0 is that of ReLU from the left, 0.
 
 Reference: Zhuo, Wang, Zeng, Li, Zhou and Ma, Polynomial composition activations, ICLR 2025 (arXiv 2411.03884).
 """
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...errors import ParameterError
 from ...spec import VectorParam
-from ..parameters import leaf_of_graph
 from .vector import OneVector
 
 ORDER = 3
@@ -38,6 +37,9 @@ class PolyReLU(OneVector):
     tensor([ 0.,  0., 13.])
     """
 
+    vector = COEFFICIENTS
+    settings = ("order",)
+
     def __init__(
         self,
         a: Tensor | Sequence[float] | None = None,
@@ -55,7 +57,6 @@ class PolyReLU(OneVector):
         self.order = start.shape[-1] - 1
         self._hold_vector(
             "polyrelu",
-            param=COEFFICIENTS,
             start=start,
             points=self.order + 1,
             learn=learn,
@@ -66,16 +67,13 @@ class PolyReLU(OneVector):
             dtype=dtype,
         )
 
-    def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
-        x, a = self._ready(input)
+    def compute(self, x: Tensor, vector: Tensor) -> Tensor:
         ramp = x.relu()
-        parts = a.unbind(-1)
+        parts = vector.unbind(-1)
         total = parts[-1] * ramp
         for one in parts[-2:0:-1]:
             total = (total + one) * ramp
-        return (total + parts[0]).to(input.dtype)
+        return total + parts[0]
 
 
 def read_coefficients(title: str, a: Tensor | Sequence[float] | None, *, order: int | None) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,17 +11,21 @@ from torch import Tensor
 from ...errors import InputError
 from ...spec import VectorParam
 from ..granularity import Granularity
-from ..parameters import Parameterised, choose_learned
+from ..parameters import Parameterised, choose_learned, leaf_of_graph
 
 
 class OneVector(Parameterised):
     """A module whose only parameter is a vector; a subclass says what it is and computes with it."""
 
+    vector: ClassVar[VectorParam]  # the parameter
+    settings: ClassVar[tuple[str, ...]] = ()  # what else a module is built with, each an attribute of that name
+    words: ClassVar[tuple[str, ...]] = ()  # arguments that may be a word
+    leading: ClassVar[int] = 0  # dimensions that stand in front of the input's own: 1 where replicas are stacked
+
     def _hold_vector(
         self,
         title: str,
         *,
-        param: VectorParam,
         start: Tensor,
         points: int,
         learn: bool | str | Iterable[str],
@@ -31,7 +35,7 @@ class OneVector(Parameterised):
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        self._points = points
+        self._points, param = points, self.vector
         self._hold(
             title,
             params=(param,),
@@ -44,6 +48,15 @@ class OneVector(Parameterised):
 
     def _tail(self, name: str) -> tuple[int, ...]:
         return (self._points,)
+
+    def compute(self, x: Tensor, vector: Tensor) -> Tensor:
+        """The function, of x in the type to compute in and a vector whose other dimensions broadcast against x."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        return self.compute(*self._ready(input)).to(input.dtype)
 
     def _ready(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """The input and the vector in the type to compute in (float32 for half types), the vector's dimension last."""

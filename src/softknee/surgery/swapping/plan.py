@@ -17,6 +17,7 @@ from ...design.texts.files import from_text, to_text
 from ...errors import InputError, SoftkneeError
 from ...files import read_small, write_whole
 from ...kernels import find
+from ...nn.baselines import Baseline, baseline_named
 from ...version import VERSION
 from ..finding.identify import Identity, identify, identify_module
 from ..finding.probing import harmless
@@ -115,7 +116,7 @@ def _said(definition: Any) -> dict[str, Any]:
     if isinstance(definition, Mapping):
         return dict(definition)
     name = getattr(definition, "name", "")
-    if registry.ships(definition) or name == "squaf":
+    if registry.ships(definition) or name == "squaf" or isinstance(definition, Baseline):
         weights = getattr(definition, "weights", None)
         return {"name": name} | ({"weights": weights} if weights not in (None, "gaussian") else {})
     return {"definition": json.loads(to_text(definition))}
@@ -171,6 +172,8 @@ def blamed_on(source: str) -> Iterator[None]:
 def _definition(said: Mapping[str, Any], source: str) -> Any:
     if "definition" in said:
         return from_text(json.dumps(said["definition"]), source)
+    if (baseline := baseline_named(said["name"])) is not None:
+        return baseline
     definition = find(said["name"])
     return definition.with_weights(said["weights"]) if "weights" in said else definition
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import registry
 from ...errors import SoftkneeError
+from ...nn.baselines import baseline_named
 from ...version import VERSION
 
 FORMAT, SCHEMA = "softknee surgery", 1
@@ -14,6 +15,7 @@ _FIELDS = {"path": str, "owner": str, "name": str, "kind": str, "was": str, "arg
 _CALL_FIELDS = {"method": str, "position": list, "text": str, "attribute": str, "on_tensor": bool}
 # Nobody's layer is wider than this, and a file that says so would only fill the memory.
 _MOST_VALUES = 10**7
+_COUNTS = ("size", "k", "points", "cells", "order")
 _NOT_FROM_A_FILE = ("definition", "device", "dtype")
 
 
@@ -49,7 +51,7 @@ def _check_activation(said: Any, source: str) -> None:
         raise _damaged(source, "its 'activation' is no object")
     if "definition" in said:
         return  # read by the language of definitions, with limits of its own
-    if said.get("name") not in registry.names():
+    if said.get("name") not in registry.names() and baseline_named(said.get("name")) is None:
         raise PlanError(
             f"'{source}' puts in {str(said.get('name'))[:60]!r}, an activation that there is not; register it first."
         )
@@ -67,7 +69,7 @@ def _check_change(change: Any, part: str, source: str) -> None:
         if len(call["position"]) != 4 or not all(isinstance(one, int) for one in call["position"]):
             raise _damaged(source, "the position of a call is not four whole numbers")
     for name, value in change["arguments"].items():
-        if name in _NOT_FROM_A_FILE or not _modest(value) or (name in ("size", "k") and _product(value) > _MOST_VALUES):
+        if name in _NOT_FROM_A_FILE or not _modest(value) or (name in _COUNTS and _product(value) > _MOST_VALUES):
             raise _damaged(source, f"an activation cannot be made with {name}={str(value)[:40]}")
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from ...errors import InputError
 from ...kernels import find
 from ...nn import make
+from ...nn.baselines import Baseline, baseline_named
 from ...spec import Activation, Rowwise, SoftTable
 from ..finding.running import compare, run_example
 from ..finding.sites import Site, find_sites
@@ -27,7 +28,7 @@ from .sharing import settle
 from .starting import granularity, start_values
 from .traps import fast_paths, hidden, refuse_untouchable
 
-Definition = Activation | SoftTable | Rowwise
+Definition = Activation | SoftTable | Rowwise | Baseline
 
 
 def swap_(
@@ -36,7 +37,7 @@ def swap_(
     *,
     where: Where = None,
     replacing: Replacing = None,
-    learn: bool | str | Iterable[str] = False,
+    learn: bool | str | Iterable[str] | None = None,
     per: str = "layer",
     example: Any = None,
     dry_run: bool = False,
@@ -50,7 +51,9 @@ def swap_(
         replacing: what to replace, by the function computed ("gelu" is every class and call that computes GELU, the
             tanh form included; "gelu_tanh" that form alone), or a class. Left out: every activation except gates
             (sigmoid, tanh) and functions that softknee does not know.
-        learn, per: as in `sk.nn.make`; the channels and their dimension are those of the layer before each site.
+        learn, per: as in `sk.nn.make`; the channels and their dimension are those of the layer before each site. Left
+            out, nothing is learned, except by a baseline ("polynorm", "polyrelu", "kaf", "ditac"), which is there to
+            learn.
         example: what the model is called with. Needed for functions called inside forward, for per="channel" or
             "neuron", and for the change of the output in the report.
         dry_run: only report.
@@ -71,12 +74,15 @@ def swap_(
     GELU(approximate='none')
     """
     refuse_untouchable(model)
-    definition = find(os.fspath(activation)) if isinstance(activation, str | os.PathLike) else activation
+    definition = baseline_named(activation) or activation
+    definition = find(os.fspath(definition)) if isinstance(definition, str | os.PathLike) else definition
     if not isinstance(definition, Definition):
         raise InputError(
             f"swap_ takes the new activation by name or as a definition, and {type(activation).__name__} was given; "
             f"softknee.names() lists the names."
         )
+    if learn is None:
+        learn = isinstance(definition, Baseline)
     learn = learn if isinstance(learn, bool | str) else tuple(learn)
     found, run = find_sites(model, example)
     title = type(model).__name__
@@ -161,7 +167,8 @@ def _arguments(
     common = {"learn": learn if isinstance(learn, bool | str) else list(learn)}
     starts = start_values(definition, values, count=len(chosen), learn=learn)
     arguments = [
-        common | _inplace(site) | start | granularity(site, per=per) for site, start in zip(chosen, starts, strict=True)
+        common | _inplace(site, definition) | start | granularity(site, per=per)
+        for site, start in zip(chosen, starts, strict=True)
     ]
     for site, one in zip(chosen, arguments, strict=True):
         if isinstance(definition, SoftTable) and isinstance(one.get("z"), str) and one["z"] == "fit":
@@ -169,9 +176,10 @@ def _arguments(
     return arguments
 
 
-def _inplace(site: Site) -> dict[str, Any]:
+def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
     """A module that was asked to overwrite its input is replaced by one that does where it can."""
-    return {"inplace": True} if getattr(site.place.old, "inplace", False) is True else {}
+    asked = getattr(site.place.old, "inplace", False) is True and not isinstance(definition, Baseline)
+    return {"inplace": True} if asked else {}
 
 
 def _steps(

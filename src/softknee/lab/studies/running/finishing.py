@@ -50,7 +50,14 @@ def finish(
             progress.diverged[seed] = trainer.epoch
     rows = progress.alive
     scores = {
-        name: judge(outputs[name], y, task=task, rows=rows, calibration=name == "test" and "calibration" in asked)
+        name: judge(
+            outputs[name],
+            y,
+            task=task,
+            rows=rows,
+            calibration=name == "test" and "calibration" in asked,
+            picture=examples.picture if name == "test" else None,
+        )
         for name, _, y in parts
         if name in outputs
     }

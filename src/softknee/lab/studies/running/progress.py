@@ -20,7 +20,11 @@ Rows = list[list[float | None]]  # [epoch][seed]
 
 @dataclass
 class Progress:
-    """Curves, divergence and the best epoch of each seed; `note` adds an epoch.
+    """Curves, divergence and the best epoch of each seed.
+
+    After every epoch `passed` keeps, without waiting for the device, which models are still finite. `look` reads that,
+    and dates what diverged. `note` looks, also at the predictions of the validation examples, and adds the epoch that
+    has just ended to the curves.
 
     keep_best: keep the weights of the best epoch by validation: the highest accuracy, of equal ones the lowest loss.
     """
@@ -31,11 +35,13 @@ class Progress:
     followed: Followed
     gradients: bool
     start: dict[str, list[float]]  # the followed parameters before training
+    epochs: list[int] = field(default_factory=list)  # those that were noted
     curves: dict[str, Rows] = field(default_factory=dict)
     ways: dict[str, Rows] = field(default_factory=dict)
     diverged: list[int | None] = field(default_factory=list)
     best: list[list[float]] = field(default_factory=list)  # rank and epoch of each seed
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    unread: list[Tensor] = field(default_factory=list)  # of each epoch since the last look: who has finite weights, [M]
     seconds_before: float = 0.0
     begun: float = field(default_factory=time.perf_counter)
 
@@ -54,25 +60,46 @@ class Progress:
 
     def note(self, trainer: Trainer, *, steps: int, validation: tuple[Tensor, Tensor] | None) -> None:
         """Add the epoch that has just ended, which had so many steps."""
-        losses, weights = trainer.losses[-steps:].double(), trainer.weights()
+        self.look(trainer, steps=steps)
         outputs = None if validation is None else trainer.predict(validation[0])
-        fine = losses.isfinite().all(dim=0)
-        for one in weights.values():
-            fine &= finite_rows(one) if one.is_floating_point() else True
         if outputs is not None:
-            fine &= finite_rows(outputs)
-        for seed in self.alive:
-            if not fine[seed]:
-                self.diverged[seed] = trainer.epoch
+            self._date(finite_rows(outputs), trainer.epoch)
         rows = self.alive
-        self._add("train_loss", losses.mean(dim=0), rows)
+        self.epochs.append(trainer.epoch)
+        self._add("train_loss", trainer.losses[-steps:].double().mean(dim=0), rows)
         if self.gradients:
             self._add("gradient_norm", trainer.gradient_norms[-steps:].double().mean(dim=0), rows)
         for name, values in self.followed.now(trainer).items():
             chosen = [values[row] for row in rows]
             self.ways.setdefault(name, []).append(list(spread_out(chosen, rows, self.count)))
         if outputs is not None and validation is not None:
+            weights = trainer.weights() if self.keep_best else {}
             self._judge(outputs, validation[1], rows, weights, trainer.epoch)
+
+    def passed(self, trainer: Trainer) -> None:
+        """An epoch has ended. Nothing is read from the device here."""
+        fine = torch.ones(self.count, dtype=torch.bool, device=trainer.device)
+        for one in trainer.weights().values():
+            if one.is_floating_point():
+                fine &= one.reshape(self.count, -1).isfinite().all(dim=1)
+        self.unread.append(fine)
+
+    def look(self, trainer: Trainer, *, steps: int) -> None:
+        """Read what `passed` kept since the last time: a seed diverged in the first epoch with a loss or a weight that
+        is not finite."""
+        passed = len(self.unread)
+        if not passed:
+            return
+        losses = trainer.losses[-steps * passed :].reshape(passed, steps, self.count)
+        fine = torch.stack(self.unread).cpu() & losses.isfinite().all(dim=1)
+        self.unread = []
+        for place, row in enumerate(fine):
+            self._date(row, trainer.epoch - passed + 1 + place)
+
+    def _date(self, fine: Tensor, epoch: int) -> None:
+        for seed in self.alive:
+            if not fine[seed]:
+                self.diverged[seed] = epoch
 
     def _judge(
         self, outputs: Tensor, truth: Tensor, rows: Sequence[int], weights: Mapping[str, Tensor], epoch: int
@@ -101,6 +128,8 @@ class Progress:
     def state(self) -> dict[str, Any]:
         """Everything, as numbers and tensors."""
         return {
+            "epochs": self.epochs,
+            "unread": self.unread,
             "curves": self.curves,
             "ways": self.ways,
             "diverged": self.diverged,
@@ -112,7 +141,8 @@ class Progress:
 
     def load(self, state: Mapping[str, Any], *, device: torch.device | str) -> None:
         self.curves, self.ways = dict(state["curves"]), dict(state["ways"])
-        self.diverged = list(state["diverged"])
+        self.diverged, self.epochs = list(state["diverged"]), list(state["epochs"])
+        self.unread = [one.to(device) for one in state["unread"]]
         self.best = [rank or [-math.inf, -math.inf, 0] for rank in state["best"]]
         self.best_weights = {name: one.to(device) for name, one in state["best_weights"].items()}
         self.seconds_before = float(state["seconds"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ....errors import DataError
 from ..building import model_maker
@@ -62,6 +63,7 @@ def run_trial(
         return measure_cost(trial, examples)
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
     trainer = make_trainer(trial, maker)
+    trained = sum(one.numel() for one in trainer.model(0).parameters() if one.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
     validation = None
@@ -76,4 +78,7 @@ def run_trial(
         saved=saved,
         watch=watch,
     )
-    return finish(trial, trainer, progress, examples, start_profiles=start_profiles)
+    finished = finish(trial, trainer, progress, examples, start_profiles=start_profiles)
+    # Where every epoch was noted their numbers go without saying.
+    epochs = tuple(progress.epochs) if trial.training.every > 1 else ()
+    return replace(finished, outcome=replace(finished.outcome, epochs=epochs, trained=trained))

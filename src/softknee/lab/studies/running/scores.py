@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....measure import accuracy, auc, expected_calibration_error, log_loss
+from ....measure import Score, accuracy, auc, expected_calibration_error, log_loss, mse, psnr, r2, ssim
 from ..outcome import Each
 
 REGRESSION = "regression"
@@ -38,20 +38,43 @@ def probabilities_of(outputs: Tensor) -> Tensor:
 
 
 def judge(
-    outputs: Tensor, truth: Tensor, *, task: str, rows: Sequence[int], calibration: bool = False
+    outputs: Tensor,
+    truth: Tensor,
+    *,
+    task: str,
+    rows: Sequence[int],
+    calibration: bool = False,
+    picture: tuple[int, int] | None = None,
 ) -> dict[str, Each]:
-    """The scores of outputs [M, N, ...] against N labels or targets, for the models in `rows`."""
+    """The scores of outputs [M, N, ...] against N labels or targets, for the models in `rows`.
+
+    picture: height and width, where the targets are the pixels of one, row by row: then its likeness is judged too.
+    """
     count, chosen = len(outputs), list(rows)
-    names = ["mse"] if task == REGRESSION else ["accuracy", "log_loss"]
+    quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
+    names = quantities if task == REGRESSION else ["accuracy", "log_loss"]
     if not chosen:
         return dict.fromkeys(names, (None,) * count)
     if task == REGRESSION:
-        off = outputs[chosen].double().flatten(1) - truth.to(outputs.device).double().reshape(1, -1)
-        return {"mse": spread_out(off.square().mean(dim=1).tolist(), chosen, count)}
-    logits, labels = logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten()
+        found = _of_quantities(outputs[chosen], truth, picture)
+    else:
+        found = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
+    return {name: spread_out(score.each, chosen, count) for name, score in found.items()}
+
+
+def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:
     found = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
     if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
         found["auc"] = auc(logits, labels, logits=True)
     if calibration:
         found["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
-    return {name: spread_out(score.each, chosen, count) for name, score in found.items()}
+    return found
+
+
+def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | None) -> dict[str, Score]:
+    outputs = outputs.reshape(len(outputs), *truth.shape)
+    found = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
+    if picture is not None:
+        drawn, wanted = outputs.reshape(-1, *picture), truth.reshape(picture)
+        found |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
+    return found

@@ -17,12 +17,13 @@ from .scores import spread_out
 from .trainer import Trainer
 
 MOST_EXAMPLES = 2048  # that the activity is looked at on: enough for a share of zeros, and quick
+MOST_ENTRIES = 64  # of a vector that is followed entry by entry; of more, the models that a study keeps have the end
 
 
 class Followed:
     """The activation parameters that may move: those that are learned, and those that are hardened.
 
-    A vector such as SQUAF's z is followed entry by entry, as "path.z[0]", "path.z[1]" ...
+    A vector such as SQUAF's z is followed entry by entry, as "path.z[0]", "path.z[1]" ... A very long one is not.
     """
 
     def __init__(self, model: nn.Module, hardened: Sequence[str] = ()) -> None:
@@ -30,8 +31,9 @@ class Followed:
         for path, module in activation_modules(model).items():
             for p in module.params:
                 name = f"{path}.{p.name}" if path else p.name
-                if p.name in module.learned or name in hardened:
-                    self.widths[name] = math.prod(module._tail(p.name))
+                width = math.prod(module._tail(p.name))
+                if (p.name in module.learned or name in hardened) and width <= MOST_ENTRIES:
+                    self.widths[name] = width
 
     def now(self, trainer: Trainer) -> dict[str, list[float]]:
         """The mean over channels or neurons of each, for every seed."""
@@ -58,8 +60,10 @@ def parameters(
         if all(value in (None, start[name][seed]) for epoch in curve for seed, value in enumerate(epoch)):
             continue
         last = spread_out([end[name][row] for row in rows], rows, len(end[name]))
-        # Every seed starts alike, for the values are those of the recipe.
-        found[name] = {"start": float(start[name][0]), "end": last, "curve": curve}
+        begin = [float(one) for one in start[name]]
+        found[name] = {"start": begin[0], "end": last, "curve": curve}
+        if len(set(begin)) > 1:  # drawn at random; else every seed starts with the value of the recipe
+            found[name] |= {"start": sum(begin) / len(begin), "starts": tuple(begin)}
     return found
 
 

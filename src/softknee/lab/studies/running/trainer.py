@@ -8,11 +8,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ....train import Replicas, constant, cosine, linear
+from ....train import Replicas, constant, cosine, linear, step
+from ....train.schedules import Schedule
 from ..recipe import Training
 from ..trial import Trial
 
-_SCHEDULES = {"constant": constant, "cosine": cosine, "linear": linear}
+_SCHEDULES = {"constant": constant, "cosine": cosine, "linear": linear}  # and "step", which takes more
 
 
 class Trainer(Protocol):
@@ -73,9 +74,16 @@ def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str,
         "optimizer": training.optimizer,
         "loss": loss,
         "clip": training.clip,
-        "schedule": _SCHEDULES[training.schedule](warmup=training.warmup),
+        "schedule": _schedule(training),
         "total_epochs": training.epochs,
         "gradient_norms": gradients,
         "lr_scale": training.activation_rate,
         **options,
     }
+
+
+def _schedule(training: Training) -> Schedule:
+    if training.schedule != "step":
+        return _SCHEDULES[training.schedule](warmup=training.warmup)
+    shares = [epoch / training.epochs for epoch in training.milestones]
+    return step(milestones=shares, factor=training.factor, warmup=training.warmup)

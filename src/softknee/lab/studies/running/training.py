@@ -73,7 +73,11 @@ def train(
     for end in ends:
 
         def after_epoch(_: Any, end: int = end) -> None:
-            progress.note(trainer, steps=steps, validation=validation)
+            progress.passed(trainer)
+            if trainer.epoch % trial.training.every == 0 or trainer.epoch == total:
+                progress.note(trainer, steps=steps, validation=validation)
+            elif trainer.epoch == end:
+                progress.look(trainer, steps=steps)  # who has diverged is not frozen
             watch.epoch(trainer.epoch, total, save)
             if not progress.alive:
                 raise _AllDiverged

@@ -1,4 +1,4 @@
-r"""The flow of a continuous piecewise-affine velocity on a line (CPAB in one dimension), in closed form.
+r"""The flow of a continuous piecewise-affine velocity on a line (CPAB in one dimension), in plain tensor operations.
 
 The interval is [0, n], one unit per cell; the velocity V has the values v_0 = 0, v_1, ..., v_(n-1), v_n = 0 at the
 whole numbers and is straight between them. The flow carries u along du/dt = V(u) for the time 1. V does not change its
@@ -8,18 +8,41 @@ sign along a path, so that a path moves one way or rests:
     to a cell's end B   takes |B - u| L(|V(u)|, |V(B)|),   L(a, b) = log(b/a)/(b - a),   for ever if V(B) is 0 or turns
 
 The times for whole cells are summed once, C_j; the last cell of a path is where C passes the time that is left. So no
-path is followed from cell to cell, and autograd goes through these formulas. A cell that cannot be crossed in the
-time 1 counts as 2, so that differences of C keep their digits.
+path is followed from cell to cell, and autograd goes through these formulas, to every order. A cell that cannot be
+crossed in the time 1 counts as 2, so that differences of C keep their digits.
+
+This form serves exports, forward-mode differentiation and second derivatives; values and gradients have faster forms
+in `eager.py` and `triton_kernels.py`.
 
 Hazard: L at a = b and E at 0 are taken from series, there and in their derivatives.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
+from ..squaf.plain import compute_dtype
+
 _NEVER = 2.0
+
+
+def bend_plain(x: Tensor, theta: Tensor, low: float, high: float, gated: bool) -> Tensor:
+    """As `bend`, for an x of one dimension or more and a theta that broadcasts against it."""
+    kind = compute_dtype(x)
+    stored, x, theta = x.dtype, x.to(kind), theta.to(kind)
+    inside = (x > low) & (x < high)
+    width = (high - low) / (theta.shape[-1] + 1)
+    place = (torch.where(inside, x, low) - low) / width
+    velocity = torch.nn.functional.pad(theta, (1, 1))
+    bent = torch.where(inside, low + width * flow(place, velocity), x)
+    if gated:
+        # 0 times minus infinity is 0 here, as in GELU; Phi itself is 0 from -15 on in float32.
+        share = 0.5 * torch.erfc(-x * math.sqrt(0.5))
+        bent = torch.where(x == -math.inf, 0.0, bent * share)
+    return bent.to(stored)
 
 
 def flow(u: Tensor, velocity: Tensor) -> Tensor:
@@ -32,13 +55,8 @@ def flow(u: Tensor, velocity: Tensor) -> Tensor:
     """
     n = velocity.shape[-1] - 1
     spent = _crossing_times(velocity)
-    rows = torch.arange(velocity[..., 0].numel(), device=u.device).reshape(velocity.shape[:-1]) * (n + 1)
-
-    def at(table: Tensor, place: Tensor) -> Tensor:
-        return table.reshape(-1)[rows + place]
-
     cell = u.detach().floor().clamp(0, n - 1).long()
-    left, right = at(velocity, cell), at(velocity, cell + 1)
+    left, right = _at(velocity, cell), _at(velocity, cell + 1)
     own_slope = right - left
     speed = left + own_slope * (u - cell)
     ahead = speed.detach() > 0
@@ -46,11 +64,11 @@ def flow(u: Tensor, velocity: Tensor) -> Tensor:
     to_border = _travel_time(torch.where(ahead, border - u, u - border), speed, torch.where(ahead, right, left))
     rest = 1 - to_border
     leaves = rest.detach() > 0
-    at_border = at(spent, border)
+    at_border = _at(spent, border)
     last = _last_border(spent.detach(), at_border.detach(), border, rest.detach().clamp(0, 1), ahead)
-    time_left = rest - torch.where(ahead, at(spent, last) - at_border, at_border - at(spent, last))
-    beyond = at(velocity, torch.where(ahead, last + 1, last - 1).clamp(0, n))
-    speed_there = at(velocity, last)
+    time_left = rest - torch.where(ahead, _at(spent, last) - at_border, at_border - _at(spent, last))
+    beyond = _at(velocity, torch.where(ahead, last + 1, last - 1).clamp(0, n))
+    speed_there = _at(velocity, last)
     # Where no border is reached the path begins, and ends, in its own cell.
     begin = torch.where(leaves, last.to(u.dtype), u)
     pace = torch.where(leaves, speed_there, speed)
@@ -58,6 +76,12 @@ def flow(u: Tensor, velocity: Tensor) -> Tensor:
     # Rounding may leave a time a little below 0, for which the formula holds as well; a clamp would stop gradients.
     time = torch.where(leaves, time_left, 1.0)
     return begin + pace * time * _growth(slope * time)
+
+
+def _at(table: Tensor, place: Tensor) -> Tensor:
+    """The values of a table (its last dimension; the others broadcast) at places."""
+    rows = torch.arange(table[..., 0].numel(), device=table.device).reshape(table.shape[:-1]) * table.shape[-1]
+    return table.reshape(-1)[rows + place]
 
 
 def _crossing_times(velocity: Tensor) -> Tensor:

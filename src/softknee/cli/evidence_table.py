@@ -1,0 +1,48 @@
+"""Judges the papers' empirical statements by stored records, and puts the verdicts on the terminal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ..lab import evidence
+from ..lab.evidence.statement import CANNOT_TELL, NOT_THERE, Judged
+from ..lab.ledger.entry import FAILS, HOLDS, PARTLY
+from ..lab.ledger.text import plain
+from .screen import console_of
+
+_STYLES = {HOLDS: "green", PARTLY: "yellow", FAILS: "red", CANNOT_TELL: "cyan", NOT_THERE: "dim"}
+
+
+def judge_records(
+    results: Path, *, papers: Sequence[str], file: Path | None, json: bool, docs: Path | None, command: str
+) -> None:
+    """Judge, and write or print what was asked for."""
+    judged = evidence.judge(evidence.find(papers), evidence.Runs(results))
+    if docs is not None:
+        evidence.write_page(judged, docs)
+    if json and file is not None:
+        evidence.record(judged, command=command).write(file)
+    if json and file is None:
+        typer.echo(evidence.record(judged, command=command).to_json(), nl=False)
+    else:
+        _print(judged)
+
+
+def _print(judged: Sequence[Judged]) -> None:
+    console = console_of()
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True, expand=True)
+    for name, ratio in (("paper and place", 6), ("statement", 10), ("found", 14)):
+        drawn.add_column(name, ratio=ratio)
+    drawn.add_column("verdict", no_wrap=True)
+    for one in judged:
+        where = f"{one.statement.paper.name}, {one.statement.place}"
+        texts = (where, one.statement.says, one.measured)
+        drawn.add_row(*(Text(plain(text)) for text in texts), Text(one.verdict, _STYLES.get(one.verdict, "")))
+    console.print(drawn)
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _STYLES}
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    console.print(f"{len(judged)} statements: {said}.", markup=False)

@@ -1,0 +1,59 @@
+"""What `softknee bench wire` does. Rooms are imported inside, so that `--help` waits for none."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import ParameterError
+
+
+def bench_wire(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    rates: Annotated[str, typer.Option(help="weights of the rate penalty")] = "0,0.1,0.3",
+    epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 15,
+    elements: Annotated[int | None, typer.Option(min=1, help="activations to code; default 16M (CPU: 4M)")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+) -> None:
+    """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
+    from ..lab.splits import load_split
+    from ..measure import wire_speed
+    from ..measure.speed import choose_device
+    from .screen import progress_line
+    from .wire_table import print_wire
+
+    chosen = choose_device(device)
+    settings = wire_speed.Settings(
+        device=chosen,
+        rates=_numbers(rates),
+        epochs=epochs,
+        elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
+        repeats=repeats,
+        **({} if threads is None else {"threads": threads}),
+    )
+    command = shlex.join(["softknee", *sys.argv[1:]])
+    split = load_split("digits")
+    data = wire_speed.Data(
+        train_images=split.train_images,
+        train_labels=split.train_labels,
+        test_images=split.test_images,
+        test_labels=split.test_labels,
+    )
+    with progress_line("wire:") as report:
+        record = wire_speed.measure(settings, data, command=command, report=report)
+    if json is not None:
+        record.write(json)
+    print_wire(record)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ParameterError(
+            f"--rates takes numbers with commas between, such as 0,0.1, and {text!r} was given."
+        ) from None

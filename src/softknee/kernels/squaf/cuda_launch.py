@@ -1,0 +1,81 @@
+"""Launches kernels that NVRTC compiled, at little cost to the host.
+
+torch's own launcher makes ctypes objects one by one for every argument, which takes longer than many of these kernels
+run. Here all arguments of a launch are slots of one array, made in one call; launches share nothing, so that autograd's
+threads may launch at the same time.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+_known = threading.local()
+
+
+class Kernel:
+    """A kernel whose arguments are addresses of tensors (0 for none) and whole numbers of 32 bits."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._owner = compiled  # keeps the module loaded
+        self._function = compiled.func
+        self._launch = _driver_launch()
+
+    def __call__(self, *, grid: tuple[int, int], threads: int, args: list[int], shared: int, device: int) -> None:
+        """Launch on the current stream of this device, which must be the current device."""
+        if not getattr(_known, "context", False):
+            _give_thread_a_context()
+        count = len(args)
+        slots_kind, places_kind = _kinds(count)
+        slots = slots_kind(*args)
+        first = ctypes.addressof(slots)
+        places = places_kind(*range(first, first + 8 * count, 8))
+        stream = torch._C._cuda_getCurrentRawStream(device)  # pyright: ignore
+        failed = self._launch(self._function, grid[0], grid[1], 1, threads, 1, 1, shared, stream, places, None)
+        if failed:
+            raise RuntimeError(f"SQUAF's kernel was not launched: {_error_text(failed)}.")
+
+
+def compile_kernel(source: str, name: str, constants: dict[str, int]) -> Kernel:
+    """The kernel of this name, with the constants defined before the source; on the current device."""
+    _give_thread_a_context()  # a kernel may be compiled first in a thread of autograd's
+    header = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
+    return Kernel(torch.cuda._compile_kernel(header + source, name))  # pyright: ignore
+
+
+def _give_thread_a_context() -> None:
+    """These launches go to the driver, which needs a context in this thread; autograd's own threads may have none.
+
+    Any call of the CUDA runtime makes one. This one is also allowed while a graph is captured.
+    """
+    torch.cuda.is_current_stream_capturing()
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.current_stream().query()
+    _known.context = True
+
+
+@cache
+def _kinds(count: int) -> tuple[Any, Any]:
+    """The types of an array of so many arguments and of one of their places."""
+    return ctypes.c_uint64 * count, ctypes.c_void_p * count
+
+
+@cache
+def _driver_launch() -> Callable[..., int]:
+    function: Any = torch.cuda._utils._get_gpu_runtime_library().cuLaunchKernel  # pyright: ignore
+    number = ctypes.c_uint
+    # Said once, so that ctypes need not guess for every argument of every launch.
+    kind = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, number, number, number, number, number, number, number, ctypes.c_void_p,
+        ctypes.c_void_p, ctypes.c_void_p,
+    )  # fmt: skip
+    return ctypes.cast(function, kind)
+
+
+def _error_text(code: int) -> str:
+    text = ctypes.c_char_p()
+    torch.cuda._utils._get_gpu_runtime_library().cuGetErrorString(code, ctypes.byref(text))  # pyright: ignore
+    return text.value.decode() if text.value else f"error {code} of the driver"

@@ -1,0 +1,117 @@
+"""Compiles and launches the CUDA C++ of SQUAF-P and SQUAF-S: five points, Gaussian weights, an NVIDIA GPU."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import cuda
+from .cuda_modes_source import CHOOSE, STEP_BACKWARD
+from .cuda_source import SOURCE
+from .layout import Layout
+
+_THREADS = 256
+# Vectors a thread should find to do before another block is worth starting.
+_STEPS, _STEPS_BACKWARD = 4, 16
+# The table of a block is small: many blocks, so that the last ones to finish do not leave the others waiting.
+_MOST_BLOCKS = 2**20
+
+
+def can_choose(
+    x: Tensor, seed: Tensor | None, *, symbols: bool, points: int, layout: Layout, window: int, laplacian: bool
+) -> bool:
+    """Whether the CUDA source was written for this case; without a seed it is the step function's."""
+    usual = seed is None or (window == 5 and not laplacian and seed.numel() == 1)
+    if not usual or not cuda.fits(x, points=points, layout=layout):
+        return False
+    found = _choose(x.device.index or 0, cuda.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols)
+    return found is not None
+
+
+def choose(
+    x: Tensor,
+    seed: Tensor | None,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor | None,
+    *,
+    out: Tensor,
+    points: int,
+    layout: Layout,
+) -> None:
+    """Write the chosen values into out, or their symbols where z is None."""
+    rows = [one.float().contiguous() for one in (q, alpha, q if z is None else z)]
+    addresses = [rows[0].data_ptr(), 0, rows[1].data_ptr(), 0, rows[2].data_ptr()]
+    launch_choice(x, seed, addresses, out=out, points=points, layout=layout, symbols=z is None)
+
+
+def launch_choice(
+    x: Tensor,
+    seed: Tensor | None,
+    rows: list[int],
+    *,
+    out: Tensor,
+    points: int,
+    layout: Layout,
+    symbols: bool = False,
+    parameters: int = 0,
+) -> None:
+    """The same with q, its anchor, alpha, its anchor and z as addresses of numbers of the kind `parameters`."""
+    device = x.device.index or 0
+    kernel = _choose(
+        device, cuda.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols, parameters=parameters
+    )
+    drawn = 0 if seed is None else seed.data_ptr()
+    kernel(
+        grid=(cuda.blocks(layout, threads=_THREADS, steps=_STEPS, most=_MOST_BLOCKS), layout.groups),
+        threads=_THREADS,
+        args=[x.data_ptr(), out.data_ptr(), drawn, *rows, *cuda.shape(layout)],
+        shared=0,
+        device=device,
+    )
+
+
+def can_step_back(grad: Tensor, x: Tensor, *, points: int, layout: Layout) -> bool:
+    """Whether the gradient of z for the step function can be summed by the CUDA source."""
+    alike = grad.dtype == x.dtype and grad.data_ptr() % 16 == 0
+    if not alike or not cuda.fits(x, points=points, layout=layout):
+        return False
+    return _step_backward(x.device.index or 0, cuda.KINDS[x.dtype], points, layout.groups == 1) is not None
+
+
+def step_backward(grad: Tensor, x: Tensor, q: Tensor, *, points: int, layout: Layout) -> Tensor:
+    """The gradient of z (groups, n)."""
+    device = x.device.index or 0
+    threads = cuda.backward_threads(points)
+    blocks = cuda.blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
+    partial = torch.empty(layout.groups, blocks, points, device=x.device)
+    row = q.float().contiguous()
+    _step_backward(device, cuda.KINDS[x.dtype], points, layout.groups == 1)(
+        grid=(blocks, layout.groups),
+        threads=threads,
+        args=[grad.data_ptr(), x.data_ptr(), partial.data_ptr(), row.data_ptr(), 0, *cuda.shape(layout)],
+        shared=points * threads * 4,
+        device=device,
+    )
+    return partial.sum(1, dtype=torch.float64)
+
+
+@cache
+def _choose(
+    device: int, kind: int, points: int, shared: bool, sampled: bool, symbols: bool, *, parameters: int = 0
+) -> Any:
+    flags = {"SAMPLED": int(sampled), "SYMBOLS": int(symbols), "parameters": parameters}
+    return cuda.compiled(
+        SOURCE + CHOOSE, "squaf_choose", device=device, kind=kind, points=points, one_group=shared, threads=_THREADS,
+        **flags,
+    )  # fmt: skip
+
+
+@cache
+def _step_backward(device: int, kind: int, points: int, shared: bool) -> Any:
+    flags = {"SAMPLED": 0, "SYMBOLS": 1}
+    return cuda.compiled(
+        SOURCE + CHOOSE + STEP_BACKWARD, "squaf_step_backward", device=device, kind=kind, points=points,
+        one_group=shared, threads=cuda.backward_threads(points), **flags,
+    )  # fmt: skip

@@ -1,0 +1,222 @@
+"""SQUAF's usual case in eager mode on a GPU, with as little work for the host as it can be done with.
+
+A layer of a small model takes a GPU a few microseconds, and Python many more to ask for it: the operator's dispatch,
+the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host 2 ms
+for a forward and a backward pass. Here one autograd function goes straight to the kernels, which take the parameters
+as the module holds them: one for the values; back, one for the gradients and one that adds them up. Values and
+gradients are those of the operator; what is not usual (see `usual`) takes the operator.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import cuda, cuda_modes
+from .cuda_launch import Kernel
+from .cuda_source import SOURCE
+from .dispatch import inside_transform, must_differentiate_through
+from .layout import Layout
+from .random_bits import draw_seed
+from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, wanted_of
+
+_THREADS = 128
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+class Given(NamedTuple):
+    """The parameters as a module holds them: q and alpha raw where they have an anchor, else as they are."""
+
+    q: Tensor
+    alpha: Tensor
+    z: Tensor
+    q_anchor: Tensor | None = None
+    alpha_anchor: Tensor | None = None
+
+
+def usual(x: Tensor, given: Given) -> bool:
+    """Whether x and one row of parameters are what this path was written for; asked before every call, so cheap."""
+    z, device = given.z, x.device
+    kind, points, count = z.dtype, z.numel(), x.numel()
+    if type(x) not in _PLAIN or x.dtype not in cuda.KINDS or kind not in cuda.KINDS or torch.compiler.is_compiling():
+        return False
+    for one in given:
+        if one is not None and (type(one) not in _PLAIN or one.dtype != kind or one.device != device):
+            return False
+    if points < 5 or cuda.backward_threads(points) == 0 or not z.is_contiguous():
+        return False
+    if not 0 < count < 2**33 or _memory_format(x) is None:
+        return False
+    # Whoever watches operations (a mode, a transform) should see the operator.
+    if torch._C._len_torch_dispatch_stack() or inside_transform() or must_differentiate_through():  # pyright: ignore
+        return False
+    if device.index != torch._C._cuda_getDevice() or x.data_ptr() % 16:  # pyright: ignore
+        return False
+    return _gather(device.index, cuda.KINDS[kind], points) is not None
+
+
+def _memory_format(x: Tensor) -> torch.memory_format | None:
+    """How x lies in memory without gaps; one row of parameters does not care about the order."""
+    if x.is_contiguous():
+        return torch.contiguous_format
+    if x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        return torch.channels_last
+    return None
+
+
+def quick_squaf(x: Tensor, given: Given, *, mode: str = "soft") -> Tensor:
+    """SQUAF with five points and Gaussian weights, or one of its modes, of an x that `usual` has accepted."""
+    return _Quick.apply(x, given.q, given.alpha, given.z, given, mode)  # pyright: ignore[reportReturnType]
+
+
+class _Quick(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, given: Given, mode: str) -> Tensor:
+        points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), cuda.KINDS[z.dtype]
+        out = torch.empty_like(x)
+        if mode == "soft":
+            kernel = cuda.soft_kernel(device, cuda.KINDS[x.dtype], kind, points, True, None)
+            assert kernel is not None
+            kernel(
+                grid=(cuda.forward_blocks(row, device), 1),
+                threads=cuda.FORWARD_THREADS,
+                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *cuda.shape(row)],
+                shared=cuda.forward_bytes(points),
+                device=device,
+            )
+        else:
+            seed = draw_seed(x) if mode == "sampled" else None
+            how: Any = {"points": points, "layout": row, "parameters": kind}
+            cuda_modes.launch_choice(x, seed, _addresses(given), out=out, **how)
+        ctx.save_for_backward(x, q, alpha, z)
+        ctx.anchors, ctx.mode = (given.q_anchor, given.alpha_anchor), mode
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        x, q, alpha, z = ctx.saved_tensors
+        given = Given(q, alpha, z, *ctx.anchors)
+        (grad,) = outer
+        needs = ctx.needs_input_grad[:4]
+        if ctx.mode == "step" or torch.is_grad_enabled() or type(grad) is not Tensor:
+            return *_by_operator(grad, x, given, needs, ctx.mode), None, None
+        laid = _memory_format(x)
+        assert laid is not None
+        if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
+            grad = grad.to(x.dtype, memory_format=laid, copy=True)
+        points, device, wanted = z.numel(), x.device.index, wanted_of(needs)
+        row, kind = _row_of(x.numel()), cuda.KINDS[z.dtype]
+        count, bins = cuda.backward_blocks(row, points), cuda.bins_of(points, wanted)
+        dx = torch.empty_like(x) if wanted & BY_X else None
+        partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
+        kernel = cuda.soft_kernel(device, cuda.KINDS[x.dtype], kind, points, True, wanted)
+        assert kernel is not None
+        threads = cuda.backward_threads(points)
+        places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
+        kernel(
+            grid=(count, 1),
+            threads=threads,
+            args=[*places, *_addresses(given), *cuda.shape(row)],
+            shared=cuda.backward_bytes(points, threads, bins=bins),
+            device=device,
+        )
+        if partial is None:
+            return dx, None, None, None, None, None
+        dq = torch.empty_like(q) if wanted & BY_Q else None
+        dalpha = torch.empty_like(alpha) if wanted & BY_ALPHA else None
+        dz = torch.empty_like(z) if wanted & BY_Z else None
+        gather = _gather(device, kind, points)
+        assert gather is not None
+        into = [_address(dq), _address(dalpha), _address(dz)]
+        gather(
+            grid=(bins, 1),
+            threads=_THREADS,
+            args=[partial.data_ptr(), *_addresses(given)[:4], *into, count, bins],
+            shared=0,
+            device=device,
+        )
+        return dx, dq, dalpha, dz, None, None
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _addresses(given: Given) -> list[int]:
+    """q, its anchor, alpha, its anchor and z, as the kernels take them."""
+    q, alpha, z, q_anchor, alpha_anchor = given
+    return [q.data_ptr(), _address(q_anchor), alpha.data_ptr(), _address(alpha_anchor), z.data_ptr()]
+
+
+def _by_operator(grad: Tensor, x: Tensor, given: Given, needs: tuple[bool, ...], mode: str) -> list[Tensor | None]:
+    """The gradients by the operators, which can be differentiated again; a sample's are those of SQUAF."""
+    sources = [one for one, needed in zip((x, *given[:3]), needs, strict=True) if needed]
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        q, alpha = _lifted(given.q, given.q_anchor).reshape(1), _lifted(given.alpha, given.alpha_anchor).reshape(1)
+        z, flat = given.z.reshape(1, -1), x.reshape(1) if x.dim() == 0 else x
+        if mode == "step":
+            value = torch.ops.softknee.squaf_step(flat, q, z).reshape(x.shape)
+        else:
+            value = torch.ops.softknee.squaf(flat, q, alpha, z, 5, False).reshape(x.shape)
+        found = iter(torch.autograd.grad(value, sources, grad, create_graph=again, allow_unused=True))
+    return [next(found) if needed else None for needed in needs]
+
+
+def _lifted(raw: Tensor, anchor: Tensor | None) -> Tensor:
+    from ...spec.constraints import Positive
+
+    return raw if anchor is None else Positive().lift(raw.float(), anchor.float())
+
+
+@lru_cache(maxsize=256)
+def _row_of(count: int) -> Layout:
+    return Layout(order=(0,), sizes=(count,), parameter_sizes=(1,), shape=(1, 1, 1, 1, count))
+
+
+@cache
+def _gather(device: int, parameters: int, points: int) -> Kernel | None:
+    # The gradients are stored as the parameters are.
+    common: dict[str, Any] = {"device": device, "kind": parameters, "parameters": parameters, "points": points}
+    return cuda.compiled(SOURCE + GATHER, "squaf_gather", one_group=True, threads=_THREADS, **common)
+
+
+GATHER = r"""
+// How the effective value moves with the raw one.
+__device__ __forceinline__ float rate(const void* raw, const void* anchor) {
+    if (anchor == 0) return 1.0f;
+    const float value = parameter(raw, 0), scale = parameter(anchor, 0), e = expf(value);
+    const float grown = scale * (value > 20.0f ? value : log1pf(e));
+    if (grown < NARROWEST || grown > WIDEST) return 0.0f;
+    return value > 20.0f ? scale : scale * (e / (e + 1.0f));
+}
+
+// One block for each sum of the backward kernel's parts, added up in an order that does not change.
+extern "C" __global__ void __launch_bounds__(THREADS)
+squaf_gather(const float* partial, const void* q, const void* q_anchor, const void* alpha, const void* alpha_anchor,
+             void* dq, void* dalpha, void* dz, u32 count, u32 bins) {
+    __shared__ float warps[THREADS / 32];
+    const u32 bin = blockIdx.x;
+    float sum = 0.0f;
+    for (u32 at = threadIdx.x; at < count; at += THREADS) sum += partial[(u64)at * bins + bin];
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < THREADS / 32; ++warp) sum += warps[warp];
+    const u32 first = dz == 0 ? 0 : POINTS;
+    if (bin < first) {
+        store_one(dz, bin, sum);
+    } else if (bin == first) {
+        if (dq != 0) store_one(dq, 0, sum * rate(q, q_anchor));
+    } else if (dalpha != 0) {
+        store_one(dalpha, 0, sum * rate(alpha, alpha_anchor));
+    }
+}
+"""

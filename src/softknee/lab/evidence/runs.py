@@ -1,0 +1,100 @@
+"""The finished studies that the evidence is taken from: one folder for each, with its recipe and its records."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ...errors import DataError
+from ...measure.record import Record
+from ..studies.outcome import Outcome
+
+TRIALS = "trials"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The outcomes of one study, by the labels of its activations."""
+
+    name: str
+    folder: Path
+    outcomes: dict[str, Outcome]
+
+    def values(self, label: str, measure: str) -> list[float | None]:
+        """The test score of every seed, in the order of the seeds; None of one that diverged."""
+        outcome = self.outcomes.get(label)
+        if outcome is None or measure not in outcome.test:
+            raise DataError(
+                f"'{self.folder.name}' has no {measure} of {label!r}; it has {', '.join(sorted(self.outcomes))}. Run "
+                f"the study whole: softknee study run {self.name}."
+            )
+        return [one if one is not None and math.isfinite(one) else None for one in outcome.test[measure]]
+
+    def mean(self, label: str, measure: str, *, logarithmic: bool = False) -> float:
+        """The mean over the seeds that did not diverge, a geometric one where asked for; NaN where all did."""
+        found = [one for one in self.values(label, measure) if one is not None]
+        if not found:
+            return math.nan
+        if logarithmic:
+            return math.exp(math.fsum(math.log(max(one, 1e-300)) for one in found) / len(found))
+        return math.fsum(found) / len(found)
+
+    def seeds(self, label: str) -> int:
+        """How many seeds came to their end."""
+        return sum(gone is None for gone in self.outcomes[label].diverged)
+
+
+class Runs:
+    """A folder of finished studies, such as docs/evidence.
+
+    Only the records are read, so that predictions and models need not lie beside them.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._read: dict[str, Study] = {}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The studies that are there."""
+        if not self.folder.is_dir():
+            raise DataError(
+                f"There is no folder '{self.folder}' with studies to judge by. Name the one that holds them with "
+                "--results; the project's own are in docs/evidence of its repository."
+            )
+        return tuple(sorted(one.name for one in self.folder.iterdir() if (one / TRIALS).is_dir()))
+
+    def has(self, *names: str) -> bool:
+        return all(name in self.names for name in names)
+
+    def study(self, name: str) -> Study:
+        """One study by the name of its recipe."""
+        if name not in self.names:
+            raise DataError(f"'{self.folder}' has no study {name!r}; run it: softknee study run {name}.")
+        if name not in self._read:
+            folder = self.folder / name
+            records = [Record.from_json(one.read_text("utf-8"), source=f"'{one}'") for one in _records(folder)]
+            outcomes = [Outcome.read(one) for one in records]
+            trained = {one.trial.activation.label: one for one in outcomes if one.trial.kind == "train"}
+            self._read[name] = Study(name, folder, trained)
+        return self._read[name]
+
+    def benchmark(self, name: str) -> Record:
+        """A single record of a benchmark beside the studies."""
+        path = self.folder / name
+        if not path.is_file():
+            raise DataError(f"'{self.folder}' has no record {name!r}.")
+        return Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+
+
+def _records(folder: Path) -> list[Path]:
+    found = sorted((folder / TRIALS).glob("*.json"))
+
+    def place(path: Path) -> int:
+        return int(json.loads(path.read_text("utf-8")).get("settings", {}).get("store", {}).get("position", 0))
+
+    return sorted(found, key=place)

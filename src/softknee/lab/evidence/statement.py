@@ -1,0 +1,197 @@
+"""What an empirical statement is, and the rules by which it is judged. They were fixed before the studies were run.
+
+A statement of a paper is cut into parts, each a comparison of two activations in one study ("SQUAF has a lower error
+than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the same weights and order of examples.
+
+    comparison   the paired t-test over the seeds, of logarithms where the score spans decades (mean squared errors);
+                 Holm's correction over the parts of one statement, level 5 %
+    holds        the part's p is below the level and the difference has the direction the paper states
+    fails        the p is below the level and the direction is the other one; or all seeds of what should win diverged
+    cannot tell  neither; also with fewer than three pairs of seeds that came to their end
+    a bound      a number of ours against a number of the paper's; holds or fails
+
+A statement holds or fails if all its parts do, cannot be told if no part can, and holds partly otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...measure.record import Record
+from ...measure.significance import compare_each, holm
+from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY, Paper, paper
+from .runs import Runs, Study
+
+CANNOT_TELL, NOT_THERE = "cannot tell", "no records"
+LEVEL = 0.05
+FEWEST_PAIRS = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison or bound of a statement.
+
+    p, direction: of a comparison: its p, and the difference with the sign that the paper states; `corrected` turns them
+                  into a verdict.
+    """
+
+    says: str
+    verdict: str = ""
+    p: float | None = None
+    direction: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a statement was judged by: a sentence or two with the numbers, and the parts."""
+
+    measured: str
+    parts: Sequence[Part]
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        found = {one.verdict for one in self.parts}
+        return found.pop() if len(found) == 1 else PARTLY
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a paper that only training can test.
+
+    needs:     the studies whose records it is judged by.
+    different: what was different from the paper.
+    """
+
+    paper: Paper
+    place: str
+    says: str
+    needs: tuple[str, ...]
+    different: str
+    decide: Callable[[Runs], Evidence]
+
+    @property
+    def id(self) -> str:
+        return f"{self.paper.stem}.{self.decide.__name__}"
+
+    @property
+    def how(self) -> str:
+        return " ".join((inspect.getdoc(self.decide) or "").split())
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A statement with its evidence; None where its records are not there."""
+
+    statement: Statement
+    evidence: Evidence | None
+
+    @property
+    def verdict(self) -> str:
+        return NOT_THERE if self.evidence is None else self.evidence.verdict
+
+    @property
+    def measured(self) -> str:
+        if self.evidence is not None:
+            return self.evidence.measured
+        return "there are no records of it yet: " + ", ".join(self.statement.needs)
+
+
+def statements_of(stem: str) -> Callable[..., Callable[[Callable[[Runs], Evidence]], Statement]]:
+    """The decorator for the statements of one paper."""
+    of = paper(stem)
+
+    def statement(
+        *, place: str, says: str, needs: Iterable[str], different: str
+    ) -> Callable[[Callable[[Runs], Evidence]], Statement]:
+        return lambda decide: Statement(of, place, says, tuple(needs), different, decide)
+
+    return statement
+
+
+def wins(
+    study: Study, winner: str, others: Iterable[str], measure: str, *, larger: bool, logarithmic: bool = False
+) -> list[Part]:
+    """For each of the others: is the winner's score better? See the rules above."""
+    sign = 1.0 if larger else -1.0
+    scale = math.log10 if logarithmic else float
+    mine = study.values(winner, measure)
+    parts = []
+    for other in others:
+        says = f"{study.name}: {winner} better than {other} in {measure}"
+        theirs = study.values(other, measure)
+        pairs = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
+        if all(one is None for one in mine):
+            parts.append(Part(says, FAILS))
+        elif len(pairs) < FEWEST_PAIRS:
+            parts.append(Part(says, CANNOT_TELL))
+        else:
+            first, second = ([scale(max(pair[i], 1e-300)) for pair in pairs] for i in (0, 1))
+            found = compare_each(first, second)
+            parts.append(Part(says, p=found.p, direction=sign * found.difference))
+    return parts
+
+
+def corrected(parts: Sequence[Part]) -> list[Part]:
+    """All comparisons of one statement with Holm's correction, and the verdicts that follow."""
+    adjusted = holm([one.p for one in parts])
+    settled = []
+    for part, p in zip(parts, adjusted, strict=True):
+        shown = HOLDS if part.direction > 0 else FAILS
+        verdict = part.verdict or (shown if p is not None and p < LEVEL else CANNOT_TELL)
+        settled.append(replace(part, verdict=verdict, p=p))
+    return settled
+
+
+def bound(says: str, holds: bool) -> Part:
+    """A number of ours against one of the paper's."""
+    return Part(says, HOLDS if holds else FAILS)
+
+
+def counted(parts: Sequence[Part]) -> str:
+    """How many parts hold, as words: "7 of 10"."""
+    return f"{sum(one.verdict == HOLDS for one in parts)} of {len(parts)}"
+
+
+def find(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
+    """Every statement in the files of this folder, or those of some papers."""
+    wanted = [paper(stem) for stem in papers] or list(PAPERS)
+    package = importlib.import_module(__package__ or "")
+    every: dict[str, Statement] = {}
+    for module in sorted(one.name for one in pkgutil.iter_modules(package.__path__)):
+        for value in vars(importlib.import_module(f"{package.__name__}.{module}")).values():
+            if isinstance(value, Statement):
+                every.setdefault(value.id, value)
+    return tuple(one for of in PAPERS if of in wanted for one in every.values() if one.paper == of)
+
+
+def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
+    """Each statement with its verdict, as far as its records are there."""
+    return tuple(Judged(one, one.decide(runs) if runs.has(*one.needs) else None) for one in statements)
+
+
+def record(judged: Sequence[Judged], *, command: str) -> Record:
+    """The record of a judgement: one row for each statement."""
+    rows = [
+        {
+            "id": one.statement.id,
+            "paper": one.statement.paper.title,
+            "place": one.statement.place,
+            "statement": one.statement.says,
+            "check": one.statement.how,
+            "different": one.statement.different,
+            "measured": one.measured,
+            "verdict": one.verdict,
+            "parts": [] if one.evidence is None else [vars(part) for part in one.evidence.parts],
+            "numbers": {} if one.evidence is None else dict(one.evidence.numbers),
+            "records": list(one.statement.needs),
+        }
+        for one in judged
+    ]
+    return Record.now("evidence", command=command, rows=rows, settings={"level": LEVEL, "fewest_pairs": FEWEST_PAIRS})

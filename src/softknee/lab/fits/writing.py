@@ -1,0 +1,148 @@
+"""All figures that run folders have something for, and their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import DataError, ParameterError, SoftkneeError
+from ...files import WriteError, write_whole
+from .gallery import PAPER, gallery, shape_of, side_by_side
+from .heat import grid_of, heat_map
+from .learned import learned_fits, shapes
+from .lines import CHOSEN, curves, is_curve
+from .page import Drawn, png_bytes, svg_bytes
+from .regions import is_plane, regions
+from .runs import Run
+from .theorem import theorem_figure
+
+_FEW = 5  # fits that a figure of chosen ones is not needed for
+_MOST_SHAPES = 4  # trained SQUAFs of one run whose layers are drawn
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files in the order they were written, what each figure shows by its name, and what could not be drawn."""
+
+    files: tuple[Path, ...]
+    captions: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
+    """Every figure by name, and sentences about what is missing."""
+    found: dict[str, Drawn] = {}
+    notes: list[str] = []
+
+    def add(name: str, make: Callable[[], Drawn]) -> None:
+        try:
+            found[name] = make()
+        except DataError as error:
+            notes.append(str(error))
+
+    asked, runs = runs, [run for run in runs if _has_examples(run, notes)]
+    names = [run.name for run in runs]
+    for place, run in enumerate(runs):
+        # Two studies of one name are told apart by their order.
+        before = names[:place].count(run.name)
+        _of_one(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
+    pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
+    if len(pictures) > 1:
+        add("pictures", lambda: side_by_side(pictures, names=PAPER))
+        add("pictures-all", lambda: side_by_side(pictures))
+    for data in dict.fromkeys(run.data for run in runs if _kind(run) == "curve"):
+        same = [run for run in runs if run.data == data and _kind(run) == "curve"]
+        many, name = sum(len(run.fits) for run in same) > _FEW, f"{Path(data).stem}-curves"
+        add(name, lambda same=same, many=many: curves(same, names=CHOSEN if many else None))
+        if many:
+            add(f"{name}-all", lambda same=same: curves(same))
+    every = dict.fromkeys((*(note for run in asked for note in run.notes), *notes))
+    return found, tuple(every)
+
+
+def _has_examples(run: Run, notes: list[str]) -> bool:
+    try:
+        return bool(run.examples)
+    except SoftkneeError as error:
+        notes.append(f"'{run.url}' is not drawn. {error}")
+        return False
+
+
+def _of_one(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
+    kind = _kind(run)
+    grid = grid_of(run)
+    if grid is not None:
+        add(f"{name}-grid", lambda: heat_map(run))
+    elif kind in ("picture", "field"):
+        add(f"{name}-fits", lambda: gallery(run))
+    elif kind == "plane":
+        add(f"{name}-regions", lambda: regions(run))
+        if len(run.fits) > _FEW:
+            add(f"{name}-regions-paper", lambda: regions(run, names=PAPER))
+    elif kind == "":
+        notes.append(
+            f"'{run.url}' is about {run.data}, which has no picture of its own: pictures, functions of one or two "
+            "inputs and classes in a plane have."
+        )
+    if grid is None and 0 < len(learned_fits(run)) <= _MOST_SHAPES:
+        add(f"{name}-squaf", lambda: shapes(run, measure=_measure(run)))
+
+
+def _kind(run: Run) -> str:
+    if run.examples.picture is not None:
+        return "picture"
+    if is_curve(run):
+        return "curve"
+    return "field" if shape_of(run) else "plane" if is_plane(run) else ""
+
+
+def _measure(run: Run) -> str:
+    if run.examples.picture is not None:
+        return "psnr"
+    return "mse" if run.examples.task == "regression" else "accuracy"
+
+
+def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
+    """Each figure as NAME.png, and as NAME.svg where that stays small."""
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(
+            f"The folder '{place}' for the figures could not be made ({error.strerror or error}). Choose a place that "
+            "can be written to."
+        ) from error
+    written = []
+    for name, drawn in found.items():
+        written.append(write_whole(place / f"{name}.png", png_bytes(drawn.figure), what="figure"))
+        if (vector := svg_bytes(drawn.figure)) is not None:
+            written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
+    return written
+
+
+def write_fits(runs: Sequence[Run], folder: str | os.PathLike[str]) -> Written:
+    """Draw all that these runs have something for, and write it into a folder."""
+    found, notes = draw_runs(runs)
+    files = write_figures(found, folder)
+    return Written(tuple(files), {name: one.caption for name, one in found.items()}, notes)
+
+
+def default_place(run: Run) -> Path:
+    """Where the figures go if nothing else is said: the folder 'fits' beside the study's records."""
+    if not Path(run.url).is_dir():
+        raise ParameterError(f"'{run.url}' is no folder of this machine; say with --out where the figures go.")
+    return Path(run.url) / "fits"
+
+
+def write_theorem(path: str | os.PathLike[str]) -> Path:
+    """Draw the approximation theorem into a .png or .svg file."""
+    endings = {".png": png_bytes, ".svg": svg_bytes}
+    ending = Path(path).suffix.lower()
+    if ending not in endings:
+        raise ParameterError(f"The figure is written as .png or .svg, and {Path(path).name!r} has another ending.")
+    content = endings[ending](theorem_figure().figure)
+    if content is None:
+        raise ParameterError("The figure is too large for an .svg; write it as .png.")
+    return write_whole(path, content, what="figure")

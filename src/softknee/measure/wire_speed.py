@@ -1,0 +1,204 @@
+r"""Activations on the wire: what a cut model sends, how quickly each coder works, and which link each is for.
+
+    time of a form = bytes / bandwidth + encoding + decoding                       (one after the other)
+    crossover of a shorter, slower form A and a longer, quicker form B:
+        bandwidth* = (bytes_B - bytes_A) / (coding time_A - coding time_B);   on slower links A is quicker
+
+On a GPU the times of "rans" and "huffman" include copies of the symbols to the host and back; "packed" and "bfloat16"
+stay on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import MissingToolError, ParameterError
+from ..wire import decode, encode, packed, sizes
+from .clock import Clock, Samples
+from .record import Quantity, Record, without_paths
+from .wire_training import Data, Job, Trained, train_alone, train_cut
+
+LEVELS = 33
+_SECONDS = 10.0  # for the samples of one call; a slow one gets fewer
+FORMS = ("rans", "huffman", "packed", "bfloat16")  # from the shortest to the longest
+PAIRS = (("rans", "packed"), ("huffman", "packed"), ("packed", "bfloat16"), ("rans", "bfloat16"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is trained, with which weights of the rate penalty, and how many activations are coded how often."""
+
+    device: torch.device
+    rates: tuple[float, ...] = (0.0, 0.1, 0.3)
+    epochs: int = 15
+    batch: int = 64
+    seed: int = 0
+    elements: int = 4_000_000
+    repeats: int = 9
+    threads: int = field(default_factory=torch.get_num_threads)
+
+    def __post_init__(self) -> None:
+        values = {"epochs": self.epochs, "batch": self.batch, "elements": self.elements, "repeats": self.repeats}
+        for name, value in (values | {"threads": self.threads}).items():
+            if value < 1:
+                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        if not self.rates or min(self.rates) < 0 or len(set(self.rates)) < len(self.rates):
+            raise ParameterError(
+                f"The benchmark needs different weights of the rate penalty, none below 0, and {self.rates} were given."
+            )
+
+
+def measure(settings: Settings, data: Data, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
+    """Train, code and time; `report` is told what is being done."""
+    rows: list[dict[str, Any]] = []
+    for rate in settings.rates:
+        job = Job(
+            device=settings.device.type,
+            epochs=settings.epochs,
+            batch=settings.batch,
+            seed=settings.seed,
+            rate=rate,
+            threads=settings.threads,
+        )
+        report(f"training in one process, rate penalty {rate:g}")
+        alone = train_alone(job, data)
+        report(f"training in two processes, rate penalty {rate:g}")
+        cut = train_cut(job, data)
+        rows.append(_training_row(rate, alone, cut))
+        assert cut.symbols is not None
+        report(f"coding, rate penalty {rate:g}")
+        rows += _speed_rows(settings, cut.symbols, rate)
+    return Record.now(
+        "bench wire",
+        command=command,
+        rows=rows,
+        seeds=(settings.seed,),
+        baseline="the same network with the same seeds in one process; activations as float32 and bfloat16",
+        settings={
+            "device": settings.device.type,
+            "rates": settings.rates,
+            "epochs": settings.epochs,
+            "batch": settings.batch,
+            "elements": settings.elements,
+            "repeats": settings.repeats,
+            "threads": settings.threads,
+            "levels": LEVELS,
+            "network": "conv 1-16, SQUAF-P (k=16, q=0.25, all trained), cut, conv 16-32, ReLU, linear; Adam",
+        },
+        notes=(
+            "sent: bytes given to torch.distributed while training, forward (symbols, tables, headers) and gradients",
+            "bits: whole messages of the test images' symbols, per activation, by each coder, after training",
+            "speed: those symbols, repeated, as int32 on the device to bytes ready to send, and back to symbols; on a "
+            "GPU with the copies to the host for rans and huffman, without any for packed and bfloat16",
+            "crossover: (bytes_B - bytes_A) / (coding time_A - coding time_B), nothing overlapped",
+        ),
+    )
+
+
+def _training_row(rate: float, alone: Trained, cut: Trained) -> dict[str, Any]:
+    traffic, symbols = cut.traffic, cut.symbols
+    assert traffic is not None
+    assert symbols is not None
+    found = sizes(symbols, LEVELS)
+    return {
+        "part": "training",
+        "rate_weight": rate,
+        "steps": len(cut.losses),
+        "accuracy_one_process": alone.accuracy,
+        "accuracy_two_processes": cut.accuracy,
+        "last_loss_one_process": alone.losses[-1],
+        "largest_difference_of_losses": max(abs(a - b) for a, b in zip(alone.losses, cut.losses, strict=True)),
+        "sent": {
+            "activations": traffic.activations,
+            "symbols": traffic.payload,
+            "tables": traffic.tables,
+            "headers": traffic.headers,
+            "bits_per_activation": traffic.bits,
+            "entropy": traffic.entropy,
+            "float32": traffic.float32,
+            "bfloat16": traffic.bfloat16,
+            "less_than_float32": traffic.reduction,
+            "less_than_bfloat16": traffic.reduction / 2,
+            "gradients": traffic.backward,
+        },
+        "bits": {name: getattr(found, name) for name in ("entropy", "rans", "huffman", "packed")},
+    }
+
+
+def _speed_rows(settings: Settings, symbols: Tensor, rate: float) -> list[dict[str, Any]]:
+    """Times of encoding and decoding in each form, and the links below which the shorter of two forms is quicker."""
+    row = symbols.reshape(-1).to(settings.device, torch.int32)
+    row = row.repeat(-(-settings.elements // len(row)))[: settings.elements].contiguous()
+    table = torch.linspace(-1, 4, LEVELS, device=settings.device)
+    values = table[row.long()]
+    short = values.bfloat16()
+    data = {name: encode(row.to(torch.uint8), levels=LEVELS, coder=name) for name in ("rans", "huffman")}
+    payload = packed.pack(row, LEVELS)
+    size = {name: len(one) for name, one in data.items()} | {"packed": len(payload), "bfloat16": 2 * len(row)}
+    calls: dict[tuple[str, str], Callable[[], object]] = {}
+    for name in data:
+        # One byte for each symbol on the way to the host, as a Boundary sends them.
+        calls[name, "encode"] = lambda name=name: encode(row.to(torch.uint8), levels=LEVELS, coder=name)
+        calls[name, "decode"] = lambda name=name: decode(data[name], device=settings.device)
+    calls["packed", "encode"] = lambda: packed.pack_checked(row, LEVELS)
+    calls["packed", "decode"] = lambda: packed.unpack(payload, len(row), LEVELS, torch.int32)
+    calls["bfloat16", "encode"] = lambda: values.to(torch.bfloat16)
+    calls["bfloat16", "decode"] = lambda: short.to(torch.float32)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(settings.threads)
+    try:
+        on_gpu = settings.device.type == "cuda"
+        clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=_SECONDS, flush=on_gpu)
+        taken = dict(zip(calls, clock.race(list(calls.values())), strict=True))
+    finally:
+        torch.set_num_threads(threads)
+    rows: list[dict[str, Any]] = []
+    times: dict[str, Sequence[float]] = {}
+    for name in FORMS:
+        found = [taken[name, way] for way in ("encode", "decode")]
+        written: dict[str, Any] = {"part": "speed", "rate_weight": rate, "form": name, "bytes": size[name]}
+        written["bits_per_activation"] = 8 * size[name] / len(row)
+        for way, one in zip(("encode", "decode"), found, strict=True):
+            if isinstance(one, MissingToolError | RuntimeError | MemoryError):
+                written["not_run"] = without_paths(str(one)).splitlines()[0][:200]
+            elif isinstance(one, Exception):
+                raise one
+            else:
+                written[way] = Quantity.median([1e3 * s for s in one.device], unit="ms")
+                rates = [len(row) / s / 1e6 for s in one.device]
+                written[f"{way}_speed"] = Quantity.median(rates, unit="million activations/s")
+                if name not in data:  # one pass over memory: 4 bytes on one side, the coded ones on the other
+                    moved = [(4 * len(row) + size[name]) / s / 1e9 for s in one.device]
+                    written[f"{way}_memory"] = Quantity.median(moved, unit="GB/s")
+        if all(isinstance(one, Samples) for one in found):
+            # Samples with the same place were taken in the same turn; a slow call has fewer.
+            times[name] = [a + b for a, b in zip(found[0].device, found[1].device, strict=False)]  # pyright: ignore
+        rows.append(written)
+    for shorter, longer in PAIRS:
+        if shorter in times and longer in times:
+            rows.append(_crossover(rate, shorter, longer, size, times))
+    return rows
+
+
+def _crossover(
+    rate: float, shorter: str, longer: str, size: dict[str, int], times: dict[str, Sequence[float]]
+) -> dict[str, Any]:
+    """Samples are paired turn by turn, because the forms were timed in turns."""
+    written: dict[str, Any] = {"part": "crossover", "rate_weight": rate, "shorter": shorter, "longer": longer}
+    saved = size[longer] - size[shorter]
+    slower = [a - b for a, b in zip(times[shorter], times[longer], strict=False)]
+    if saved <= 0:
+        return written | {"verdict": f"{shorter} is not shorter than {longer} here"}
+    cost = Quantity.median([1e3 * seconds for seconds in slower], unit="ms")
+    if cost.high <= 0:
+        return written | {"verdict": f"every link: {shorter} is no slower to code"}
+    if cost.low <= 0:
+        return written | {"slower": cost, "verdict": "too close to say: coding takes as long"}
+    below = {name: 8e-3 * saved / ms for name, ms in (("value", cost.value), ("low", cost.high), ("high", cost.low))}
+    speed = Quantity(**below, repeats=cost.repeats, unit="Mbit/s", statistic="from the median, quartiles of the times")
+    return written | {"slower": cost, "below": speed}

@@ -1,0 +1,339 @@
+r"""`Boundary`: a cut through a model between two processes, which sends symbols forward and gradients back.
+
+    one process        x -> layer -> a -> head -> loss
+    rank 0             x -> layer.with_symbols -> symbols s_i  --- coded --->  rank 1:  a = z[s] -> head -> loss
+                       d loss/d (x, z, q, alpha)  <-- SQUAF's backward --  d loss/d a  <--- float32 or bf16 ---
+
+The values z of the symbols are trained at rank 0, so they are sent along whenever they changed: 132 bytes for 33
+points, counted as `tables`. Rank 1 needs no layer. The sampling of SQUAF-P happens at rank 0 with one number from
+torch's generator for each call, as in one process.
+
+Reference: Soft quantization activation functions, section 3.3 (SQUAF-P's activations as symbols) and equation 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ParameterError, WireError, did_you_mean
+from . import packed
+from .channel import DEPTH, Channel
+from .coding import MOST_SYMBOLS, decode, encode
+from .frames import CHECK_BYTES, HEADER_BYTES, Frame, body_of, bytes_of, open_body
+from .message import read
+from .symbols import counts_of, entropy_of
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from ..nn.squaf_modes import Chosen
+
+CODERS = ("auto", "rans", "huffman", "packed", None)
+
+
+class Boundary(nn.Module):
+    r"""One end of a cut between two processes of torch.distributed.
+
+    Where the model begins (the sending end), in place of its SQUAF-P or SQUAF-S layer:
+
+        boundary = sk.wire.Boundary(layer, to=1)
+        loss = boundary(body(images))          # sends symbols; a number to differentiate, whose value is 0
+        (loss + penalty()).backward()          # waits for the gradient, and goes on through layer and body
+
+    Where it goes on (the receiving end):
+
+        boundary = sk.wire.Boundary(frm=0)
+        activations = boundary.receive()       # as the layer would have given them
+        task_loss(head(activations), labels).backward()    # sends their gradient back by itself
+
+    Args of the sending end:
+        layer: `sk.nn.SQUAFP` or `sk.nn.SQUAFS`, which becomes a submodule.
+        to: the rank of the other end.
+        coder: "auto", "rans" or "huffman" (on the host, the fewest bits), "packed" (fixed length, on the device of
+            the input), or None: the activations as they are, to compare with.
+        gradients: the type in which gradients are sent back, float32 or bfloat16.
+        entropy: whether the entropy of the symbols is measured for `report`, one more pass over them.
+    Args of the receiving end:
+        frm: the rank of the other end.
+        device: where activations are wanted; left out, the current GPU with NCCL, else the CPU.
+        most: the most activations that a message may have.
+    Both:
+        timeout: seconds that an end waits for the other before it raises `PeerError`, which names the rank.
+        group: the process group that ranks are counted in. The two ends make two further groups of their own, in the
+            same order if there are several boundaries between them.
+
+    As modules both ends fit into `torch.distributed.pipelining` (see docs/wire.md): the sending end gives the schedule
+    one number to carry, and the receiving end, called with it, waits for the activations that belong to it.
+
+    A gradient is what the receiving end sent, as it is: a factor on the number that the sending end gives is ignored
+    (a loss scale, for one, belongs into the loss at the receiving end alone).
+    """
+
+    def __init__(
+        self,
+        layer: Chosen | None = None,
+        *,
+        to: int | None = None,
+        frm: int | None = None,
+        coder: str | None = "auto",
+        gradients: torch.dtype = torch.float32,
+        entropy: bool = True,
+        device: torch.device | str | None = None,
+        most: int = MOST_SYMBOLS,
+        timeout: float = 60.0,
+        group: Any = None,
+    ) -> None:
+        super().__init__()
+        if (to is None) == (frm is None) or (layer is None) == (frm is None):
+            raise ParameterError(
+                "Boundary: the sending end is Boundary(layer, to=rank), the receiving end is Boundary(frm=rank)."
+            )
+        if layer is not None and not _has_symbols(layer):
+            raise ParameterError(
+                f"Boundary: only SQUAFP and SQUAFS have symbols to send, and {type(layer).__name__} was given. "
+                "layer.as_sampled() makes a SQUAFP of a SQUAF."
+            )
+        if coder not in CODERS:
+            named = [name for name in CODERS if name]
+            raise ParameterError(
+                f"There is no coder {coder!r}.{did_you_mean(coder, named)} There are {', '.join(named)} and None."
+            )
+        if gradients not in (torch.float32, torch.bfloat16):
+            raise ParameterError(f"Boundary: gradients are sent as float32 or bfloat16, and {gradients} was given.")
+        self.layer, self.coder, self.gradients, self.entropy = layer, coder, gradients, entropy
+        peer = to if to is not None else frm
+        assert peer is not None
+        self._channel = Channel(peer, sends=to is not None, group=group, timeout=timeout, most=most)
+        self.device = torch.device(device) if device is not None else self._channel.device
+        self._table: Tensor | None = None  # the last one that was sent, or received
+        self._next = 0
+        self._gradients: dict[int, Tensor] = {}
+        self.reset()
+
+    # -- both ends --------------------------------------------------------------------------------------
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The sending end: send what the layer makes of this input. The receiving end: `receive`."""
+        return self.receive(input) if self.layer is None else self._send(self.layer, input)
+
+    def report(self) -> Traffic:
+        """Bytes so far, against float32 and bfloat16."""
+        known = self._bits is not None and self._counted["activations"]
+        return Traffic(**self._counted, entropy=self._bits / self._counted["activations"] if known else None)  # pyright: ignore
+
+    def reset(self) -> None:
+        """Count from here on."""
+        self._counted = dict.fromkeys(("messages", "activations", "payload", "tables", "headers"), 0) | dict.fromkeys(
+            ("gradient_messages", "gradients", "gradient_headers"), 0
+        )
+        self._bits: float | None = 0.0 if self.layer is not None and self.entropy and self.coder else None
+
+    @staticmethod
+    def ticket() -> Tensor:
+        """What a stage that ends in a boundary gives to the next, for the example shapes of a pipeline's stages."""
+        return torch.zeros(1, requires_grad=True)
+
+    def close(self) -> None:
+        """Wait until the other end has taken everything, and give back what the boundary held."""
+        self._channel.close()
+
+    def extra_repr(self) -> str:
+        way = "frm" if self.layer is None else "to"
+        return f"{way}={self._channel.peer}" + ("" if self.layer is None else f", coder={self.coder!r}")
+
+    # -- the sending end --------------------------------------------------------------------------------
+
+    def _send(self, layer: Chosen, x: Tensor) -> Tensor:
+        kind, new = "plain", None
+        if self.coder is None:
+            values = layer(x)
+            payload = bytes_of(values)
+        else:
+            values, symbols = _called(layer, x)
+            kind = "packed" if self.coder == "packed" else "coded"
+            payload = self._payload(symbols, layer.points)
+            z = layer.granularity.shaped(layer.z, x, layer.title, tail=1).detach()
+            if self._table is None or self._table.shape != z.shape or not torch.equal(self._table, z):
+                new = self._table = z.clone()
+            if self._bits is not None:
+                self._bits += entropy_of(counts_of(symbols, layer.points)) * x.numel()
+        body = body_of(*([] if new is None else [bytes_of(new)]), payload, device=self._channel.device)
+        wanted = values.requires_grad
+        gradient = self.gradients if wanted else None
+        frame = Frame(kind, self._next, values.dtype, tuple(values.shape), len(body), gradient)
+        if new is not None:
+            frame = replace(frame, table_dtype=new.dtype, table_shape=tuple(new.shape))
+        self._next += 1
+        self._channel.most = max(self._channel.most, frame.count)  # as many may come back
+        self._channel.send(frame, body)
+        self._count(frame)
+        if not wanted:
+            return torch.zeros(1, device=x.device)
+        return _Sent.apply(values, self, frame.number)  # pyright: ignore
+
+    def _payload(self, symbols: Tensor, levels: int) -> Tensor:
+        try:
+            if self.coder == "packed":
+                return packed.pack_checked(symbols, levels)
+            # One byte for each on the way to the host; -1, for NaN, becomes 255, which is then no symbol either.
+            small = symbols.to(torch.uint8) if levels < 256 else symbols
+            return packed.from_bytes(encode(small, levels=levels, coder=self.coder or "auto"), "cpu")
+        except ParameterError:
+            if not bool((symbols < 0).any()):
+                raise
+        raise InputError(
+            f"Boundary: {int((symbols < 0).sum()):,} of {symbols.numel():,} pre-activations are NaN, which has no "
+            "symbol. Training has diverged before the cut: look at the loss, and at the learning rate."
+        )
+
+    def _gradient(self, number: int) -> Tensor:
+        """The gradient of message `number`; those of others that come before it are kept for their own time."""
+        while number not in self._gradients:
+            frame, body = self._channel.receive("the gradient of the activations")
+            if frame.kind != "gradient":
+                raise WireError(f"Rank {self._channel.peer} sent {frame.kind} activations in place of a gradient.")
+            self._gradients[frame.number] = open_body(frame, body)[1].view(frame.dtype).reshape(frame.shape)
+            self._count(frame)
+            while len(self._gradients) > DEPTH:  # of messages whose backward nobody runs here
+                self._gradients.pop(next(iter(self._gradients)))
+        return self._gradients.pop(number)
+
+    # -- the receiving end ------------------------------------------------------------------------------
+
+    def receive(self, ticket: Tensor | None = None) -> Tensor:
+        """The next activations; in their backward pass the gradient is sent to where they came from.
+
+        `ticket` is the number that the sending end gave to a pipeline's schedule, which brought it here; else leave it
+        out.
+        """
+        if self.layer is not None:
+            raise ParameterError("Boundary: this is the sending end; call it with the pre-activations.")
+        frame, body = self._channel.receive("activations")
+        if frame.kind == "gradient":
+            raise WireError(f"Rank {self._channel.peer} sent a gradient in place of activations.")
+        table, payload = open_body(frame, body)
+        self._count(frame)
+        if frame.kind == "plain":
+            found = payload.view(frame.dtype).reshape(frame.shape).to(self.device)
+        else:
+            if frame.table_shape:
+                self._table = table.view(frame.table_dtype).reshape(frame.table_shape).to(self.device)
+            if self._table is None:
+                raise WireError(f"Rank {self._channel.peer} sent symbols, and never the table of their values.")
+            found = _looked_up(self._table, self._symbols(frame, payload), frame.dtype)
+        if frame.gradient is None or not torch.is_grad_enabled():
+            return found
+        if ticket is None or not ticket.requires_grad:
+            ticket = torch.zeros(1, device=self.device, requires_grad=True)
+        return _Received.apply(ticket, [found], self, frame)  # pyright: ignore
+
+    def _symbols(self, frame: Frame, payload: Tensor) -> Tensor:
+        assert self._table is not None
+        levels = self._table.shape[-1]
+        if frame.kind == "packed":
+            if 8 * len(payload) != packed.bits_of(frame.count, levels):
+                raise WireError(f"The message is damaged: it does not hold {frame.count:,} symbols of {levels} levels.")
+            return packed.unpack(payload.to(self.device), frame.count, levels, torch.int32).reshape(frame.shape)
+        data = packed.to_bytes(payload)
+        found = decode(data, device=self.device, most=frame.count)
+        if tuple(found.shape) != frame.shape or read(data, most=frame.count).levels != levels:
+            raise WireError("The message is damaged: its header and its symbols tell of different tensors.")
+        return found
+
+    def _send_gradient(self, frame: Frame, gradient: Tensor) -> None:
+        assert frame.gradient is not None
+        body = body_of(bytes_of(gradient.to(frame.gradient)), device=self._channel.device)
+        back = Frame("gradient", frame.number, frame.gradient, frame.shape, len(body))
+        self._channel.send(back, body)
+        self._count(back)
+
+    def _count(self, frame: Frame) -> None:
+        counted, header = self._counted, HEADER_BYTES + CHECK_BYTES
+        if frame.kind == "gradient":
+            counted["gradient_messages"] += 1
+            counted["gradients"] += frame.body - CHECK_BYTES
+            counted["gradient_headers"] += header
+        else:
+            counted["messages"] += 1
+            counted["activations"] += frame.count
+            counted["tables"] += frame.table_bytes
+            counted["payload"] += frame.body - frame.table_bytes - CHECK_BYTES
+            counted["headers"] += header
+
+
+def _has_symbols(layer: object) -> bool:
+    # Not at the top: the receiving end has no layer, and coding symbols needs no modules.
+    from ..nn.squaf_modes import Chosen
+
+    return isinstance(layer, Chosen)
+
+
+def _called(layer: Chosen, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Values and symbols of one call of the layer as a module, so that its hooks (a RatePenalty's, say) see it."""
+    found: list[Tensor] = []
+
+    def forward(input: Tensor) -> Tensor:
+        values, symbols = layer.with_symbols(input)
+        found.append(symbols)
+        return values
+
+    vars(layer)["forward"] = forward
+    try:
+        values = layer(x)
+        return values, found[0]
+    finally:
+        del vars(layer)["forward"]
+
+
+def _looked_up(table: Tensor, symbols: Tensor, dtype: torch.dtype) -> Tensor:
+    """z at the symbols; z has the shape of the layer's parameters, which broadcasts against them, and (points,)."""
+    points, rows = table.shape[-1], table.shape[:-1]
+    index = symbols.to(torch.int64)
+    if rows.numel() > 1:
+        fits = len(rows) <= symbols.dim() and all(
+            own in (1, size) for own, size in zip(reversed(rows), reversed(symbols.shape), strict=False)
+        )
+        if not fits:
+            raise WireError(f"The message is damaged: a table of shape {tuple(table.shape)} is none of its symbols.")
+        index = index + points * torch.arange(rows.numel(), device=symbols.device).reshape(rows)
+    return table.reshape(-1).index_select(0, index.reshape(-1)).reshape(symbols.shape).to(dtype)
+
+
+class _Sent(torch.autograd.Function):
+    """The number at the sending end: 0 forward, and backward the gradient that the other end sends."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, boundary: Boundary, number: int) -> Tensor:
+        ctx.boundary, ctx.number, ctx.like = boundary, number, (values.dtype, values.device, values.shape)
+        return values.new_zeros(1)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Any:
+        if ctx.number is None:
+            raise ParameterError(
+                "Boundary: the gradient of these activations was asked for a second time, and the other end sends it "
+                "once."
+            )
+        (dtype, device, shape), number, ctx.number = ctx.like, ctx.number, None
+        found = ctx.boundary._gradient(number)
+        if found.shape != shape:
+            raise WireError(f"A gradient of shape {tuple(found.shape)} came back for activations of {tuple(shape)}.")
+        return found.to(device=device, dtype=dtype), None, None
+
+
+class _Received(torch.autograd.Function):
+    """The activations at the receiving end; backward their gradient is sent, and the ticket gets 0."""
+
+    @staticmethod
+    def forward(ctx: Any, ticket: Tensor, held: list[Tensor], boundary: Boundary, frame: Frame) -> Tensor:
+        ctx.boundary, ctx.frame, ctx.ticket = boundary, frame, (ticket.shape, ticket.dtype, ticket.device)
+        return held[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        ctx.boundary._send_gradient(ctx.frame, gradients[0])
+        shape, dtype, device = ctx.ticket
+        return torch.zeros(shape, dtype=dtype, device=device), None, None, None

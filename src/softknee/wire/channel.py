@@ -1,0 +1,134 @@
+"""The way between two processes: bytes out, bytes in, each within a time limit, and errors that name the other rank."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..errors import MissingToolError, ParameterError, PeerError
+from .frames import HEADER_BYTES, Frame, read_header
+from .packed import from_bytes, to_bytes
+
+DEPTH = 32  # messages that may be on their way before the sender waits for the oldest
+
+
+_made: Counter[tuple[int, int]] = Counter()  # boundaries from one rank to another so far
+
+
+class Channel:
+    """Frames to and from one rank of a group.
+
+    Each direction has a connection of its own, made by the two ends alone: so the messages never meet those of others
+    (a pipeline's, DDP's), and with NCCL, which works off the messages of a group in the order they were asked for, the
+    two directions cannot wait for each other.
+    """
+
+    def __init__(self, peer: int, *, sends: bool, group: Any, timeout: float, most: int) -> None:
+        if not dist.is_available():
+            raise MissingToolError("A Boundary needs torch.distributed, which this torch was built without.")
+        if not dist.is_initialized():
+            raise ParameterError(
+                "A Boundary needs a process group: call torch.distributed.init_process_group in both processes first."
+            )
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+            raise ParameterError(f"Boundary: timeout is a number of seconds above 0, and {timeout!r} was given.")
+        size, own = dist.get_world_size(group), dist.get_rank(group)
+        if isinstance(peer, bool) or not isinstance(peer, int) or not 0 <= peer < size or peer == own:
+            raise ParameterError(
+                f"Boundary: the other end is a rank from 0 to {size - 1} and not this one ({own}), and {peer!r} was "
+                "given."
+            )
+        self.peer, self.timeout, self.most = peer, timeout, most
+        self._limit = timedelta(seconds=timeout)
+        world: Any = group if group is not None else dist.group.WORLD
+        here, there = (dist.get_global_rank(world, rank) for rank in (own, peer))
+        way = (here, there) if sends else (there, here)
+        on_gpu = "cuda:nccl" in dist.get_backend_config(group)
+        self.device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        name = f"softknee/boundary/{way[0]}-{way[1]}/{_made[way]}"
+        _made[way] += 1
+        self._other = int(sends)  # in its own groups the sending end is rank 0 and the receiving end rank 1
+        try:
+            pair = [self._connect(f"{name}/{which}", on_gpu) for which in ("activations", "gradients")]
+        except RuntimeError as error:
+            raise PeerError(
+                f"Rank {peer} did not make its end of the Boundary within {timeout:g} seconds. Both ends make theirs, "
+                "in the same order if there are several."
+            ) from error
+        self._out: Any = pair[0] if sends else pair[1]
+        self._in: Any = pair[1] if sends else pair[0]
+        self._sent: deque[tuple[Any, Tensor]] = deque()
+        self._broken = ""
+
+    def _connect(self, name: str, on_gpu: bool) -> Any:
+        """A group of the two ends alone. `dist.new_group` would have every rank of the job take part."""
+        store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())  # pyright: ignore
+        rank = 1 - self._other
+        if not on_gpu:
+            return dist.ProcessGroupGloo(store, rank, 2, self._limit)  # pyright: ignore
+        options = dist.ProcessGroupNCCL.Options()  # pyright: ignore
+        options._timeout = self._limit
+        return dist.ProcessGroupNCCL(store, rank, 2, options)  # pyright: ignore
+
+    def send(self, frame: Frame, body: Tensor) -> None:
+        """Put a frame on its way; waits only if many are on their way already."""
+        for tensor in (from_bytes(frame.to_bytes(), self.device), body.to(self.device)):
+            self._put(tensor)
+        self._wait_for_sent(2 * DEPTH)
+
+    def receive(self, what: str) -> tuple[Frame, Tensor]:
+        """The next frame, whose number of activations is not above the limit, and its body."""
+        frame = read_header(to_bytes(self._received(HEADER_BYTES, what)), most=self.most)
+        return frame, self._received(frame.body, what)
+
+    def flush(self) -> None:
+        """Wait until all that was sent is taken."""
+        self._wait_for_sent(0)
+
+    def close(self) -> None:
+        """Both ends: let the last messages arrive, and end the connection, which could lose what it still holds."""
+        if not self._broken:
+            self._put(torch.zeros(1, dtype=torch.uint8, device=self.device))
+            self._received(1, "a last word")
+            self.flush()
+        self._broken = self._broken or "It was closed."
+        self._out = self._in = None
+
+    def _put(self, tensor: Tensor) -> None:
+        work = self._asked(lambda: self._out.send([tensor], self._other, 0), "take a message")
+        self._sent.append((work, tensor))
+
+    def _wait_for_sent(self, most: int) -> None:
+        while len(self._sent) > most:
+            work, _ = self._sent[0]
+            self._asked(lambda work=work: work.wait(self._limit), "take a message")
+            self._sent.popleft()
+
+    def _received(self, count: int, what: str) -> Tensor:
+        buffer = torch.empty(count, dtype=torch.uint8, device=self.device)
+        self._asked(lambda: self._in.recv([buffer], self._other, 0).wait(self._limit), f"send {what}")
+        return buffer
+
+    def _asked(self, do: Any, what: str) -> Any:
+        if self._broken:
+            raise PeerError(f"The Boundary to rank {self.peer} can no longer be used: {self._broken}")
+        try:
+            return do()
+        except RuntimeError as error:  # torch has no kind of its own for gloo's
+            text = str(error).lower()
+            if "timed out" in text or "timeout" in text:
+                self._broken = (
+                    f"Rank {self.peer} did not {what} within {self.timeout:g} seconds. If it is only slow, give both "
+                    "ends a longer timeout=; if it waits for something else, both ends do not take the same steps."
+                )
+            else:
+                self._broken = (
+                    f"Rank {self.peer} ended or closed the connection when it should {what}. Its own output says why."
+                )
+            raise PeerError(self._broken) from error

@@ -1,0 +1,146 @@
+"""The empirical ledger: verdicts that follow from records, the rules, and what is said where records are missing."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from softknee.errors import DataError
+from softknee.lab import evidence
+from softknee.lab.evidence.squaf import FITTING, OTHERS
+from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Part, corrected, wins
+from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.trials import train_trials
+
+RECIPES = Path(evidence.__file__).parent.parent / "recipes"
+ROOT = Path(__file__).parent.parent
+
+
+def store(folder, name, scores, *, seeds=8):
+    """Records of a study with these scores: {label: {measure: mean}} with a little noise, or a list for the seeds."""
+    recipe = read_recipe((RECIPES / f"{name}.yaml").read_text("utf-8"))
+    trials = train_trials(recipe, recipe_examples(recipe))
+    (folder / name / "trials").mkdir(parents=True)
+    for place, trial in enumerate(trials):
+        each = scores(trial.activation.label)
+        noise = torch.randn(seeds, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
+        tests = {
+            measure: tuple(one) if isinstance(one, list) else tuple((one * (1 + 0.01 * noise)).tolist())
+            for measure, one in each.items()
+        }
+        gone = tuple(1 if one is None else None for one in next(iter(tests.values())))
+        outcome = Outcome(
+            trial=trial, seconds=1.0, diverged=gone, selected=tuple(None if one else 9 for one in gone), test=tests
+        )
+        record = outcome.record(command="test", git=None)
+        record.settings["store"] = {"position": place}
+        record.write(folder / name / "trials" / f"{trial.key}.json")
+
+
+def verdict(folder, name):
+    (found,) = evidence.judge(
+        [one for one in evidence.find(["squaf"]) if one.id == f"squaf.{name}"], evidence.Runs(folder)
+    )
+    return found
+
+
+def test_a_statement_holds_where_every_part_is_shown(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label == "squaf" else 1e-2})
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "holds"
+    assert len(found.evidence.parts) == len(FITTING) + 1
+    assert "SQUAF 9.9e-06" in found.measured
+    assert found.evidence.numbers["relu"] == pytest.approx(1e-2, rel=0.02)
+
+
+def test_it_fails_where_the_others_are_shown_to_be_better(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-1 if label == "squaf" else 1e-2})
+    assert verdict(tmp_path, "fits_one_dimension_best").verdict == "fails"
+
+
+def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label in ("squaf", "ditac") else 1e-2})
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "partly"
+    (equal,) = (one for one in found.evidence.parts if "than ditac" in one.says)
+    assert equal.verdict == CANNOT_TELL
+
+
+def test_what_diverges_with_every_seed_has_not_won(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": [None] * 8 if label == "squaf" else 1e-2})
+    parts = wins(
+        evidence.Runs(tmp_path).study("squaf-table-3-1d"), "squaf", FITTING, "mse", larger=False, logarithmic=True
+    )
+    assert {one.verdict for one in parts} == {"fails"}
+
+
+def test_a_few_seeds_cannot_tell(tmp_path):
+    few = [1e-5] * (FEWEST_PAIRS - 1) + [None] * (8 - FEWEST_PAIRS + 1)
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": few if label == "squaf" else 1e-2})
+    parts = wins(evidence.Runs(tmp_path).study("squaf-table-3-1d"), "squaf", ["relu"], "mse", larger=False)
+    assert [one.verdict for one in parts] == [CANNOT_TELL]
+
+
+def test_holms_correction_is_over_all_parts_of_a_statement():
+    parts = [Part(str(i), p=0.02, direction=1.0) for i in range(4)]
+    assert [one.verdict for one in corrected(parts)] == [CANNOT_TELL] * 4
+    assert [one.verdict for one in corrected(parts[:2])] == ["holds"] * 2
+    assert corrected([Part("down", p=0.001, direction=-1.0)])[0].verdict == "fails"
+
+
+def test_twenty_starts_against_the_best_other_activation(tmp_path):
+    store(
+        tmp_path,
+        "squaf-table-1-camera",
+        lambda label: {"psnr": 45.0 if label == "squaf" else 31.0, "ssim": 0.9},
+        seeds=4,
+    )
+    exceptions = ("q=0.1 h=10", "q=1 h=0.5")
+    store(tmp_path, "squaf-table-12", lambda label: {"psnr": 25.0 if label in exceptions else 44.0}, seeds=4)
+    found = verdict(tmp_path, "start_of_q_and_alpha_matters_little")
+    assert found.verdict == "holds"
+    assert found.measured.startswith("18 of 20 starts")
+
+
+def test_records_that_are_not_there_are_said_to_be_missing(tmp_path):
+    found = evidence.judge(evidence.find(["squaf"]), evidence.Runs(tmp_path))
+    assert {one.verdict for one in found} == {"no records"}
+    assert "squaf-table-3-1d" in found[0].measured
+    with pytest.raises(DataError, match="--results"):
+        evidence.Runs(tmp_path / "nowhere").has("x")
+    with pytest.raises(DataError, match="study run squaf-table-12"):
+        evidence.Runs(tmp_path).study("squaf-table-12")
+
+
+def test_every_statement_is_a_sentence_about_studies_that_exist():
+    for one in evidence.find():
+        assert one.says.endswith(".")
+        assert one.how
+        assert one.different
+        for name in one.needs:
+            assert (RECIPES / f"{name}.yaml").is_file(), name
+
+
+def test_the_page_is_what_the_records_say(tmp_path, softknee):
+    shown = softknee(
+        "claims", "--empirical", "--results", str(ROOT / "docs/evidence"), "--docs", str(tmp_path / "page.md")
+    )
+    assert (tmp_path / "page.md").read_text("utf-8") == (ROOT / "docs/evidence.md").read_text("utf-8")
+    judged = evidence.judge(evidence.find(), evidence.Runs(ROOT / "docs/evidence"))
+    code, out, _ = shown
+    assert code == 0
+    assert f"{len(judged)} statements" in out
+
+
+def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):
+    def scores(label):
+        return {"mse": [None] * 8 if label == "kaf" else 1e-5 if label == "squaf" else 1e-2}
+
+    store(tmp_path, "squaf-table-3-1d", scores)
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert "the best other is kaf" not in " ".join(found.measured.split())
+    assert math.isnan(found.evidence.numbers["kaf"])
+    assert OTHERS[0] == "relu"

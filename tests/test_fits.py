@@ -1,0 +1,163 @@
+"""Figures of fitted pictures and functions show the predictions that the study kept, and the numbers of its records."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+
+from fit_runs import finished
+from softknee.errors import DataError
+from softknee.lab.fits import Fit, Run
+from softknee.lab.fits.gallery import gallery, side_by_side
+from softknee.lab.fits.heat import heat_map
+from softknee.lab.fits.lines import curves
+from softknee.lab.fits.names import power_of_ten
+from softknee.lab.fits.runs import mean_of, median_seed
+from softknee.lab.pictures import load_picture
+from softknee.lab.studies.running.saving import read_tensors
+from softknee.lab.synthetic import function_values
+
+
+def kept(fit: Fit) -> torch.Tensor:
+    """The predictions as the file has them, without the code under test."""
+    file = Path(fit.run.url) / "files" / f"{fit.outcome.trial.key}.predictions.safetensors"
+    return read_tensors(file.read_bytes())["predictions"]
+
+
+def images(figure) -> list[np.ndarray]:
+    return [np.asarray(one.get_array()) for axes in figure.axes for one in axes.images]
+
+
+def texts(figure) -> list[str]:
+    return [one.get_text() for one in (*figure.texts, *(one for axes in figure.axes for one in axes.texts))]
+
+
+def test_the_median_is_of_the_seeds_that_have_a_number_and_a_mean_only_of_all():
+    assert median_seed((5.0, 1.0, 3.0)) == 2
+    assert median_seed((5.0, None, 3.0, 4.0)) == 3
+    assert median_seed((2.0, 1.0)) == 1  # the lower of two
+    with pytest.raises(DataError, match="every seed diverged"):
+        median_seed((None, None))
+    assert mean_of((1.0, 2.0)) == 1.5
+    assert mean_of((1.0, None)) is None
+
+
+def test_a_gallery_shows_the_median_seed_its_errors_and_the_means():
+    run = finished("camera")
+    original = load_picture("camera").numpy()
+    figure = gallery(run).figure
+    shown, words = images(figure), texts(figure)
+    assert np.array_equal(shown[0], original)
+    assert [fit.title for fit in run.fits] == ["ReLU", "GELU", "SQUAF"]
+    for place, fit in enumerate(run.fits):
+        pictures = kept(fit).reshape(3, 128, 128).numpy()
+        each = [peak_signal_noise_ratio(original, one, data_range=1.0) for one in pictures]
+        middle = int(np.argsort(each)[1])
+        assert np.array_equal(shown[1 + 2 * place], pictures[middle])
+        assert np.allclose(shown[2 + 2 * place], abs(pictures[middle] - original))
+        alike = np.mean([structural_similarity(original, one, data_range=1.0) for one in pictures])
+        assert f"{np.mean(each):.2f} dB   SSIM {alike:.4f}" in words
+        assert fit.number(middle) == middle  # the seeds are 0, 1 and 2
+        assert words.count(f"seed {middle}") >= 1
+    assert any("median PSNR of 3" in one for one in words)
+
+
+def test_pictures_of_several_studies_stand_side_by_side():
+    runs = [finished("camera"), finished("page")]
+    few = side_by_side(runs, names=("relu", "squaf")).figure
+    shown = images(few)
+    assert len(shown) == 6
+    for line, run in enumerate(runs):
+        assert np.array_equal(shown[3 * line], load_picture(run.data).numpy())
+        for column, label in enumerate(("relu", "squaf"), start=1):
+            (fit,) = [one for one in run.fits if one.label == label]
+            assert np.array_equal(shown[3 * line + column], kept(fit)[fit.seed("psnr")].reshape(128, 128).numpy())
+    every = side_by_side(runs).figure
+    assert len(images(every)) == 7  # gelu stands in one row alone
+    assert texts(every).count("not trained") == 1
+    with pytest.raises(DataError, match="no predictions of polynorm were kept"):
+        side_by_side(runs, names=("polynorm",))
+
+
+def test_curves_are_the_function_and_the_predictions_of_networks_and_of_squaf_alone():
+    runs = [finished("alone"), finished("line")]
+    figure = curves(runs).figure
+    x = torch.linspace(-1, 1, 4001)
+    target = function_values("sine-1d", x.unsqueeze(1)).flatten().numpy()
+    fits = [*runs[1].fits, *runs[0].fits]  # networks first
+    assert [fit.title for fit in fits] == ["ReLU", "SQUAF", "SQUAF alone"]
+    for place, fit in enumerate(fits):
+        left, right = figure.axes[2 * place : 2 * place + 2]
+        each = (kept(fit).flatten(1).double() - torch.from_numpy(target)).square().mean(dim=1)
+        middle = int(each.argsort()[1])
+        drawn = kept(fit)[middle].flatten().double().numpy()
+        grey, coloured = left.lines
+        assert np.allclose(grey.get_xdata(), x, atol=1e-7)
+        assert np.allclose(grey.get_ydata(), target, atol=1e-5)
+        assert np.array_equal(coloured.get_ydata(), drawn)
+        assert np.allclose(right.lines[0].get_ydata(), abs(drawn - target), atol=1e-5)
+        assert f"MSE {power_of_ten(float(each[middle]))}" in texts(figure)
+    only = curves(runs, names=("relu",)).figure
+    assert len(only.axes) == 2
+
+
+def test_a_function_of_two_inputs_is_shown_with_the_second_upwards():
+    run = finished("field")
+    shown = images(gallery(run).figure)
+    side = np.linspace(-1, 1, 101)
+    places = torch.tensor([[[x, y] for x in side] for y in side[::-1]])
+    assert np.allclose(shown[0], function_values("sine-2d", places)[..., 0].numpy(), atol=1e-5)
+    fit = run.fits[1]
+    predictions = kept(fit)[fit.seed("mse")].flatten().numpy()
+    # The test part has the first input in the outer loop.
+    assert shown[3][0, -1] == predictions[-1]
+    assert shown[3][-1, -1] == predictions[-101]
+    assert shown[3][0, 0] == predictions[100]
+
+
+def test_the_heat_map_has_the_means_of_the_outcomes_and_the_numbers_of_the_paper():
+    run = finished("grid")
+    figure = heat_map(run).figure
+    (paper, ours), words = images(figure), texts(figure)
+    np.testing.assert_array_equal(paper, [[51.5, np.nan], [np.nan, 24.25]])
+    by_label = {fit.label: fit.outcome.test["psnr"] for fit in run.fits}
+    for row, q in enumerate((0.25, 0.5)):
+        for column, h in enumerate((1, 4)):
+            each = by_label[f"q={q} h={h}"]
+            assert ours[row, column] == pytest.approx(sum(each) / 3)
+            # t of 2 degrees of freedom is 4.3027.
+            half = 4.302652729911275 * np.std(each, ddof=1) / 3**0.5
+            assert f"{sum(each) / 3:.2f}\n±{half:.2f}" in words
+    assert {"51.50", "24.25"} <= set(words)
+
+
+def test_seeds_that_diverged_are_said_and_not_averaged():
+    whole = finished("camera")
+    relu, gelu, squaf = whole.fits
+    gone = replace(relu.outcome, diverged=(1, 1, 1), test=dict.fromkeys(("psnr", "ssim", "mse"), (None,) * 3))
+    scores = {name: (None, *each[1:]) for name, each in gelu.outcome.test.items()}
+    partly = replace(gelu.outcome, diverged=(2, None, None), test=scores)
+    run = Run(store=whole.store, recipe=whole.recipe)
+    run.fits.extend(replace(fit, outcome=one, run=run) for fit, one in ((relu, gone), (gelu, partly)))
+    run.fits.append(replace(squaf, run=run))
+    figure = gallery(run).figure
+    assert "every seed diverged" in texts(figure)
+    assert "1 of 3 seeds diverged" in texts(figure)
+    assert len(images(figure)) == 1 + 2 * 2
+
+
+def test_examples_of_another_machine_may_differ_in_last_bits_and_not_in_more(monkeypatch: pytest.MonkeyPatch):
+    here = finished("field").examples
+    for off, refused in ((3e-8, False), (0.01, True)):
+        other = replace(here, test_y=here.test_y + off, fingerprint="of another machine")
+        monkeypatch.setattr("softknee.lab.fits.runs.recipe_examples", lambda *_, other=other, **__: other)
+        run = finished("field")
+        if refused:
+            with pytest.raises(DataError, match="trained on other examples than 'sine-2d' has now"):
+                gallery(run)
+        else:
+            assert len(images(gallery(run).figure)) == 5
+            assert "its test part is the same but for last bits" in run.notes[0]

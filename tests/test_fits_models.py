@@ -1,0 +1,106 @@
+"""Regions of classes and learned SQUAFs are drawn of the models that a study kept, or of the ends in its records."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fit_runs import finished
+from softknee.errors import DataError
+from softknee.lab.fits import Fit
+from softknee.lab.fits.learned import learned_fits, shapes, sites_of
+from softknee.lab.fits.page import COLOURS
+from softknee.lab.fits.regions import bounds_of, classes_at, decided, regions
+from softknee.lab.studies.running.saving import read_tensors
+from softknee.registry import get
+
+
+def kept(fit: Fit) -> dict[str, torch.Tensor]:
+    file = Path(fit.run.url) / "files" / f"{fit.outcome.trial.key}.models.safetensors"
+    return read_tensors(file.read_bytes())
+
+
+def test_the_class_at_every_place_is_that_of_the_kept_weights():
+    run = finished("clusters")
+    relu = run.fits[0]
+    place = relu.seed("accuracy")
+    w = {name: one[place].double() for name, one in kept(relu).items()}
+    left, right, bottom, top = bounds_of(run)
+    found = decided(relu, place, points=21)
+    assert not torch.equal(found, found.flip(0))  # several classes, and the way up matters
+    assert not torch.equal(found, found.flip(1))
+    for row, upright in enumerate(np.linspace(top, bottom, 21)):
+        for column, across in enumerate(np.linspace(left, right, 21)):
+            x = torch.tensor([across, upright])
+            hidden = (w["0.weight"] @ x + w["0.bias"]).relu()
+            outputs = w["4.weight"] @ (w["2.weight"] @ hidden + w["2.bias"]).relu() + w["4.bias"]
+            best, second = outputs.topk(2).values.tolist()
+            if best - second > 1e-5:
+                assert int(found[row, column]) == int(outputs.argmax())
+
+
+def test_the_points_that_are_rimmed_are_those_that_the_outcome_counts_as_missed():
+    run = finished("clusters")
+    figure = regions(run).figure
+    words = [one.get_text() for one in figure.texts]
+    for place, fit in enumerate(run.fits):
+        seed = fit.seed("accuracy")
+        right = classes_at(fit, seed, run.examples.test_x) == run.examples.test_y
+        assert right.double().mean() == pytest.approx(fit.outcome.test["accuracy"][seed])
+        points = figure.axes[place].collections
+        assert len(points) == 2 * run.examples.classes  # right and missed of each class
+        missed = sum(len(one.get_offsets()) for one in points[1::2])
+        assert missed == int((~right).sum())
+        assert sum(len(one.get_offsets()) for one in points) == len(run.examples.test_y)
+        assert f"{100 * sum(fit.outcome.test['accuracy']) / 3:.1f} %" in words
+        assert f"seed {seed}: {100 * fit.outcome.test['accuracy'][seed]:.1f} %" in words
+        colours = np.asarray(figure.axes[place].images[0].get_array())
+        first = np.array([int(COLOURS[0][part : part + 2], 16) / 255 for part in (1, 3, 5)])
+        here = decided(fit, seed) == 0
+        assert np.allclose(colours[here.numpy()], 0.38 * first + 0.62, atol=1e-6)
+
+
+def test_learned_curves_are_those_of_the_kept_parameters():
+    run = finished("clusters")
+    (fit,) = learned_fits(run)
+    sites = sites_of(fit, "accuracy")
+    assert [site.path for site in sites] == ["1", "3"]
+    seed, weights = fit.seed("accuracy"), kept(fit)
+    for site in sites:
+        q, alpha = (fit.outcome.parameters[f"{site.path}.{name}"]["end"][seed] for name in ("q", "alpha"))
+        values = {"q": q, "alpha": alpha, "z": weights[f"{site.path}.z"][seed].flatten()}
+        expected = get("squaf")(site.x, k=2, window=5, **values)
+        assert torch.allclose(site.end, expected, atol=1e-5)
+        assert torch.allclose(site.points, values["q"] * torch.arange(-2, 3))
+        assert not torch.allclose(site.start, site.end, atol=1e-3)
+        assert len(site.others) == 2
+        assert 0.5 < float(site.shares.sum()) <= 1.0
+
+
+def test_without_models_the_ends_in_the_record_give_the_same_curves():
+    run = finished("clusters")
+    (fit,) = learned_fits(run)
+    bare = replace(fit, files={})
+    assert not bare.weights
+    for one, other in zip(sites_of(fit, "accuracy"), sites_of(bare, "accuracy"), strict=True):
+        assert torch.allclose(one.end, other.end, atol=1e-5)
+        assert torch.equal(one.start, other.start)
+        assert len(other.shares) == 0
+
+
+def test_the_figure_has_a_panel_for_each_layer_with_start_end_and_points():
+    run = finished("clusters")
+    (fit,) = learned_fits(run)
+    figure = shapes(run, measure="accuracy").figure
+    for axes, site in zip(figure.axes, sites_of(fit, "accuracy"), strict=True):
+        *others, start, end, points = axes.lines
+        assert len(others) == 2
+        assert np.allclose(start.get_ydata(), site.start)
+        assert np.allclose(end.get_ydata(), site.end)
+        assert np.allclose(points.get_xdata(), site.points)
+    line = finished("line")
+    line.fits[:] = [one for one in line.fits if one.name == "relu"]
+    with pytest.raises(DataError, match="no SQUAF with learned parameters"):
+        shapes(line, measure="mse")

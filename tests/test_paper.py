@@ -1,0 +1,190 @@
+"""The numbers of a paper beside ours: read with care, no part of a trial, and judged as a reader would."""
+
+import csv
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from report_outcomes import outcomes, recipe
+from softknee.errors import RecipeError
+from softknee.lab.report import summarise
+from softknee.lab.report.beside_tables import beside_tables, beside_words
+from softknee.lab.report.csv_files import paper_csv
+from softknee.lab.report.html import render
+from softknee.lab.report.latex import latex
+from softknee.lab.report.markdown import markdown
+from softknee.lab.report.origin import origin_of
+from softknee.lab.studies.description import Description
+from softknee.lab.studies.paper import Paper
+from softknee.lab.studies.reading import read_recipe, to_yaml
+from softknee.lab.studies.reporting import recipe_of
+from softknee.lab.studies.runner import recipe_mapping, run_study
+from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.trials import train_trials
+from trial_models import examples
+
+TEXT = """
+name: t
+data: {set: digits}
+activations: [relu, {name: smelu, beta: [0.5, 1.0]}]
+paper: {source: "Some paper, table 1", note: "We draw a line.", values: {relu: {accuracy: 97.5}, smelu beta=1: {mse: 1.0e-2}}}
+"""  # noqa: E501
+
+
+def test_it_is_read_and_written_again():
+    found = read_recipe(TEXT)
+    assert found.paper == Paper(
+        source="Some paper, table 1",
+        note="We draw a line.",
+        values={"relu": {"accuracy": 97.5}, "smelu beta=1": {"mse": 0.01}},
+    )
+    assert read_recipe(to_yaml(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("relu: {acc", "rleu: {acc", "paper.values.rleu is no label of the activations (relu, smelu beta=0.5"),
+        ("smelu beta=1:", "smelu:", "paper.values.smelu is no label"),
+        ("accuracy", "acuracy", "paper.values.relu.acuracy is nothing that is measured. Did you mean 'accuracy'"),
+        ("97.5", "high", "paper.values.relu.accuracy must be a number"),
+        ('source: "Some paper, table 1", ', "", "paper lacks the key 'source'"),
+        ("note:", "notes:", "paper.notes is no key"),
+    ],
+)
+def test_what_is_refused(old, new, said):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(TEXT.replace(old, new, 1))
+    assert said in str(caught.value)
+
+
+def test_other_activations_leave_their_numbers_out():
+    found = read_recipe(TEXT, settings=["activations=[relu, gelu]"])
+    assert found.paper is not None
+    assert found.paper.values == {"relu": {"accuracy": 97.5}}
+
+
+def test_no_trial_and_no_store_depends_on_it():
+    with_it, other = read_recipe(TEXT), read_recipe(TEXT.replace("97.5", "97.4"))
+    data = examples()
+    keys = [[one.key for one in train_trials(each, data)] for each in (with_it, other, replace(with_it, paper=None))]
+    assert keys[0] == keys[1] == keys[2]
+    described = [Description(recipe=recipe_mapping(one), fingerprint="0", threads=1) for one in (with_it, other)]
+    assert described[0] != described[1]
+    described[0].refuse_other(described[1], "here")
+
+
+def study(values, scores):
+    """A summary of made-up outcomes whose test scores are replaced."""
+    of = recipe(seeds=8, paper=Paper(source="Some paper, table 1", note="We draw a line.", values=values))
+    made = [
+        replace(one, test=one.test | scores.get(one.trial.activation.label, {}), trained=4547)
+        for one in outcomes(of, diverging="silu")
+        if one.trial.kind == "train"
+    ]
+    return of, made
+
+
+SPREAD = tuple(10.0**-power for power in (2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5))
+NEAR = tuple(0.0100 + 0.0001 * place for place in range(8))  # 0.0100 to 0.0107
+VALUES = {
+    "relu": {"accuracy": 10.0, "mse": 1.0e-2, "parameters": 4547},
+    "gelu": {"accuracy": 99.99, "mse": 1.0e-9, "parameters": 4546},
+    "silu": {"accuracy": 50.0, "parameters": 4999},
+    "swish learned": {"mse": 1.0e-4},
+}
+SCORES = {"relu": {"mse": NEAR}, "gelu": {"mse": NEAR}, "swish learned": {"mse": SPREAD}}
+
+
+def test_verdicts_and_geometric_means():
+    found = {one.measure.name: one for one in summarise(*study(VALUES, SCORES)).beside}
+    assert list(found) == ["accuracy", "mse", "parameters"]
+    verdicts = {name: [row.verdict for row in one.rows] for name, one in found.items()}
+    assert verdicts["accuracy"] == ["better", "worse", "1 of 8 seeds diverged"]
+    assert verdicts["parameters"] == ["as in the paper", "more", "fewer"]
+    # 1.0e-2 is anything from 0.0095 to 0.0105, and our interval begins at 0.01014.
+    assert verdicts["mse"] == [
+        "as in the paper (inside our interval)",
+        "worse",
+        "as in the paper (inside our interval)",
+    ]
+    assert found["mse"].average == "geometric mean"
+    row = found["mse"].rows[2]
+    logs = [math.log(one) for one in SPREAD]
+    assert row.value == pytest.approx(stats.gmean(SPREAD))
+    wanted = stats.t.interval(0.95, 7, loc=sum(logs) / 8, scale=stats.sem(logs))
+    assert row.interval == pytest.approx([math.exp(one) for one in wanted])
+    assert found["mse"].best == "Best by mean squared error: gelu in the paper, swish learned here."
+
+
+def test_a_mean_where_seeds_are_near_each_other():
+    scores = {"relu": {"mse": NEAR}, "gelu": {"mse": tuple(2 * one for one in NEAR)}}
+    (found,) = summarise(*study({"relu": {"mse": 0.0098}, "gelu": {"mse": 0.0209}}, scores)).beside
+    assert found.average == "mean"
+    assert found.rows[0].value == pytest.approx(sum(NEAR) / 8)
+    low, high = stats.t.interval(0.95, 7, loc=sum(NEAR) / 8, scale=stats.sem(NEAR))
+    assert found.rows[0].interval == pytest.approx((low, high))
+    assert [row.verdict for row in found.rows] == ["worse", "as in the paper (inside our interval)"]
+    assert found.best == "Best by mean squared error: relu in the paper, relu here."
+
+
+def test_percent_are_percent_and_rounding_is_the_papers():
+    r2 = tuple(0.99996 + 0.000002 * place for place in range(8))
+    (found,) = summarise(
+        *study({"relu": {"r2": 100.0}, "gelu": {"r2": 99.3}}, {"relu": {"r2": r2}, "gelu": {"r2": r2}})
+    ).beside
+    assert found.rows[0].value == pytest.approx(99.9967)
+    assert [row.verdict for row in found.rows] == ["as in the paper (inside our interval)", "better"]
+    assert (found.paper_places, found.places) == (1, 3)
+    table = beside_tables(summarise(*study({"relu": {"r2": 100.0}}, {"relu": {"r2": r2}})))[0]
+    assert table.caption.startswith("R²,\u00a0%, in the paper (Some paper, table 1) and here: mean over seeds")
+
+
+def test_every_file_has_it():
+    of, made = study(VALUES, SCORES)
+    summary, origin = summarise(of, made), origin_of(of, command="x")
+    files = {
+        "report.md": markdown(summary, origin),
+        "index.html": render(replace(summary, bands=(), trajectories=(), shapes=(), profiles=()), origin),
+        "report.tex": latex(summary, origin, {}),
+    }
+    best = beside_words(summary)
+    assert len(best) == 2
+    for name in ("report.md", "index.html", "report.tex"):
+        assert "Beside the paper" in files[name]
+        assert "We draw a line." in files[name]
+        assert all(words in files[name] for words in best)
+    assert "| 1.0e−02 |" in files["report.md"]
+    assert "1.0e−02" in files["index.html"]
+    assert "1.0e$-$02" in files["report.tex"]
+    assert "| 4,547 |" in files["report.md"]
+    lines = list(csv.DictReader(io.StringIO(paper_csv(summary))))
+    assert len(lines) == 9
+    line = next(one for one in lines if one["activation"] == "silu" and one["measure"] == "accuracy")
+    assert (line["paper"], line["value"], line["seeds"], line["diverged"]) == ("50.0", "", "8", "1")
+    line = next(one for one in lines if one["activation"] == "swish learned")
+    assert float(line["value"]) == pytest.approx(stats.gmean(SPREAD))
+    assert (line["average"], line["source"]) == ("geometric mean", "Some paper, table 1")
+
+
+def test_without_a_paper_there_is_no_such_section():
+    of = recipe(seeds=3)
+    summary = summarise(of, outcomes(of))
+    assert summary.beside == ()
+    text = markdown(summary, origin_of(of, command="x"))
+    assert "Beside the paper" not in text
+    assert "parameters |" not in text
+
+
+def test_a_changed_number_trains_nothing_and_reaches_the_next_report(tmp_path):
+    text = TEXT.replace("digits", "clusters-3").replace("[relu, {name: smelu, beta: [0.5, 1.0]}]", "[relu]")
+    text = text.replace(", smelu beta=1: {mse: 1.0e-2}", "") + "training: {epochs: 1}\nseeds: 1\nmeasures: []\n"
+    first = run_study(read_recipe(text), out=tmp_path / "study", threads=1)
+    trained: list[str] = []
+    changed = read_recipe(text.replace("97.5", "12.5"))
+    again = run_study(changed, out=tmp_path / "study", run_trial=lambda trial, **_: trained.append(trial.key))
+    assert (again, trained) == (first, [])
+    assert recipe_of(RunStore(tmp_path / "study")) == changed

@@ -1,0 +1,61 @@
+"""Curves in a report stand at the epochs that were noted, and a loss stays above 0."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from report_outcomes import outcomes, recipe
+from softknee.lab.report import summarise
+from softknee.lab.report.curves import curves
+from softknee.lab.report.shapes import learned
+
+OF = recipe(seeds=4)
+NOTED = tuple(range(20, 201, 20))  # ten of two hundred, in the place of ten of ten
+
+
+def thin(**changes):
+    made = [replace(one, epochs=NOTED, **changes) for one in outcomes(OF) if one.trial.kind == "train"]
+    return summarise(OF, made)
+
+
+def test_points_are_at_their_epochs():
+    summary = thin()
+    assert {band.epochs for band in summary.bands} == {NOTED}
+    figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
+    assert "after every 20 epochs" in figure.caption
+    assert {tuple(trace["x"]) for trace in json.loads(figure.json)["data"]} == {NOTED}
+    moved = [one for one in learned(summary) if one.name.startswith("trajectory")]
+    assert moved
+    for one in moved:
+        assert one.caption.startswith("After every 20 epochs, epoch 0")
+        assert {tuple(trace["x"]) for trace in json.loads(one.json)["data"]} == {(0, *NOTED)}
+
+
+def test_every_epoch_is_said_as_before():
+    summary = summarise(OF, outcomes(OF))
+    assert {band.epochs for band in summary.bands} == {tuple(range(1, 11))}
+    assert all("after each epoch" in one.caption for one in curves(summary))
+
+
+def test_an_interval_of_losses_does_not_reach_below_zero():
+    rows = [(1.0, 1e-3, 1e-4, 1e-5), (1e-2, 1.1e-2, 0.9e-2, 1e-2)]
+    summary = thin(curves={"train_loss": tuple(rows[:1] * 9 + rows[1:])})
+    band = summary.bands[0]
+    assert band.cut
+    assert band.low[:9] == (1e-5,) * 9
+    assert 0.0085 < band.low[9] < band.middle[9] == pytest.approx(0.01)
+    figure = curves(summary)[0]
+    assert "down to the lowest seed" in figure.caption
+    assert json.loads(figure.json)["layout"]["yaxis"]["type"] == "log"
+
+
+def test_a_vector_has_a_figure_of_its_own():
+    way = tuple((0.1 * place,) * 4 for place in range(10))
+    moved = {"start": 0.0, "end": way[-1], "curve": way}
+    several = moved | {"starts": (-1.0, 0.0, 0.5, 1.5), "start": 0.25}
+    summary = thin(parameters={"1.q": moved, "1.z[0]": several, "1.z[1]": moved})
+    names = [one.name for one in learned(summary) if one.name.startswith("trajectory-relu")]
+    assert names == ["trajectory-relu", "trajectory-relu-z"]
+    line = next(one for one in summary.trajectories if one.parameter == "z[0]")
+    assert (line.low[0], line.middle[0], line.high[0]) == (-1.0, 0.25, 1.5)

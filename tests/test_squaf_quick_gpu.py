@@ -1,0 +1,182 @@
+"""SQUAF's short way on a GPU against the operator: values, gradients, what must not take it."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import softknee as sk
+from softknee.kernels.squaf.quick import usual
+from squaf_reference import inputs
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def layer_of(**more):
+    torch.manual_seed(0)
+    return sk.nn.SQUAF(**{"k": 16, "q": 0.25, "z": "gelu", "learn": True, "device": "cuda", **more})
+
+
+def by_operator(layer, x):
+    return layer.compute(x, layer.fitted(x))
+
+
+def takes_short_way(layer, x):
+    return layer._usual(x) is not None
+
+
+@pytest.mark.parametrize("learn", [True, False, "z", "q", "alpha", ("q", "z")])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("parameters", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(8, 129, 64), (3, 5), (2, 7, 33)])
+def test_values_and_gradients_are_those_of_the_operator(learn, kind, parameters, shape):
+    layer = layer_of(learn=learn, dtype=parameters)
+    x = inputs(*shape, dtype=kind, spread=5.0).cuda().requires_grad_()
+    x.data.view(-1)[:3] = torch.tensor([torch.inf, -torch.inf, 100.0])
+    g = torch.randn_like(x)
+    assert takes_short_way(layer, x)
+    ours, theirs = layer(x), by_operator(layer, x)
+    assert torch.equal(ours, theirs)
+    sources = [x, *layer.parameters()]
+    for a, b in zip(torch.autograd.grad(ours, sources, g), torch.autograd.grad(theirs, sources, g), strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        scale = b.abs().max().clamp(min=1e-6)
+        assert (a - b).abs().max() <= (3e-6 if parameters == kind == torch.float32 else 2e-2) * scale
+
+
+def test_nan_reaches_the_value_and_every_gradient():
+    layer, x = layer_of(), torch.tensor([0.1, torch.nan, 0.3], device="cuda", requires_grad=True)
+    assert takes_short_way(layer, x)
+    y = layer(x)
+    assert y.isnan().tolist() == [False, True, False]
+    y.sum().backward()
+    assert all(p.grad.isnan().any() for p in layer.parameters())
+
+
+def test_a_parameter_at_the_end_of_its_range_stays_there():
+    layer = layer_of()
+    layer.raw_q.data.fill_(-60.0)  # 2^-40 is reached long before
+    x = torch.randn(64, device="cuda", requires_grad=True)
+    ours = torch.autograd.grad(layer(x).sum(), layer.raw_q)[0]
+    assert torch.equal(ours, torch.autograd.grad(by_operator(layer, x).sum(), layer.raw_q)[0])
+    assert not ours.any()
+
+
+def test_channels_last_keeps_its_order():
+    layer = layer_of()
+    x = torch.randn(4, 16, 7, 9, device="cuda").contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = layer(x)
+    assert takes_short_way(layer, x)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn(4, 16, 7, 9, device="cuda")
+    (ours,) = torch.autograd.grad(y, x, g)
+    (theirs,) = torch.autograd.grad(by_operator(layer, x), x, g)
+    assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_second_derivatives_are_those_of_the_operator():
+    layer = layer_of(k=2, q=0.5, alpha=5.0, z="random")
+    x = inputs(64, dtype=torch.float32, spread=1.0).cuda().requires_grad_()
+    sources = [x, *layer.parameters()]
+
+    def second(value):
+        first = torch.autograd.grad(value.square().sum(), sources, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), sources)
+
+    for a, b in zip(second(layer(x)), second(by_operator(layer, x)), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-4 * b.abs().max())
+
+
+def test_a_step_is_captured_and_replayed():
+    layer, x = layer_of(), torch.randn(4096, device="cuda", requires_grad=True)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            torch.autograd.grad(layer(x).sum(), [x, *layer.parameters()])
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = layer(x)
+        slopes = torch.autograd.grad(value.sum(), [x, *layer.parameters()])
+    x.data.copy_(torch.randn(4096, device="cuda"))
+    layer.z.data.mul_(1.5)
+    graph.replay()
+    again = layer(x)
+    assert torch.equal(value, again)
+    for a, b in zip(slopes, torch.autograd.grad(again.sum(), [x, *layer.parameters()]), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_is_not_usual_takes_the_operator():
+    x = torch.randn(8, 64, device="cuda")
+    for other in (
+        {"window": 7},
+        {"weights": "laplacian"},
+        {"per": "channel", "size": 64},
+        {"tails": "linear"},
+        {"inplace": True},
+    ):
+        assert not takes_short_way(layer_of(**other), x), other
+    layer = layer_of()
+    assert not takes_short_way(layer, x.t())
+    assert not takes_short_way(layer, x.double())
+    assert not takes_short_way(layer, x[:, 1:][:1])  # not on a boundary of 16 bytes
+    assert takes_short_way(layer.as_step(), x)
+    assert takes_short_way(layer.as_sampled(), x)
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        layer(x)
+    assert any("softknee.squaf" in one for one in seen)
+    mapped = torch.func.vmap(layer)(x)
+    assert torch.equal(mapped, layer(x))
+
+
+def test_a_sample_is_drawn_from_torchs_generator_and_has_squafs_gradients():
+    layer = layer_of()
+    drawn, x = layer.as_sampled(), torch.randn(256, 64, device="cuda", requires_grad=True)
+    torch.manual_seed(5)
+    first = drawn(x)
+    torch.manual_seed(5)
+    assert torch.equal(first, drawn(x))
+    assert not torch.equal(first, drawn(x))
+    torch.manual_seed(5)
+    assert torch.equal(first, by_operator(drawn, x))
+    for a, b in zip(
+        torch.autograd.grad(first.sum(), [x, *layer.parameters()]),
+        torch.autograd.grad(layer(x).sum(), [x, *layer.parameters()]),
+        strict=True,
+    ):
+        assert torch.equal(a, b)
+    mean = torch.stack([drawn(x.detach()) for _ in range(400)]).double()
+    error = (mean.mean(0) - layer(x).double()) / (mean.std(0) / 20).clamp(min=1e-3)
+    assert error.abs().mean() < 1.2
+
+
+def test_usual_refuses_parameters_elsewhere():
+    layer = layer_of()
+    x = torch.randn(8, device="cuda")
+    given = layer._usual(x)
+    assert given is not None
+    assert not usual(x, type(given)(given.q.cpu(), given.alpha, given.z))
+
+
+def test_the_staircase_takes_the_short_way_too():
+    layer = layer_of()
+    step, x = layer.as_step(), inputs(31, 65, dtype=torch.float32, spread=6.0).cuda().requires_grad_()
+    g = torch.randn_like(x)
+    ours, theirs = step(x), by_operator(step, x)
+    assert torch.equal(ours, theirs)
+    sources = [x, layer.raw_q, layer.z]
+    for a, b in zip(torch.autograd.grad(ours, sources, g), torch.autograd.grad(theirs, sources, g), strict=True):
+        assert torch.equal(a, b)

@@ -1,0 +1,30 @@
+"""Puts the tables of docs/wire.md in place from their records: python tests/wire_page.py"""
+
+import re
+from pathlib import Path
+
+from softknee.measure import Record
+from softknee.measure.wire_tables import wire_markdown
+
+HOME = Path(__file__).parent.parent
+PAGE = HOME / "docs" / "wire.md"
+_MARK = re.compile(r"<!-- ([\w-]+) -->\n.*?(?=Record: )", flags=re.DOTALL)
+
+
+def names(page: str) -> list[str]:
+    """The records that the page has tables of."""
+    return [found[1] for found in _MARK.finditer(page)]
+
+
+def with_tables(page: str) -> str:
+    """The page with each table as its record says."""
+
+    def table(found: re.Match[str]) -> str:
+        record = Record.read(HOME / "benchmarks" / "records" / f"{found[1]}.json")
+        return f"<!-- {found[1]} -->\n\n{wire_markdown(record)}\n"
+
+    return _MARK.sub(table, page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

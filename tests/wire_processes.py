@@ -1,0 +1,323 @@
+"""What the two processes of the boundary's tests do: each scenario is a function of the rank, told by its result."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import runpy
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+import softknee as sk
+from softknee.errors import SoftkneeError
+from softknee.wire import boundary as module
+from softknee.wire.frames import Frame, body_of
+
+WORLD, STEPS, BATCH, MICRO = 2, 8, 32, 4
+LAYERS: dict[str, dict[str, Any]] = {
+    "auto": {"coder": "auto"},
+    "huffman": {"coder": "huffman", "layer": {"per": "channel", "size": 6}},
+    "packed": {"coder": "packed", "layer": {"per": "neuron", "size": (6, 8, 8), "k": 4, "q": 0.5}},
+    "plain": {"coder": None},
+    "half": {"coder": "auto", "gradients": torch.bfloat16},
+    "rate": {"coder": "auto", "rate": 0.5},
+    "step": {"coder": "packed", "step": True},
+}
+
+
+def network(**layer: Any) -> nn.Sequential:
+    """A small CNN for images of 8 x 8; the cut is behind its first activation."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1),
+        sk.nn.SQUAFP(**({"k": 16, "q": 0.25, "learn": True} | layer)),
+        nn.Conv2d(6, 12, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(12 * 9, 10),
+    )
+
+
+def built(case: dict[str, Any]) -> tuple[nn.Module, nn.Module, nn.Module]:
+    """What stands before the cut, at it and behind it."""
+    whole = network(**case.get("layer", {}))
+    return whole[0], whole[1].as_step() if case.get("step") else whole[1], whole[2:]
+
+
+def digits(folder: str) -> tuple[Tensor, Tensor]:
+    return tuple(torch.load(f"{folder}/digits.pt", weights_only=True))
+
+
+def batches(folder: str) -> list[tuple[Tensor, Tensor]]:
+    images, labels = digits(folder)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(1))
+    return [(images[chosen], labels[chosen]) for chosen in order[: STEPS * BATCH].split(BATCH)]
+
+
+def optimiser(*parts: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam([p for part in parts for p in part.parameters()], lr=0.01)
+
+
+def state(**parts: nn.Module) -> dict[str, Tensor]:
+    return {f"{name}.{key}": t.clone() for name, part in parts.items() for key, t in part.state_dict().items()}
+
+
+def alone(name: str, folder: str) -> dict[str, Any]:
+    """The same in one process."""
+    case = LAYERS[name]
+    first, layer, rest = built(case)
+    step = optimiser(first, layer, rest)
+    penalty = sk.nn.RatePenalty(layer, weight=case["rate"]) if "rate" in case else None
+    torch.manual_seed(2)
+    losses = []
+    for images, labels in batches(folder):
+        step.zero_grad()
+        loss = F.cross_entropy(rest(layer(first(images))), labels)
+        (loss if penalty is None else loss + penalty()).backward()
+        step.step()
+        losses.append(loss.item())
+    return {"losses": losses, "state": state(first=first, layer=layer, rest=rest)}
+
+
+def counted_sends(cut: sk.wire.Boundary) -> list[int]:
+    """The bytes of everything that this end gives to its process group from now on."""
+    found: list[int] = []
+    own = cut._channel._out
+
+    class Counting:
+        def send(self, tensors: list[Tensor], *args: Any) -> Any:
+            found.extend(t.numel() * t.element_size() for t in tensors)
+            return own.send(tensors, *args)
+
+    cut._channel._out = Counting()
+    return found
+
+
+def train(rank: int, folder: str, name: str) -> dict[str, Any]:
+    case = LAYERS[name]
+    first, layer, rest = built(case)
+    options = {"coder": case["coder"], "gradients": case.get("gradients", torch.float32)}
+    losses: list[float] = []
+    if rank == 0:
+        cut, own = sk.wire.Boundary(layer, to=1, timeout=30, **options), {"first": first, "layer": layer}
+        penalty = sk.nn.RatePenalty(layer, weight=case["rate"]) if "rate" in case else None
+    else:
+        cut, own, penalty = sk.wire.Boundary(frm=0, timeout=30), {"rest": rest}, None
+    step = optimiser(*own.values())
+    torch.manual_seed(2)
+    sent = counted_sends(cut)
+    for images, labels in batches(folder):
+        step.zero_grad()
+        if rank == 0:
+            loss = cut(first(images))
+            (loss if penalty is None else loss + penalty()).backward()
+        else:
+            loss = F.cross_entropy(rest(cut.receive()), labels)
+            loss.backward()
+            losses.append(loss.item())
+        step.step()
+    found = {"losses": losses, "state": state(**own), "traffic": vars(cut.report()), "text": str(cut.report())}
+    found["sent"] = sum(sent)
+    cut.close()
+    return found
+
+
+SCHEDULES = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
+
+
+def micro_alone(folder: str) -> dict[str, Any]:
+    """Microbatches one after the other in one process: their gradients are averaged, as a schedule does."""
+    first, layer, rest = built(LAYERS["auto"])
+    step = optimiser(first, layer, rest)
+    torch.manual_seed(2)
+    losses = []
+    for images, labels in batches(folder):
+        step.zero_grad()
+        for x, y in zip(images.chunk(MICRO), labels.chunk(MICRO), strict=True):
+            loss = F.cross_entropy(rest(layer(first(x))), y)
+            (loss / MICRO).backward()
+            losses.append(loss.item())
+        step.step()
+    return {"losses": losses, "state": state(first=first, layer=layer, rest=rest)}
+
+
+def pipeline(rank: int, folder: str, name: str, *, told: bool) -> dict[str, Any]:
+    """The cut inside a schedule of torch.distributed.pipelining; shapes told to its stages, or found by a trial run."""
+    first, layer, rest = built(LAYERS["auto"])
+    if rank == 0:
+        own = {"first": first, "layer": layer}
+        stage_module = nn.Sequential(first, sk.wire.Boundary(layer, to=1, timeout=30))
+        shapes = {"input_args": torch.zeros(BATCH // MICRO, 1, 8, 8), "output_args": sk.wire.Boundary.ticket()}
+    else:
+        own = {"rest": rest}
+        stage_module = nn.Sequential(sk.wire.Boundary(frm=0, timeout=30), rest)
+        shapes = {"input_args": sk.wire.Boundary.ticket(), "output_args": torch.zeros(BATCH // MICRO, 10)}
+    stage = PipelineStage(stage_module, rank, WORLD, torch.device("cpu"), **(shapes if told else {}))
+    schedule = SCHEDULES[name](stage, n_microbatches=MICRO, loss_fn=F.cross_entropy)
+    step = optimiser(*own.values())
+    torch.manual_seed(2)
+    losses: list[float] = []
+    for images, labels in batches(folder):
+        step.zero_grad()
+        if rank == 0:
+            schedule.step(images)
+        else:
+            seen: list[Tensor] = []
+            schedule.step(target=labels, losses=seen)
+            losses += [loss.item() for loss in seen]
+        step.step()
+    cut = stage_module[1 if rank == 0 else 0]
+    found = {"losses": losses, "state": state(**own), "traffic": vars(cut.report())}
+    cut.close()
+    return found
+
+
+def said(do: Callable[[], Any]) -> tuple[str, str, float]:
+    """What an error says, its kinds, and after how many seconds."""
+    start = time.monotonic()
+    try:
+        do()
+    except SoftkneeError as error:
+        kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+        return str(error), kinds, time.monotonic() - start
+    return "", "", time.monotonic() - start
+
+
+def still(rank: int, folder: str) -> dict[str, Any]:
+    """Without gradients: the table goes along once, and again when it has changed; then several kinds of misuse."""
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    layer = sk.nn.SQUAFS(k=16, q=0.25, learn=True)
+    found: dict[str, Any] = {
+        "ranks": [said(lambda to=to: sk.wire.Boundary(layer, to=to))[0] for to in (rank, WORLD, -1, True)],
+        "timeout": said(lambda: sk.wire.Boundary(layer, to=1 - rank, timeout=0))[0],
+    }
+    if rank == 0:
+        cut = sk.wire.Boundary(layer, to=1, timeout=30)
+        with torch.no_grad():
+            for factor in (1.0, 1.0, 2.0):
+                layer.z.mul_(factor)
+                found["needs"] = cut(x).requires_grad
+            cut(x.double()[:0])
+        bad = x.clone()
+        bad[0, :2] = torch.nan
+        found["nan"] = [said(lambda: cut(bad))[0]]
+        cut.coder = "packed"
+        found["nan"].append(said(lambda: cut(bad))[0])
+        found["sending"] = said(cut.receive)[0]
+        twice = cut(x)
+        twice.backward(retain_graph=True)
+        found["twice"] = said(twice.backward)[0]
+    else:
+        cut = sk.wire.Boundary(frm=0, timeout=30)
+        expected = [layer(x), layer(x), 2 * layer(x)]
+        got = [cut.receive() for _ in range(3)]
+        found["equal"] = [torch.equal(a, b) for a, b in zip(got, expected, strict=True)]
+        found["needs"] = any(one.requires_grad for one in got)
+        empty = cut.receive()
+        found["empty"] = [list(empty.shape), str(empty.dtype)]
+        cut.receive().sum().backward()
+    found["tables"] = cut.report().tables
+    cut.close()
+    found["closed"] = said(lambda: cut(x))[0]
+    return found
+
+
+def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
+    """Bodies with one byte changed, and one that is a gradient, arrive over the real wire."""
+    layer = sk.nn.SQUAFS(k=16, q=0.25)
+    found = []
+    for coder in ("auto", "packed", None):
+        for place in (0, -20, -1):
+            if rank == 1:
+                cut = sk.wire.Boundary(frm=0, timeout=30)
+                found.append(said(cut.receive))
+            else:
+                cut = sk.wire.Boundary(layer, to=1, coder=coder, timeout=30)
+                own = module.body_of
+
+                def changed(*parts: Tensor, device: torch.device, own=own, place=place) -> Tensor:
+                    body = own(*parts, device=device)
+                    body[place] ^= 64
+                    return body
+
+                module.body_of = changed
+                cut(torch.randn(50, generator=torch.Generator().manual_seed(0)))
+                module.body_of = own
+            cut.close()
+    if rank == 1:
+        cut = sk.wire.Boundary(frm=0, timeout=30)
+        found.append(said(cut.receive))
+    else:
+        cut = sk.wire.Boundary(layer, to=1, timeout=30)
+        body = body_of(torch.zeros(12, dtype=torch.uint8), device=torch.device("cpu"))
+        cut._channel.send(Frame("gradient", 0, torch.float32, (3,), len(body)), body)
+    cut.close()
+    return found
+
+
+def silent(rank: int, folder: str) -> dict[str, Any]:
+    """Rank 1 takes the activations and sends no gradient."""
+    found: dict[str, Any] = {}
+    if rank == 0:
+        layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
+        cut = sk.wire.Boundary(layer, to=1, timeout=1)
+        loss = cut(torch.randn(50))
+        found["gradient"] = said(loss.backward)
+        found["again"] = said(lambda: cut(torch.randn(50)))
+    else:
+        cut = sk.wire.Boundary(frm=0, timeout=1)
+        cut.receive()
+        found["activations"] = said(cut.receive)
+    dist.barrier()
+    return found
+
+
+def killed(rank: int, folder: str) -> dict[str, Any]:
+    """Rank 1 is killed while rank 0 waits for it; the last thing of all."""
+    if rank == 1:
+        cut = sk.wire.Boundary(frm=0, timeout=30)
+        cut.receive()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
+    cut = sk.wire.Boundary(layer, to=1, timeout=30)
+    loss = cut(torch.randn(50))
+    return {"gradient": said(loss.backward), "send": said(lambda: cut(torch.randn(50)))}
+
+
+def example(rank: int, folder: str) -> str:
+    """What the example of docs/wire.md prints; it makes and ends its own process group."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(f"{folder}/example.py")["run"](rank, folder)
+    return printed.getvalue()
+
+
+def process(rank: int, port: int, folder: str) -> None:
+    """Everything in one start, because importing torch takes longest."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    found: dict[str, Any] = {"example": example(rank, folder)}
+    store = dist.TCPStore("127.0.0.1", port, WORLD, is_master=rank == 0, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", rank=rank, world_size=WORLD, store=store, timeout=timedelta(seconds=60))
+    for name in LAYERS:
+        found[f"train {name}"] = train(rank, folder, name)
+    for name in SCHEDULES:
+        found[f"pipeline {name}"] = pipeline(rank, folder, name, told=True)
+    found["pipeline trial"] = pipeline(rank, folder, "GPipe", told=False)
+    for scenario in (still, altered, silent):
+        found[scenario.__name__] = scenario(rank, folder)
+    torch.save(found, f"{folder}/{rank}.pt")
+    dist.barrier()
+    end = killed(rank, folder)
+    torch.save(end, f"{folder}/end.pt")
