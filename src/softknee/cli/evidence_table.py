@@ -21,9 +21,10 @@ def judge_records(
     results: Path, *, papers: Sequence[str], file: Path | None, json: bool, docs: Path | None, command: str
 ) -> None:
     """Judge, and write or print what was asked for."""
-    judged = evidence.judge(evidence.find(papers), evidence.Runs(results))
+    runs = evidence.Runs(results)
+    judged = evidence.judge(evidence.find(papers), runs)
     if docs is not None:
-        evidence.write_page(judged, docs)
+        evidence.write_page(judged, runs, docs)
     if json and file is not None:
         evidence.record(judged, command=command).write(file)
     if json and file is None:
@@ -41,7 +42,8 @@ def _print(judged: Sequence[Judged]) -> None:
     for one in judged:
         where = f"{one.statement.paper.name}, {one.statement.place}"
         texts = (where, one.statement.says, one.measured)
-        drawn.add_row(*(Text(plain(text)) for text in texts), Text(one.verdict, _STYLES.get(one.verdict, "")))
+        verdict = "\n".join([one.verdict, *one.counts.split(", ")]).rstrip()
+        drawn.add_row(*(Text(plain(text)) for text in texts), Text(verdict, _STYLES.get(one.verdict, "")))
     console.print(drawn)
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _STYLES}
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...measure import write_whole
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY
 from ..ledger.text import cell
+from .runs import Runs
 from .statement import CANNOT_TELL, NOT_THERE, Judged
+from .tables import cost_table, study_tables
+
+# (study, file in the folder of the evidence, caption); `softknee fits` draws them from the runs.
+FIGURES: dict[str, Sequence[tuple[str, str, str]]] = {
+    "squaf": (
+        ("squaf-table-1-page", "pictures.png", "Originals, and what networks with ReLU, PolyNorm and SQUAF store"),
+        ("squaf-table-12", "squaf-table-12-grid.png", "PSNR for twenty starts of q and alpha, the paper's beside ours"),
+        ("squaf-table-2-c4", "squaf-table-2-c4-regions.png", "Decision regions of ten activations, four classes"),
+        ("squaf-table-3-1d-alone", "sine-1d-curves.png", "The 1-D function and its fits"),
+        ("squaf-table-3-2d", "squaf-table-3-2d-fits.png", "The 2-D function, its fits and their errors"),
+    )
+}
+
+# (record, heading, what the paper has: inference latency and seconds an epoch, as multiples of GELU's).
+COSTS: dict[str, Sequence[tuple[str, str, Mapping[str, tuple[float, float]]]]] = {
+    "squaf": (
+        (
+            "h200-model-vit-table-10.json",
+            "SQUAF, table 10: what an activation costs ViT-Tiny",
+            {
+                "relu": (5.727 / 5.896, 9 / 9),
+                "gelu": (1.0, 1.0),
+                "crrelu": (6.959 / 5.896, 10 / 9),
+                "polyrelu": (7.241 / 5.896, 11 / 9),
+                "polynorm": (8.694 / 5.896, 12 / 9),
+                "ditac": (9.642 / 5.896, 19 / 9),
+                "squaf": (8.399 / 5.896, 11 / 9),
+            },
+        ),
+    )
+}
 
 _INTRO = """\
 # What the papers found, tried again
@@ -28,14 +60,14 @@ and, function by function, the parts.
 """
 
 
-def page(judged: Sequence[Judged]) -> str:
-    """The page as Markdown."""
-    return "".join([_INTRO, *_summary(judged), *_papers(judged)])
+def page(judged: Sequence[Judged], runs: Runs) -> str:
+    """The page as Markdown: the verdicts, and below them each table beside ours."""
+    return "".join([_INTRO, *_summary(judged), *_papers(judged, runs)])
 
 
-def write_page(judged: Sequence[Judged], path: Path) -> Path:
+def write_page(judged: Sequence[Judged], runs: Runs, path: Path) -> Path:
     """Write the page to a file, whole or not at all."""
-    return write_whole(path, page(judged), what="page")
+    return write_whole(path, page(judged, runs), what="page")
 
 
 def _summary(judged: Sequence[Judged]) -> Iterator[str]:
@@ -49,7 +81,7 @@ def _summary(judged: Sequence[Judged]) -> Iterator[str]:
             yield f"| {paper.name} | {len(of)} | {' | '.join(str(of.count(one)) for one in verdicts)} |\n"
 
 
-def _papers(judged: Sequence[Judged]) -> Iterator[str]:
+def _papers(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     for paper in PAPERS:
         of = [one for one in judged if one.statement.paper == paper]
         if not of:
@@ -59,6 +91,7 @@ def _papers(judged: Sequence[Judged]) -> Iterator[str]:
         yield "|---|---|---|---|---|---|\n"
         for one in of:
             verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
+            verdict += f"<br>{one.counts}" if one.counts else ""
             links = ", ".join(f"[{name}](evidence/{name})" for name in one.statement.needs)
             place = f"{cell(one.statement.place)}<br>`{one.statement.decide.__name__}`"
             columns = (
@@ -70,3 +103,6 @@ def _papers(judged: Sequence[Judged]) -> Iterator[str]:
                 links,
             )
             yield f"| {' | '.join(columns)} |\n"
+        yield from study_tables(runs, paper.stem.replace("_", "-"), FIGURES.get(paper.stem, ()))
+        for name, heading, quoted in COSTS.get(paper.stem, ()):
+            yield from cost_table(runs, name, quoted, heading)

@@ -23,6 +23,7 @@ class Study:
     name: str
     folder: Path
     outcomes: dict[str, Outcome]
+    machines: tuple[str, ...] = ()
 
     def values(self, label: str, measure: str) -> list[float | None]:
         """The test score of every seed, in the order of the seeds; None of one that diverged."""
@@ -60,13 +61,13 @@ class Runs:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The studies that are there."""
+        """The studies, and the records of benchmarks, that are there."""
         if not self.folder.is_dir():
             raise DataError(
                 f"There is no folder '{self.folder}' with studies to judge by. Name the one that holds them with "
                 "--results; the project's own are in docs/evidence of its repository."
             )
-        return tuple(sorted(one.name for one in self.folder.iterdir() if (one / TRIALS).is_dir()))
+        return tuple(sorted(one.name for one in self.folder.iterdir() if _is_evidence(one)))
 
     def has(self, *names: str) -> bool:
         return all(name in self.names for name in names)
@@ -80,15 +81,18 @@ class Runs:
             records = [Record.from_json(one.read_text("utf-8"), source=f"'{one}'") for one in _records(folder)]
             outcomes = [Outcome.read(one) for one in records]
             trained = {one.trial.activation.label: one for one in outcomes if one.trial.kind == "train"}
-            self._read[name] = Study(name, folder, trained)
+            machines = dict.fromkeys(one.hardware.gpu or one.hardware.cpu for one in records)
+            self._read[name] = Study(name, folder, trained, tuple(machines))
         return self._read[name]
 
     def benchmark(self, name: str) -> Record:
-        """A single record of a benchmark beside the studies."""
+        """A record of a benchmark, which lies beside the studies."""
         path = self.folder / name
-        if not path.is_file():
-            raise DataError(f"'{self.folder}' has no record {name!r}.")
         return Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+
+
+def _is_evidence(path: Path) -> bool:
+    return (path / TRIALS).is_dir() or (path.is_file() and path.suffix == ".json")
 
 
 def _records(folder: Path) -> list[Path]:

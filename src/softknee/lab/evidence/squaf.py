@@ -224,3 +224,48 @@ def start_of_q_and_alpha_matters_little(runs: Runs) -> Evidence:
         ],
         numbers=means,
     )
+
+
+_COSTS, _MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
+
+
+def _times(runs: Runs, name: str, what: str) -> dict[str, float]:
+    """Milliseconds of every variant of a benchmark, by the first word of its text, or the mode of a SQUAF."""
+    found = {}
+    for row in runs.benchmark(name).rows:
+        text = row["variant"]
+        mode = next((one for one in ("sampled", "step") if f"mode={one}" in text), "")
+        found[" ".join([text.partition("(")[0], mode]).strip()] = row[what].value
+    return found
+
+
+@statement(
+    place="Table 10 and appendix A.4",
+    says="In ViT-Tiny SQUAF is quicker at inference than PolyNorm and DiTAC, but takes 1.42 times as long as GELU, and "
+    "1.22 times in training; SQUAF-P is slower than SQUAF, SQUAF-S about as quick as CRReLU.",
+    needs=[_COSTS, _MODES],
+    different="one H200 in place of A6000s, batches of 256, our kernels; modes in bfloat16, the others in float32",
+)
+def costs_of_a_transformer(runs: Runs) -> Evidence:
+    """Medians of an inference and of a training step of vit_tiny_patch16_224, all variants in turns in one run."""
+    inference, training = _times(runs, _COSTS, "forward"), _times(runs, _COSTS, "step")
+    modes = _times(runs, _MODES, "forward")
+    ratio, slower = inference["squaf"] / inference["before"], training["squaf"] / training["before"]
+    sampled, step = modes["squaf sampled"] / modes["squaf"], modes["squaf step"] / modes["relu"]
+    listed = ", ".join(
+        f"{name} {inference[name] / inference['before']:.2f}" for name in ("crrelu", "ditac", "polynorm")
+    )
+    return Evidence(
+        f"relative to GELU: SQUAF {ratio:.3f} at inference and {slower:.3f} in a training step with all its "
+        f"parameters; {listed} at inference. SQUAF-P takes {sampled:.2f} times as long as SQUAF, SQUAF-S {step:.2f} "
+        "times as long as ReLU",
+        parts=[
+            bound("quicker than PolyNorm", inference["squaf"] < inference["polynorm"]),
+            bound("quicker than DiTAC", inference["squaf"] < inference["ditac"]),
+            bound("at least 1.42 times GELU at inference", ratio >= 1.42),
+            bound("at least 1.22 times GELU in training", slower >= 1.22),
+            bound("SQUAF-P slower than SQUAF", sampled > 1),
+            bound("SQUAF-S within 5 % of a cheap function", step < 1.05),
+        ],
+        numbers={"inference": ratio, "training": slower, "sampled": sampled, "step": step},
+    )

@@ -97,6 +97,16 @@ class Judged:
         return NOT_THERE if self.evidence is None else self.evidence.verdict
 
     @property
+    def counts(self) -> str:
+        """How many parts have each verdict, where they differ: "9 hold, 1 fails"."""
+        if self.evidence is None or self.verdict != PARTLY:
+            return ""
+        each = [one.verdict for one in self.evidence.parts]
+        words = {HOLDS: ("holds", "hold"), FAILS: ("fails", "fail"), CANNOT_TELL: ("cannot be told",) * 2}
+        told = [(each.count(verdict), pair) for verdict, pair in words.items()]
+        return ", ".join(f"{count} {pair[count > 1]}" for count, pair in told if count)
+
+    @property
     def measured(self) -> str:
         if self.evidence is not None:
             return self.evidence.measured

@@ -21,7 +21,7 @@ Every statement of the five papers that a program can check without training any
 our words), what was measured, and a verdict. A claim *holds*, *fails*, or holds *partly* where it says several things
 or says them for more than they are true of. Each row is one function of `src/softknee/lab/ledger`, named under its
 place; it computes with the definitions of this package: SymPy for identities, ball arithmetic for constants, 30-digit
-quadrature for integrals, float64 tensors for the rest. Claims about accuracy are studies, and none of them is here.
+quadrature for integrals, float64 tensors for the rest. What only training can test is in [evidence.md](evidence.md).
 
     softknee claims                     # run them all, in less than half a minute
     softknee claims --paper squaf       # those of one paper

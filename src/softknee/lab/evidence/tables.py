@@ -1,0 +1,125 @@
+"""The papers' tables beside ours: one for each study, from its records and the numbers that its recipe quotes."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...measure.estimate import t_quantile
+from ..ledger.text import cell
+from ..studies.description import Description
+from ..studies.reading import read_recipe
+from ..studies.recipe import Recipe
+from ..studies.yaml_text import dump
+from .runs import Runs, Study
+
+# What a measure is called, what it is multiplied by to be shown, and how.
+_SHOWN = {
+    "mse": ("mean squared error", 1.0, "{:.1e}"),
+    "r2": ("R², %", 100.0, "{:.1f}"),
+    "psnr": ("PSNR, dB", 1.0, "{:.2f}"),
+    "ssim": ("SSIM", 1.0, "{:.4f}"),
+    "accuracy": ("accuracy, %", 100.0, "{:.2f}"),
+}
+
+
+def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] = ()) -> Iterator[str]:
+    """A section for every study of one paper, in the order of their names; `figures` are (study, file, caption)."""
+    for name in runs.names:
+        if not name.startswith(f"{stem}-") or name.endswith(".json"):
+            continue
+        study, recipe = runs.study(name), recipe_of(runs, name)
+        paper = recipe.paper
+        if paper is None:
+            continue
+        yield f"\n### {paper.source}: {recipe.title}\n\n"
+        yield from _table(study, recipe)
+        seeds = len(next(iter(study.outcomes.values())).diverged)
+        yield (
+            f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval, of logarithms for mean squared "
+            f"errors. {' '.join(paper.note.split())} Again: `softknee study run {name}`. [Records]"
+            f"(evidence/{name}/trials).\n"
+        )
+        for of, file, caption in figures:
+            if of == name:
+                yield f"\n![{caption}](evidence/{file})\n"
+
+
+def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]], heading: str) -> Iterator[str]:
+    """A benchmark of a model beside a paper's times: {name: (inference, training)}, both as multiples of `before`."""
+    if not runs.has(name):
+        return
+    record = runs.benchmark(name)
+    first = record.rows[0]
+    yield f"\n### {heading}\n\n"
+    yield "| activation | inference: paper | here | training: paper | here | peak memory here |\n"
+    yield "|:--|--:|--:|--:|--:|--:|\n"
+    for row in record.rows:
+        label = "gelu" if row is first else row["variant"].partition("(")[0]
+        paper = [f"{one:.2f}" for one in quoted[label]] if label in quoted else ["", ""]
+        ours = [f"{row[what].value / first[what].value:.3f}" for what in ("forward", "step")]
+        memory = f"{row['peak'] / first['peak']:.3f}"
+        yield f"| {cell(label)} | {paper[0]} | {ours[0]} | {paper[1]} | {ours[1]} | {memory} |\n"
+    shape = "x".join(str(one) for one in next(iter(record.settings["inputs"].values())))
+    yield (
+        f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
+        f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
+        f"[Record](evidence/{name}).\n"
+    )
+
+
+def recipe_of(runs: Runs, name: str) -> Recipe:
+    """The recipe that a study was run with."""
+    path = runs.folder / name / "study.json"
+    found = Description.from_json(path.read_bytes(), source=str(path))
+    return read_recipe(dump(json.loads(json.dumps(found.recipe))))
+
+
+def _table(study: Study, recipe: Recipe) -> Iterator[str]:
+    assert recipe.paper is not None
+    values = recipe.paper.values
+    measures = [one for one in _SHOWN if any(one in of for of in values.values())]
+    heads = ["activation", "parameters"]
+    for measure in measures:
+        heads += [f"{_SHOWN[measure][0]}: paper", "here"]
+    yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
+    best = {measure: _best(study, measure) for measure in measures}
+    for label, outcome in study.outcomes.items():
+        row = [cell(label), "" if outcome.trained is None else f"{outcome.trained:,}"]
+        for measure in measures:
+            _, _, form = _SHOWN[measure]
+            quoted = values.get(label, {}).get(measure)
+            ours = _ours(study.values(label, measure), measure)
+            row += ["" if quoted is None else form.format(quoted), f"**{ours}**" if best[measure] == label else ours]
+        yield f"| {' | '.join(row)} |\n"
+
+
+def _best(study: Study, measure: str) -> str:
+    larger = measure != "mse"
+    means = {label: study.mean(label, measure, logarithmic=not larger) for label in study.outcomes}
+    finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
+    return (max if larger else min)(finite, key=finite.__getitem__, default="")
+
+
+def _ours(values: Sequence[float | None], measure: str) -> str:
+    """The mean and its interval, with the number of seeds that diverged."""
+    _, scale, form = _SHOWN[measure]
+    found = [one for one in values if one is not None]
+    gone = len(values) - len(found)
+    after = f" ({gone} diverged)" if gone else ""
+    if not found:
+        return "diverged"
+    logarithmic = measure == "mse"
+    numbers = [math.log(max(one, 1e-300)) for one in found] if logarithmic else found
+    mean = statistics.fmean(numbers)
+    reach = 0.0
+    if len(numbers) > 1:
+        reach = t_quantile(len(numbers) - 1, 0.95) * statistics.stdev(numbers) / math.sqrt(len(numbers))
+    back = math.exp if logarithmic else float
+    # An interval does not reach beyond what the score can be.
+    most = math.inf if measure in ("mse", "psnr") else 1.0
+    ends = (back(mean - reach), back(mean), min(back(mean + reach), most))
+    low, middle, high = (form.format(scale * one) for one in ends)
+    return f"{middle} [{low}, {high}]{after}" if len(numbers) > 1 else f"{middle}{after}"
