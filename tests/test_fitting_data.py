@@ -127,7 +127,7 @@ def test_places_of_a_picture_that_is_not_square() -> None:
 
 def test_a_picture_needs_scikit_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage", None)
-    with pytest.raises(MissingToolError, match=r"'camera' comes with scikit-image.*pip install scikit-image"):
+    with pytest.raises(MissingToolError, match=r"'camera' comes with scikit-image.*pip install 'softknee\[pictures\]'"):
         of("camera")
     with pytest.raises(ParameterError, match="Did you mean 'grass'"):
         load_picture("gras")

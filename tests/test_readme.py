@@ -16,7 +16,7 @@ from softknee.registry import unregister
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-TOUR, SURGERY, DESIGN = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+TOUR, SURGERY, DESIGN, SOFT = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def lines_of(code: str) -> list[str]:
@@ -68,6 +68,32 @@ def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines(
     with torch.no_grad():
         assert (after["net"](x).squeeze() - x.prod(1)).square().mean() < 0.25 * x.prod(1).square().mean()
     assert after["net"][1].delta.item() != 1.0
+
+
+def test_soft_quantisation_runs_as_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    after: dict[str, Any] = {}
+    exec(compile(SOFT, "README.md", "exec"), after)
+    printed = capsys.readouterr().out
+    assert "35" in printed
+    assert "bits per activation" in printed
+    assert isinstance(after["net"][1], sk.nn.SQUAFS)
+    after["penalty"].close()
+
+
+def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
+    """Step times and peak memory of ViT-Tiny, and the bits between two processes."""
+    evidence = ROOT / "docs" / "evidence"
+    said = " ".join(TEXT.split())
+    for path, form in (
+        (evidence / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
+        (evidence / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
+        (ROOT / "benchmarks" / "records" / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
+    ):
+        first, *others = Record.from_json(path.read_text(encoding="utf-8")).rows
+        soft = next(row for row in others if row["variant"] in ("after", "squaf(k=16, q=0.25, z=gelu, learn=all)"))
+        assert form.format(soft["step"].value / first["step"].value) in said
+        assert soft["peak"] <= 1.001 * first["peak"]
 
 
 def test_the_counts_of_the_ledger_are_those_of_its_page() -> None:

@@ -200,16 +200,7 @@ squaf_backward_any(const void* grad_in, const void* x_in, void* dx, float* parti
 #endif
     __syncthreads();
 #if TOGETHER == 1
-    const u32 lane = threadIdx.x % 32;
-    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * BINS;
-    for (u32 bin = threadIdx.x / 32; bin < BINS; bin += THREADS / 32) {
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-        if (lane == 0) into[bin] = sum;
-    }
+    add_up(bins, BINS, partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * BINS);
 #else
     // A thread adds up the rows of one bin of its own member.
     for (u32 bin = row; bin < BINS && known; bin += ROWS_AT_ONCE) {

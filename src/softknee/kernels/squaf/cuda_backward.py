@@ -154,15 +154,7 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
     own[(Z_BINS + 1) * THREADS] = s.q * (2.0f * sums.m_d - s.q * sums.second);
 #endif
     __syncthreads();
-    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * BINS;
-    for (u32 bin = threadIdx.x / 32; bin < BINS; bin += THREADS / 32) {
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-        if (lane == 0) into[bin] = sum;
-    }
+    add_up(bins, BINS, partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * BINS);
 #endif
 }
 """

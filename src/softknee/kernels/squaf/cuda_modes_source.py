@@ -161,15 +161,6 @@ squaf_step_backward(const void* grad_in, const void* x_in, float* partial, const
         own[(real ? nearest_symbol(x, s) : K) * THREADS] += real ? load_one(grad_in, at) : x;
     }
     __syncthreads();
-    const u32 lane = threadIdx.x % 32;
-    float* into = partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * POINTS;
-    for (u32 bin = threadIdx.x / 32; bin < POINTS; bin += THREADS / 32) {
-        float sum = 0.0f;
-#pragma unroll
-        for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];
-#pragma unroll
-        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-        if (lane == 0) into[bin] = sum;
-    }
+    add_up(bins, POINTS, partial + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * POINTS);
 }
 """

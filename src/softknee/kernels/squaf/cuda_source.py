@@ -283,6 +283,21 @@ __device__ __forceinline__ u32 set_aside(float* x, float inside) {
     return bits;
 }
 
+// ---- sums of a block ----
+
+// Every thread has bins of its own, [bin][thread]; a warp adds one bin at a time up, in an order that does not change.
+__device__ __forceinline__ void add_up(const float* bins, u32 count, float* into) {
+    const u32 lane = threadIdx.x % 32;
+    for (u32 bin = threadIdx.x / 32; bin < count; bin += THREADS / 32) {
+        float sum = 0.0f;
+#pragma unroll
+        for (u32 t = 0; t < THREADS; t += 32) sum += bins[bin * THREADS + t + lane];
+#pragma unroll
+        for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+        if (lane == 0) into[bin] = sum;
+    }
+}
+
 // ---- forward ----
 
 extern "C" __global__ void __launch_bounds__(THREADS, 6)
