@@ -16,7 +16,7 @@ from skimage.transform import resize
 
 from softknee.errors import MissingToolError, ParameterError, RecipeError
 from softknee.lab.pictures import PICTURES, load_picture, places
-from softknee.lab.splits import DATA_SETS, IMAGE_SETS, OWN_PARTS, load_split
+from softknee.lab.splits import DATA_SETS, IMAGE_SETS, OWN_PARTS, ROW_SETS, load_split
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import Examples, load_examples
 from softknee.lab.studies.ray_engine import pack_examples, unpack_examples
@@ -197,8 +197,8 @@ def test_shares_change_nothing_where_a_set_has_its_own_parts() -> None:
 
 
 def test_names_of_data_sets() -> None:
-    assert set(DATA_SETS) == {*IMAGE_SETS, *OWN_PARTS}
-    for name in OWN_PARTS:
+    assert set(DATA_SETS) == {*IMAGE_SETS, *ROW_SETS, *OWN_PARTS}
+    for name in (*ROW_SETS, *OWN_PARTS):
         with pytest.raises(ParameterError, match="for studies; there are 'digits'"):
             load_split(name)
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import softknee as sk
 from softknee.errors import ParameterError, UnknownActivationError
-from softknee.lab.networks import BUILDERS, PLAIN, alone, build, cnn, mlp
+from softknee.lab.networks import PLAIN, SMALL, alone, build, cnn, mlp
 from softknee.nn.parameters import Parameterised
 from softknee.surgery.modules import activation_modules
 
@@ -36,14 +36,14 @@ def test_the_weights_depend_on_the_seed_alone(builder: str) -> None:
     assert not torch.equal(first[0], weights(build(builder, seed=6))[0])
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", SMALL)
 def test_the_global_random_state_is_left_alone(builder: str) -> None:
     before = torch.random.get_rng_state()
     build(builder, seed=1)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", SMALL)
 def test_a_random_start_is_drawn_from_the_seed_after_the_weights(builder: str) -> None:
     plain = build(builder, seed=5)
 
@@ -117,7 +117,7 @@ def test_a_cnn_is_what_it_says() -> None:
     assert network(x).shape == (2, 4)
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", SMALL)
 def test_every_place_has_an_activation_of_its_own(builder: str) -> None:
     network = build(builder, activation="srelu", learn=True)
     found = activation_modules(network)
@@ -134,7 +134,7 @@ def test_one_value_per_channel_fits_every_layer() -> None:
     assert network(torch.randn(2, 5)).shape == (2, 3)
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", SMALL)
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_network_has_nothing_of_softknee(builder: str, name: str) -> None:
     network = build(builder, activation=f"torch:{name}")
@@ -142,7 +142,7 @@ def test_a_plain_network_has_nothing_of_softknee(builder: str, name: str) -> Non
     assert all(type(module).__module__.startswith("torch.nn.") for module in network.modules())
 
 
-@pytest.mark.parametrize("builder", BUILDERS)
+@pytest.mark.parametrize("builder", SMALL)
 def test_arguments_may_come_from_json(builder: str) -> None:
     arguments = {
         "mlp": {"widths": [4, 3, 2], "activation": "srelu", "delta": 0.5},

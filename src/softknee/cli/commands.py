@@ -1,7 +1,5 @@
 """The commands and their options. Rooms are imported inside them, so that `--help` waits for none."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +8,12 @@ import typer
 from ..errors import ParameterError
 from ..version import VERSION
 from .compare_command import compare
+from .data_command import data
 from .fits_command import fits
+from .language_command import preference, wikitext
 from .study_command import report, study
 from .surface_command import surface
+from .typed import command_line, several
 from .wire_command import bench_wire
 
 app = typer.Typer(
@@ -25,6 +26,9 @@ bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 bench.command("wire")(bench_wire)
 app.add_typer(study, name="study")
+study.command("preference")(preference)
+study.command("wikitext")(wikitext)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:
@@ -64,15 +68,15 @@ def bench_kernels(
     settings = speed.Settings(
         device=chosen,
         elements=speed.parse_elements(elements or ("64M" if on_gpu else "4M")),
-        dtypes=_several(dtype or ("bf16,f32" if on_gpu else "f32")),
-        functions=_several(only),
-        variants=_several(variants),
+        dtypes=several(dtype or ("bf16,f32" if on_gpu else "f32")),
+        functions=several(only),
+        variants=several(variants),
         repeats=repeats,
         seconds_per_call=seconds,
         **({} if threads is None else {"threads": threads}),
     )
     with progress_line("measuring") as report:
-        record = speed.measure(settings, command=_command(), report=report)
+        record = speed.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_speed(record, markdown=markdown)
@@ -115,7 +119,7 @@ def bench_model(
         shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
         replacing=replacing,
         where=where,
-        learn=_several(learn),
+        learn=several(learn),
         dtype=dtype,
         compile=compile,
         config=read_config(config or []),
@@ -124,7 +128,7 @@ def bench_model(
         **({} if threads is None else {"threads": threads}),
     )
     with progress_line("model:") as report:
-        record = model_speed.measure(settings, command=_command(), report=report)
+        record = model_speed.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_model(record)
@@ -163,7 +167,7 @@ def bench_replicas(
         **({} if threads is None else {"threads": threads}),
     )
     with progress_line("replicas:") as report:
-        record = replica_speed.measure(settings, command=_command(), report=report)
+        record = replica_speed.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_replicas(record)
@@ -189,14 +193,14 @@ def study_hardening(
     from .screen import progress_bar
 
     settings = hardening_study.Settings(
-        tasks=hardening_study.choose_tasks(_several(only), epochs=epochs),
+        tasks=hardening_study.choose_tasks(several(only), epochs=epochs),
         seeds=tuple(range(seeds)),
         device=device,
         data=data,
         out=out,
     )
     with progress_bar("training", total=hardening_study.steps(settings)) as advance:
-        record = hardening_study.run(settings, command=_command(), advance=advance).record
+        record = hardening_study.run(settings, command=command_line(), advance=advance).record
     if json is not None:
         record.write(json)
     if out is not None:
@@ -219,7 +223,7 @@ def study_language(
     recipe = language_study.Recipe(steps=train_steps)
     settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
     with progress_bar("training", total=language_study.steps(settings)) as advance:
-        record = language_study.run(settings, command=_command(), advance=advance)
+        record = language_study.run(settings, command=command_line(), advance=advance)
     if json is not None:
         record.write(json)
     typer.echo(language_study.language_markdown(record), nl=False)
@@ -253,17 +257,17 @@ def claims(
     if empirical:
         from .evidence_table import judge_records
 
-        judge_records(results, papers=_several(paper), file=file, json=json, docs=docs, command=_command())
+        judge_records(results, papers=several(paper), file=file, json=json, docs=docs, command=command_line())
         return
-    found = ledger.find(_several(paper))
+    found = ledger.find(several(paper))
     with progress_bar("checking", total=len(found)) as advance:
         entries = ledger.run(found, advance=advance)
     if docs is not None:
         ledger.write_page(entries, docs)
     if json and file is not None:
-        ledger.record(entries, command=_command()).write(file)
+        ledger.record(entries, command=command_line()).write(file)
     if json and file is None:
-        typer.echo(ledger.record(entries, command=_command()).to_json(), nl=False)
+        typer.echo(ledger.record(entries, command=command_line()).to_json(), nl=False)
     else:
         print_claims(entries)
     raise typer.Exit(0 if all(one.as_expected for one in entries) else 1)
@@ -295,9 +299,9 @@ def deploy_check(
             checkpoints, data=data, points=points, eps=eps, seconds_per_point=seconds, seed=seed, report=report
         )
     if len(checked) == 1:
-        record, tables = checked[0].report.record(command=_command()), [deploy_table(checked[0].report)]
+        record, tables = checked[0].report.record(command=command_line()), [deploy_table(checked[0].report)]
     else:
-        record = summary_record(checked, command=_command())
+        record = summary_record(checked, command=command_line())
         tables = summary_tables(record)
     if json is not None:
         record.write(json)
@@ -315,7 +319,7 @@ def gallery(
     from .screen import progress_line
 
     with progress_line("drawing") as report:
-        written = gallery.write(out, only=_several(only), report=report)
+        written = gallery.write(out, only=several(only), report=report)
     typer.echo(f"{len(written)} files written to {out}.")
 
 
@@ -342,17 +346,8 @@ app.command("report")(report)
 app.command("surface")(surface)
 
 
-def _several(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    parts = _several(text)
+    parts = several(text)
     if not all(part.isdecimal() for part in parts):
         raise ParameterError(f"{option} takes whole numbers with commas between, such as 1,12, and {text!r} was given.")
     return tuple(int(part) for part in parts)
-
-
-def _command() -> str:
-    """The command line as typed, for the record."""
-    return shlex.join(["softknee", *sys.argv[1:]])

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ParameterError
+from .typed import command_line
 
 
 def compare(
@@ -35,7 +36,6 @@ def compare(
     """What changes in the predictions when a new model takes an old one's place, with intervals."""
     from ..lab import compare as room
     from ..measure.speed import choose_device
-    from .commands import _command
     from .deploy_table import print_deploy
     from .screen import progress_line
 
@@ -52,7 +52,7 @@ def compare(
             data_folder=data_folder,
         )
     if record is not None:
-        found.record(command=_command()).write(record)
+        found.record(command=command_line()).write(record)
     print_deploy(found.table(), markdown=markdown)
 
 

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import RecipeError, did_you_mean
+from .typed import command_line
 
 if TYPE_CHECKING:
     from ..lab.studies.outcome import Outcome
@@ -55,6 +56,9 @@ def study_run(
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="also write the curves to this folder")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="train and keep the records, and no more")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="two batches, one epoch, two seeds, on the CPU: only to see that it runs")
+    ] = False,
 ) -> None:
     """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
     from ..lab.studies.reporting import check_tools, write_report_into
@@ -63,9 +67,10 @@ def study_run(
     from ..lab.studies.store import RunStore
     from ..lab.studies.together import study_together
     from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
-    from .commands import _command
 
     recipe, base = _find(name, settings)
+    if smoke:
+        recipe = _small(recipe)
     if not no_report:
         check_tools()
     place = out or str(default_place(recipe))
@@ -77,13 +82,13 @@ def study_run(
             engine=engine,
             data_folder=data,
             base=base,
-            command=_command(),
+            command=command_line(),
             threads=threads,
             each=_log(tensorboard),
         )
         if outcomes is None:
             return  # a process of several; the main one says the rest
-        page = None if no_report else write_report_into(RunStore(place), command=_command())
+        page = None if no_report else write_report_into(RunStore(place), command=command_line())
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
         raise typer.Exit(_STOPPED) from None
@@ -132,10 +137,9 @@ def report(
     """Write the report of a study again from its records."""
     from ..lab.studies.reporting import recipe_of, write_report_into
     from ..lab.studies.store import RunStore
-    from .commands import _command
 
     store = RunStore(study)
-    page = write_report_into(store, command=_command())
+    page = write_report_into(store, command=command_line())
     _print_headline(recipe_of(store), store.outcomes())
     typer.echo(f"The report is {page}.")
 
@@ -150,6 +154,15 @@ def _find(name: str, settings: list[str] | None) -> tuple["Recipe", Path | None]
         near = did_you_mean(name, [one.name or "" for one in study.registered_commands])
         raise RecipeError(f"{error}{near.replace('mean', 'mean the command')}") from None
     return find_recipe(name, settings=settings or ()), None if file is None else file.parent
+
+
+def _small(recipe: "Recipe") -> "Recipe":
+    """The recipe of the smoke run, which is announced."""
+    from ..lab.studies.smoke import SAID
+    from ..lab.studies.smoke import smoke as made_tiny
+
+    typer.echo(SAID, err=True)
+    return made_tiny(recipe)
 
 
 def _log(folder: Path | None) -> Any:

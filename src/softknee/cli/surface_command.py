@@ -1,13 +1,12 @@
 """What `softknee surface` does: surfaces are computed, measured, drawn and written."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import ParameterError
+from .typed import command_line
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -54,7 +53,7 @@ def surface(
             vs=room.read_numbers("--v", v or "1"),
             clips=room.read_clips(clip or "none"),
         )
-    command = shlex.join(["softknee", *sys.argv[1:]])
+    command = command_line()
     with progress_line("surface:") as report:
         found = room.compute(
             rows, seed=seed, networks=networks, points=points, dtype=dtype, command=command, report=report

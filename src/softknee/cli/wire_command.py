@@ -1,13 +1,12 @@
 """What `softknee bench wire` does. Rooms are imported inside, so that `--help` waits for none."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import ParameterError
+from .typed import command_line
 
 
 def bench_wire(
@@ -35,7 +34,7 @@ def bench_wire(
         repeats=repeats,
         **({} if threads is None else {"threads": threads}),
     )
-    command = shlex.join(["softknee", *sys.argv[1:]])
+    command = command_line()
     split = load_split("digits")
     data = wire_speed.Data(
         train_images=split.train_images,

@@ -16,7 +16,8 @@ Sequential(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -39,10 +40,16 @@ PLAIN: dict[str, Callable[..., nn.Module]] = {
     "tanh": nn.Tanh,
 }
 _PREFIX = "torch:"
+_DROPPED = ("input", "hidden")
 
 
 def mlp(
-    widths: Sequence[int] = (784, 128, 128, 10), *, activation: str = "relu", seed: int = 0, **knobs: Any
+    widths: Sequence[int] = (784, 128, 128, 10),
+    *,
+    activation: str = "relu",
+    seed: int = 0,
+    dropout: Mapping[str, float] | None = None,
+    **knobs: Any,
 ) -> nn.Sequential:
     """Linear layers of these widths with the activation between them; takes images as rows of numbers.
 
@@ -50,15 +57,17 @@ def mlp(
         widths: of the input, of each hidden layer, and the number of classes.
         activation: a name that softknee knows, or "torch:gelu" and the like for torch's own module.
         seed: what the weights are made from; torch's global random state is neither used nor changed.
+        dropout: which share of the inputs and of each activation's outputs is dropped: {"input": 0.2, "hidden": 0.5}.
         knobs: what `sk.nn.make` takes, such as `learn="delta"` or `per="channel"` (sizes follow from the widths).
     """
     widths = _whole("mlp: widths", widths, least=3)
+    of_input, of_hidden = _dropped(dropout or {})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         linears = [nn.Linear(wide, narrow) for wide, narrow in pairwise(widths)]
-        layers: list[nn.Module] = [linears[0]]
+        layers: list[nn.Module] = [*_dropout(of_input), linears[0]]
         for linear in linears[1:]:
-            layers += [_activation(activation, knobs, channels=linear.in_features), linear]
+            layers += [new_activation(activation, knobs, channels=linear.in_features), *_dropout(of_hidden), linear]
     return nn.Sequential(*layers)
 
 
@@ -98,7 +107,7 @@ def cnn(
         head = nn.Linear(channels[-1] * (height // shrink) * (width // shrink), classes)
         layers: list[nn.Module] = []
         for convolution in convolutions:
-            knee = _activation(activation, knobs, channels=convolution.out_channels)
+            knee = new_activation(activation, knobs, channels=convolution.out_channels)
             layers += [convolution, knee, nn.MaxPool2d(2)]
     return nn.Sequential(*layers, nn.Flatten(), head)
 
@@ -116,14 +125,26 @@ def alone(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Sequen
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return nn.Sequential(_activation(activation, knobs, channels=1))
+        return nn.Sequential(new_activation(activation, knobs, channels=1))
 
 
+def _vision(network: str, **arguments: Any) -> nn.Module:
+    from .vision_networks.by_name import build_by_name
+
+    return build_by_name(network, **arguments)
+
+
+# Those of the papers on images, see `vision_networks`, which is imported when one of them is asked for.
+VISION = (
+    *("vgg8", "vgg13", "resnet56", "shufflenetv1", "wrn16_2", "wrn40_2", "resnet18"),
+    *("vit_tiny", "deit_tiny", "tnt_small", "convnext_tiny"),
+)
+SMALL: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
 # By the name that a checkpoint holds.
-BUILDERS: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
+BUILDERS: dict[str, Callable[..., nn.Module]] = {**SMALL, **{name: partial(_vision, name) for name in VISION}}
 
 
-def build(builder: str, **arguments: Any) -> nn.Sequential:
+def build(builder: str, **arguments: Any) -> Any:
     """The network that a builder of this name makes from these arguments."""
     if builder not in BUILDERS:
         known = ", ".join(repr(name) for name in BUILDERS)
@@ -134,7 +155,7 @@ def build(builder: str, **arguments: Any) -> nn.Sequential:
         raise ParameterError(f"The network {builder!r} was given arguments that it does not take: {error}.") from error
 
 
-def _activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Module:
+def new_activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Module:
     """A module of its own for each place."""
     if not name.startswith(_PREFIX):
         sized = {"size": channels} if knobs.get("per") == "channel" and "size" not in knobs else {}
@@ -151,6 +172,23 @@ def _activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Module
         raise ParameterError(
             f"torch's own {plain} does not take {', '.join(knobs)} ({error}); leave out {_PREFIX!r} for softknee's."
         ) from error
+
+
+def _dropped(dropout: Mapping[str, float]) -> tuple[float, float]:
+    """The shares of input and hidden layers, refused where they are none."""
+    for name, share in dropout.items():
+        if name not in _DROPPED:
+            raise ParameterError(
+                f"mlp: dropout has the keys {' and '.join(map(repr, _DROPPED))}, and {name!r} was given."
+                f"{did_you_mean(name, _DROPPED)}"
+            )
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+            raise ParameterError(f"mlp: dropout of {name} must be a share in [0, 1), and {share!r} was given.")
+    return dropout.get("input", 0.0), dropout.get("hidden", 0.0)
+
+
+def _dropout(share: float) -> list[nn.Module]:
+    return [nn.Dropout(share)] if share else []
 
 
 def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = None) -> tuple[int, ...]:

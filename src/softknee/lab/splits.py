@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError, did_you_mean
+from .data.images import IMAGES, load_image_set
 from .digits import load_digits
 from .idx import SETS, load_images
 from .pictures import PICTURES
 from .synthetic import SYNTHETIC
 
-IMAGE_SETS = ("digits", *SETS)  # images of ten classes
-OWN_PARTS = (*SYNTHETIC, *PICTURES)  # come in their three parts, and only a study reads them
-DATA_SETS = (*IMAGE_SETS, *OWN_PARTS)
+IMAGE_SETS = ("digits", *SETS, *IMAGES)  # images of classes, with a test part of their own
+ROW_SETS = ("adult",)  # rows of numbers of classes, with a test part of their own; only a study reads them
+OWN_PARTS = (*SYNTHETIC, *PICTURES, "criteo")  # come in their three parts, and only a study reads them
+DATA_SETS = (*IMAGE_SETS, *ROW_SETS, *OWN_PARTS)
 _ORDER_SEED = 0
 # Of the digits a fifth of the training half (179 of 898); of the larger sets 5,000 of 60,000.
 _VALIDATION_SHARE = 0.2
@@ -54,10 +56,10 @@ class Split:
 def load_split(
     name: str, folder: str | os.PathLike[str] | None = None, *, flat: bool = False, check: bool = True
 ) -> Split:
-    """The data set "digits", "mnist" or "fashion-mnist".
+    """A data set of `IMAGE_SETS`: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet".
 
     Args:
-        folder, check: as for `load_images`; the digits come with scikit-learn and need no folder.
+        folder, check: as for `load_images` and `load_image_set`; the digits come with scikit-learn and need no folder.
         flat: every image as one row of numbers, as an MLP takes it, not as (1, height, width).
 
     >>> load_split("digits", flat=True).sentence()
@@ -65,11 +67,13 @@ def load_split(
     """
     if name not in IMAGE_SETS:
         known = ", ".join(repr(one) for one in IMAGE_SETS)
-        if name in OWN_PARTS:
+        if name in DATA_SETS:
             raise ParameterError(
                 f"The data set {name!r} has no images with labels, and is for studies; there are {known}."
             )
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
+    if name in IMAGES:
+        return _of_bytes(name, folder, flat=flat, check=check)
     if name == "digits":
         data, normalisation = load_digits(), "standardised by one mean and one standard deviation of the training half"
         train, test = (one if flat else one.unflatten(1, (1, 8, 8)) for one in (data.train_images, data.test_images))
@@ -78,16 +82,38 @@ def load_split(
         normalisation = data.normalisation
         data = data.flat() if flat else data
         train, test = data.train_images, data.test_images
-    count = len(train)
-    kept = min(int(_VALIDATION_SHARE * count), _MOST_VALIDATION)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(_ORDER_SEED))
-    chosen, rest = order[:kept], order[kept:]
+    chosen, rest = _divided(len(train))
     return Split(
         name=name,
         normalisation=normalisation,
         train_images=train[rest],
         train_labels=data.train_labels[rest],
         validation_images=train[chosen],
+        validation_labels=data.train_labels[chosen],
+        test_images=test,
+        test_labels=data.test_labels,
+    )
+
+
+def _divided(count: int) -> tuple[Tensor, Tensor]:
+    """Places of the validation part, and of the rest."""
+    kept = min(int(_VALIDATION_SHARE * count), _MOST_VALIDATION)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(_ORDER_SEED))
+    return order[:kept], order[kept:]
+
+
+def _of_bytes(name: str, folder: str | os.PathLike[str] | None, *, flat: bool, check: bool) -> Split:
+    """A data set that is kept in bytes: divided first, so that floats take their room once."""
+    data = load_image_set(name, folder, check=check)
+    chosen, rest = _divided(len(data.train_images))
+    parts = (data.train_images[rest], data.train_images[chosen], data.test_images)
+    train, validation, test = (data.ready(one).flatten(1) if flat else data.ready(one) for one in parts)
+    return Split(
+        name=name,
+        normalisation=data.normalisation,
+        train_images=train,
+        train_labels=data.train_labels[rest],
+        validation_images=validation,
         validation_labels=data.train_labels[chosen],
         test_images=test,
         test_labels=data.test_labels,

@@ -1,5 +1,6 @@
 """Training: one loop over M replicas at once; schedules are pure functions of progress."""
 
+from . import augment
 from .loop import OneByOne
 from .random_keys import order
 from .replicas import Replicas
@@ -10,6 +11,7 @@ __all__ = [
     "Ensemble",
     "OneByOne",
     "Replicas",
+    "augment",
     "constant",
     "cosine",
     "dissimilarity",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ..errors import InputError
+from .augment import Augment
 from .capture import captured
 from .chain import chain_of
 from .losses import Loss
@@ -46,10 +47,11 @@ class Program:
         loss: Loss,
         optimizer: StackedOptimizer,
         clip: float | None,
+        augment: Augment | None = None,
     ) -> None:
         self.skeleton, self.tensors, self.draws = skeleton, tensors, draws
         self.x, self.y, self.order, self.rates, self.log = x, y, order, rates, log
-        self.batch, self.loss, self.optimizer, self.clip = batch, loss, optimizer, clip
+        self.batch, self.loss, self.optimizer, self.clip, self.augment = batch, loss, optimizer, clip, augment
         self.count = log.shape[-1]
         self.names = names
         # Leaves that share their memory with the stacked tensors: differentiated, and moved underneath.
@@ -75,6 +77,8 @@ class Program:
         places = self.turn * self.batch + torch.arange(size, device=self.x.device)
         chosen = self.order.index_select(1, places)
         x, y = self._gather(self.x, chosen), self._gather(self.y, chosen)
+        if self.augment is not None:
+            x, y = self.augment(x, y, draws=self.draws)
         losses = self.loss(outputs(self.skeleton, self.inputs, x, draws=self.draws, chain=self.chain), y)
         if losses.shape != (self.count,):
             raise InputError(

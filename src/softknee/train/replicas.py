@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from ..surgery.groups import LR_SCALE
 from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, steps_of_epoch
+from .augment import Augment
 from .losses import Loss, read_loss
 from .optimizers import StackedOptimizer, read_options
 from .program import Program, norms, outputs
@@ -95,6 +96,7 @@ class Replicas:
         optimizer: str = "sgd",
         loss: str | Loss = "cross_entropy",
         clip: float | None = None,
+        augment: Augment | None = None,
         schedule: Schedule | None = None,
         total_epochs: int | None = None,
         drop_last: bool = False,
@@ -113,6 +115,8 @@ class Replicas:
             optimizer: "sgd", "adagrad", "adam", "adamw" or "rmsprop"; `options` are those of torch.optim.
             loss: "cross_entropy", "mse", "bce_with_logits", or a function of one replica's output and target.
             clip: the largest gradient norm of a replica, as in torch.nn.utils.clip_grad_norm_.
+            augment: what is done to the images of a batch, drawn from the key of each replica as dropout is; see
+                `sk.train.augment.Augment`. With soft targets the loss is their cross-entropy.
             schedule: a function from progress in [0, 1) to the share of the rate, such as `sk.train.cosine()`.
             total_epochs: the length of the whole training, which progress is a share of; default up to the end of this
                 call.
@@ -143,6 +147,7 @@ class Replicas:
             loss=read_loss(loss),
             optimizer=chosen,
             clip=clip,
+            augment=augment,
         )
         for _ in range(epochs):
             program.order.copy_(order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device))

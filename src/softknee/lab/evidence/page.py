@@ -87,22 +87,35 @@ def _papers(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         if not of:
             continue
         yield f"\n## {paper.name}\n\n*{paper.title}*\n\n"
-        yield "| place | statement | found | different from the paper | verdict | records |\n"
-        yield "|---|---|---|---|---|---|\n"
-        for one in of:
-            verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
-            verdict += f"<br>{one.counts}" if one.counts else ""
-            links = ", ".join(f"[{name}](evidence/{name})" for name in one.statement.needs)
-            place = f"{cell(one.statement.place)}<br>`{one.statement.decide.__name__}`"
-            columns = (
-                place,
-                cell(one.statement.says),
-                cell(one.measured),
-                cell(one.statement.different),
-                verdict,
-                links,
-            )
-            yield f"| {' | '.join(columns)} |\n"
+        with_records = [one for one in of if one.evidence is not None]
+        without = [one for one in of if one.evidence is None]
+        yield from _table(with_records)
+        yield "\n" if with_records and without else ""
+        yield from _without_records(without)
         yield from study_tables(runs, paper.stem.replace("_", "-"), FIGURES.get(paper.stem, ()))
         for name, heading, quoted in COSTS.get(paper.stem, ()):
             yield from cost_table(runs, name, quoted, heading)
+
+
+def _table(judged: Sequence[Judged]) -> Iterator[str]:
+    if not judged:
+        return
+    yield "| place | statement | found | different from the paper | verdict | records |\n"
+    yield "|---|---|---|---|---|---|\n"
+    for one in judged:
+        verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
+        verdict += f"<br>{one.counts}" if one.counts else ""
+        links = ", ".join(f"[{name}](evidence/{name})" for name in one.statement.needs)
+        place = f"{cell(one.statement.place)}<br>`{one.statement.decide.__name__}`"
+        columns = (place, cell(one.statement.says), cell(one.measured), cell(one.statement.different), verdict, links)
+        yield f"| {' | '.join(columns)} |\n"
+
+
+def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
+    """A short line for each: where it stands, what it says, and which studies would decide it."""
+    if not judged:
+        return
+    yield "No records yet; each is judged as soon as its studies were run (`softknee study run NAME`):\n\n"
+    for one in judged:
+        needs = ", ".join(f"`{name}`" for name in one.statement.needs)
+        yield f"- {one.statement.place}: {one.statement.says} Decided by {needs}.\n"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...measure.estimate import t_quantile
 from ..ledger.text import cell
 from ..studies.description import Description
+from ..studies.outcome import Outcome
 from ..studies.reading import read_recipe
 from ..studies.recipe import Recipe
 from ..studies.yaml_text import dump
@@ -80,10 +81,14 @@ def recipe_of(runs: Runs, name: str) -> Recipe:
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     assert recipe.paper is not None
     values = recipe.paper.values
-    measures = [one for one in _SHOWN if any(one in of for of in values.values())]
+    measures = [one for one in _SHOWN if any(one in of for of in values.values())] or ["accuracy"]
     heads = ["activation", "parameters"]
     for measure in measures:
-        heads += [f"{_SHOWN[measure][0]}: paper", "here"]
+        heads += [f"{_SHOWN[measure][0]}: paper", "here"] if values else [_SHOWN[measure][0]]
+    # What a figure shows without numbers, and what a table has beside the scores.
+    differ = not values and any(one.difference for one in study.outcomes.values())
+    swapped = any(one.replacement for one in study.outcomes.values())
+    heads += (["prediction difference"] if differ else []) + (["accuracy, %, when replaced"] if swapped else [])
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
     best = {measure: _best(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
@@ -92,8 +97,25 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
             _, _, form = _SHOWN[measure]
             quoted = values.get(label, {}).get(measure)
             ours = _ours(study.values(label, measure), measure)
-            row += ["" if quoted is None else form.format(quoted), f"**{ours}**" if best[measure] == label else ours]
+            row += ["" if quoted is None else form.format(quoted)] if values else []
+            row.append(f"**{ours}**" if best[measure] == label else ours)
+        row += [_difference(outcome)] if differ else []
+        row += [_replaced(outcome)] if swapped else []
         yield f"| {' | '.join(row)} |\n"
+
+
+def _difference(outcome: Outcome) -> str:
+    """Delta 1 with its interval."""
+    found = outcome.difference.get("delta_1")
+    if found is None:
+        return ""
+    low, high = found.get("interval") or (None, None)
+    return f"{found['value']:.5f}" + ("" if low is None else f" [{low:.5f}, {high:.5f}]")
+
+
+def _replaced(outcome: Outcome) -> str:
+    found = outcome.replacement
+    return "" if found is None else f"{found['limit']}: {_ours(found['test']['accuracy'], 'accuracy')}"
 
 
 def _best(study: Study, measure: str) -> str:

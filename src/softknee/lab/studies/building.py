@@ -26,8 +26,9 @@ import softknee as sk
 
 from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
+from ...surgery.modules import activation_modules
 from ..builders import build_network
-from ..networks import BUILDERS, build
+from ..networks import SMALL, VISION, build
 from .checking import TIMM, module_of
 from .examples import Examples
 from .matched_init import match_init_
@@ -84,6 +85,7 @@ def model_maker(
             if not checked:
                 _check_outputs(made, example, wanted, model)
                 checked.append(True)
+            _spread_over_depth(made, chosen)
             if init == "matched":
                 match_init_(made, chosen, example)
         return made
@@ -96,7 +98,7 @@ def _raw_maker(
 ) -> Callable[[int], nn.Module]:
     """How the model is made, with the global generator seeded already."""
     arguments, shape = dict(model.arguments), tuple(example.shape[1:])
-    if model.build in BUILDERS:
+    if model.build in SMALL:
         filled = _filled(model.build, arguments, shape, outputs)
         by_neuron = chosen.per == "neuron"  # its shape is known to surgery alone
         knobs = {**chosen.values, "learn": chosen.learn, "per": "layer" if by_neuron else chosen.per}
@@ -111,7 +113,7 @@ def _raw_maker(
         return lambda seed: _swapped(
             build_network(model.build, known), chosen, example, where=model.where, replacing=model.replacing
         )
-    function = find_function(model.build, folder=folder)
+    function = _vision(model.build) if model.build in VISION else find_function(model.build, folder=folder)
     offered = {"classes": outputs, "input_shape": shape}
     given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
     if takes(function, "activation"):
@@ -123,6 +125,12 @@ def _raw_maker(
         where=model.where,
         replacing=model.replacing,
     )
+
+
+def _vision(name: str) -> Callable[..., nn.Module]:
+    from ..vision_networks import NETWORKS
+
+    return NETWORKS[name]
 
 
 def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], outputs: int) -> dict[str, Any]:
@@ -153,6 +161,15 @@ def _listed(hidden: Any) -> tuple[Any, ...]:
             f"model.arguments.hidden must be a list of widths, such as [128, 128], and {hidden!r} was given."
         )
     return tuple(hidden)
+
+
+def _spread_over_depth(model: nn.Module, chosen: Chosen) -> None:
+    """Give each place its start on the line from the first to the last, where the activation asks for that."""
+    modules = list(activation_modules(model).values())
+    for name, last in (chosen.last or {}).items():
+        first = float(chosen.values[name])
+        for depth, module in enumerate(modules):
+            module.set_(**{name: first + (last - first) * depth / max(1, len(modules) - 1)})
 
 
 def _with_factory(

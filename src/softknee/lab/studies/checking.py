@@ -27,7 +27,8 @@ TIMM = "timm:"
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 # What follows from the study itself.
 _SET_BY_STUDY = ("activation", "seed")
-_NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths"), "cnn": ("channels", "classes", "image"), "alone": ()}
+_RATE = "rate"  # no parameter of any activation is called so: it is a key of Choice
+_NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths", "dropout"), "cnn": ("channels", "classes", "image"), "alone": ()}
 
 
 def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = False) -> Recipe:
@@ -73,11 +74,15 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
     >>> [one.label for one in combinations(Choice(name="smelu", values={"beta": (0.5, 1)}))]
     ['smelu beta=0.5', 'smelu beta=1']
     """
-    each = {name: value if isinstance(value, tuple) else (value,) for name, value in choice.values.items()}
+    each: dict[str, tuple[Any, ...]] = {
+        name: value if isinstance(value, tuple) else (value,) for name, value in choice.values.items()
+    }
+    each[_RATE] = choice.rate if isinstance(choice.rate, tuple) else (choice.rate,)
     several = [name for name, values in each.items() if len(values) > 1]
     for numbers in itertools.product(*each.values()):
         values = dict(zip(each, numbers, strict=True))
         marks = [f"{name}={_short(values[name])}" for name in several]
+        rate = values.pop(_RATE)
         yield Chosen(
             name=choice.name,
             label=" ".join([choice.title, *marks]),
@@ -85,6 +90,9 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
             learn=choice.learn,
             per=choice.per,
             harden=choice.harden,
+            replace=choice.replace,
+            last=choice.last,
+            rate=rate,
         )
 
 
@@ -129,7 +137,7 @@ def _check_data(data: Data) -> None:
 
 def _check_model(model: Model) -> None:
     if model.build in BUILDERS:
-        known = _NETWORK_ARGUMENTS[model.build]
+        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _of_vision(model.build)
         for name in model.arguments:
             if name in _SET_BY_STUDY:
                 raise RecipeError(f"model.arguments.{name} is set by the study; leave it out.")
@@ -160,6 +168,12 @@ def _check_model(model: Model) -> None:
         )
 
 
+def _of_vision(network: str) -> tuple[str, ...]:
+    from ..vision_networks.by_name import arguments_of
+
+    return arguments_of(network)
+
+
 def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
     if choice.name.endswith(FILE_ENDING):
         raise RecipeError(
@@ -180,6 +194,9 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
             raise RecipeError(f"{where}: {error}") from error
         if choice.harden:
             _check_limit(module, where)
+        if choice.replace:
+            _check_replaced(module, where)
+        _check_last(chosen, where)
     if choice.harden and recipe.hardening is None:
         raise RecipeError(
             f"{where}.harden is true, and the recipe has no section 'hardening' that says when and how far; add "
@@ -189,6 +206,26 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
         raise RecipeError(
             f"init 'matched' needs functions of single numbers, and {where}.name {choice.name!r} is none."
         )
+
+
+def _check_replaced(module: Any, where: str) -> None:
+    try:
+        hard_module(module)
+    except ParameterError as error:
+        raise RecipeError(f"{where}.replace: {str(error).rstrip('.')}. Leave 'replace' out.") from error
+
+
+def _check_last(chosen: Chosen, where: str) -> None:
+    for name, value in (chosen.last or {}).items():
+        if name not in chosen.values or isinstance(chosen.values[name], str):
+            raise RecipeError(
+                f"{where}.last.{name} is where the last place begins, and a number for the first is missing: give "
+                f"'{name}' beside 'name'."
+            )
+        try:
+            module_of(replace(chosen, values={**chosen.values, name: value}), per="layer")
+        except (SoftkneeError, TypeError) as error:
+            raise RecipeError(f"{where}.last: {error}") from error
 
 
 def _check_limit(module: Any, where: str) -> None:

@@ -13,8 +13,12 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ..data.adult import load_adult
+from ..data.criteo import LABELS as CLICKS
+from ..data.criteo import load_criteo
+from ..data.images import IMAGES, load_image_set
 from ..pictures import PICTURES, SIDE, picture_parts
-from ..splits import OWN_PARTS, load_split
+from ..splits import OWN_PARTS, ROW_SETS, load_split
 from ..synthetic import CLUSTERS, synthetic_parts
 from .dividing import split, standardised
 from .own_files import Table, numpy, read_file, resolve
@@ -103,12 +107,21 @@ def load_examples(
     if data.set is None:
         found = _of_file(data, base, flat)
     else:
-        found = _of_own_parts(data) if data.set in OWN_PARTS else _of_set(data, folder, flat)
+        found = _of_own_parts(data, folder) if data.set in OWN_PARTS else _of_set(data, folder, flat)
+    found = found if data.limit is None else _first(found, data.limit)
     return replace(found, fingerprint=_fingerprint(found), base=None if base is None else os.path.abspath(base))
+
+
+def _first(found: Examples, most: int) -> Examples:
+    """The first examples of each part; the whole of a picture's test, which is judged as a picture."""
+    whole = ("test_x", "test_y") if found.picture else ()
+    return replace(found, **{name: one[:most] for name, one in _tensors(found).items() if name not in whole})
 
 
 def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Examples:
     assert data.set is not None
+    if data.set in (*IMAGES, *ROW_SETS):
+        return _of_test_part(data, folder, flat)
     whole = load_split(data.set, folder, flat=flat)
     x = torch.cat([whole.train_images, whole.validation_images])
     y = torch.cat([whole.train_labels, whole.validation_labels])
@@ -127,9 +140,29 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
     )
 
 
-def _of_own_parts(data: Data) -> Examples:
+def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Examples:
+    """A data set with a test part of its own, scaled by its training part before that is divided."""
+    assert data.set is not None
+    if data.set in ROW_SETS:
+        rows = load_adult(folder)
+        x, y, labels = rows.train_x, rows.train_y, rows.labels
+        ready, test = (lambda one: one), (rows.test_x, rows.test_y)
+    else:
+        images = load_image_set(data.set, folder)
+        x, y, labels = images.train_images, images.train_labels, images.labels
+        ready, test = images.ready, (images.test_images, images.test_labels)
+    kept, rest = split(y, share=data.validation, seed=data.split_seed)
+    # Bytes are divided before they become floats, which take four times the room.
+    parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": test}
+    floats = {part: (ready(one).flatten(1) if flat else ready(one), target) for part, (one, target) in parts.items()}
+    return _examples(floats, labels=labels, name=data.set)
+
+
+def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples:
     """A data set that comes in its three parts, as rows of numbers; shares for test and validation do not apply."""
     assert data.set is not None
+    if data.set == "criteo":
+        return _examples(load_criteo(folder), labels=CLICKS, name=data.set)
     is_picture, classes = data.set in PICTURES, CLUSTERS.get(data.set, 0)
     parts = picture_parts(data.set) if is_picture else synthetic_parts(data.set, seed=data.split_seed)
     return _examples(

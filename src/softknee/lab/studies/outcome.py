@@ -46,9 +46,9 @@ class Outcome:
     hardness:    a mapping for each site in order of depth: {"path", "knob", "start": Each, "end": Each, "distance":
                  Each}: the proved distance to the hard limit at the end, None where none is proved or it is infinite.
     gradients:   {"mean": Each, "variance": Each} of the gradient norm over the steps.
-    replacement: of a hardened trial: {"limit": name, "test": {"accuracy": Each, ...} with the limit in its place,
-                 "changed": Each: the share of test predictions that changed} (a regression has no "changed"); also
-                 "not_run": why, where no plain module can stand for what some seeds have learned.
+    replacement: of a trial with `harden` or `replace`: {"limit": name, "test": {"accuracy": Each, ...} with the limit
+                 in its place, "changed": Each: the share of test predictions that changed} (a regression has no
+                 "changed"); also "not_run": why, where no plain module can stand for what some seeds have learned.
     cost:        of a cost trial, for each activation: {"label", "train": Quantity in ms, "infer": Quantity in ms,
                  "train_ratio": Quantity, "infer_ratio": Quantity against the cost baseline, "peak_memory": bytes or
                  None}.

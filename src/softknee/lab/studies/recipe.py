@@ -29,9 +29,10 @@ Value = int | float | str  # in this order: a whole number stays one
 class Data:
     """Where the examples come from: a data set by name, or a file of your own.
 
-    set:         "digits", "mnist" or "fashion-mnist"; made ones to fit or to tell apart, "sine-1d", "sine-2d",
-                 "clusters-3", "clusters-4"; the pixels of a picture, "camera", "grass", "page". The last seven come in
-                 three parts: `test` and `validation` are not for them.
+    set:         images: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet"; rows: "adult";
+                 rows of clicks: "criteo"; made ones to fit or to tell apart: "sine-1d", "sine-2d", "clusters-3",
+                 "clusters-4"; the pixels of a picture: "camera", "grass", "page". The last eight come in three parts:
+                 `test` and `validation` are not for them.
     file:        a .csv or .npz file instead; its folder is where the recipe is, or the current one.
     target:      the column of a .csv (default the last), or the array of a .npz (default "y"; inputs are "x").
     ignore:      columns of a .csv that are no inputs, such as a number that only identifies the row.
@@ -42,6 +43,8 @@ class Data:
     standardise: inputs (and the quantities of a regression, whose mean squared error is then a share of their variance)
                  are scaled by the mean and spread of the training examples.
     flat:        every example as one row of numbers; by default for "mlp" alone.
+    limit:       so many examples of each part at most, the first ones: for a look at whether everything runs. A picture
+                 is tested whole.
     """
 
     set: str | None = None
@@ -54,9 +57,11 @@ class Data:
     split_seed: int = 0
     standardise: bool = True
     flat: bool | None = None
+    limit: int | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="data")
+        _need(self.limit is None or self.limit >= 1, "data.limit", "a whole number of at least 1", self.limit)
         if self.set is not None and self.set not in DATA_SETS:
             near = did_you_mean(self.set, DATA_SETS)
             raise refusal("data.set", f"one of {', '.join(map(repr, DATA_SETS))}", self.set, near=near)
@@ -73,10 +78,11 @@ class Model:
                time it is called; otherwise the model's own activations are replaced by surgery (`replacing`, `where`).
                It is also given `seed`, `classes` (the number of outputs) and `input_shape` (of one example), if it has
                arguments of that name.
-    "alone" is the activation and nothing else, for data of one number in and one out.
+    "alone" is the activation and nothing else, for data of one number in and one out. "vgg8", "resnet56", "vit_tiny"
+    and the others of `lab.vision_networks` are those of the papers on images.
     `hidden` of "mlp" are its widths without the first and the last, which follow from the data, as `classes` and
-    `image` of "cnn" do. A function of your own is code that runs: take a recipe that names one only from where you
-    would take a program.
+    `image` of "cnn" do; its `dropout` is {input: 0.2, hidden: 0.5}, either or both. A function of your own is code that
+    runs: take a recipe that names one only from where you would take a program.
     """
 
     build: str = "mlp"
@@ -95,6 +101,11 @@ class Choice:
     values: for each parameter a number, or several: one trial for each combination.
     learn:  which parameters are trained: true for all, false for none, a name or a list of names.
     harden: moved to its hard limit as `hardening` says, and replaced by it after training.
+    replace: also replaced by its hard limit after training without having been moved there: what the bare swap costs.
+    last:   {parameter: number} at the last place of the model, where it differs from the first; places between them lie
+            on a line. The modes "increasing" and "decreasing" of the lambda-GELU paper.
+    rate:   the learning rate of its parameters as a multiple of the weights', in place of training.activation_rate; of
+            several, one trial for each.
     """
 
     name: str
@@ -103,10 +114,15 @@ class Choice:
     learn: bool | str | tuple[str, ...] = False
     per: str = "layer"
     harden: bool = False
+    replace: bool = later(False)
+    last: Mapping[str, float] | None = later(None)
+    rate: float | tuple[float, ...] | None = later(None)
 
     def __post_init__(self) -> None:
         place = f"activation {self.name!r}"
         settle(self, where=place)
+        rates = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
+        _need(self.rate != () and all(one >= 0 for one in rates), f"{place}: rate", "at least 0", self.rate)
         _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
         for name, value in self.values.items():
             _need(value != (), f"{place}: {name}", "a number, or several in a list", value)

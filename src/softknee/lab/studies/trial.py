@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .fitting import fit, said, settle
+from .fitting import fit, later, said, settle
 from .recipe import Data, Hardening, Model, Seeds, Training, Value
 
 
@@ -23,6 +23,9 @@ class Chosen:
     learn: bool | str | tuple[str, ...] = False
     per: str = "layer"
     harden: bool = False
+    replace: bool = later(False)
+    last: Mapping[str, float] | None = later(None)
+    rate: float | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="activation")

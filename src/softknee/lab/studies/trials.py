@@ -15,7 +15,7 @@ from .checking import TIMM, combinations
 from .examples import Examples
 from .outcome import Outcome
 from .own_functions import source_fingerprint
-from .recipe import FIRST_TUNING_SEED, Data, Recipe, Seeds
+from .recipe import FIRST_TUNING_SEED, Data, Recipe, Seeds, Training
 from .trial import Chosen, Trial
 
 Tuned = Mapping[str, tuple[float, float]]  # learning rate and weight decay by the label of an activation
@@ -35,7 +35,7 @@ def train_trials(recipe: Recipe, examples: Examples, tuned: Tuned | None = None)
             Trial(
                 kind="train",
                 activations=(chosen,),
-                training=replace(recipe.training, learning_rate=rate, weight_decay=decay),
+                training=_training(recipe, chosen, rate, decay),
                 seeds=recipe.seeds,
                 select=recipe.select,
                 hardening=recipe.hardening if chosen.harden else None,
@@ -58,7 +58,7 @@ def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
         Trial(
             kind="tune",
             activations=(chosen,),
-            training=replace(recipe.training, learning_rate=rate, weight_decay=decay),
+            training=_training(recipe, chosen, rate, decay),
             seeds=Seeds(count=recipe.tuning.seeds, first=FIRST_TUNING_SEED),
             select=recipe.select,
             hardening=recipe.hardening if chosen.harden else None,
@@ -113,6 +113,11 @@ def every_chosen(recipe: Recipe) -> Iterator[Chosen]:
     """The activations of a study with each combination of their values, in the order of the recipe."""
     for choice in recipe.activations:
         yield from combinations(choice)
+
+
+def _training(recipe: Recipe, chosen: Chosen, rate: float, decay: float) -> Training:
+    own = {} if chosen.rate is None else {"activation_rate": chosen.rate}
+    return replace(recipe.training, learning_rate=rate, weight_decay=decay, **own)
 
 
 def _common(

@@ -71,7 +71,7 @@ def finish(
             rest["activity"] = activities(trainer, seen, rows)
         if "hardness" in asked:
             rest["hardness"] = hardness(start_profiles, profiles(trainer, rows, distances=True), rows)
-        if trial.activation.harden and rows:
+        if (trial.activation.harden or trial.activation.replace) and rows:
             about = trainer, examples.test_x, examples.test_y, test
             rest["replacement"] = replaced(*about, task=task, rows=rows)
         files = _files(trial, trainer, test, examples.test_y, rows, task)

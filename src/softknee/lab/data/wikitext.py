@@ -1,0 +1,98 @@
+"""WikiText-2 as one stream of words or of characters for each part.
+
+Files wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens (or train.txt, valid.txt, test.txt), plain or gzipped. A
+word is what stands between spaces, `<unk>` among them, and every line ends with `<eos>`: 217,646 words for validation
+and 245,569 for the test, as published. Characters are those of the text as it is.
+
+Merity et al., "Pointer Sentinel Mixture Models", 2016.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ...errors import DataError, ParameterError
+from ..data_folder import data_folder, find_file
+from .reading import read_bytes, text_of
+
+PARTS = ("train", "validation", "test")
+END = "<eos>"
+_FILES = {"train": "train", "validation": "valid", "test": "test"}
+_FOLDERS = ("wikitext-2", "text/wikitext-2")
+_SOURCE = "the WikiText page of Merity et al. (wikitext-2-v1.zip), or the data set 'wikitext' of the Hugging Face hub"
+_MOST_BYTES = 2**28  # the training part of WikiText-2 has 11 MB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streams:
+    """The parts as class numbers in int64, one after the other, and what the numbers stand for."""
+
+    parts: Mapping[str, Tensor]
+    vocabulary: tuple[str, ...]
+
+    def to(self, device: torch.device | str) -> Streams:
+        """The same streams on another device."""
+        return replace(self, parts={part: one.to(device) for part, one in self.parts.items()})
+
+
+def load_wikitext(
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    level: Literal["words", "characters"] = "words",
+    parts: Sequence[str] = PARTS,
+) -> Streams:
+    """WikiText-2 from a data folder.
+
+    Args:
+        parts: which are read; one that is not named need not be there. The vocabulary is that of the parts read, in the
+            order in which each word or character comes first.
+    """
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown or not parts or level not in ("words", "characters"):
+        raise ParameterError(
+            f"WikiText-2 has the parts {', '.join(PARTS)} as 'words' or 'characters', and {list(parts)} as {level!r} "
+            "was asked for."
+        )
+    root = data_folder(folder)
+    return streams({part: _read(root, part) for part in parts}, level=level)
+
+
+def streams(texts: Mapping[str, str], *, level: Literal["words", "characters"] = "words") -> Streams:
+    """Texts by the name of their part as streams.
+
+    >>> found = streams({"train": "a b a\\n", "test": " b \\n\\n"})
+    >>> found.vocabulary, found.parts["test"].tolist()
+    (('a', 'b', '<eos>'), [1, 2, 2])
+    """
+    known: dict[str, int] = {}
+    found = {
+        part: torch.tensor([known.setdefault(one, len(known)) for one in _pieces(text, level)], dtype=torch.int64)
+        for part, text in texts.items()
+    }
+    return Streams(parts=found, vocabulary=tuple(known))
+
+
+def _pieces(text: str, level: str) -> Sequence[str]:
+    if level == "characters":
+        return text
+    # At line feeds alone: other marks that Python takes for the end of a line occur within one.
+    lines = text.removesuffix("\n").split("\n")
+    return [word for line in lines for word in (*line.split(), END)]
+
+
+def _read(root: Path, part: str) -> str:
+    short = _FILES[part]
+    names = [f"wiki.{short}.tokens", f"{short}.txt"]
+    places = [f"{folder}/{name}{ending}" for folder in _FOLDERS for name in names for ending in ("", ".gz")]
+    path = find_file(root, places, what=f"WikiText-2 ({part})", source=_SOURCE)
+    text = text_of(read_bytes(path, most=_MOST_BYTES), path)
+    if not text.strip():
+        raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")
+    return text

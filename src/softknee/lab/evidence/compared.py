@@ -1,0 +1,102 @@
+"""Comparisons that several papers' statements share: prediction differences, drops of a score, ranks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from ...measure.estimate import Estimate
+from ...measure.significance import compare_each, compare_sets
+from ..ledger.entry import FAILS
+from .runs import Study
+from .statement import CANNOT_TELL, FEWEST_PAIRS, Part
+
+
+def difference(study: Study, label: str, measure: str = "delta_1") -> float:
+    """A prediction difference of the models of one activation; NaN where fewer than two came to their end."""
+    found = study.outcomes[label].difference.get(measure)
+    return math.nan if found is None else float(found["value"])
+
+
+def agrees_more(study: Study, winner: str, others: Iterable[str], measure: str = "delta_1") -> list[Part]:
+    """For each of the others: do the winner's models differ less from each other?
+
+    A prediction difference is one number of all seeds, so that the pairs of the t-test are its values without each of
+    them (the jackknife), as in the reports.
+    """
+    parts = []
+    mine = _estimate(study, winner, measure)
+    for other in others:
+        says = f"{study.name}: {winner} lower than {other} in {measure}"
+        theirs = _estimate(study, other, measure)
+        if mine is None:
+            parts.append(Part(says, FAILS))
+        elif theirs is None or _seeds(mine) != _seeds(theirs) or _seeds(mine) < FEWEST_PAIRS:
+            parts.append(Part(says, CANNOT_TELL))
+        else:
+            found = compare_sets(mine, theirs)
+            parts.append(Part(says, p=found.p, direction=-found.difference))
+    return parts
+
+
+def _seeds(found: Estimate) -> int:
+    return len(found.without or ())
+
+
+def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
+    found = study.outcomes[label].difference.get(measure)
+    if found is None:
+        return None
+    interval, without = found.get("interval"), found.get("without")
+    return Estimate(
+        value=found["value"],
+        stdev=found["stdev"],
+        interval=None if interval is None else tuple(interval),
+        without=None if without is None else tuple(without),
+    )
+
+
+def drops(study: Study, label: str, measure: str = "accuracy") -> list[float | None]:
+    """What each seed loses of a score when its activations are replaced by their hard limit."""
+    found = study.outcomes[label].replacement
+    after: Sequence[float | None] = () if found is None else found["test"].get(measure, ())
+    before = study.values(label, measure)
+    return [None if a is None or b is None else b - a for a, b in zip(after, before, strict=True)] if after else []
+
+
+def drops_less(study: Study, winner: str, other: str) -> Part:
+    """Does replacing the winner cost less than replacing the other, seed by seed?"""
+    says = f"{study.name}: replacing {winner} costs less than replacing {other}"
+    mine, theirs = drops(study, winner), drops(study, other)
+    pairs = [(a, b) for a, b in zip(mine, theirs, strict=False) if a is not None and b is not None]
+    if len(pairs) < FEWEST_PAIRS:
+        return Part(says, CANNOT_TELL)
+    found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
+    return Part(says, p=found.p, direction=-found.difference)
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """The mean of the numbers that are there."""
+    there = [one for one in values if one is not None]
+    return statistics.fmean(there) if there else math.nan
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's: Pearson's of the ranks, equal values sharing the mean of theirs; NaN where all are equal.
+
+    >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
+    0.5
+    """
+    try:
+        return statistics.correlation(_ranks(first), _ranks(second))
+    except statistics.StatisticsError:
+        return math.nan
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    return [sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 for one in values]
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

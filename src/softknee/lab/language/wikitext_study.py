@@ -1,0 +1,158 @@
+"""Perplexity on WikiText-2 when ReLU takes the place of the activations: of a trained model, or of one trained here.
+
+`measure_model` asks a model from the disk: as loaded, with each activation put in without training, and with ReLU in
+the place of that. `train_models` is the language study (`lab/language_study.py`: free, hardened, replaced, recovered)
+on GPT-2's tokens instead of characters, and its losses as perplexities.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import ParameterError
+from ...measure.record import Quantity, Record
+from ...measure.speed import choose_device
+from .. import language_study
+from ..characters import Characters
+from .activations import AS_LOADED, full_text, put_in_
+from .compressed import read_text
+from .loading import LanguageModel
+from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
+
+KIND = "study wikitext"
+
+
+def measure_model(
+    language: LanguageModel,
+    text: str,
+    *,
+    activations: Sequence[str] = (),
+    text_name: str = "WikiText-2 (test)",
+    context: int | None = None,
+    stride: int | None = None,
+    batch: int = 4,
+    most: int | None = None,
+    device: str = "cpu",
+    command: str,
+    report: Callable[[str], None] = lambda _: None,
+) -> Record:
+    """The record of a model's perplexity before and after ReLU; the given model is left as it is."""
+    long = min(context or language.context, language.context)
+    options = {"context": long, "stride": stride, "batch": batch}
+    tokens = text_tokens(language.tokenizer, text, most=most)
+    rows: list[dict[str, Any]] = []
+    for activation in (AS_LOADED, *activations):
+        report(activation)
+        model = copy.deepcopy(language.model)
+        put_in_(model, activation)
+        model.to(choose_device(device))
+        if full_text(activation) == "relu":  # there is nothing to put in its place
+            before, after, sites = foretell(model, tokens, **options), None, ()
+        else:
+            found = replace_by_relu_(model, tokens, **options)
+            before, after, sites = found.before, found.after, found.sites
+        row: dict[str, Any] = {
+            "activation": activation,
+            "text": "" if activation == AS_LOADED else full_text(activation),
+            **_numbers("", before),
+            "tokens": before.tokens,
+            "words": before.words,
+            "sites": len(sites),
+        }
+        rows.append(row if after is None else row | _numbers("with_relu_", after))
+    return Record.now(
+        KIND,
+        command=command,
+        rows=rows,
+        settings={"model": language.name, "read": text_name, "most": most, **options},
+        baseline="the model as loaded",
+        notes=["No weight was trained: activations are put in, and ReLU after them, as the model stands."],
+    )
+
+
+def _numbers(prefix: str, found: Foretold) -> dict[str, float | str]:
+    """Loss and perplexities; one that is infinite is left out, which the loss beside it explains."""
+    each = {"loss": found.loss, "perplexity": found.perplexity, "word_perplexity": found.word_perplexity}
+    return {f"{prefix}{name}": value for name, value in each.items() if math.isfinite(value)}
+
+
+def read_tokens(
+    tokenizer: Any, *, train: str, folder: str | os.PathLike[str] | None = None, check: bool = True
+) -> Characters:
+    """WikiText-2 as a tokenizer's numbers: trained on a part ("train", "valid") or on a text file, judged by "test"."""
+    if train == "test":
+        raise ParameterError("The test part is what models are judged by; train on 'train', 'valid' or a file.")
+    if train in PARTS:
+        content = load_wikitext(train, folder, check=check)
+    else:
+        content = read_text(Path(train), what="text to train on")
+    parts = [content, load_wikitext("test", folder, check=check)]
+    numbers = [torch.tensor(tokenizer.encode(one, add_special_tokens=False)) for one in parts]
+    return Characters(train=numbers[0], validation=numbers[1], vocabulary=len(tokenizer))
+
+
+def train_models(
+    settings: language_study.Settings,
+    tokens: Characters,
+    *,
+    train_name: str,
+    command: str,
+    advance: Callable[[str], None] = lambda _: None,
+) -> Record:
+    """Train as the language study does, on these tokens; the record has each loss as a perplexity, too."""
+    if min(len(tokens.train) - 1, len(tokens.validation)) <= settings.recipe.context:
+        raise ParameterError(
+            f"The texts have {len(tokens.train):,} and {len(tokens.validation):,} tokens, which is too few for a "
+            f"context of {settings.recipe.context}."
+        )
+    record = language_study.run(settings, command=command, advance=advance, text=tokens)
+    rows = [
+        {
+            **row,
+            "perplexity": {
+                name: Quantity.mean([math.exp(one) for one in losses], unit="perplexity")
+                for name, losses in row["loss_by_seed"].items()
+                if max(losses) < 709  # beyond, float64 has no number for it
+            },
+        }
+        for row in record.rows
+    ]
+    return replace(
+        record,
+        kind=KIND,
+        rows=tuple(rows),
+        settings={"train": train_name, "tokens": len(tokens.train), **asdict(settings.recipe), **record.settings},
+        notes=(
+            "Loss in nats for each token of WikiText-2's test part; perplexity is its exp, per token of the tokenizer.",
+            record.notes[1],
+        ),
+    )
+
+
+def wikitext_markdown(record: Record) -> str:
+    """The table of a record of this study, of either kind."""
+    if "perplexity" in record.rows[0] and "loss_by_seed" in record.rows[0]:
+        columns = language_study.COLUMNS
+        lines = [f"| perplexity | {' | '.join(columns)} |", "|---" + "|---:" * len(columns) + "|"]
+        for row in record.rows:
+            cells = [row["perplexity"][name].text(2) if name in row["perplexity"] else "–" for name in columns]
+            lines.append(f"| {row['row']} | {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+    columns = ("perplexity", "word_perplexity", "with_relu_perplexity", "with_relu_word_perplexity")
+    heads = ("perplexity", "per word", "with ReLU", "with ReLU per word")
+    lines = [f"| activation | {' | '.join(heads)} |", "|---" + "|---:" * len(columns) + "|"]
+    for row in record.rows:
+        lines.append(
+            f"| {row['activation']} | "
+            + " | ".join(f"{row[name]:.2f}" if name in row else "–" for name in columns)
+            + " |"
+        )
+    return "\n".join(lines) + "\n"

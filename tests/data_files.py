@@ -1,0 +1,213 @@
+"""Small files in the formats of CIFAR, Adult, Criteo and Tiny-ImageNet, for the tests of what reads them.
+
+Each is written from the description of its format and not by the reader's code.
+"""
+
+import hashlib
+import json
+import pickle
+import random
+import struct
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softknee.lab.data import adult, cifar
+
+Part = tuple[np.ndarray, np.ndarray]  # images (count, 32, 32, 3) and labels
+COUNTS = {"train": 60, "test": 20}
+
+
+def pillow():
+    return pytest.importorskip("PIL.Image", reason="Pillow is not installed; the extra 'vision' brings it")
+
+
+# -- CIFAR --------------------------------------------------------------------------------------------------
+
+
+def cifar_parts(classes: int) -> dict[str, Part]:
+    rng = np.random.default_rng(0)
+    return {
+        part: (rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), rng.permutation(count).astype("u1") % classes)
+        for part, count in COUNTS.items()
+    }
+
+
+def cifar_files(name: str) -> dict[str, Part]:
+    """The images of each file: five for training in CIFAR-10, one in CIFAR-100."""
+    parts = cifar_parts(10 if name == "cifar-10" else 100)
+    if name == "cifar-100":
+        return parts
+    (images, labels), pieces = parts["train"], 5
+    return {
+        **{f"data_batch_{n + 1}": (images[12 * n : 12 * n + 12], labels[12 * n : 12 * n + 12]) for n in range(pieces)},
+        "test_batch": parts["test"],
+    }
+
+
+def planes(images: np.ndarray) -> np.ndarray:
+    """All red, all green, all blue of each image, in a row."""
+    return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+
+
+def write_binary(folder: Path, name: str) -> Path:
+    place = folder / {"cifar-10": "cifar-10-batches-bin", "cifar-100": "cifar-100-binary"}[name]
+    place.mkdir(parents=True)
+    for stem, (images, labels) in cifar_files(name).items():
+        coarse = [labels[:, None] // 5] if name == "cifar-100" else []
+        (place / f"{stem}.bin").write_bytes(np.hstack([*coarse, labels[:, None], planes(images)]).tobytes())
+    return place
+
+
+def write_python(folder: Path, name: str, *, as_python_2: bool = True) -> Path:
+    place = folder / {"cifar-10": "cifar-10-batches-py", "cifar-100": "cifar-100-python"}[name]
+    place.mkdir(parents=True)
+    key = "labels" if name == "cifar-10" else "fine_labels"
+    for stem, (images, labels) in cifar_files(name).items():
+        if as_python_2:
+            content = python_2_pickle(planes(images), key, labels.tolist())
+        else:
+            content = pickle.dumps({"data": planes(images), key: labels.tolist()}, protocol=2)
+        (place / stem).write_bytes(content)
+    return place
+
+
+def python_2_pickle(data: np.ndarray, key: str, labels: list[int]) -> bytes:
+    """As cPickle of Python 2 wrote it, instruction by instruction."""
+
+    def short(text: str) -> bytes:
+        return b"U" + bytes([len(text)]) + text.encode()
+
+    def number(value: int) -> bytes:
+        return b"J" + struct.pack("<i", value)
+
+    kind = (
+        b"cnumpy\ndtype\n(" + short("u1") + b"K\0K\1tR(K\3" + short("|") + b"NNN" + number(-1) + number(-1) + b"K\0tb"
+    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85" + short("b") + b"tR"
+    raw = data.tobytes()
+    state = b"(K\1" + b"".join(map(number, data.shape)) + b"\x86" + kind + b"\x89T" + struct.pack("<i", len(raw)) + raw
+    listed = b"](" + b"".join(b"K" + bytes([one]) for one in labels) + b"e"
+    return b"\x80\x02}q\1(" + short("data") + array + state + b"tb" + short(key) + listed + b"u."
+
+
+def write_sheets(folder: Path, *, each: int = 10) -> Path:
+    place = folder / "cifar10" / "webp"
+    place.mkdir(parents=True)
+    meta = {}
+    for part, (images, labels) in cifar_parts(10).items():
+        for number in range(len(images) // each):
+            column = images[number * each : (number + 1) * each].reshape(-1, 32, 3)
+            pillow().fromarray(column).save(place / f"{part}_{number:03d}.webp", lossless=True)
+        np.save(place / f"{part}_labels.npy", labels)
+        sums = {
+            f"sha256_{w}": hashlib.sha256(a.tobytes()).hexdigest() for w, a in (("pixels", images), ("labels", labels))
+        }
+        meta[part] = {"n": len(images), "files": len(images) // each, **sums}
+    (place / "meta.json").write_text(json.dumps(meta))
+    return place
+
+
+def publish_cifar(monkeypatch: pytest.MonkeyPatch, name: str, *folders: Path) -> None:
+    """Let these small files be what was published, so that a study reads them."""
+    parts = cifar_parts(10 if name == "cifar-10" else 100)
+    md5 = {
+        file.name: hashlib.md5(file.read_bytes()).hexdigest()
+        for folder in folders
+        for file in folder.iterdir()
+        if not file.suffix
+    }
+    sums = {
+        part: (hashlib.sha256(images.tobytes()).hexdigest(), hashlib.sha256(labels.tobytes()).hexdigest())
+        for part, (images, labels) in parts.items()
+    }
+    monkeypatch.setitem(cifar.SETS, name, replace(cifar.SETS[name], counts=COUNTS, md5=md5, sha256=sums))
+
+
+# -- Adult --------------------------------------------------------------------------------------------------
+
+
+def adult_rows(count: int, *, seed: int = 0) -> list[list[str]]:
+    draw = random.Random(seed)
+    return [
+        [
+            *(draw.choice(values) if values else str(draw.randrange(1, 90)) for values in adult.COLUMNS.values()),
+            draw.choice(adult.LABELS),
+        ]
+        for _ in range(count)
+    ]
+
+
+def write_adult(folder: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> dict[str, list[list[str]]]:
+    """Both files with their remark and marks; with `monkeypatch` they are what was published."""
+    rows = {"adult.data": adult_rows(60), "adult.test": adult_rows(20, seed=1)}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, some in rows.items():
+        head, mark = ("|1x3 Cross validator\n", ".") if name == "adult.test" else ("", "")
+        content = head + "".join(", ".join(row) + mark + "\n" for row in some) + "\n"
+        (folder / name).write_text(content)
+        if monkeypatch is not None:
+            monkeypatch.setitem(adult._MD5, name, hashlib.md5(content.encode()).hexdigest())
+    return rows
+
+
+# -- Criteo -------------------------------------------------------------------------------------------------
+
+
+def criteo_lines(count: int, *, seed: int = 0) -> list[bytes]:
+    """Rows of Kaggle's format; about a fifth of the fields is missing."""
+    draw = random.Random(seed)
+
+    def some(text: str) -> str:
+        return text if draw.random() < 0.8 else ""
+
+    return [
+        "\t".join(
+            [
+                str(draw.randrange(2)),
+                *(some(str(draw.randrange(-3, 10 ** draw.randrange(1, 7)))) for _ in range(13)),
+                *(some(f"{draw.getrandbits(32):08x}") for _ in range(26)),
+            ]
+        ).encode()
+        for _ in range(count)
+    ]
+
+
+def write_criteo(path: Path, count: int, *, seed: int = 0) -> list[bytes]:
+    lines = criteo_lines(count, seed=seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return lines
+
+
+# -- Tiny-ImageNet ------------------------------------------------------------------------------------------
+
+
+def jpeg(colour: tuple[int, int, int] | int, *, side: int = 64) -> bytes:
+    file = BytesIO()
+    pillow().new("L" if isinstance(colour, int) else "RGB", (side, side), colour).save(file, "JPEG")
+    return file.getvalue()
+
+
+def tiny_imagenet_files(*, each: int = 11) -> dict[str, bytes]:
+    """Three classes by name in the official layout: green grows with the number of the picture."""
+    kinds = ("n03", "n01", "n02")
+    files = {"wnids.txt": "".join(f"{kind}\n" for kind in kinds).encode()}
+    for place, kind in enumerate(kinds):
+        for number in range(each):
+            files[f"train/{kind}/images/{kind}_{number}.JPEG"] = jpeg((80 * place, 20 * number, 0))
+    lines = []
+    for number in range(6):
+        files[f"val/images/val_{number}.JPEG"] = jpeg(40 * number)
+        lines.append(f"val_{number}.JPEG\t{kinds[number % 3]}\t0\t0\t63\t63\n")
+    return {**files, "val/val_annotations.txt": "".join(lines).encode(), "test/images/test_0.JPEG": jpeg(0)}
+
+
+def write_tree(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder

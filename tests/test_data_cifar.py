@@ -1,0 +1,175 @@
+"""CIFAR: three forms, the same images; what is missing, damaged or another's is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data_files import COUNTS, cifar_parts, pillow, publish_cifar, write_binary, write_python, write_sheets
+from softknee.errors import DataError, ParameterError
+from softknee.lab.data.images import ImageSet, load_image_set
+from softknee.lab.splits import load_split
+from softknee.lab.studies.examples import load_examples
+from softknee.lab.studies.recipe import Choice, Data, Model, Recipe, Seeds, Training
+from softknee.lab.studies.running.run import run_trial
+from softknee.lab.studies.trials import train_trials
+
+WRITERS = {
+    "binary": write_binary,
+    "python 2": write_python,
+    "python 3": lambda folder, name: write_python(folder, name, as_python_2=False),
+    "sheets": lambda folder, name: write_sheets(folder),
+}
+
+
+def assert_same(found: ImageSet, classes: int) -> None:
+    for part, (images, labels) in cifar_parts(classes).items():
+        assert torch.equal(getattr(found, f"{part}_images"), torch.from_numpy(images).permute(0, 3, 1, 2))
+        assert getattr(found, f"{part}_labels").tolist() == labels.tolist()
+    assert len(found.labels) == classes
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [(name, form) for name in ("cifar-10", "cifar-100") for form in WRITERS if (name, form) != ("cifar-100", "sheets")],
+)
+def test_every_form_gives_the_same_images(name: str, form: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path, name)
+    found = load_image_set(name, tmp_path, check=False)
+    assert_same(found, 10 if name == "cifar-10" else 100)
+    assert found.train_images.dtype == torch.uint8
+
+
+def test_a_folder_of_its_own_holds_the_files_too(tmp_path: Path) -> None:
+    write_binary(tmp_path / "cifar-10", "cifar-10")
+    assert_same(load_image_set("cifar-10", tmp_path, check=False), 10)
+
+
+def test_each_channel_is_scaled_by_its_own_mean_and_spread(tmp_path: Path) -> None:
+    write_binary(tmp_path, "cifar-10")
+    found = load_image_set("cifar-10", tmp_path, check=False)
+    wide = cifar_parts(10)["train"][0].astype(np.float64)
+    np.testing.assert_allclose(found.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(found.spread, wide.std(axis=(0, 1, 2)), rtol=1e-12)
+    wanted = (wide - wide.mean(axis=(0, 1, 2))) / wide.std(axis=(0, 1, 2))
+    np.testing.assert_allclose(found.ready(found.train_images), wanted.transpose(0, 3, 1, 2), atol=1e-6)
+    assert found.train_images.dtype == torch.uint8  # and are unchanged
+
+
+@pytest.mark.parametrize("form", list(WRITERS))
+def test_other_images_than_the_published_are_refused(form: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path, "cifar-10")
+    with pytest.raises(DataError, match=r"md5|60 images, not 50,000.*check=False"):
+        load_image_set("cifar-10", tmp_path)
+
+
+def test_one_changed_pixel_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = write_binary(tmp_path, "cifar-10")
+    publish_cifar(monkeypatch, "cifar-10")
+    assert_same(load_image_set("cifar-10", tmp_path), 10)
+    content = bytearray((place / "data_batch_3.bin").read_bytes())
+    content[-1] ^= 1
+    (place / "data_batch_3.bin").write_bytes(content)
+    with pytest.raises(DataError, match=r"\(train\).*SHA-256 of its pixels differs"):
+        load_image_set("cifar-10", tmp_path)
+
+
+def test_a_missing_file_is_named_with_all_that_are_needed(tmp_path: Path) -> None:
+    place = write_binary(tmp_path, "cifar-10")
+    (place / "data_batch_4.bin").unlink()
+    with pytest.raises(DataError) as caught:
+        load_image_set("cifar-10", tmp_path, check=False)
+    for said in ("no file 'data_batch_4.bin'", str(place), "data_batch_1.bin", "test_batch.bin", "cs.toronto.edu"):
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["cifar-10", "cifar-100"])
+def test_no_files_at_all_names_every_form_and_the_folder(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        load_image_set(name, tmp_path)
+    binary, python = {
+        "cifar-10": ("cifar-10-batches-bin/data_batch_1.bin", "cifar-10-batches-py/data_batch_1"),
+        "cifar-100": ("cifar-100-binary/train.bin", "cifar-100-python/train"),
+    }[name]
+    for said in (binary, python, "meta.json", str(tmp_path), "cs.toronto.edu", "downloads nothing", "SOFTKNEE_DATA"):
+        assert said in str(caught.value)
+
+
+def test_binary_files_of_another_length_or_set_are_refused(tmp_path: Path) -> None:
+    place = write_binary(tmp_path, "cifar-10")
+    whole = (place / "test_batch.bin").read_bytes()
+    for content in (whole[:-1], b""):
+        (place / "test_batch.bin").write_bytes(content)
+        with pytest.raises(DataError, match="no whole records of 3,073 bytes"):
+            load_image_set("cifar-10", tmp_path, check=False)
+    (place / "test_batch.bin").write_bytes(bytes([10]) + whole[1:])
+    with pytest.raises(DataError, match=r"\(test\) has the label 10, where labels are 0 to 9"):
+        load_image_set("cifar-10", tmp_path, check=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda place: (place / "train_003.webp").unlink(), "no file 'train_003.webp'"),
+        (lambda place: (place / "test_labels.npy").write_bytes(b"no"), "test_labels.npy' could not be read"),
+        (lambda place: (place / "train_001.webp").write_bytes(b"RIFF"), "no WebP picture"),
+        (lambda place: pillow().new("RGB", (33, 64)).save(place / "train_001.webp"), "33 x 64 pixels"),
+        (lambda place: pillow().new("RGB", (32, 320)).save(place / "train_001.webp", lossless=True), "pixels.*sha256"),
+        (lambda place: (place / "meta.json").write_text("{"), "is not JSON"),
+        (lambda place: (place / "meta.json").write_text(json.dumps({"train": {"n": 3}})), "does not say"),
+        (lambda place: np.save(place / "test_labels.npy", np.zeros(3, np.uint8)), r"labels of shape \(3,\)"),
+    ],
+    ids=["missing", "labels", "damaged", "size", "content", "json", "incomplete", "shape"],
+)
+def test_damaged_sheets(change, sentence: str, tmp_path: Path) -> None:
+    change(write_sheets(tmp_path))
+    with pytest.raises(DataError, match=sentence):
+        load_image_set("cifar-10", tmp_path, check=False)
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(ParameterError, match="Did you mean 'cifar-10'"):
+        load_image_set("cifar10")
+
+
+# -- in a study ---------------------------------------------------------------------------------------------
+
+
+def test_a_study_trains_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_cifar(monkeypatch, "cifar-100", write_python(tmp_path, "cifar-100"))
+    monkeypatch.setenv("SOFTKNEE_DATA", str(tmp_path))
+    recipe = Recipe(
+        name="c",
+        data=Data(set="cifar-100", validation=0.1),
+        model=Model(arguments={"hidden": [4]}),
+        activations=(Choice(name="relu"),),
+        training=Training(epochs=1, batch=20),
+        seeds=Seeds(count=2),
+        measures=(),
+    )
+    examples = load_examples(recipe.data, flat=True)
+    assert examples.sentence().endswith("20 test examples of shape 3072, 100 classes")
+    outcome = run_trial(train_trials(recipe, examples)[0], examples=examples)
+    assert outcome is not None
+    images = load_examples(recipe.data)
+    assert images.input_shape == (3, 32, 32)
+    assert torch.equal(images.train_x.flatten(1), examples.train_x)
+    whole = load_image_set("cifar-100")
+    both = torch.cat([images.train_y, images.validation_y])
+    assert both.bincount(minlength=100).tolist() == whole.train_labels.bincount(minlength=100).tolist()
+    assert torch.equal(images.test_x, whole.ready(whole.test_images))
+
+
+def test_a_split_has_the_same_numbers(tmp_path: Path) -> None:
+    write_binary(tmp_path, "cifar-10")
+    whole, split = load_image_set("cifar-10", tmp_path, check=False), load_split("cifar-10", tmp_path, check=False)
+    assert split.sentence() == "cifar-10: 48 training, 12 validation, 20 test"
+    both = torch.cat([split.train_images, split.validation_images])
+    assert sorted(map(tuple, both.flatten(1).tolist())) == sorted(
+        map(tuple, whole.ready(whole.train_images).flatten(1).tolist())
+    )
+    assert load_split("cifar-10", tmp_path, check=False, flat=True).test_images.shape == (COUNTS["test"], 3072)

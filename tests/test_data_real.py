@@ -1,0 +1,80 @@
+"""The real files, where SOFTKNEE_DATA names a folder that has them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from data_files import pillow
+from softknee.lab.data.adult import load_adult
+from softknee.lab.data.criteo import load_criteo
+from softknee.lab.data.criteo_shards import convert
+from softknee.lab.data.images import load_image_set
+from softknee.lab.data.wikitext import load_wikitext
+
+FOLDER = os.environ.get("SOFTKNEE_DATA", "")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="SOFTKNEE_DATA is not set, so that there are no real files")
+
+
+def need(*places: str) -> None:
+    if not any(Path(FOLDER, place).exists() for place in places):
+        pytest.skip(f"the data folder has none of {', '.join(places)}")
+
+
+def test_cifar_10() -> None:
+    need("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10/webp/meta.json")
+    pillow()
+    found = load_image_set("cifar-10")  # compares the SHA-256 of pixels and labels
+    assert found.train_labels.bincount().tolist() == [5000] * 10
+    assert found.test_labels.bincount().tolist() == [1000] * 10
+    # The numbers that are given everywhere for CIFAR-10.
+    assert [round(one / 255, 4) for one in found.mean] == [0.4914, 0.4822, 0.4465]
+    assert [round(one / 255, 4) for one in found.spread] == [0.247, 0.2435, 0.2616]
+
+
+def test_cifar_100() -> None:
+    need("cifar-100-binary", "cifar-100-python")
+    found = load_image_set("cifar-100")
+    assert found.train_labels.bincount().tolist() == [500] * 100
+    assert found.test_labels.bincount().tolist() == [100] * 100
+
+
+def test_tiny_imagenet() -> None:
+    need("tiny-imagenet", "tiny-imagenet-200")
+    pillow()
+    found = load_image_set("tiny-imagenet")
+    classes = len(found.labels)
+    assert found.train_labels.bincount().tolist() == [500] * classes
+    assert found.test_labels.bincount().tolist() == [50] * classes
+    assert found.train_images.shape == (500 * classes, 3, 64, 64)
+
+
+def test_adult() -> None:
+    need("adult")
+    found = load_adult()  # compares the md5
+    assert found.train_y.bincount().tolist() == [24_720, 7_841]
+    assert found.test_y.bincount().tolist() == [12_435, 3_846]
+    at = {name: number for number, name in enumerate(found.inputs)}
+    missing = [int(found.train_x[:, at[f"{name}=?"]].sum()) for name in ("workclass", "occupation", "native-country")]
+    assert missing == [1836, 1843, 583]
+    assert abs(float(found.train_x[:, at["age"]].double().mean())) < 1e-6
+    assert float(found.train_x[:, at["age"]].double().square().mean()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_criteo(tmp_path: Path) -> None:
+    need("criteo/dac8k_train.tsv.gz")
+    found = load_criteo()
+    assert [len(y) for _, y in found.values()] == [7200, 409, 391]
+    shards = convert(Path(FOLDER, "criteo", "dac8k_train.tsv.gz"), tmp_path / "shards", rows=3000)
+    assert shards.counts == (3000, 3000, 1200)
+    labels = torch.cat([torch.from_numpy(block.labels) for block in shards.blocks(size=1000)])
+    assert torch.equal(labels.long(), found["train"][1])
+
+
+def test_wikitext() -> None:
+    need("text/wikitext-2", "wikitext-2")
+    found = load_wikitext(parts=("validation", "test"))
+    assert {part: len(stream) for part, stream in found.parts.items()} == {"validation": 217_646, "test": 245_569}

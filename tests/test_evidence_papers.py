@@ -1,0 +1,254 @@
+"""The empirical statements of the four older papers: verdicts that follow from records made up for the purpose."""
+
+from dataclasses import replace
+
+import pytest
+import scipy.stats
+import torch
+
+from softknee.lab import evidence
+from softknee.lab.evidence.compared import agrees_more, drops, rank_correlation
+from softknee.lab.evidence.lambda_gelu import HARDENED, RATES, TEMPERATURES
+from softknee.lab.evidence.statement import CANNOT_TELL, corrected
+from softknee.lab.evidence.tables import study_tables
+from softknee.lab.studies.description import Description
+from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.reading import find_recipe
+from softknee.lab.studies.recipe import Data
+from softknee.lab.studies.runner import recipe_mapping
+from softknee.lab.studies.trials import train_trials
+from softknee.measure import prediction_difference
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return recipe_examples(replace(find_recipe("quickstart"), data=Data(set="digits")))
+
+
+def store(folder, name, outcome_of, digits):
+    """Records of a study as if it had been run on the digits: {field of Outcome: value} for each trial."""
+    recipe = replace(find_recipe(name), data=Data(set="digits"))
+    (folder / name / "trials").mkdir(parents=True)
+    described = Description(recipe=recipe_mapping(recipe), fingerprint=digits.fingerprint, threads=1)
+    (folder / name / "study.json").write_bytes(described.to_json())
+    for place, trial in enumerate(train_trials(recipe, digits)):
+        seeds = trial.seeds.count
+        found = Outcome(
+            trial=trial, seconds=1.0, diverged=(None,) * seeds, selected=(1,) * seeds, **outcome_of(trial, seeds)
+        )
+        record = found.record(command="test", git=None)
+        record.settings["store"] = {"position": place}
+        record.write(folder / name / "trials" / f"{trial.key}.json")
+
+
+def verdict(folder, name):
+    paper = name.partition(".")[0]
+    (found,) = (one for one in evidence.find([paper]) if one.id == name)
+    (judged,) = evidence.judge([found], evidence.Runs(folder))
+    return judged
+
+
+def near(mean, seeds, *, noise=0.001):
+    """Scores of the seeds around a mean."""
+    draw = torch.randn(seeds, generator=torch.Generator().manual_seed(round(1e6 * mean)), dtype=torch.float64)
+    return tuple((mean + noise * draw).tolist())
+
+
+def accuracies(means):
+    return lambda trial, seeds: {"test": {"accuracy": near(means(trial.activation.label), seeds)}}
+
+
+def differing(size, seeds):
+    """The prediction differences of models that disagree more the larger the size."""
+    random = torch.Generator().manual_seed(0)
+    common = torch.randn(1, 40, 3, generator=random)
+    noise = torch.randn(seeds, 40, 3, generator=random)
+    labels = torch.zeros(40, dtype=torch.int64)
+    found = prediction_difference(torch.softmax(common + size * noise, dim=2), labels)
+    names = ("delta_1", "delta_2", "relative", "hamming", "true_label")
+    return {name: vars(one) for name in names if (one := getattr(found, name)) is not None}
+
+
+# -- mollification and EAFO -----------------------------------------------------------------------------------
+
+
+def test_srelu_against_the_others_and_against_relu(tmp_path, digits):
+    wide = {"srelu": 0.90, "relu": 0.90}
+    store(tmp_path, "mollification-table-2", accuracies(lambda label: wide.get(label, 0.62)), digits)
+    store(tmp_path, "mollification-table-1", accuracies(lambda label: wide.get(label, 0.92)), digits)
+    assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").verdict == "holds"
+    assert verdict(tmp_path, "mollification.srelu_is_best_in_vit").verdict == "fails"
+    assert verdict(tmp_path, "mollification.smoothing_is_what_helps").verdict == CANNOT_TELL
+    assert verdict(tmp_path, "mollification.elu_and_celu_differ").verdict == "fails"
+
+
+def test_a_small_gain_is_not_the_papers(tmp_path, digits):
+    means = {"srelu": 0.65, "relu": 0.65}
+    store(tmp_path, "mollification-table-2", accuracies(lambda label: means.get(label, 0.60)), digits)
+    found = verdict(tmp_path, "mollification.srelu_is_best_in_convnext")
+    assert found.verdict == "partly"
+    assert found.counts == "6 hold, 1 fails"
+    assert found.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
+
+
+def test_the_sweep_of_delta(tmp_path, digits):
+    def mean(label):
+        return 0.9 - 0.01 * float(label.partition("=")[2] or 0)
+
+    store(tmp_path, "mollification-table-4", accuracies(mean), digits)
+    found = verdict(tmp_path, "mollification.a_narrow_knee_is_best")
+    assert found.verdict == "holds"
+    assert len(found.evidence.parts) == 3
+
+
+def test_crrelu_and_entropy(tmp_path, digits):
+    order = ("elu", "celu", "silu", "mish", "gelu", "relu", "prelu", "crrelu")
+
+    def outcome(trial, seeds):
+        rank = order.index(trial.activation.label)
+        sites = [{"path": str(i), "activation": "A", "entropy": (2.0 - 0.1 * rank,) * seeds} for i in range(2)]
+        return {"test": {"accuracy": near(0.6 + 0.02 * rank, seeds)}, "activity": tuple(sites)}
+
+    store(tmp_path, "eafo-table-1", outcome, digits)
+    for name in ("crrelu_is_best_on_cifar_10", "the_correction_helps", "prelu_is_next"):
+        assert verdict(tmp_path, f"eafo.{name}").verdict == "holds", name
+    found = verdict(tmp_path, "eafo.less_entropy_goes_with_accuracy")
+    assert found.evidence.numbers["correlation"] == pytest.approx(-1.0)
+    assert found.verdict == "holds"
+    assert verdict(tmp_path, "eafo.elu_and_celu_are_one").verdict == "fails"  # two points apart here
+    assert verdict(tmp_path, "eafo.crrelu_is_best_on_cifar_100").verdict == "no records"
+
+
+# -- SmeLU ----------------------------------------------------------------------------------------------------
+
+
+def smooth(sizes):
+    """Outcomes whose models disagree as much as `sizes` says of each name; SmeLU less the wider its knee."""
+
+    def outcome(trial, seeds):
+        chosen = trial.activation
+        size = sizes.get(chosen.name, 0.5) * (1.0 + 0.1 / float(chosen.values.get("beta", 1.0)))
+        return {"test": {"accuracy": near(0.985, seeds, noise=0.0)}, "difference": differing(size, seeds)}
+
+    return outcome
+
+
+def test_smooth_models_agree_more_than_relus(tmp_path, digits):
+    sizes = {"relu": 1.0, "swish": 0.8}
+    for name in ("smelu-figure-4", "smelu-figure-13"):
+        store(tmp_path, name, smooth(sizes), digits)
+    names = [one.decide.__name__ for one in evidence.find(["smelu"])]
+    assert len(names) == 6
+    for name in names:
+        assert verdict(tmp_path, f"smelu.{name}").verdict == "holds", name
+    text = "".join(study_tables(evidence.Runs(tmp_path), "smelu"))
+    assert "| prediction difference |" in text
+    assert "smelu beta=2.5" in text
+
+
+def test_a_relu_that_agrees_more_is_seen(tmp_path, digits):
+    for name in ("smelu-figure-4", "smelu-figure-13"):
+        store(tmp_path, name, smooth({"relu": 0.3}), digits)
+    assert verdict(tmp_path, "smelu.smooth_models_agree_more_with_sgd").verdict == "fails"
+    assert verdict(tmp_path, "smelu.smelu_has_the_better_trade_off").verdict == "fails"
+    study = evidence.Runs(tmp_path).study("smelu-figure-4")
+    (same,) = corrected(agrees_more(study, "relu", ["relu"]))
+    assert same.verdict == CANNOT_TELL
+
+
+# -- lambda-GELU ----------------------------------------------------------------------------------------------
+
+
+def hardened(drop, *, bare):
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        before = near(0.86, seeds)
+        lost = bare if label == "gelu" else drop
+        after = tuple(one - lost - 0.0001 * seed for seed, one in enumerate(before))
+        profile = [2.1 + 0.3 * depth for depth in range(4)]
+        sites = tuple(
+            {"path": str(depth), "knob": "lam", "start": (1.01,) * seeds, "end": (one,) * seeds, "distance": (1.0,)}
+            for depth, one in enumerate(profile)
+        )
+        swapped = {"limit": "ReLU", "test": {"accuracy": after}} if label in ("gelu", HARDENED) else None
+        return {"test": {"accuracy": before}, "hardness": sites, "replacement": swapped}
+
+    return outcome
+
+
+def test_hardening_makes_the_swap_cheap(tmp_path, digits):
+    for name in ("lambda-gelu-fashion", "lambda-gelu-adult"):
+        store(tmp_path, name, hardened(0.001, bare=0.04), digits)
+    assert verdict(tmp_path, "lambda_gelu.replacing_after_hardening_costs_little").verdict == "holds"
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing").verdict == "holds"
+    assert verdict(tmp_path, "lambda_gelu.learned_gates_become_harder").verdict == "holds"
+    assert verdict(tmp_path, "lambda_gelu.hardening_costs_accuracy_on_adult").verdict == CANNOT_TELL
+    order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust")
+    assert order.verdict == "partly"  # on both data sets alike
+    assert order.evidence.numbers["lambda-gelu-fashion"] == pytest.approx(1.0)
+    study = evidence.Runs(tmp_path).study("lambda-gelu-adult")
+    assert drops(study, "gelu") == pytest.approx([0.04, 0.0401, 0.0402])
+    assert drops(study, "relu") == []
+    text = "".join(study_tables(evidence.Runs(tmp_path), "lambda-gelu"))
+    assert "accuracy, %, when replaced" in text
+    assert "ReLU: 8" in text
+
+
+@pytest.mark.parametrize(("drop", "bare", "said"), [(0.001, 0.04, "holds"), (0.04, 0.001, "fails")])
+def test_the_bare_swap_against_the_hardened(drop, bare, said, tmp_path, digits):
+    def noisy(trial, seeds):
+        found = hardened(drop, bare=bare)(trial, seeds)
+        if trial.activation.label == "gelu":  # pairs that differ from each other, so that there is a test
+            after = tuple(one + 0.0003 * seed for seed, one in enumerate(found["replacement"]["test"]["accuracy"]))
+            found["replacement"] = {"limit": "ReLU", "test": {"accuracy": after}}
+        return found
+
+    for name in ("lambda-gelu-fashion", "lambda-gelu-adult", "lambda-gelu-cifar-10"):
+        store(tmp_path, name, noisy, digits)
+    assert verdict(tmp_path, "lambda_gelu.the_bare_swap_costs_more").verdict == said
+    assert verdict(tmp_path, "lambda_gelu.replacing_in_resnet").verdict == said
+
+
+def test_the_grid_of_temperature_and_rate(tmp_path, digits):
+    def outcome(trial, seeds):
+        chosen = trial.activation
+        if chosen.name == "gelu":
+            return {"curves": {"validation_accuracy": ((0.80,) * seeds, (0.86,) * seeds)}}
+        speed = trial.training.activation_rate / float(chosen.values["temperature"])
+        way = tuple((1.0 + speed * step,) * seeds for step in (0, 1, 0))  # there and back: a drift of 2 speed
+        return {
+            "parameters": {f"{place}.lam": {"start": 1.0, "end": way[-1], "curve": way} for place in (1, 3)},
+            "curves": {"validation_accuracy": ((0.855,) * seeds, (0.83,) * seeds)},
+        }
+
+    store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
+    found = verdict(tmp_path, "lambda_gelu.drift_follows_temperature_and_rate")
+    assert found.verdict == "holds"
+    assert len(found.evidence.parts) == 24
+    assert found.evidence.numbers == pytest.approx(
+        {f"t={t:g} c={c}": 2 * c / t for t in TEMPERATURES for c in RATES}, rel=1e-9
+    )
+    best = verdict(tmp_path, "lambda_gelu.the_chosen_cell_is_as_good_as_gelu")
+    assert best.evidence.numbers == pytest.approx({"lambda_gelu": 0.855, "gelu": 0.86})
+    assert best.verdict == "holds"
+
+
+# -- the page, and the tools ------------------------------------------------------------------------------------
+
+
+def test_what_has_no_records_is_a_short_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    runs = evidence.Runs(tmp_path / "empty")
+    text = evidence.page(evidence.judge(evidence.find(["smelu", "eafo"]), runs), runs)
+    lines = [one for one in text.splitlines() if one.startswith("- ")]
+    assert len(lines) == len(evidence.find(["smelu", "eafo"]))
+    assert all(one.endswith(".") and "Decided by `" in one for one in lines)
+    assert "| place |" not in text
+
+
+def test_rank_correlation_is_scipys():
+    random = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        a, b = torch.randint(5, (2, 9), generator=random).double().tolist()
+        assert rank_correlation(a, b) == pytest.approx(scipy.stats.spearmanr(a, b).statistic)
