@@ -8,7 +8,7 @@ import torch
 
 from softknee.errors import DataError
 from softknee.lab import evidence
-from softknee.lab.evidence.squaf import FITTING, OTHERS
+from softknee.lab.evidence.squaf import FITTING
 from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Part, corrected, wins
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.outcome import Outcome
@@ -143,4 +143,3 @@ def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):
     found = verdict(tmp_path, "fits_one_dimension_best")
     assert "the best other is kaf" not in " ".join(found.measured.split())
     assert math.isnan(found.evidence.numbers["kaf"])
-    assert OTHERS[0] == "relu"

@@ -1,8 +1,8 @@
 """SQUAF's usual case in eager mode on a GPU, with as little work for the host as it can be done with.
 
 A layer of a small model takes a GPU a few microseconds, and Python many more to ask for it: the operator's dispatch,
-the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host 2 ms
-for a forward and a backward pass. Here one autograd function goes straight to the kernels, which take the parameters
+the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host many
+times what the kernels take. Here one autograd function goes straight to the kernels, which take the parameters
 as the module holds them: one for the values; back, one for the gradients and one that adds them up. Values and
 gradients are those of the operator; what is not usual (see `usual`) takes the operator.
 """

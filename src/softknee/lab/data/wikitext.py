@@ -25,7 +25,7 @@ from .reading import read_bytes, text_of
 PARTS = ("train", "validation", "test")
 END = "<eos>"
 _FILES = {"train": "train", "validation": "valid", "test": "test"}
-_FOLDERS = ("wikitext-2", "text/wikitext-2")
+_FOLDERS = ("wikitext-2/", "text/wikitext-2/", "wikitext-2-v1/", "")
 _SOURCE = "the WikiText page of Merity et al. (wikitext-2-v1.zip), or the data set 'wikitext' of the Hugging Face hub"
 _MOST_BYTES = 2**28  # the training part of WikiText-2 has 11 MB
 
@@ -87,11 +87,15 @@ def _pieces(text: str, level: str) -> Sequence[str]:
     return [word for line in lines for word in (*line.split(), END)]
 
 
-def _read(root: Path, part: str) -> str:
-    short = _FILES[part]
+def part_file(root: Path, short: str, *, called: str | None = None) -> Path:
+    """The file of "train", "valid" or "test" in a data folder; `called` is the part's name in a sentence about it."""
     names = [f"wiki.{short}.tokens", f"{short}.txt"]
-    places = [f"{folder}/{name}{ending}" for folder in _FOLDERS for name in names for ending in ("", ".gz")]
-    path = find_file(root, places, what=f"WikiText-2 ({part})", source=_SOURCE)
+    places = [f"{folder}{name}{ending}" for folder in _FOLDERS for name in names for ending in ("", ".gz")]
+    return find_file(root, places, what=f"WikiText-2 ({called or short})", source=_SOURCE)
+
+
+def _read(root: Path, part: str) -> str:
+    path = part_file(root, _FILES[part], called=part)
     text = text_of(read_bytes(path, most=_MOST_BYTES), path)
     if not text.strip():
         raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")

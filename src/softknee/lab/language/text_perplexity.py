@@ -21,15 +21,14 @@ from torch import Tensor
 from ...errors import DataError, ParameterError, did_you_mean
 from ...surgery import relu_ize_, swap_
 from ...surgery.modules import activation_modules
-from ..data_folder import data_folder, find_file
+from ..data.wikitext import part_file
+from ..data_folder import data_folder
 from .compressed import read_text
 from .pair_tokens import IGNORED
 
 PARTS = ("train", "valid", "test")
 # Words of the two parts, an end for each line included, as the authors of WikiText count them.
 WORDS = {"valid": 217_646, "test": 245_569}
-_FOLDERS = ("text/wikitext-2", "wikitext-2", "wikitext-2-v1", ".")
-_SOURCE = "the WikiText-2 word-level archive (wikitext-2-v1.zip, wiki.valid.tokens) or torchtext's copies of it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +59,7 @@ def load_wikitext(part: str, folder: str | os.PathLike[str] | None = None, *, ch
     """
     if part not in PARTS:
         raise ParameterError(f"WikiText-2 has the parts {', '.join(PARTS)}, not {part!r}.{did_you_mean(part, PARTS)}")
-    names = [f"{stem}{end}" for stem in (f"{part}.txt", f"wiki.{part}.tokens") for end in ("", ".gz")]
-    places = [f"{at}/{name}" if at != "." else name for at in _FOLDERS for name in names]
-    path = find_file(data_folder(folder), places, what=f"WikiText-2 ({part})", source=_SOURCE)
+    path = part_file(data_folder(folder), part)
     text = read_text(path, what="text", most_bytes=2**30)
     found = count_words(text)
     if check and part in WORDS and found != WORDS[part]:
