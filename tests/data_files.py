@@ -211,3 +211,22 @@ def write_tree(folder: Path, files: dict[str, bytes]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
+
+
+# -- ImageNet -----------------------------------------------------------------------------------------------
+
+IMAGENET_CLASSES = ("n01440764", "n01443537", "n01484850")
+
+
+def write_imagenet(folder: Path, *, train: int = 4, val: int = 3) -> Path:
+    """Three classes of pictures of different sizes: red is 40 times the number of the class, and one more for each."""
+    for part, count in (("train", train), ("val", val)):
+        for number, name in enumerate(IMAGENET_CLASSES):
+            (folder / part / name).mkdir(parents=True)
+            for one in range(count):
+                pixels = np.zeros((30 + 7 * one, 50, 3), dtype=np.uint8)
+                pixels[..., 0] = 40 * number + one
+                pixels[..., 1] = np.linspace(0, 250, 50, dtype=np.uint8)  # from left to right
+                path = folder / part / name / f"{name}_{one}.JPEG"
+                pillow().fromarray(pixels).save(path, quality=100, subsampling=0)
+    return folder

@@ -17,6 +17,7 @@ from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, 
 from softknee.lab.studies.stopping import StudyStopped
 from softknee.lab.studies.together import study_together
 from softknee.train import OneByOne, parallel
+from softknee.train.augment import Augment
 
 WORLD = 2
 # 29 examples in batches of 7 leave a last batch of 1: one process has nothing to do.
@@ -25,6 +26,8 @@ Y = (X.mean((1, 2, 3)) > 0).long() + (X[:, 0, 0, 0] > 0.5).long()
 FIT = {
     "epochs": 2, "batch": 7, "lr": 0.02, "optimizer": "adamw", "weight_decay": 0.05, "clip": 1.0,
     "gradient_norms": True, "schedule": sk.train.cosine(warmup=0.2), "total_epochs": 4,
+    # What is drawn depends on the place in the whole batch, of which a process has a part.
+    "augment": Augment(crop=1, flip=True, erasing=0.3),
 }  # fmt: skip
 
 

@@ -179,7 +179,7 @@ def test_no_value_reaches_the_host() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_captured_call_is_the_eager_one() -> None:
     images, targets = (one.cuda() for one in batch(3))
-    augment = Augment(**FULL)
+    augment = Augment(**FULL, probability=0.7, from_step=1)
     draws = Draws(seed_keys([1, 2, 3], device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,41 @@ def test_the_whole_study_and_its_table() -> None:
 def test_settings_without_enough_steps_are_refused() -> None:
     with pytest.raises(ParameterError, match="recovery step for each layer"):
         language_study.Settings(recipe=Recipe(recover=2))
+    with pytest.raises(ParameterError, match="Did you mean 'srelu'"):
+        language_study.Settings(rows=("gelu", "sreluu"))
+
+
+def test_rows_can_be_chosen_and_nothing_recovered() -> None:
+    settings = language_study.Settings(
+        recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
+    )
+    told: list[str] = []
+    record = language_study.run(settings, command="", advance=told.append, text=TEXT)
+    assert len(told) == language_study.steps(settings) == 3 * TINY.steps
+    hardened, relu = record.rows
+    assert set(hardened["loss"]) == {"free", "bare", "hardened", "replaced"}
+    assert set(relu["loss"]) == {"free"}
+    assert len(hardened["learned_knobs"][0]) == TINY.layers
+    assert all(1.0 <= one < 2.0 for one in hardened["learned_knobs"][0])
+    # Free, the knob is far from the limit, so that the bare swap changes more than that of the hardened network.
+    moved = {
+        name: abs(hardened["loss"][name].value - hardened["loss"][of].value)
+        for name, of in (("bare", "free"), ("replaced", "hardened"))
+    }
+    assert moved["bare"] > 5 * moved["replaced"]
+    assert "together" not in language_study.language_markdown(record)
+
+
+def test_attention_is_that_of_transformers() -> None:
+    model = build(TINY, vocabulary=5, seed=1, activation="gelu").eval()
+    tokens = torch.randint(5, (3, TINY.context), generator=torch.Generator().manual_seed(0))
+    ours = model(input_ids=tokens).logits
+    model.set_attn_implementation("eager")
+    torch.testing.assert_close(ours, model(input_ids=tokens).logits, rtol=1e-5, atol=1e-6)
+
+
+def test_gpt2_small_has_its_parameters() -> None:
+    small = Recipe(layers=12, width=768, heads=12, context=1024)
+    with torch.device("meta"):
+        net = build(small, vocabulary=50257, seed=0, activation="gelu")
+    assert sum(one.numel() for one in net.parameters()) == 124_439_808

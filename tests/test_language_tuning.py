@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from language_files import write_gpt2, write_hh, write_vocabulary
-from softknee.errors import InputError, MissingToolError, ParameterError
+from softknee.errors import InputError, ParameterError
 from softknee.lab.language import (
     LanguageModel,
     Pair,
@@ -30,7 +30,6 @@ from softknee.lab.language import (
 )
 from softknee.lab.language import preference_study as study
 from softknee.lab.language.pair_tokens import PairTokens
-from softknee.lab.language.trl_backend import prefer_with_trl_
 from softknee.lab.language.tuning import reply_perplexity, share_of_rate
 from softknee.measure.record import Record
 
@@ -239,20 +238,6 @@ def test_what_cannot_be_run_is_said(language: LanguageModel, tmp_path: Path) -> 
             study.Settings(activations=("crrelu",), **wrong)
     with pytest.raises(ParameterError, match="twice"):
         study.Settings(activations=("crrelu", "crrelu"))
-
-
-def test_trl_trains_what_our_loop_trains_or_is_said_to_be_missing(language: LanguageModel, tmp_path: Path) -> None:
-    pairs = read_preferences(write_hh(tmp_path / "train.jsonl", 4)).pairs
-    recipe = Recipe(batch=4, micro_batch=4, warmup=0, learning_rate=1e-4, length=64, prompt_length=48)
-    model = fresh(language)
-    try:
-        import trl  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:
-        with pytest.raises(MissingToolError, match="pip install trl; or take the backend 'own'"):
-            prefer_with_trl_(model, language.tokenizer, pairs, recipe, beta=0.1, seed=0)
-        return
-    losses = prefer_with_trl_(model, language.tokenizer, pairs, recipe, beta=0.1, seed=0)
-    assert losses[0] == pytest.approx(math.log(2), abs=1e-3)
 
 
 def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., tuple[int, str, str]]) -> None:

@@ -1,5 +1,7 @@
 """Each stacked optimiser moves every replica as torch.optim moves one model."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -93,6 +95,12 @@ def test_options_are_checked(name: str, options: dict, says: str):
 def test_schedules():
     assert [sk.train.linear()(p) for p in (0.0, 0.25, 0.5)] == [1.0, 0.75, 0.5]
     assert sk.train.cosine(floor=0.1)(0.5) == pytest.approx(0.55)
+    warm = [sk.train.linear, sk.train.cosine, sk.train.constant, partial(sk.train.step, milestones=[0.9])]
+    for kind in warm:
+        shares = [kind(warmup=0.2, start=0.5)(progress) for progress in (0.0, 0.1, 0.2)]
+        assert shares == pytest.approx([0.5, 0.75, 1.0])
+    with pytest.raises(ParameterError, match=r"start must be in \[0, 1\)"):
+        sk.train.cosine(warmup=0.2, start=1.0)
     assert [sk.train.constant(warmup=0.5)(p) for p in (0.0, 0.25, 0.5, 0.9)] == [0.0, 0.5, 1.0, 1.0]
     with pytest.raises(ParameterError, match="warmup"):
         sk.train.cosine(warmup=1.0)

@@ -45,6 +45,29 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness,
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
+# What lies around the borders of a thread's eight elements and of a warp's 256, and runs that end between them.
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "shape", [(n,) for n in (1, 7, 8, 9, 248, 255, 256, 257, 267, 2061, 100_003)]
+    + [(3, 4, 8 * n) for n in (1, 5, 31, 32, 33, 64, 100)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("offset", [0, 1])
+def test_values_of_every_size_and_run_match_float64(dtype, shape, offset):
+    p = parameters((1,) if len(shape) == 1 else (4, 1), k=16, dtype=torch.float32)
+    x = inputs(*shape, dtype=dtype, spread=8.0)
+    place = x.double() / p["q"].double()
+    x = torch.where((place - place.floor() - 0.5).abs() < 1e-4, torch.zeros_like(x), x)
+    exact = squaf(x.double(), **{name: t.double() for name, t in p.items()})
+    # With an offset a view that begins between boundaries of 16 bytes, for which other kernels are used.
+    room = torch.empty(x.numel() + offset, dtype=dtype, device="cuda")
+    here = room[offset:].view(shape).copy_(x)
+    value = squaf(here, **{name: t.cuda() for name, t in p.items()})
+    torch.testing.assert_close(value.cpu().double(), exact, rtol=4 * torch.finfo(dtype).eps, atol=4e-6)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_cuda_source_compiles_and_is_used():

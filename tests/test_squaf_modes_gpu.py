@@ -5,7 +5,10 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import softknee as sk
-from softknee.kernels.squaf import sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
+from softknee.kernels.squaf import cuda, cuda_modes, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
+from softknee.kernels.squaf.choice import sampled_symbol
+from softknee.kernels.squaf.layout import arrange
+from softknee.kernels.squaf.random_bits import uniform
 from squaf_reference import inputs, parameters
 
 pytestmark = [
@@ -37,6 +40,80 @@ def test_a_gpu_chooses_as_a_cpu_does(dtype, shape, window, weights):
     assert torch.equal(nearest[clear], step_symbols(x, q=p["q"], z=p["z"])[clear])
     step = squaf_step(x.cuda(), q=here["q"], z=here["z"]).cpu()
     assert torch.equal(step[fine], table.gather(-1, nearest.clamp(min=0).long()[..., None])[..., 0][fine])
+
+
+# The kernels take eight elements a thread, and with float32 32 threads share 256 in two halves of four each: what lies
+# around these borders, and runs of one group that end between them.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "shape", [(n,) for n in (1, 7, 8, 9, 248, 255, 256, 257, 267, 2061, 100_003, 1_048_617)]
+    + [(3, 4, 8 * n) for n in (1, 5, 31, 32, 33, 64, 100)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("softness", [1.5, 30.0])  # the second is too steep for the quick way of the kernels
+def test_every_size_and_run_chooses_as_a_cpu_does(dtype, shape, softness):
+    rows = (1,) if len(shape) == 1 else (4, 1)
+    p = parameters(rows, k=16, dtype=torch.float32)
+    p["alpha"] = softness / p["q"] ** 2
+    x, seed = inputs(*shape, dtype=dtype, spread=8.0), torch.tensor(0x0FED_CBA9_8765_4321)
+    if x.numel() > 50:
+        x.view(-1)[:: x.numel() // 5], x.view(-1)[1 :: x.numel() // 7] = torch.nan, torch.inf
+    here, x_here = {name: t.cuda() for name, t in p.items()}, x.cuda()
+    assert cuda.fits(x_here, points=33, layout=arrange(x_here, parameter_shape=torch.Size(rows)))
+    symbols = sampled_symbols(x_here, **here, seed=seed.cuda()).cpu()
+    expected = sampled_symbols(x, **p, seed=seed)
+    # Only a draw on the seam of two points may differ, by the rounding of the exponential.
+    assert (symbols != expected).sum() <= 1 + x.numel() // 20_000
+    nearest = step_symbols(x_here, q=here["q"], z=here["z"]).cpu()
+    assert torch.equal(nearest, step_symbols(x, q=p["q"], z=p["z"]))
+    table, fine = p["z"].expand(*shape, -1).to(dtype), ~x.isnan()
+    for value, at in (
+        (squaf_sampled(x_here, **here, seed=seed.cuda()), symbols),
+        (squaf_step(x_here, q=here["q"], z=here["z"]), nearest),
+    ):
+        assert torch.equal(value.cpu()[fine], table.gather(-1, at.clamp(min=0).long()[..., None])[..., 0][fine])
+        assert torch.equal(value.cpu().isnan(), x.isnan())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_view_off_the_boundary_of_16_bytes_chooses_alike(dtype):
+    p = {name: t.cuda() for name, t in parameters(k=16, dtype=torch.float32).items()}
+    whole, seed = inputs(5001, dtype=dtype, spread=8.0).cuda(), torch.tensor(99, device="cuda")
+    view, copy = whole[1:], whole[1:].clone()
+    assert view.data_ptr() % 16
+    assert (sampled_symbols(view, **p, seed=seed) != sampled_symbols(copy, **p, seed=seed)).sum() <= 1
+    assert (squaf_sampled(view, **p, seed=seed) != squaf_sampled(copy, **p, seed=seed)).sum() <= 1
+    assert (step_symbols(view, q=p["q"], z=p["z"]) != step_symbols(copy, q=p["q"], z=p["z"])).sum() <= 1
+    assert (squaf_step(view, q=p["q"], z=p["z"]) != squaf_step(copy, q=p["q"], z=p["z"])).sum() <= 1
+
+
+def test_nothing_is_written_beyond_the_end():
+    p = {name: t.cuda() for name, t in parameters(k=16, dtype=torch.float32).items()}
+    for count in (256 - 8, 256, 256 + 8 * 5 + 3, 4096 + 13):
+        x = inputs(count, dtype=torch.float32).cuda()
+        room = torch.full((count + 512,), -77.0, device="cuda")
+        layout = arrange(x, parameter_shape=torch.Size((1,)))
+        cuda.forward(x, p["q"], p["alpha"], p["z"], out=room, layout=layout, window=5)
+        assert torch.equal(room[:count], squaf(x, **p))
+        assert (room[count:] == -77.0).all()
+        room.fill_(-77.0)
+        cuda_modes.choose(x, None, p["q"], p["alpha"], p["z"], out=room, points=33, layout=layout)
+        assert torch.equal(room[:count], squaf_step(x, q=p["q"], z=p["z"]))
+        assert (room[count:] == -77.0).all()
+
+
+def test_positions_beyond_32_bits_are_drawn_as_on_a_cpu():
+    if torch.cuda.mem_get_info()[0] < 60 * 2**30:
+        pytest.skip("needs 60 GB of free memory on the device")
+    p = {name: t.cuda() for name, t in parameters(k=16, dtype=torch.float32).items()}
+    count, beyond, seed = 2**32 + 4096, 2**32 - 2048, torch.tensor(0x0FED_CBA9_8765_4321)
+    x = torch.full((count,), 0.3, device="cuda", dtype=torch.float32)
+    found = squaf_sampled(x, **p, seed=seed.cuda())[beyond:].cpu()
+    position = torch.arange(beyond, count)
+    on_cpu = {name: t.cpu() for name, t in p.items()}
+    u = uniform(seed, position, torch.float32)
+    symbols = sampled_symbol(x[beyond:].cpu(), on_cpu["q"], on_cpu["alpha"], 33, 5, False, u=u)
+    assert (found != on_cpu["z"][0][symbols]).sum() <= 1
 
 
 def test_gradients_are_those_of_squaf_and_of_the_staircase():
@@ -77,7 +154,9 @@ def test_every_replay_of_a_graph_draws_anew():
     # Averaged over places and replays it is SQUAF, within 5 standard errors.
     error = (mean - soft).mean() / (mean.std() / mean.numel() ** 0.5)
     assert abs(error.item()) < 5
-    assert torch.equal(slope, torch.autograd.grad(layer.as_soft()(x).sum(), x)[0])
+    # A leaf of its own: that of the graph belongs to the stream of its recording.
+    fresh = x.detach().clone().requires_grad_()
+    assert torch.equal(slope, torch.autograd.grad(layer.as_soft()(fresh).sum(), fresh)[0])
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -9,7 +9,9 @@ from ..errors import ParameterError
 from ..version import VERSION
 from .compare_command import compare
 from .data_command import data
+from .epoch_command import bench_epoch
 from .fits_command import fits
+from .image_command import distil, rate
 from .language_command import preference, wikitext
 from .study_command import report, study
 from .surface_command import surface
@@ -25,9 +27,12 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 bench.command("wire")(bench_wire)
+bench.command("epoch")(bench_epoch)
 app.add_typer(study, name="study")
 study.command("preference")(preference)
 study.command("wikitext")(wikitext)
+study.command("rate")(rate)
+study.command("distil")(distil)
 app.add_typer(data, name="data")
 
 

@@ -1,6 +1,5 @@
 """`softknee study preference` and `softknee study wikitext`: the papers' language experiments."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,13 +94,22 @@ def wikitext(
     context: Annotated[int | None, typer.Option(min=2, help="tokens seen at once; default the model's, or 256")] = None,
     stride: Annotated[int | None, typer.Option(min=1, help="with --model: how far the window moves")] = None,
     most: Annotated[int | None, typer.Option(min=2, help="with --model: only the first tokens of the text")] = None,
-    train: Annotated[str, typer.Option(help="without --model: train, valid or a text file to train on")] = "train",
+    train: Annotated[
+        str, typer.Option(help="without --model: train, valid or a text file to train on; or several: FILE,valid")
+    ] = "train",
     layers: Annotated[int, typer.Option(min=1, help="without --model: layers; GPT-2 small has 12")] = 6,
     width: Annotated[int, typer.Option(min=1, help="without --model: width; GPT-2 small has 768")] = 384,
     heads: Annotated[int, typer.Option(min=1, help="without --model: heads; GPT-2 small has 12")] = 6,
     batch: Annotated[int, typer.Option(min=1, help="texts at once")] = 16,
     train_steps: Annotated[int, typer.Option("--steps", min=4, help="without --model: training steps")] = 2000,
-    recover: Annotated[int, typer.Option(min=1, help="without --model: steps after the replacement")] = 240,
+    learning_rate: Annotated[float, typer.Option(help="without --model: of AdamW")] = 1e-3,
+    dropout: Annotated[float, typer.Option(min=0, max=1, help="without --model: GPT-2 has 0.1")] = 0.2,
+    rows: Annotated[
+        str, typer.Option(help="without --model: of gelu, lambda_gelu, srelu and relu")
+    ] = "gelu,lambda_gelu,srelu,relu",
+    recover: Annotated[int, typer.Option(min=0, help="without --model: steps after the replacement")] = 240,
+    layerwise: Annotated[bool, typer.Option(help="without --model: recover layer by layer, too")] = True,
+    eager: Annotated[bool, typer.Option("--eager", help="without --model: no CUDA graph of the step")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="without --model: how many seeds")] = 3,
     tokenizer: Tokenizer = None,
     own_vocabulary: OwnVocabulary = False,
@@ -141,16 +149,22 @@ def wikitext(
             context=context or 256,
             batch=batch,
             steps=train_steps,
+            warmup=min(language_study.Recipe.warmup, max(1, train_steps // 4)),
+            learning_rate=learning_rate,
+            dropout=dropout,
             recover=recover,
+            layerwise=layerwise,
+            recorded=not eager,
         )
-        recipe = replace(recipe, warmup=min(recipe.warmup, max(1, train_steps // 4)))
-        settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device)
+        settings = language_study.Settings(
+            recipe=recipe, seeds=tuple(range(seeds)), device=device, rows=tuple(several(rows))
+        )
         tokens = room.read_tokens(
             load_gpt2_tokenizer(tokenizer or data, check=check), train=train, folder=data, check=check
         )
         with progress_bar("training", total=language_study.steps(settings)) as advance:
             record = room.train_models(
-                settings, tokens, train_name=Path(train).name, command=command_line(), advance=advance
+                settings, tokens, train_name=_names(train), command=command_line(), advance=advance
             )
     _finish(record, json, room.wikitext_markdown(record))
 
@@ -159,6 +173,11 @@ def _finish(record: "Record", json: Path | None, table: str) -> None:
     if json is not None:
         record.write(json)
     typer.echo(table, nl=False)
+
+
+def _names(train: str) -> str:
+    """What was trained on, without the folders it lies in."""
+    return ", ".join(Path(one).name for one in several(train))
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

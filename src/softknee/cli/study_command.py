@@ -56,6 +56,9 @@ def study_run(
     ] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="also write the curves to this folder")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="train and keep the records, and no more")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="this activation alone; may be given again")
+    ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="two batches, one epoch, two seeds, on the CPU: only to see that it runs")
     ] = False,
@@ -84,6 +87,7 @@ def study_run(
             base=base,
             command=command_line(),
             threads=threads,
+            only=tuple(only or ()),
             each=_log(tensorboard),
         )
         if outcomes is None:
@@ -95,7 +99,8 @@ def study_run(
     except KeyboardInterrupt:
         typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
         raise typer.Exit(_STOPPED) from None
-    _print_headline(recipe, outcomes)
+    if outcomes:
+        _print_headline(recipe, outcomes)
     typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
 
 

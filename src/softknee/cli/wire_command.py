@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line
+from .typed import command_line, several
 
 
 def bench_wire(
@@ -15,6 +15,7 @@ def bench_wire(
     epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 15,
     elements: Annotated[int | None, typer.Option(min=1, help="activations to code; default 16M (CPU: 4M)")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
+    forms: Annotated[str, typer.Option(help="any of rans,huffman,packed,bfloat16; default all")] = "",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
     json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
 ) -> None:
@@ -32,6 +33,7 @@ def bench_wire(
         epochs=epochs,
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
+        **({"forms": several(forms)} if forms else {}),
         **({} if threads is None else {"threads": threads}),
     )
     command = command_line()

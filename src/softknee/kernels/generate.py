@@ -31,14 +31,20 @@ def load(source: str, name: str, namespace: Mapping[str, Any], function: str, ho
 
 
 _NAMESPACE = {name: value for name, value in vars(torch_math).items() if callable(value)}
+# Results that are rounded to a half type need fewer digits, as in the fused kernels.
+_COARSE = {name: _NAMESPACE[f"{name}_half"] for name in _NAMESPACE if f"{name}_half" in _NAMESPACE}
 
 
 @functools.cache
-def torch_function(act: Activation, *indices: Index) -> Callable[..., tuple[Tensor, ...]]:
-    """A function (x, *params) -> the partial derivatives asked for, in torch operations."""
+def torch_function(act: Activation, *indices: Index, coarse: bool = False) -> Callable[..., tuple[Tensor, ...]]:
+    """A function (x, *params) -> the partial derivatives asked for, in torch operations.
+
+    coarse: with as many digits as a half type can hold, which is for a compiler that makes one kernel of it.
+    """
     code = body(act, indices, TORCH)
     names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
     lines.append(f"    return ({', '.join(code.results)},)")
-    label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}"
-    return load("\n".join(lines) + "\n", label, _NAMESPACE, "compute", torch_math.__name__)
+    label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}{' coarse' * coarse}"
+    namespace = _NAMESPACE | _COARSE if coarse else _NAMESPACE
+    return load("\n".join(lines) + "\n", label, namespace, "compute", torch_math.__name__)

@@ -146,12 +146,14 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
     Without a Function the compiler would differentiate the operations themselves, and a piece that overflows beside
     the one that is selected would make a NaN of the gradient.
     """
-    value = torch_function(act, ())
-    slopes = torch_function(act, ("x",), *((p.name,) for p in act.params))
+    derivatives = ("x",), *((p.name,) for p in act.params)
+    value, coarse_value = torch_function(act, ()), torch_function(act, (), coarse=True)
+    slopes, coarse_slopes = torch_function(act, *derivatives), torch_function(act, *derivatives, coarse=True)
 
     def traced_value(x: Tensor, *params: Tensor) -> Tensor:
         work = plain.working_type(x.dtype)
-        return operators.own(value(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
+        chosen = coarse_value if _is_half_on_gpu(x) else value
+        return operators.own(chosen(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
 
     class Traced(torch.autograd.Function):
         @staticmethod
@@ -162,9 +164,15 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             x, *params = ctx.saved_tensors
-            return _from_all(slopes, grad_outputs[0], x, params, ctx.needs_input_grad)
+            chosen = coarse_slopes if _is_half_on_gpu(x) else slopes
+            return _from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
 
     return Traced, traced_value
+
+
+def _is_half_on_gpu(x: Tensor) -> bool:
+    """Where the fused kernels of eager calls use their coarse functions, too."""
+    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16)
 
 
 def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> Any:

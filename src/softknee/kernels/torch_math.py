@@ -80,6 +80,28 @@ def normal_pair(u: Tensor) -> tuple[Tensor, Tensor]:
     return normal_cdf(u), normal_pdf(u)
 
 
+def normal_cdf_half(u: Tensor) -> Tensor:
+    """As normal_cdf, relative error 2^-12: enough for a value that is rounded to 8 or 11 bits next."""
+    t = 1 / (1 + 0.3 * torch.abs(u))
+    p = 0.20884642004966736 * t + 0.035585008561611176
+    p = p * t + 0.13747946918010712
+    tail = torch.exp(-0.5 * (u * u)) * ((p * t + 0.11820422112941742) * t)
+    return torch.where(u < 0, tail, 1 - tail)
+
+
+def normal_pair_half(u: Tensor) -> tuple[Tensor, Tensor]:
+    """As normal_pair, relative error 2^-20: a gradient near its zero needs more digits than a value."""
+    bell = torch.exp(-0.5 * (u * u))
+    t = 1 / (1 + 0.36 * torch.abs(u))
+    p = 0.04678286984562874 * t - 0.17882795631885529
+    p = p * t + 0.17967954277992249
+    p = p * t + 0.027425291016697884
+    p = p * t + 0.13940055668354034
+    p = p * t + 0.14183029532432556
+    tail = bell * ((p * t + 0.1437089741230011) * t)
+    return torch.where(u < 0, tail, 1 - tail), _PEAK * bell
+
+
 def sech_squared(u: Tensor) -> Tensor:
     return tanh_pair(u)[1]
 

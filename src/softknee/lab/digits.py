@@ -15,12 +15,14 @@ _SPLIT_SEED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class Digits:
-    """Images as rows of 64 numbers, standardised by the training half; labels are 0 to 9."""
+    """Images as rows of 64 numbers, standardised by `mean` and `spread` of the training half; labels are 0 to 9."""
 
     train_images: Tensor
     train_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
+    mean: float  # of levels 0 to 16
+    spread: float
 
 
 def load_digits() -> Digits:
@@ -44,4 +46,6 @@ def load_digits() -> Digits:
         train_labels=torch.tensor(train_y, dtype=torch.int64),
         test_images=(test - mean) / spread,
         test_labels=torch.tensor(test_y, dtype=torch.int64),
+        mean=float(mean),
+        spread=float(spread),
     )

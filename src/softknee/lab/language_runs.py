@@ -13,13 +13,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import MissingToolError
-from ..surgery import Hardener, param_groups, relu_ize_, swap_
+from ..surgery import Hardener, relu_ize_, swap_
 from .characters import Characters
+from .language_steps import Steps
+
+_ATTENTION = "softknee_causal"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The network and its training. `recover` optimiser steps are what every way of recovering may spend."""
+    """The network and its training.
+
+    recover:   optimiser steps that every way of recovering may spend; 0 recovers in no way.
+    layerwise: also recover layer by layer, which measures the loss twice for every layer.
+    recorded:  on a GPU the step is a CUDA graph.
+    """
 
     layers: int = 6
     width: int = 384
@@ -36,19 +44,20 @@ class Recipe:
     tolerance: float = 5e-3
     recover: int = 240
     recover_rate: float = 1e-4
+    layerwise: bool = True
+    recorded: bool = True
 
 
-def build(
-    recipe: Recipe, *, vocabulary: int, seed: int, activation: str, knobs: dict[str, Any] | None = None
-) -> nn.Module:
+def build(recipe: Recipe, *, vocabulary: int, seed: int, activation: str, knobs: dict[str, Any] | None = None) -> Any:
     """A GPT-2 with weights from the seed alone; `activation` takes the place of its GELU, "gelu" leaves it."""
     try:
-        from transformers import GPT2Config, GPT2LMHeadModel
+        from transformers import AttentionInterface, GPT2Config, GPT2LMHeadModel
     except ModuleNotFoundError as error:
         raise MissingToolError(
             "The language study needs the package 'transformers', which is not installed. Install it with: "
             "pip install 'softknee[text]'"
         ) from error
+    AttentionInterface.register(_ATTENTION, _causal_attention)
     config = GPT2Config(
         vocab_size=vocabulary,
         n_positions=recipe.context,
@@ -61,10 +70,25 @@ def build(
         bos_token_id=None,
         eos_token_id=None,
         use_cache=False,
+        attn_implementation=_ATTENTION,  # pyright: ignore[reportCallIssue] - every config takes it
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GPT2LMHeadModel(config)
+    return put_in_(model, activation, knobs)
+
+
+def _causal_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, dropout: float = 0.0, **_: Any
+) -> tuple[Tensor, None]:
+    """Each token looks at itself and what is before it. transformers' own way there builds a mask, for which it asks
+    the GPU; so no step could be recorded."""
+    found = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+    return found.transpose(1, 2), None
+
+
+def put_in_(model: Any, activation: str, knobs: dict[str, Any] | None = None) -> Any:
+    """An activation in the place of the model's GELU, in place; "gelu" leaves it."""
     if activation == "relu":
         swap_(model, "relu", replacing="gelu")
         relu_ize_(model)
@@ -113,13 +137,16 @@ def train(
     advance: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Train in place: AdamW, warm-up, half a cosine down to a tenth; the knobs are hardened step by step."""
-    groups = param_groups(
-        model, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, lr_scale=recipe.activation_rate_factor
+    steps = Steps(
+        model,
+        Batches(data.train, recipe, seed=seed),
+        loss_of,
+        recorded=recipe.recorded,
+        lr=recipe.learning_rate,
+        weight_decay=recipe.weight_decay,
+        lr_scale=recipe.activation_rate_factor,
     )
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=data.train.is_cuda)
-    rates = [group["lr"] for group in optimizer.param_groups]
     hardener = Hardener(model, recipe.steps, start=recipe.start, tolerance=recipe.tolerance) if harden else None
-    batches = Batches(data.train, recipe, seed=seed)
     model.train()
     begin = time.perf_counter()
     torch.manual_seed(seed)  # of dropout
@@ -127,29 +154,27 @@ def train(
         if hardener is not None:
             hardener.step(step)
         progress = max(0.0, (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup))
-        share = min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2)
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * share
-        _step(model, optimizer, batches)
+        steps.step(min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2))
         advance()
+    steps.finish()
     return Trained(model=model, seconds=time.perf_counter() - begin)
 
 
 def recover(model: nn.Module, data: Characters, recipe: Recipe, *, seed: int, steps: int) -> None:
     """A few steps at a small constant rate, with a fresh optimiser."""
-    groups = param_groups(model, lr=recipe.recover_rate, weight_decay=recipe.weight_decay)
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=data.train.is_cuda)
     batches = Batches(data.train, recipe, seed=seed)
+    again = Steps(
+        model,
+        batches,
+        loss_of,
+        recorded=recipe.recorded,
+        lr=recipe.recover_rate,
+        weight_decay=recipe.weight_decay,
+    )
     model.train()
     for _ in range(steps):
-        _step(model, optimizer, batches)
-
-
-def _step(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Batches) -> None:
-    optimizer.zero_grad()
-    loss_of(model, batches.draw()).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+        again.step()
+    again.finish()
 
 
 @torch.no_grad()

@@ -134,14 +134,25 @@ def _vision(network: str, **arguments: Any) -> nn.Module:
     return build_by_name(network, **arguments)
 
 
+def _clicks(**arguments: Any) -> nn.Module:
+    from .clicks.by_name import build_by_name
+
+    return build_by_name(**arguments)
+
+
+CLICKS = "click_model"  # that of the SmeLU paper, see `clicks`; imported when it is asked for
 # Those of the papers on images, see `vision_networks`, which is imported when one of them is asked for.
 VISION = (
     *("vgg8", "vgg13", "resnet56", "shufflenetv1", "wrn16_2", "wrn40_2", "resnet18"),
-    *("vit_tiny", "deit_tiny", "tnt_small", "convnext_tiny"),
+    *("vit_tiny", "deit_tiny", "tnt_small", "convnext_tiny", "enlarged"),
 )
 SMALL: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
 # By the name that a checkpoint holds.
-BUILDERS: dict[str, Callable[..., nn.Module]] = {**SMALL, **{name: partial(_vision, name) for name in VISION}}
+BUILDERS: dict[str, Callable[..., nn.Module]] = {
+    **SMALL,
+    **{name: partial(_vision, name) for name in VISION},
+    CLICKS: _clicks,
+}
 
 
 def build(builder: str, **arguments: Any) -> Any:

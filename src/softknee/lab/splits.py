@@ -27,11 +27,16 @@ _ORDER_SEED = 0
 # Of the digits a fifth of the training half (179 of 898); of the larger sets 5,000 of 60,000.
 _VALIDATION_SHARE = 0.2
 _MOST_VALIDATION = 5000
+_SIXTEENTH = 15  # the digits have levels of 0 to 16, which become 0 to 240
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Images and labels of the three parts, standardised as `normalisation` says."""
+    """Images and labels of the three parts, standardised as `normalisation` says.
+
+    mean, spread: of each channel, in levels of 0 to 255: an image is (level - mean) / spread. Empty where it is not
+                  known.
+    """
 
     name: str
     normalisation: str
@@ -41,6 +46,8 @@ class Split:
     validation_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
+    mean: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
 
     def to(self, device: torch.device | str) -> Split:
         """The same data on another device."""
@@ -76,10 +83,11 @@ def load_split(
         return _of_bytes(name, folder, flat=flat, check=check)
     if name == "digits":
         data, normalisation = load_digits(), "standardised by one mean and one standard deviation of the training half"
+        scale = float(_SIXTEENTH)
         train, test = (one if flat else one.unflatten(1, (1, 8, 8)) for one in (data.train_images, data.test_images))
     else:
         data = load_images(name, folder, check=check)
-        normalisation = data.normalisation
+        normalisation, scale = data.normalisation, 255.0
         data = data.flat() if flat else data
         train, test = data.train_images, data.test_images
     chosen, rest = _divided(len(train))
@@ -92,6 +100,8 @@ def load_split(
         validation_labels=data.train_labels[chosen],
         test_images=test,
         test_labels=data.test_labels,
+        mean=(data.mean * scale,),
+        spread=(data.spread * scale,),
     )
 
 
@@ -117,4 +127,6 @@ def _of_bytes(name: str, folder: str | os.PathLike[str] | None, *, flat: bool, c
         validation_labels=data.train_labels[chosen],
         test_images=test,
         test_labels=data.test_labels,
+        mean=data.mean,
+        spread=data.spread,
     )

@@ -4,6 +4,7 @@ from ..files import WriteError, write_whole
 from .activity import Activity, SiteActivity, activity
 from .calibration import Bin, expected_calibration_error, reliability
 from .edge import Edge
+from .entropy import SiteEntropy, entropies
 from .estimate import Estimate, Score
 from .gradients import GradientNorms, Norms, gradient_norms
 from .hardness import HardnessProfile, HardnessTrace, SiteHardness, drift, hardness_profile, spearman
@@ -38,6 +39,7 @@ __all__ = [
     "RecordError",
     "Score",
     "SiteActivity",
+    "SiteEntropy",
     "SiteHardness",
     "SiteRate",
     "Versions",
@@ -48,6 +50,7 @@ __all__ = [
     "compare_each",
     "compare_sets",
     "drift",
+    "entropies",
     "expected_calibration_error",
     "generalisation_gap",
     "gradient_norms",

@@ -29,6 +29,8 @@ from ..surgery import sites
 from ..surgery.calibration.observe import quietly, run
 from ..surgery.finding.probing import not_compiled
 
+_MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
+
 
 @dataclass(frozen=True)
 class SiteActivity:
@@ -215,8 +217,12 @@ class _Site:
 
     def _sample(self, x: Tensor) -> None:
         """Every number gets a random key, and those with the smallest keys are kept: each is as likely as any other."""
-        keys = torch.rand(len(x), generator=self.generator, dtype=torch.float64)
-        if len(x) > self.samples:
+        if len(x) >= _MANY * self.samples:
+            keys, index = _smallest_keys(len(x), self.samples, self.generator)
+            x = x[index.to(x.device)]
+        else:
+            keys = torch.rand(len(x), generator=self.generator, dtype=torch.float64)
+        if len(keys) > self.samples:
             keys, index = keys.topk(self.samples, largest=False)
             x = x[index.to(x.device)]
         self.keys, self.kept = torch.cat([self.keys, keys]), torch.cat([self.kept, x.cpu().double()])
@@ -240,6 +246,24 @@ class _Site:
             entropy=entropy if entropy is not None and math.isfinite(entropy) else None,
             rate=None if self.points is None else _bits(self.points),
         )
+
+
+def _smallest_keys(count: int, kept: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The smallest `kept` of `count` uniform keys and the places that have them, without drawing all of the keys.
+
+    The smallest of n uniform numbers are E_1/S, (E_1 + E_2)/S ... with S the sum of n + 1 exponential numbers, of which
+    the last n + 1 - kept together have a gamma distribution (here by its normal limit: n is at least some hundred
+    thousand). Which places have them is a set drawn without any preference.
+    """
+    small = torch.empty(kept, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
+    others = count + 1 - kept
+    rest = others + math.sqrt(others) * float(torch.randn(1, generator=generator, dtype=torch.float64))
+    places = torch.empty(0, dtype=torch.int64)
+    while len(places) < kept:
+        more = torch.randint(count, (kept + kept // 8,), generator=generator)
+        places = torch.cat([places, more]).unique()
+    chosen = places[torch.randperm(len(places), generator=generator)[:kept]]
+    return small / (small[-1] + rest), chosen
 
 
 def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:

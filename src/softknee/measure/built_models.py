@@ -51,8 +51,10 @@ def read_config(texts: Sequence[str]) -> dict[str, int | float]:
     return found
 
 
-def build(name: str, shape: Shape, config: Mapping[str, Any] | None = None) -> tuple[nn.Module, dict[str, Tensor]]:
-    """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from seed 0."""
+def build(
+    name: str, shape: Shape, config: Mapping[str, Any] | None = None, *, seed: int = 0
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from the seed."""
     library, _, kind = name.partition(":")
     if library not in _EXTRAS or not kind:
         raise ParameterError(
@@ -61,7 +63,7 @@ def build(name: str, shape: Shape, config: Mapping[str, Any] | None = None) -> t
         )
     make = _timm if library == "timm" else _transformers
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         try:
             return make(kind, shape, dict(config or {}))
         except (TypeError, ValueError, AssertionError) as error:

@@ -14,8 +14,19 @@ import softknee as sk
 from .clock import bytes_held
 from .pseudocode import PSEUDOCODE
 
-VARIANTS = ("softknee eager", "softknee compiled", "pseudocode eager", "pseudocode compiled", "torch")
+VARIANTS = (
+    "softknee eager",
+    "softknee compiled",
+    "softknee layer",
+    "softknee sampled",
+    "softknee step",
+    "pseudocode eager",
+    "pseudocode compiled",
+    "torch",
+)
 _PROBE_ELEMENTS = 4096
+# SQUAF as a layer, which has a shorter way to its kernels than the function.
+_MODES = {"softknee layer": sk.nn.SQUAF, "softknee sampled": sk.nn.SQUAFP, "softknee step": sk.nn.SQUAFS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +84,18 @@ def candidates_for(
             yield Candidate(
                 function=title, variant=variant, call=calls[variant], parameters=parameters, options=options
             )
+        elif name == "squaf" and variant in _MODES:
+            yield _squaf_layer(variant, parameters, device=device, dtype=dtype)
+
+
+def _squaf_layer(variant: str, values: Mapping[str, Tensor], *, device: torch.device, dtype: torch.dtype) -> Candidate:
+    """SQUAF as a layer in one of its modes, with parameters of its own that begin at these values."""
+    q, alpha, z = (values[name].detach().tolist() for name in ("q", "alpha", "z"))
+    layer = _MODES[variant](k=len(z) // 2, q=q[0], alpha=alpha[0], z=z, window=5, learn=True)
+    layer = layer.to(device=device, dtype=dtype)
+    # A staircase depends on nothing but its heights.
+    own = {name: one for name, one in layer.named_parameters() if variant != "softknee step" or name == "z"}
+    return Candidate(function="squaf", variant=variant, call=lambda x, **_: layer(x), parameters=own)
 
 
 def _no_pseudocode(x: Tensor, **parameters: Tensor) -> Tensor:

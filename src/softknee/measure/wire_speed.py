@@ -40,6 +40,7 @@ class Settings:
     seed: int = 0
     elements: int = 4_000_000
     repeats: int = 9
+    forms: tuple[str, ...] = FORMS
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:
@@ -47,6 +48,9 @@ class Settings:
         for name, value in (values | {"threads": self.threads}).items():
             if value < 1:
                 raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        for name in self.forms:
+            if name not in FORMS:
+                raise ParameterError(f"There is no form {name!r} to time, only {', '.join(FORMS)}.")
         if not self.rates or min(self.rates) < 0 or len(set(self.rates)) < len(self.rates):
             raise ParameterError(
                 f"The benchmark needs different weights of the rate penalty, none below 0, and {self.rates} were given."
@@ -86,6 +90,7 @@ def measure(settings: Settings, data: Data, *, command: str, report: Callable[[s
             "batch": settings.batch,
             "elements": settings.elements,
             "repeats": settings.repeats,
+            "forms": settings.forms,
             "threads": settings.threads,
             "levels": LEVELS,
             "network": "conv 1-16, SQUAF-P (k=16, q=0.25, all trained), cut, conv 16-32, ReLU, linear; Adam",
@@ -137,7 +142,8 @@ def _speed_rows(settings: Settings, symbols: Tensor, rate: float) -> list[dict[s
     table = torch.linspace(-1, 4, LEVELS, device=settings.device)
     values = table[row.long()]
     short = values.bfloat16()
-    data = {name: encode(row.to(torch.uint8), levels=LEVELS, coder=name) for name in ("rans", "huffman")}
+    coders = [name for name in ("rans", "huffman") if name in settings.forms]
+    data = {name: encode(row.to(torch.uint8), levels=LEVELS, coder=name) for name in coders}
     payload = packed.pack(row, LEVELS)
     size = {name: len(one) for name, one in data.items()} | {"packed": len(payload), "bfloat16": 2 * len(row)}
     calls: dict[tuple[str, str], Callable[[], object]] = {}
@@ -149,6 +155,7 @@ def _speed_rows(settings: Settings, symbols: Tensor, rate: float) -> list[dict[s
     calls["packed", "decode"] = lambda: packed.unpack(payload, len(row), LEVELS, torch.int32)
     calls["bfloat16", "encode"] = lambda: values.to(torch.bfloat16)
     calls["bfloat16", "decode"] = lambda: short.to(torch.float32)
+    calls = {key: call for key, call in calls.items() if key[0] in settings.forms}
     threads = torch.get_num_threads()
     torch.set_num_threads(settings.threads)
     try:
@@ -159,7 +166,7 @@ def _speed_rows(settings: Settings, symbols: Tensor, rate: float) -> list[dict[s
         torch.set_num_threads(threads)
     rows: list[dict[str, Any]] = []
     times: dict[str, Sequence[float]] = {}
-    for name in FORMS:
+    for name in [one for one in FORMS if one in settings.forms]:
         found = [taken[name, way] for way in ("encode", "decode")]
         written: dict[str, Any] = {"part": "speed", "rate_weight": rate, "form": name, "bytes": size[name]}
         written["bits_per_activation"] = 8 * size[name] / len(row)

@@ -47,9 +47,10 @@ class UnitRows(nn.Module):
         # The result does not depend on the length of a row, so its largest entry may be divided out first, as a
         # constant: squares then neither overflow nor vanish.
         largest = rows.detach().abs().amax(dim=1, keepdim=True)
-        there = largest > 0
-        scaled = rows / torch.where(there, largest, 1.0)
-        norms = torch.linalg.vector_norm(torch.where(there, scaled, 1.0), ord=self.p, dim=1, keepdim=True)
+        empty = largest == 0
+        # Filled, and not chosen by torch.where: the number stays an argument, and nothing is copied to a GPU.
+        scaled = rows / largest.masked_fill(empty, 1.0)
+        norms = torch.linalg.vector_norm(scaled.masked_fill(empty, 1.0), ord=self.p, dim=1, keepdim=True)
         return self._back(self.v * scaled / norms, weight)
 
     def right_inverse(self, weight: Tensor) -> Tensor:

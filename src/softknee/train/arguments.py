@@ -97,3 +97,13 @@ def tensor_of(output: Any) -> Tensor:
             f"{type(output).__name__}."
         )
     return found
+
+
+def one_number(loss: Tensor) -> Tensor:
+    """The loss of one model, refused where it is not a number."""
+    if not isinstance(loss, Tensor) or loss.dim() != 0:
+        raise InputError(
+            f"The loss must be one number, and it has shape {tuple(getattr(loss, 'shape', ()))}; take its mean "
+            "over the examples."
+        )
+    return loss

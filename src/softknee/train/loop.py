@@ -22,6 +22,7 @@ from .arguments import (
     steps_of_epoch,
     tensor_of,
 )
+from .augment import Augment
 from .loop_models import LoopModels
 from .loop_state import read_state, write_state
 from .loop_steps import LoopSteps
@@ -37,8 +38,8 @@ class OneByOne:
 
     Nothing is asked of the model but that it is an nn.Module whose output is a tensor, or has one called `logits`.
     Start, order of the examples, groups of the optimiser and rates are those of `Replicas`, so that without dropout
-    both train the same models, to rounding. Dropout comes from torch's generator, seeded for each step from (seed,
-    step).
+    both train the same models, to rounding, of augmented images as well. Dropout comes from torch's generator, seeded
+    for each step from (seed, step).
 
     Args:
         make_model, count, seeds, share_init, share_order, share_dropout, knobs, device: as for `Replicas`.
@@ -100,9 +101,11 @@ class OneByOne:
         optimizer: str = "sgd",
         loss: str | Loss = "cross_entropy",
         clip: float | None = None,
+        augment: Augment | None = None,
         schedule: Schedule | None = None,
         total_epochs: int | None = None,
         drop_last: bool = False,
+        shuffle: int | None = None,
         gradient_norms: bool = False,
         lr_scale: float = LR_SCALE,
         on_step: Callable[[int], object] | None = None,
@@ -123,17 +126,17 @@ class OneByOne:
         self._steps.choose_optimizer(optimizer, options, lr_scale)
         judge = read_single(loss)
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
-        self._steps.begin(x[:batch], y[:batch], judge)
+        self._steps.begin(x[:batch], y[:batch], judge, augment)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
         for _ in range(epochs):
-            orders = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device)
+            orders = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
             for turn in range(per_epoch):
                 rows = orders[:, turn * batch : (turn + 1) * batch].expand(self.count, -1)
                 share = next(shares)
                 with self._steps.own_random_numbers():
                     for index, (row, rate) in enumerate(zip(rows, rates, strict=True)):
                         self._steps.seed_dropout(index, self.step)
-                        log[turn, 0, index] = self._steps.differentiate(index, x, y, row, judge)
+                        log[turn, 0, index] = self._steps.differentiate(index, x, y, row, judge, step=self.step)
                         if clip is not None or gradient_norms:
                             log[turn, 1:, index] = self._steps.clip(index, clip)
                         self._steps.move(index, rate * share, lr_scale)

@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import ParameterError
 from ..surgery.groups import param_groups
 from . import parallel
-from .arguments import tensor_of
+from .arguments import one_number, tensor_of
+from .augment import Augment
 from .loop_models import LoopModels
 from .losses import Loss
 from .optimizers import read_options
 from .random_keys import fold, seed_keys, site_number
+from .stacked_modules import Draws
 
 _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -28,22 +30,30 @@ _OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 
 
 class LoopSteps:
-    """What a step needs beside the models: an optimiser for each, and the keys that dropout is drawn from."""
+    """What a step needs beside the models: an optimiser for each, and the keys that random numbers are drawn from."""
 
     def __init__(
         self, models: LoopModels, *, dropout_seeds: Sequence[int], device: torch.device, strategy: str
     ) -> None:
         self.models, self.device, self.strategy = models, device, strategy
         self._dropout_keys = fold(seed_keys(dropout_seeds), site_number("dropout"))
+        self._keys = seed_keys(dropout_seeds, device=device)
+        self._augment: Augment | None = None
         self.optimizers: list[torch.optim.Optimizer] = []
         self.optimizer_key: tuple[Any, ...] = ()
 
-    def begin(self, x: Tensor, y: Tensor, judge: Loss) -> None:
+    def begin(self, x: Tensor, y: Tensor, judge: Loss, augment: Augment | None = None) -> None:
         """Make the models ready to be trained; x and y are a batch of examples."""
+        self._augment = augment
         for model in self.models.bare:
             model.train()
+
+        def loss_of(model: nn.Module) -> Tensor:
+            images, targets = self._batch(0, x, y, torch.arange(len(x), device=self.device), step=0)
+            return judge(tensor_of(model(images)), targets)
+
         with self.own_random_numbers():
-            self.models.average_gradients(lambda model: judge(tensor_of(model(x)), y))
+            self.models.average_gradients(loss_of)
 
     def own_random_numbers(self) -> Any:
         """What is drawn inside leaves torch's generators as they were."""
@@ -58,25 +68,37 @@ class LoopSteps:
         if self.device.type != "cpu":
             getattr(torch, self.device.type).manual_seed(int(key))
 
-    def differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, judge: Loss) -> Tensor:
+    def differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, judge: Loss, *, step: int) -> Tensor:
         """Leave the gradient of the loss over the batch `row` in the model; this process's part of that loss."""
         model = self.models.called[index]
         model.zero_grad(set_to_none=True)
         if self.strategy == "none":
-            loss = _one_number(judge(tensor_of(model(x[row])), y[row]))
+            images, targets = self._batch(index, x, y, row, step=step)
+            loss = one_number(judge(tensor_of(model(images)), targets))
             loss.backward()
         else:
-            own = row[parallel.part_of(len(row))]
+            part = parallel.part_of(len(row))
+            count = len(row[part])
             # With nothing to do a process goes along with one example that counts for nothing.
-            counts = len(own) / len(row)
-            own = own if len(own) else row[:1]
-            with self.models.counting(len(own) if counts else 0):
-                loss = _one_number(judge(tensor_of(model(x[own])), y[own])) * counts
+            images, targets = self._batch(index, x, y, row, step=step, part=part if count else slice(1))
+            with self.models.counting(count):
+                loss = one_number(judge(tensor_of(model(images)), targets)) * (count / len(row))
                 (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
         for one in self._trained(index):
             if one.grad is None:  # what the loss does not depend on has the gradient 0, as in Replicas
                 one.grad = torch.zeros_like(one)
         return loss.detach()
+
+    def _batch(
+        self, index: int, x: Tensor, y: Tensor, row: Tensor, *, step: int, part: slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """The examples of a part of the batch `row`, augmented as those of this model are in `Replicas`."""
+        if self._augment is None:
+            return x[row[part]], y[row[part]]
+        # All of them, whatever the part: what is drawn depends on the place in the batch, and images are mixed.
+        draws = Draws(self._keys[index : index + 1], torch.tensor([step], device=self.device))
+        images, targets = self._augment(x[row].unsqueeze(0), y[row].unsqueeze(0), draws=draws)
+        return images[0, part], targets[0, part]
 
     @torch.no_grad()
     def clip(self, index: int, clip: float | None) -> Tensor:
@@ -128,12 +150,3 @@ class LoopSteps:
         if self.optimizers:
             name, options, lr_scale, _ = self.optimizer_key
             self.choose_optimizer(name, dict(options), lr_scale)
-
-
-def _one_number(loss: Tensor) -> Tensor:
-    if not isinstance(loss, Tensor) or loss.dim() != 0:
-        raise InputError(
-            f"The loss must be one number, and it has shape {tuple(getattr(loss, 'shape', ()))}; take its mean "
-            "over the examples."
-        )
-    return loss

@@ -14,26 +14,48 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError
+from ..kernels.dispatch import triton_works
 
 _MASK = 0xFFFFFFFF
 _FACTOR = 0x45D9F3B  # below 2**27: the product with 32 bits does not overflow 63
 _ORDER_SITE, _SECOND = 0x6F72, 0x51ED270B
+_LONG = 2**22  # examples
 
 
-def order(*, seeds: Sequence[int], epoch: int, length: int, device: torch.device | str = "cpu") -> Tensor:
+def order(
+    *,
+    seeds: Sequence[int],
+    epoch: int,
+    length: int,
+    device: torch.device | str = "cpu",
+    window: int | None = None,
+) -> Tensor:
     """The order in which each replica sees the examples in an epoch: a permutation for every seed, [M, length].
+
+    window: shuffle within so many examples that follow one another, and keep the order otherwise; 1 keeps it whole, and
+            None shuffles everything.
 
     >>> order(seeds=[0, 7], epoch=0, length=6)
     tensor([[3, 4, 1, 2, 5, 0],
             [1, 0, 4, 2, 3, 5]])
+    >>> order(seeds=[0], epoch=0, length=6, window=3)
+    tensor([[1, 2, 0, 3, 4, 5]])
     """
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise ParameterError(f"order: window must be a whole number of at least 1, or None, and {window!r} was given.")
     if length < 1 or epoch < 0:
         raise ParameterError(
             f"order: length must be at least 1 and epoch at least 0, and {length} and {epoch} were given."
         )
+    if len(seeds) > 1 and length > _LONG:  # one after the other: what the sorting takes is many times the result
+        return torch.cat([order(seeds=[s], epoch=epoch, length=length, device=device, window=window) for s in seeds])
     keys = fold(fold(seed_keys(seeds, device=device), _ORDER_SITE), epoch)
     first, second = bits(keys, length), bits(fold(keys, _SECOND), length)
-    return ((first >> 1 << 32) | second).argsort(dim=1, stable=True)
+    shuffled = ((first >> 1 << 32) | second).argsort(dim=1, stable=True)
+    if window is None:
+        return shuffled
+    # A stable sort by the number of the window leaves the order within each as it was drawn.
+    return shuffled.gather(1, (shuffled // window).argsort(dim=1, stable=True))
 
 
 def seed_keys(seeds: Sequence[int], *, device: torch.device | str = "cpu") -> Tensor:
@@ -58,6 +80,15 @@ def bits(keys: Tensor, length: int) -> Tensor:
     positions = torch.arange(length, device=keys.device)
     keys = keys.unsqueeze(1)
     return _mix(_mix((positions + keys) & _MASK) ^ _mix(keys ^ _SECOND))
+
+
+def masks(keys: Tensor, length: int, *, threshold: int, scale: float, dtype: torch.dtype) -> Tensor:
+    """`scale` where the bits of a position are at least the threshold, and 0 elsewhere, [M, length]."""
+    if keys.is_cuda and not torch.compiler.is_compiling() and not triton_works():
+        from ..kernels.keyed_mask import keyed_mask
+
+        return keyed_mask(keys, length, threshold=threshold, scale=scale, second=_SECOND, dtype=dtype)
+    return (bits(keys, length) >= threshold).to(dtype).mul_(scale)
 
 
 def _mix(x: Tensor) -> Tensor:

@@ -12,16 +12,19 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from ..surgery.groups import LR_SCALE
-from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, steps_of_epoch
+from .apart import Apart, read_precision
+from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, read_single, steps_of_epoch
 from .augment import Augment
 from .losses import Loss, read_loss
 from .optimizers import StackedOptimizer, read_options
-from .program import Program, norms, outputs
+from .program import Program
+from .progressive import by_example, check_progressive, room_for
 from .random_keys import order, seed_keys
 from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
 from .state import carry_over, pair_tensors, read_state, write_state
+from .together import Together, norms, outputs
 
 
 class Replicas:
@@ -82,8 +85,10 @@ class Replicas:
         stack_modules_(self._skeleton, self._draws)
         self._optimizer: StackedOptimizer | None = None
         self._optimizer_key: tuple[Any, ...] = ()
+        self._apart: Apart | None = None  # where the last training was
         self.epoch = self.step = 0
         self._logs: list[Tensor] = []
+        self.foretold: Tensor | None = None  # see `fit`, progressive
 
     def fit(
         self,
@@ -100,8 +105,12 @@ class Replicas:
         schedule: Schedule | None = None,
         total_epochs: int | None = None,
         drop_last: bool = False,
+        shuffle: int | None = None,
+        progressive: bool = False,
         gradient_norms: bool = False,
         lr_scale: float = LR_SCALE,
+        compiled: bool = False,
+        precision: str = "float32",
         on_step: Callable[[int], object] | None = None,
         on_epoch: Callable[[Replicas], object] | None = None,
         **options: Any,
@@ -121,9 +130,19 @@ class Replicas:
             total_epochs: the length of the whole training, which progress is a share of; default up to the end of this
                 call.
             drop_last: leave out the last batch of an epoch where it is smaller.
+            shuffle: within so many examples that follow one another, in each epoch anew; 1 keeps them in their order,
+                and None shuffles all of them.
+            progressive: keep in `foretold` what each replica said of each example before it was trained on it, [M, N,
+                ...] in the order of the examples; for a single epoch.
             gradient_norms: keep the norm of each replica's gradient at every step, before clipping.
             lr_scale: the rate of activation parameters as a multiple; they, biases and vectors have no weight decay
                 (see `sk.param_groups`).
+            compiled: for models that fill a GPU: each replica runs as a module of its own, fused by torch.compile, all
+                of them beside one another in one captured step. On a CPU the modules run as they are. The result is
+                that of the batched program to rounding; random numbers outside of nn.Dropout and SQUAFP come from
+                torch's generator.
+            precision: "bfloat16" runs compiled models under torch's autocast; weights, gradients and optimiser stay in
+                float32.
             on_step, on_epoch: called after each step with its number, and after each epoch with the replicas.
         """
         x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
@@ -131,26 +150,32 @@ class Replicas:
         check_clip(clip)
         shares = read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
+        if progressive:
+            check_progressive(self._stack.template, epochs=epochs, compiled=compiled, augment=augment)
+        self.foretold = None
+        foretold = room_for(self.predict(x[:1]), len(x)) if progressive else None
         chosen = self._choose_optimizer(optimizer, options, lr_scale)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
+        on_gpu = self.device.type == "cuda"
         program = Program(
-            skeleton=self._skeleton.train(),
-            names=list(self._stack.moving.values()),
+            differentiate=self._differentiator(loss, compiled=compiled, precision=precision),
             tensors=self._stack.tensors,
             draws=self._draws,
             x=x,
             y=y,
-            order=torch.empty(len(ordered), len(x), dtype=torch.int64, device=self.device),
+            order=torch.zeros(len(ordered), len(x), dtype=torch.int64, device=self.device),
             rates=self._rates(lr, shares),
             log=log,
             batch=batch,
-            loss=read_loss(loss),
             optimizer=chosen,
             clip=clip,
             augment=augment,
+            compiled=on_gpu and (compiled or augment is not None),
+            foretold=foretold,
         )
         for _ in range(epochs):
-            program.order.copy_(order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device))
+            drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
+            program.order.copy_(drawn)
             program.turn.zero_()
             for turn in range(per_epoch):
                 program.run(min(batch, len(x) - turn * batch))
@@ -159,6 +184,8 @@ class Replicas:
                     on_step(self.step)
             self.epoch += 1
             self._logs.append(log.clone())
+            if foretold is not None:
+                self.foretold = by_example(foretold, program.order)
             if on_epoch is not None:
                 on_epoch(self)
         return self
@@ -172,10 +199,7 @@ class Replicas:
         training = self._skeleton.training
         self._skeleton.eval()
         try:
-            parts = [
-                outputs(self._skeleton, self._stack.tensors, part.to(self.device), draws=self._draws, shared=True)
-                for part in x.split(batch)
-            ]
+            parts = [self._outputs(part.to(self.device)) for part in x.split(batch)]
         finally:
             self._skeleton.train(training)  # predict may be called between two epochs
         found = torch.cat(parts, dim=1)
@@ -265,6 +289,35 @@ class Replicas:
     def _logged(self, row: int) -> Tensor:
         kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
         return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+
+    def _outputs(self, x: Tensor) -> Tensor:
+        if self._apart is not None:
+            return self._apart.predict(x)
+        return outputs(self._skeleton, self._stack.tensors, x, draws=self._draws, shared=True)
+
+    def _differentiator(self, loss: str | Loss, *, compiled: bool, precision: str) -> Together | Apart:
+        names = list(self._stack.moving.values())
+        self._apart = None
+        if compiled:
+            self._apart = Apart(
+                template=self._stack.template,
+                tensors=self._stack.tensors,
+                names=names,
+                draws=self._draws,
+                loss=read_single(loss),
+                precision=precision,
+                compiled=self.device.type == "cuda",
+            )
+            return self._apart
+        if read_precision(precision) is not None:
+            raise ParameterError(f"precision={precision!r} is for compiled models: pass compiled=True, too.")
+        return Together(
+            skeleton=self._skeleton.train(),
+            names=names,
+            tensors=self._stack.tensors,
+            draws=self._draws,
+            loss=read_loss(loss),
+        )
 
     def _rates(self, lr: float | Sequence[float] | Tensor, shares: Sequence[float]) -> Tensor:
         """[steps] for one rate, [steps, M] for one each."""

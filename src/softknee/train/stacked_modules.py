@@ -8,6 +8,7 @@ statistics of each replica; dropout draws each replica's mask from its key.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -23,21 +24,35 @@ from ..nn.baselines.vector import OneVector
 from ..nn.module import Pointwise
 from ..nn.squaf import SQUAF
 from ..nn.squaf_modes import SQUAFP
-from .random_keys import bits, fold, site_number
+from .random_keys import bits, fold, masks, site_number
 
 
 class Draws:
     """Whose dropout is drawn: the keys of the replicas, the step, and how often each site was passed in it."""
 
-    def __init__(self, keys: Tensor, step: Tensor) -> None:
+    def __init__(self, keys: Tensor, step: Tensor, passed: dict[str, int] | None = None) -> None:
         self.keys, self.step = keys, step
-        self.passed: dict[str, int] = {}
+        self.passed: dict[str, int] = {} if passed is None else passed
+        self.sites: dict[str, int] = {}
+
+    def know(self, path: str) -> None:
+        """Number this site now: torch.compile cannot look into a checksum."""
+        self.sites[path] = site_number(path)
 
     def bits(self, path: str, length: int) -> Tensor:
         """Random bits for the next pass of this site, [M, length]."""
+        return bits(self._next_keys(path), length)
+
+    def mask(self, path: str, length: int, *, p: float, dtype: torch.dtype) -> Tensor:
+        """What the next pass of this dropout multiplies with, [M, length]: 0 with probability p, else 1/(1 - p)."""
+        keys, scale = self._next_keys(path), 1 / (1 - p) if p < 1 else 0.0
+        return masks(keys, length, threshold=round(p * 2**32), scale=scale, dtype=dtype)
+
+    def _next_keys(self, path: str) -> Tensor:
         turn = self.passed.get(path, 0)
         self.passed[path] = turn + 1
-        return bits(fold(fold(fold(self.keys, self.step), site_number(path)), turn), length)
+        site = self.sites[path] if path in self.sites else site_number(path)
+        return fold(fold(fold(self.keys, self.step), site), turn)
 
 
 class _Together(torch.autograd.Function):
@@ -179,9 +194,22 @@ class StackedDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         shape = x.shape[1:] if self.kept_dims is None else (*x.shape[1:3], *[1] * (x.dim() - 3))
-        drawn = self.draws.bits(self.path, shape.numel() if isinstance(shape, torch.Size) else shape[0] * shape[1])
-        mask = (drawn >= round(self.p * 2**32)).to(x.dtype)
-        return x * mask.mul_(1 / (1 - self.p) if self.p < 1 else 0.0).view(-1, *shape)
+        length = shape.numel() if isinstance(shape, torch.Size) else shape[0] * shape[1]
+        return x * self.draws.mask(self.path, length, p=self.p, dtype=x.dtype).view(-1, *shape)
+
+
+class AloneDropout(StackedDropout):
+    """The dropout of one replica whose model runs outside of vmap."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.forward_all(input.unsqueeze(0)).squeeze(0)
+
+
+class AloneSquaf(StackedSquaf):
+    """SQUAF-P of one replica whose model runs outside of vmap: sampled from its key."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.run(input.unsqueeze(0), *[one.unsqueeze(0) for one in self.fitted(input).values()]).squeeze(0)
 
 
 class StackedNorm(nn.Module):
@@ -238,11 +266,7 @@ def stack_modules_(model: nn.Module, draws: Draws) -> None:
         elif isinstance(module, Pointwise) and kind.forward is Pointwise.forward:
             module.__class__ = type(f"Stacked{kind.__name__}", (StackedPointwise, kind), {})
         elif isinstance(module, SQUAF) and kind.forward is SQUAF.forward:
-            if isinstance(module, SQUAFP) and module.k is None:
-                raise InputError(
-                    f"{path!r} is a SQUAF-P on a general grid, whose draws cannot be keyed by replica; use a uniform "
-                    "grid (k= and q=), or train these models one by one."
-                )
+            _refuse_general_grid(module, path)
             layer: Any = module
             layer.__class__ = type(f"Stacked{kind.__name__}", (StackedSquaf, kind), {"draws": draws, "path": path})
         elif isinstance(module, OneVector) and kind.forward is OneVector.forward:
@@ -258,3 +282,34 @@ def stack_modules_(model: nn.Module, draws: Draws) -> None:
             kept: Any = module
             kept.__class__ = StackedDropout
             kept.draws, kept.path, kept.kept_dims = draws, path, _DROPOUTS[kind]
+
+
+def alone_modules_(model: nn.Module, draws: Draws) -> None:
+    """Give what draws random numbers in the model of one replica the draws that it has among others."""
+    for path, module in model.named_modules():
+        kind, layer = type(module), module
+        if kind in _DROPOUTS:
+            kept: Any = layer
+            kept.__class__ = AloneDropout
+            draws.know(path)
+            kept.draws, kept.path, kept.kept_dims = draws, path, _DROPOUTS[kind]
+        elif isinstance(module, SQUAFP) and kind.forward is SQUAF.forward:
+            _refuse_general_grid(module, path)
+            draws.know(path)
+            sampled: Any = layer
+            # One class for all replicas: the compiler takes another for other code.
+            sampled.__class__ = _alone_class(kind)
+            sampled.draws, sampled.path = draws, path
+
+
+@functools.cache
+def _alone_class(kind: type) -> type:
+    return type(f"Alone{kind.__name__}", (AloneSquaf, kind), {})
+
+
+def _refuse_general_grid(module: SQUAF, path: str) -> None:
+    if isinstance(module, SQUAFP) and module.k is None:
+        raise InputError(
+            f"{path!r} is a SQUAF-P on a general grid, whose draws cannot be keyed by replica; use a uniform "
+            "grid (k= and q=), or train these models one by one."
+        )

@@ -13,7 +13,7 @@ from .layout import Layout
 
 _THREADS = 256
 # Vectors a thread should find to do before another block is worth starting.
-_STEPS, _STEPS_BACKWARD = 4, 16
+_STEPS_STEP, _STEPS_SAMPLED, _STEPS_BACKWARD = 4, 8, 16
 # The table of a block is small: many blocks, so that the last ones to finish do not leave the others waiting.
 _MOST_BLOCKS = 2**20
 
@@ -62,9 +62,9 @@ def launch_choice(
     kernel = _choose(
         device, cuda.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols, parameters=parameters
     )
-    drawn = 0 if seed is None else seed.data_ptr()
+    drawn, steps = (0, _STEPS_STEP) if seed is None else (seed.data_ptr(), _STEPS_SAMPLED)
     kernel(
-        grid=(cuda.blocks(layout, threads=_THREADS, steps=_STEPS, most=_MOST_BLOCKS), layout.groups),
+        grid=(cuda.blocks(layout, threads=_THREADS, steps=steps, most=_MOST_BLOCKS), layout.groups),
         threads=_THREADS,
         args=[x.data_ptr(), out.data_ptr(), drawn, *rows, *cuda.shape(layout)],
         shared=0,

@@ -12,22 +12,57 @@ __device__ __forceinline__ u32 mix(u32 h) {
     return h ^ (h >> 16);
 }
 
-// The same bits as in random_bits.py; `high` is the upper half of the seed, mixed with the upper half of the position.
-__device__ __forceinline__ float uniform(u32 position, u32 low, u32 high) {
-    return (float)(mix(mix(position + low) ^ high) >> 8) * 5.9604644775390625e-08f;
+// The same bits as in random_bits.py, mix(mix(position + low) ^ high), where `high` is the upper half of the seed xor
+// the mixed upper half of the position. The first mix ends as the second begins, with h ^ (h >> 16), which undoes
+// itself: both are left out, and `key` = high ^ (high >> 16) stands for high.
+#define TO_UNIT 2.3283064365386963e-10f  // 2^-32
+
+struct Key {
+    u32 low, key;
+
+    // 2^32 times a number in [0, 1).
+    __device__ __forceinline__ float draw(u32 position) const {
+        u32 h = position + low;
+        h = (h ^ (h >> 16)) * 0x7FEB352Du;
+        h = (h ^ (h >> 15)) * 0x846CA68Bu;
+        h = (h ^ key) * 0x7FEB352Du;
+        h = (h ^ (h >> 15)) * 0x846CA68Bu;
+        // 24 bits, left where they are: a float32 holds them without rounding.
+        return (float)((h ^ (h >> 16)) & 0xFFFFFF00u);
+    }
+};
+
+__device__ __forceinline__ Key key_at(u64 seed, u64 position) {
+    const u32 high = (u32)(seed >> 32) ^ mix((u32)(position >> 32));
+    Key key;
+    key.low = (u32)seed;
+    key.key = high ^ (high >> 16);
+    return key;
 }
 
-// How many of the running sums of five weights u times their sum has passed: 0 for c-2 to 4 for c+2.
-__device__ __forceinline__ int passed(float w0, float w1, float w2, float w3, float w4, float u) {
-    const float s1 = w0 + w1, s2 = s1 + w2, s3 = s2 + w3;
-    const float goal = u * (s3 + w4);
-    return (w0 <= goal) + (s1 <= goal) + (s2 <= goal) + (s3 <= goal);
-}
-
-__device__ __forceinline__ int careful_symbol(float x, float u, const Group& s) {
+// The point c-2 to c+2 is the first at which the running sum of the weights is above u times the sum of all five. Here
+// for the ends of the grid and any h, where some of the weights may be 0.
+__device__ __forceinline__ int careful_symbol(float x, float drawn, const Group& s) {
     const Careful w = careful(x, s);
-    const int symbol = (int)w.c + K - 2 + passed(w.p[0], w.p[1], w.p[2], w.p[3], w.p[4], u);
-    return min(max(symbol, 0), POINTS - 1);
+    const float s1 = w.p[0] + w.p[1], s2 = s1 + w.p[2], s3 = s2 + w.p[3];
+    const float goal = (drawn * TO_UNIT) * (s3 + w.p[4]);
+    const int passed = (w.p[0] <= goal) + (s1 <= goal) + (s2 <= goal) + (s3 <= goal);
+    return min(max((int)w.c + K - 2 + passed, 0), POINTS - 1);
+}
+
+// The same inside the grid, from the bits of ROUNDER + c and E. Signs of differences are counted, which costs half of
+// what comparisons do. The last sum is not below s3, and u not above 1 - 2^-24: no rounding makes a point pass s3 where
+// the fifth weight is lost in the sum.
+__device__ __forceinline__ int quick_symbol(int rounded, float e, float drawn, const Group& s) {
+    const float e2 = e * e;
+    const float s1 = fmaf(s.g1, e, s.g2), s2 = s1 + e2, s3 = fmaf(s.g1, e2 * e, s2);
+    const float unit = fmaf(s.g2, e2 * e2, s3) * -TO_UNIT;
+    u32 symbol = rounded - ROUNDER_BITS + (K - 2);
+    symbol += (u32)__float_as_int(fmaf(drawn, unit, s.g2)) >> 31;
+    symbol += (u32)__float_as_int(fmaf(drawn, unit, s1)) >> 31;
+    symbol += (u32)__float_as_int(fmaf(drawn, unit, s2)) >> 31;
+    symbol += (u32)__float_as_int(fmaf(drawn, unit, s3)) >> 31;
+    return symbol;
 }
 
 // round(x / q) on the grid, the quotient rounded as a division rounds it: `inverse_q` is the nearest float to 1/q, and
@@ -40,90 +75,109 @@ __device__ __forceinline__ int nearest_symbol(float x, const Group& s) {
     return __float_as_int(rounded) - ROUNDER_BITS + K;
 }
 
-__device__ __forceinline__ void store_symbols(void* base, u64 vector, const int* symbol) {
-    int4* at = (int4*)base + 2 * vector;
+// What is given for a symbol: itself, or z there; and NaN, or -1, for a NaN.
+#if SYMBOLS
+typedef int Given;
+__device__ __forceinline__ int given(float x, int symbol, const float* table) { return x == x ? symbol : -1; }
+
+__device__ __forceinline__ void store_given(void* base, const Place& place, const int* symbol) {
+    int4* at = (int4*)base + place.first() / 4;
     at[0] = make_int4(symbol[0], symbol[1], symbol[2], symbol[3]);
-    at[1] = make_int4(symbol[4], symbol[5], symbol[6], symbol[7]);
+    at[KIND == 0 ? place.gap : 1] = make_int4(symbol[4], symbol[5], symbol[6], symbol[7]);
 }
 
-__device__ __forceinline__ void give_one(void* out, u64 at, float x, int symbol, const float* table) {
-#if SYMBOLS
-    ((int*)out)[at] = x == x ? symbol : -1;
+__device__ __forceinline__ void store_given(void* base, u64 at, int symbol) { ((int*)base)[at] = symbol; }
 #else
-    store_one(out, at, x == x ? table[symbol] : x);
-#endif
+typedef float Given;
+__device__ __forceinline__ float given(float x, int symbol, const float* table) {
+    const float value = table[symbol];
+    return x == x ? value : x;
 }
+
+__device__ __forceinline__ void store_given(void* base, const Place& place, const float* y) {
+    store_vector(base, place, y);
+}
+
+__device__ __forceinline__ void store_given(void* base, u64 at, float y) { store_one(base, at, y); }
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 squaf_choose(const void* x_in, void* out, const u64* seed, const void* q, const void* q_anchor, const void* alpha,
              const void* alpha_anchor, const void* z, u32 vectors, u32 tail, u32 g1, u32 middle, u32 g2, u32 inner) {
     __shared__ float table[POINTS];
     const Rows rows = {g1, middle, g2, inner, blockIdx.y};
+    const u32 stride = gridDim.x * THREADS;
+    u32 v = blockIdx.x * THREADS + threadIdx.x;
+    Place here;
+    Raw raw;
+    // Asked for before anything else, so that no wait for the parameters comes before this one.
+    if (v < vectors) {
+        here = place_at(rows, v, vectors);
+        raw = fetch(x_in, here);
+    }
+#if SAMPLED
+    const u64 from = *seed;
+#endif
+#if !SYMBOLS
+    const bool fills = threadIdx.x < POINTS;  // cuda.py has no grid of more points than threads
+    const float own = fills ? parameter(z, (u64)blockIdx.y * POINTS + threadIdx.x) : 0.0f;
+#endif
     const Group s = read_group(q, q_anchor, alpha, alpha_anchor, z, blockIdx.y);
 #if !SYMBOLS
-    for (u32 at = threadIdx.x; at < POINTS; at += THREADS) table[at] = s.value(at);
+    if (fills) table[threadIdx.x] = own;
     __syncthreads();
 #endif
-#if SAMPLED
-    const u32 low = (u32)*seed, top = (u32)(*seed >> 32);
-#endif
 #pragma unroll 1
-    for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
-        const u64 here = vector_at(rows, v);
+    while (v < vectors) {
         float x[VECTOR];
-        int symbol[VECTOR];
-        open(fetch(x_in, here), x);
+        Given y[VECTOR];
+        open(raw, x);
 #if SAMPLED
-        const u32 first = (u32)(here * VECTOR), high = top ^ mix((u32)((here * VECTOR) >> 32));
+        const Key key = key_at(from, here.first());
+#if KIND == 0 && !SHARED
+        const Key second_key = key_at(from, here.second());  // 2^32 may lie between
+#else
+        const Key second_key = key;
+#endif
+        const u32 first = (u32)here.first(), second = (u32)here.second();
         u32 aside = set_aside(x, s.inside);
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
             const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
             const float c = rounded - ROUNDER;
             const float e = power_of_two(fmaf(-c, s.q, x[i]) * s.scale);
-            const float e2 = e * e;
-            const int centre = __float_as_int(rounded) - ROUNDER_BITS + K;
-            symbol[i] = centre - 2 + passed(s.g2, s.g1 * e, e2, s.g1 * (e2 * e), s.g2 * (e2 * e2),
-                                            uniform(first + i, low, high));
+            const float drawn = i < PIECE ? key.draw(first + i) : second_key.draw(second + (i - PIECE));
+            const int symbol = quick_symbol(__float_as_int(rounded), e, drawn, s);
+            y[i] = given(0.0f, symbol, table);  // a NaN is set aside
         }
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
-            const float one = load_one(x_in, here * VECTOR + i);
-            const int found = careful_symbol(one, uniform(first + i, low, high), s);
-            // By comparison: a running index would move the arrays out of registers.
-#pragma unroll
-            for (int t = 0; t < VECTOR; ++t) {
-                symbol[t] = i == t ? found : symbol[t];
-                x[t] = i == t ? one : x[t];
-            }
+            const u64 at = here.element(i);
+            const float one = load_one(x_in, at);
+            const float drawn = (i < PIECE ? key : second_key).draw((u32)at);
+            replace(y, i, given(one, careful_symbol(one, drawn, s), table));
         }
 #else
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) symbol[i] = nearest_symbol(x[i], s);
+        for (int i = 0; i < VECTOR; ++i) y[i] = given(x[i], nearest_symbol(x[i], s), table);
 #endif
-#if SYMBOLS
-#pragma unroll
-        for (int i = 0; i < VECTOR; ++i) symbol[i] = x[i] == x[i] ? symbol[i] : -1;
-        store_symbols(out, here, symbol);
-#else
-#pragma unroll
-        for (int i = 0; i < VECTOR; ++i) {
-            const float value = table[symbol[i]];
-            x[i] = x[i] == x[i] ? value : x[i];
+        store_given(out, here, y);
+        v += stride;
+        if (v < vectors) {
+            here = place_at(rows, v, vectors);
+            raw = fetch(x_in, here);
         }
-        store_vector(out, here, x);
-#endif
     }
     if (blockIdx.x == 0 && threadIdx.x < tail) {
         const u64 at = (u64)vectors * VECTOR + threadIdx.x;
         const float x = load_one(x_in, at);
 #if SAMPLED
-        const int symbol = careful_symbol(x, uniform((u32)at, low, top ^ mix((u32)(at >> 32))), s);
+        const int symbol = careful_symbol(x, key_at(from, at).draw((u32)at), s);
 #else
         const int symbol = nearest_symbol(x, s);
 #endif
-        give_one(out, at, x, symbol, table);
+        store_given(out, at, given(x, symbol, table));
     }
 }
 """

@@ -1,6 +1,8 @@
 """The CUDA C++ of the five-point kernels, as text; `cuda.py` compiles and launches it."""
 
-SOURCE = r"""
+from .cuda_memory import MEMORY
+
+_CONSTANTS = r"""
 // Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined before it:
 //   KIND     storage type: 0 float, 1 bfloat16, 2 half
 //   POINTS   grid points, 2k+1
@@ -42,103 +44,9 @@ __device__ __forceinline__ float reciprocal(float a) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
     return r;
 }
+"""
 
-// ---- eight elements at a time ----
-
-__device__ __forceinline__ void unpack(u32 word, float* pair) {
-#if KIND == 1
-    pair[0] = __uint_as_float(word << 16);
-    pair[1] = __uint_as_float(word & 0xFFFF0000u);
-#elif KIND == 2
-    asm("{.reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi;}"
-        : "=f"(pair[0]), "=f"(pair[1]) : "r"(word));
-#endif
-}
-
-__device__ __forceinline__ u32 pack(const float* pair) {
-    u32 word = 0;
-#if KIND == 1
-    asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(pair[0]), "f"(pair[1]));
-#elif KIND == 2
-    asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(pair[0]), "f"(pair[1]));
-#endif
-    return word;
-}
-
-// A vector as it lies in memory. The backward kernel fetches the next one while it works on this one.
-#if KIND == 0
-struct Raw { float4 a, b; };
-#else
-struct Raw { uint4 a; };
-#endif
-
-__device__ __forceinline__ Raw fetch(const void* base, u64 vector) {
-    Raw raw;
-#if KIND == 0
-    const float4* at = (const float4*)base + 2 * vector;
-    raw.a = at[0];
-    raw.b = at[1];
-#else
-    raw.a = ((const uint4*)base)[vector];
-#endif
-    return raw;
-}
-
-__device__ __forceinline__ void open(const Raw& raw, float* x) {
-#if KIND == 0
-    x[0] = raw.a.x; x[1] = raw.a.y; x[2] = raw.a.z; x[3] = raw.a.w;
-    x[4] = raw.b.x; x[5] = raw.b.y; x[6] = raw.b.z; x[7] = raw.b.w;
-#else
-    unpack(raw.a.x, x); unpack(raw.a.y, x + 2); unpack(raw.a.z, x + 4); unpack(raw.a.w, x + 6);
-#endif
-}
-
-__device__ __forceinline__ void store_vector(void* base, u64 vector, const float* y) {
-#if KIND == 0
-    float4* at = (float4*)base + 2 * vector;
-    at[0] = make_float4(y[0], y[1], y[2], y[3]);
-    at[1] = make_float4(y[4], y[5], y[6], y[7]);
-#else
-    ((uint4*)base)[vector] = make_uint4(pack(y), pack(y + 2), pack(y + 4), pack(y + 6));
-#endif
-}
-
-__device__ __forceinline__ float load_one(const void* base, u64 at) {
-#if KIND == 0
-    return ((const float*)base)[at];
-#else
-    float pair[2];
-    unpack(((const unsigned short*)base)[at], pair);
-    return pair[0];
-#endif
-}
-
-__device__ __forceinline__ void store_one(void* base, u64 at, float y) {
-#if KIND == 0
-    ((float*)base)[at] = y;
-#else
-    const float pair[2] = {y, 0.0f};
-    ((unsigned short*)base)[at] = (unsigned short)(pack(pair) & 0xFFFFu);
-#endif
-}
-
-// ---- where the elements of a group lie: (outer, g1, middle, g2, inner), inner counted in vectors ----
-
-struct Rows {
-    u32 g1, middle, g2, inner, group;
-};
-
-__device__ __forceinline__ u64 vector_at(const Rows& rows, u32 v) {
-#if SHARED
-    return v;
-#else
-    const u32 above = v / rows.inner, i = v - above * rows.inner;
-    const u32 outer = above / rows.middle, m = above - outer * rows.middle;
-    const u64 run = ((u64)outer * rows.g1 + rows.group / rows.g2) * rows.middle + m;
-    return (run * rows.g2 + rows.group % rows.g2) * rows.inner + i;
-#endif
-}
-
+_KERNELS = r"""
 // ---- one group's constants, and its table ----
 
 __device__ __forceinline__ float parameter(const void* base, u64 at) {
@@ -259,7 +167,8 @@ __device__ __forceinline__ Careful careful(float x, const Group& group) {
     return s;
 }
 
-__device__ __forceinline__ void replace(float* y, int i, float value) {
+template <typename T>
+__device__ __forceinline__ void replace(T* y, int i, T value) {
     // By comparison: a running index would move the array out of registers.
 #pragma unroll
     for (int t = 0; t < VECTOR; ++t) y[t] = i == t ? value : y[t];
@@ -314,7 +223,7 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
 
 #pragma unroll 1
     for (u32 v = blockIdx.x * THREADS + threadIdx.x; v < vectors; v += gridDim.x * THREADS) {
-        const u64 here = vector_at(rows, v);
+        const Place here = place_at(rows, v, vectors);
         float x[VECTOR], y[VECTOR];
         open(fetch(x_in, here), x);
         u32 aside = set_aside(x, s.inside);
@@ -333,7 +242,7 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
-            replace(y, i, careful(load_one(x_in, here * VECTOR + i), s).phi);
+            replace(y, i, careful(load_one(x_in, here.element(i)), s).phi);
         }
         store_vector(out, here, y);
     }
@@ -343,3 +252,5 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
     }
 }
 """
+
+SOURCE = _CONSTANTS + MEMORY + _KERNELS

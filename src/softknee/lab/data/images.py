@@ -1,4 +1,4 @@
-"""Coloured images of classes, as bytes: CIFAR-10, CIFAR-100 and Tiny-ImageNet, and how they become floats.
+"""Coloured images of classes, as bytes: CIFAR-10, CIFAR-100, Tiny-ImageNet, ImageNet, and how they become floats.
 
 The bytes are kept as they are (CIFAR-10: 150 MB for training), so that a training loop may hold them on a GPU and make
 floats batch by batch. A study takes them as float32 (614 MB): (pixel - mean) / spread, with mean and spread of each
@@ -18,7 +18,7 @@ from torch import Tensor
 from ...errors import DataError, ParameterError, did_you_mean
 from ..data_folder import data_folder
 
-IMAGES = ("cifar-10", "cifar-100", "tiny-imagenet")
+IMAGES = ("cifar-10", "cifar-100", "tiny-imagenet", "imagenet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +83,25 @@ class ImageSet:
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
-def load_image_set(name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> ImageSet:
-    """The data set "cifar-10", "cifar-100" or "tiny-imagenet" from its standard files, as bytes.
+def load_image_set(
+    name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True, most: int | None = None
+) -> ImageSet:
+    """The data set "cifar-10", "cifar-100", "tiny-imagenet" or "imagenet" from its standard files, as bytes.
 
     Args:
         folder: what holds the data sets; by default the one that the environment variable SOFTKNEE_DATA names.
         check: compare counts and contents with what was published, where that is known. False takes other files of
             the same format.
+        most: of ImageNet, so many pictures of each part at most, which spares decoding the others.
     """
     if name not in IMAGES:
         known = ", ".join(map(repr, IMAGES))
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGES)}")
     root = data_folder(folder)
+    if name == "imagenet":
+        from .imagenet_folder import load_imagenet
+
+        return checked(load_imagenet(root, most=most))
     if name == "tiny-imagenet":
         from .tiny_imagenet import load_tiny_imagenet
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from ...measure.estimate import Estimate
@@ -94,8 +96,34 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
         return math.nan
 
 
+def rank_correlation_of_groups(
+    groups: Sequence[Sequence[tuple[float, float]]], *, draws: int = 2000, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Spearman's correlation of all points of all groups, and an interval of it: (correlation, low, high).
+
+    Points of one group (the seeds of one activation) are no independent ones. So the interval is that of the bootstrap
+    over groups: as many groups as there are, drawn with repetition and each with all its points; the middle of what
+    comes of it, as far as to the correlation itself. The draws are the same each time.
+    """
+
+    def of(chosen: Iterable[Sequence[tuple[float, float]]]) -> float:
+        points = [point for group in chosen for point in group]
+        return rank_correlation([a for a, _ in points], [b for _, b in points])
+
+    chance = random.Random(0)
+    drawn = sorted(
+        one for _ in range(draws) if not math.isnan(one := of(chance.choices(groups, k=len(groups)) if groups else ()))
+    )
+    if not drawn:
+        return math.nan, math.nan, math.nan
+    whole, tail = of(groups), (1 - level) / 2
+    low, high = drawn[int(tail * len(drawn))], drawn[min(len(drawn) - 1, int((1 - tail) * len(drawn)))]
+    return whole, min(low, whole), max(high, whole)
+
+
 def _ranks(values: Sequence[float]) -> list[float]:
-    return [sum(other < one for other in values) + (sum(other == one for other in values) + 1) / 2 for one in values]
+    order = sorted(values)
+    return [(bisect_left(order, one) + bisect_right(order, one) + 1) / 2 for one in values]
 
 
 def percent(share: float) -> str:

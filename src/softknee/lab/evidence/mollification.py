@@ -10,8 +10,9 @@ statement = statements_of("mollification")
 
 VIT, CONVNEXT, DELTAS = "mollification-table-1", "mollification-table-2", "mollification-table-4"
 OTHERS = ("gelu", "elu", "prelu", "celu", "silu", "mish")
-_VIT = "no augmentation; ViT-Tiny is timm's, without the further layer before the head that the paper's count has"
-_CONVNEXT = "no augmentation; the paper gives no settings of ConvNeXt's own: its transformers' are taken"
+_CROPS = "of timm's augmentation only crops and mirror images"
+_VIT = f"{_CROPS}; trained in bfloat16"
+_CONVNEXT = f"{_VIT}; the paper gives no settings of ConvNeXt's own: its transformers' are taken"
 
 
 def _accuracies(study: Study, labels: tuple[str, ...]) -> str:

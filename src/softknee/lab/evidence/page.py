@@ -8,7 +8,9 @@ from pathlib import Path
 from ...measure import write_whole
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY
 from ..ledger.text import cell
+from .lambda_gelu_language import language_tables
 from .runs import Runs
+from .squaf_networks import record_tables
 from .statement import CANNOT_TELL, NOT_THERE, Judged
 from .tables import cost_table, study_tables
 
@@ -95,6 +97,10 @@ def _papers(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         yield from study_tables(runs, paper.stem.replace("_", "-"), FIGURES.get(paper.stem, ()))
         for name, heading, quoted in COSTS.get(paper.stem, ()):
             yield from cost_table(runs, name, quoted, heading)
+        if paper.stem == "squaf":
+            yield from record_tables(runs)
+        if paper.stem == "lambda_gelu":
+            yield from language_tables(runs)
 
 
 def _table(judged: Sequence[Judged]) -> Iterator[str]:
@@ -118,4 +124,5 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
     yield "No records yet; each is judged as soon as its studies were run (`softknee study run NAME`):\n\n"
     for one in judged:
         needs = ", ".join(f"`{name}`" for name in one.statement.needs)
-        yield f"- {one.statement.place}: {one.statement.says} Decided by {needs}.\n"
+        begun = f" Begun: {one.unfinished}." if one.unfinished else ""
+        yield f"- {one.statement.place}: {one.statement.says} Decided by {needs}.{begun}\n"

@@ -12,8 +12,9 @@ from pathlib import Path
 from ...errors import DataError
 from ...measure.record import Record
 from ..studies.outcome import Outcome
-
-TRIALS = "trials"
+from ..studies.reporting import recipe_of
+from ..studies.store import STUDY, TRIALS, RunStore
+from ..studies.trials import every_chosen
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,21 @@ class Runs:
         return tuple(sorted(one.name for one in self.folder.iterdir() if _is_evidence(one)))
 
     def has(self, *names: str) -> bool:
-        return all(name in self.names for name in names)
+        """Whether these are there, the studies among them whole."""
+        return all(name in self.names and name not in self.unfinished for name in names)
+
+    @cached_property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """The studies of which a part was run: how many activations are there, and how many there should be."""
+        found = {}
+        for name in self.names:
+            described = self.folder / name / STUDY
+            if not described.is_file():
+                continue  # a benchmark; or records alone, which are taken for what they are
+            wanted = {one.label for one in every_chosen(recipe_of(RunStore(self.folder / name)))}
+            if missing := wanted - set(self.study(name).outcomes):
+                found[name] = len(wanted) - len(missing), len(wanted)
+        return found
 
     def study(self, name: str) -> Study:
         """One study by the name of its recipe."""

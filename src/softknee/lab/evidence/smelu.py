@@ -15,7 +15,7 @@ SGD, ADAGRAD = "smelu-figure-4", "smelu-figure-13"
 FAMILIES = ("smelu", "swish", "gelu", "mish", "tanhexp", "softplus")
 OTHER_MEASURES = ("delta_2", "true_label", "hamming")
 _DIFFERENT = (
-    "no shifted images; weights and biases begin as torch draws them; the paper's values of beta are not printed, and "
+    "weights and biases begin as torch draws them; the paper's values of beta are not printed, and "
     "of each family the best of ours is taken"
 )
 

@@ -91,6 +91,8 @@ class Judged:
 
     statement: Statement
     evidence: Evidence | None
+    unfinished: str = ""
+    """Which of its studies were run in part: "mine (3 of 8 activations)"."""
 
     @property
     def verdict(self) -> str:
@@ -110,7 +112,8 @@ class Judged:
     def measured(self) -> str:
         if self.evidence is not None:
             return self.evidence.measured
-        return "there are no records of it yet: " + ", ".join(self.statement.needs)
+        begun = f"; begun: {self.unfinished}" if self.unfinished else ""
+        return f"there are no records of it yet: {', '.join(self.statement.needs)}{begun}"
 
 
 def statements_of(stem: str) -> Callable[..., Callable[[Callable[[Runs], Evidence]], Statement]]:
@@ -183,7 +186,15 @@ def find(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
 
 def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
     """Each statement with its verdict, as far as its records are there."""
-    return tuple(Judged(one, one.decide(runs) if runs.has(*one.needs) else None) for one in statements)
+    return tuple(
+        Judged(one, one.decide(runs)) if runs.has(*one.needs) else Judged(one, None, _unfinished(one, runs))
+        for one in statements
+    )
+
+
+def _unfinished(one: Statement, runs: Runs) -> str:
+    begun = {name: runs.unfinished[name] for name in one.needs if name in runs.unfinished}
+    return ", ".join(f"{name} ({done} of {all_} activations)" for name, (done, all_) in begun.items())
 
 
 def record(judged: Sequence[Judged], *, command: str) -> Record:

@@ -23,7 +23,16 @@ _SHOWN = {
     "psnr": ("PSNR, dB", 1.0, "{:.2f}"),
     "ssim": ("SSIM", 1.0, "{:.4f}"),
     "accuracy": ("accuracy, %", 100.0, "{:.2f}"),
+    "log_loss": ("log loss, nats", 1.0, "{:.4f}"),
+    "auc": ("AUC, %", 100.0, "{:.2f}"),
 }
+_SMALLER = ("mse", "log_loss")  # is better
+# The differences of a set of models that papers print, which have their interval from the jackknife.
+_DIFFERENCES = {
+    "delta_1": ("prediction difference Δ₁", "{:.4f}"),
+    "binary": ("Δ₁ relative to the positive label", "{:.3f}"),
+}
+_ONLINE = ("log_loss", "auc")  # what predictions before training are judged by
 
 
 def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] = ()) -> Iterator[str]:
@@ -81,14 +90,20 @@ def recipe_of(runs: Runs, name: str) -> Recipe:
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     assert recipe.paper is not None
     values = recipe.paper.values
-    measures = [one for one in _SHOWN if any(one in of for of in values.values())] or ["accuracy"]
+    online = recipe.training.progressive is not None
+    named = {one for of in values.values() for one in of}
+    measures = [one for one in _SHOWN if one in named] or list(_ONLINE if online else ["accuracy"])
+    printed = [one for one in _DIFFERENCES if one in named]
     heads = ["activation", "parameters"]
     for measure in measures:
-        heads += [f"{_SHOWN[measure][0]}: paper", "here"] if values else [_SHOWN[measure][0]]
+        heads += [f"{_SHOWN[measure][0]}: paper", "here"] if measure in named else [_SHOWN[measure][0]]
+    for measure in printed:
+        heads += [f"{_DIFFERENCES[measure][0]}: paper", "here"]
     # What a figure shows without numbers, and what a table has beside the scores.
     differ = not values and any(one.difference for one in study.outcomes.values())
+    spread, told = ("binary", _DIFFERENCES["binary"][0]) if online else ("delta_1", "prediction difference")
     swapped = any(one.replacement for one in study.outcomes.values())
-    heads += (["prediction difference"] if differ else []) + (["accuracy, %, when replaced"] if swapped else [])
+    heads += ([told] if differ else []) + (["accuracy, %, when replaced"] if swapped else [])
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
     best = {measure: _best(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
@@ -97,20 +112,24 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
             _, _, form = _SHOWN[measure]
             quoted = values.get(label, {}).get(measure)
             ours = _ours(study.values(label, measure), measure)
-            row += ["" if quoted is None else form.format(quoted)] if values else []
+            row += ["" if quoted is None else form.format(quoted)] if measure in named else []
             row.append(f"**{ours}**" if best[measure] == label else ours)
-        row += [_difference(outcome)] if differ else []
+        for measure in printed:
+            quoted = values.get(label, {}).get(measure)
+            row.append("" if quoted is None else _DIFFERENCES[measure][1].format(quoted))
+            row.append(_difference(outcome, measure, _DIFFERENCES[measure][1]))
+        row += [_difference(outcome, spread, "{:.5f}")] if differ else []
         row += [_replaced(outcome)] if swapped else []
         yield f"| {' | '.join(row)} |\n"
 
 
-def _difference(outcome: Outcome) -> str:
-    """Delta 1 with its interval."""
-    found = outcome.difference.get("delta_1")
+def _difference(outcome: Outcome, measure: str, form: str) -> str:
+    """A prediction difference with its interval."""
+    found = outcome.difference.get(measure)
     if found is None:
         return ""
     low, high = found.get("interval") or (None, None)
-    return f"{found['value']:.5f}" + ("" if low is None else f" [{low:.5f}, {high:.5f}]")
+    return form.format(found["value"]) + ("" if low is None else f" [{form.format(low)}, {form.format(high)}]")
 
 
 def _replaced(outcome: Outcome) -> str:
@@ -119,8 +138,8 @@ def _replaced(outcome: Outcome) -> str:
 
 
 def _best(study: Study, measure: str) -> str:
-    larger = measure != "mse"
-    means = {label: study.mean(label, measure, logarithmic=not larger) for label in study.outcomes}
+    larger = measure not in _SMALLER
+    means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
     return (max if larger else min)(finite, key=finite.__getitem__, default="")
 
@@ -141,7 +160,7 @@ def _ours(values: Sequence[float | None], measure: str) -> str:
         reach = t_quantile(len(numbers) - 1, 0.95) * statistics.stdev(numbers) / math.sqrt(len(numbers))
     back = math.exp if logarithmic else float
     # An interval does not reach beyond what the score can be.
-    most = math.inf if measure in ("mse", "psnr") else 1.0
+    most = math.inf if measure in (*_SMALLER, "psnr") else 1.0
     ends = (back(mean - reach), back(mean), min(back(mean + reach), most))
     low, middle, high = (form.format(scale * one) for one in ends)
     return f"{middle} [{low}, {high}]{after}" if len(numbers) > 1 else f"{middle}{after}"

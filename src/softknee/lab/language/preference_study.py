@@ -22,7 +22,7 @@ from .activations import AS_LOADED, full_text, put_in_
 from .loading import LanguageModel
 from .pair_tokens import PairTokens, tokenize
 from .preferences import Preferences
-from .trl_backend import prefer_with_trl_
+from .trl_backend import prefer_with_trl_, supervise_with_trl_
 from .tuning import Recipe, log_probabilities, prefer_, reply_perplexity, scores_of, supervise_
 
 KIND = "study preference"
@@ -93,10 +93,8 @@ def divide(train: Preferences, test: Preferences | None, settings: Settings) -> 
 
 
 def steps(settings: Settings, pairs: int) -> int:
-    """How often `run` reports progress: once for every optimiser step of our own loop."""
-    each = settings.recipe.steps_of(pairs)
-    stages = 1 + (len(settings.betas) if settings.backend == "own" else 0)
-    return len(settings.seeds) * len(settings.rows()) * stages * each
+    """How often `run` reports progress: once for every optimiser step."""
+    return len(settings.seeds) * len(settings.rows()) * (1 + len(settings.betas)) * settings.recipe.steps_of(pairs)
 
 
 def run(
@@ -126,7 +124,7 @@ def run(
     intervals: dict[tuple[str, float], list[list[float]]] = {}
     for seed in settings.seeds:
         for activation in settings.rows():
-            for beta, result, interval, count in _one(settings, language, activation, seed, train, tokens, advance):
+            for beta, result, interval, count in _one(settings, language, activation, seed, tokens, advance):
                 found.setdefault((activation, beta), []).append(result)
                 intervals.setdefault((activation, beta), []).append(list(interval))
                 learned[activation] = count
@@ -138,7 +136,6 @@ def _one(
     language: LanguageModel,
     activation: str,
     seed: int,
-    pairs: Preferences,
     tokens: tuple[Sequence[PairTokens], Sequence[PairTokens]],
     advance: Callable[[str], None],
 ) -> list[tuple[float, dict[str, float], tuple[float, float], int]]:
@@ -157,16 +154,21 @@ def _one(
     def measured() -> torch.Tensor:
         return log_probabilities(model, test, batch=recipe.micro_batch, padding=padding)
 
-    supervise_(model, train, recipe, seed=seed, padding=padding, advance=told("SFT"))
+    by_trl = settings.backend == "trl"
+    if by_trl:
+        supervise_with_trl_(model, language.tokenizer, train, recipe, seed=seed, advance=told("SFT"))
+    else:
+        supervise_(model, train, recipe, seed=seed, padding=padding, advance=told("SFT"))
     reference = measured()
     start = {name: value.detach().clone() for name, value in model.state_dict().items()}
     results = []
     for beta in settings.betas:
         model.load_state_dict(start)
-        if settings.backend == "trl":
-            prefer_with_trl_(model, language.tokenizer, pairs.pairs, recipe, beta=beta, seed=seed)
+        tell = told(f"DPO {beta:g}")
+        if by_trl:
+            prefer_with_trl_(model, language.tokenizer, train, recipe, beta=beta, seed=seed, advance=tell)
         else:
-            prefer_(model, train, recipe, beta=beta, seed=seed, padding=padding, advance=told(f"DPO {beta:g}"))
+            prefer_(model, train, recipe, beta=beta, seed=seed, padding=padding, advance=tell)
         after = measured()
         scores = scores_of(after, reference, beta=beta)
         result = {

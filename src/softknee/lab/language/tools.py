@@ -15,7 +15,7 @@ def transformers(what: str) -> Any:
 
 def trl(what: str) -> Any:
     """The package trl, or the sentence that says how to get it, or how to do without."""
-    return _tool("trl", what, "pip install trl; or take the backend 'own', which needs nothing more")
+    return _tool("trl", what, "pip install 'softknee[preference]'; or take the backend 'own', which needs nothing more")
 
 
 def _tool(name: str, what: str, cure: str) -> Any:

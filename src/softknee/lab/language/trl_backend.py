@@ -1,52 +1,149 @@
-"""Direct preference optimization by trl instead of our own loop, for those who want to compare the two.
+"""Both stages by trl instead of our own loop, for those who want to compare the two.
 
-trl trains; what it has trained is measured here with the same code as everything else (`tuning.evaluate`). The settings
-are the same: RMSprop, linear warm-up, clipping, no dropout, sigmoid loss. trl cuts long texts by its own rules, so that
-pairs beyond the length are not the same.
+trl trains; what it has trained is measured here with the same code as everything else (`tuning.evaluate`). Settings and
+numbers are the same: RMSprop, linear warm-up, clipping, no dropout, and the tokens of `pair_tokens`, because trl's own
+cutting of long texts is another one. The order of the pairs is trl's own. What differs:
+
+    SFT   trl's loss is the mean over the tokens of all replies of a batch, ours the sum over the tokens of a reply
+    DPO   none: sigmoid loss of summed log-probabilities in both
+
+Reference: github.com/huggingface/trl, SFTTrainer and DPOTrainer.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
 import torch
 
 from ...surgery import param_groups
-from .preferences import Pair
+from .pair_tokens import PairTokens
 from .tools import trl
-from .tuning import Recipe, share_of_rate
+from .tuning import Recipe, share_of_rate, without_dropout_
+
+_NAMES = ("prompt", "chosen", "rejected")
+
+
+def _needed(pairs: Sequence[PairTokens], recipe: Recipe, seed: int) -> Sequence[PairTokens]:
+    """Where the steps are less than one pass: the pairs that our own loop takes. trl prepares all that it is given."""
+    count = recipe.steps_of(len(pairs)) * recipe.batch
+    if count >= len(pairs):
+        return pairs
+    order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [pairs[place] for place in order[:count]]
+
+
+def supervise_with_trl_(
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[PairTokens],
+    recipe: Recipe,
+    *,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
+) -> list[float]:
+    """Train in place on the chosen replies with trl's SFTTrainer; returns the losses it logged, in nats a token."""
+    library = trl("The backend 'trl'")
+    rows = [
+        {
+            "input_ids": [*one.prompt, *one.chosen],
+            "completion_mask": [0] * len(one.prompt) + [1] * len(one.chosen),
+        }
+        for one in _needed(pairs, recipe, seed)
+    ]
+    # Cut already; and no text is asked for where the numbers are given.
+    own = {"max_length": None, "completion_only_loss": True}
+    return _train(library.SFTTrainer, library.SFTConfig, model, tokenizer, rows, recipe, seed, advance, own)
 
 
 def prefer_with_trl_(
-    model: Any, tokenizer: Any, pairs: Sequence[Pair], recipe: Recipe, *, beta: float, seed: int
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[PairTokens],
+    recipe: Recipe,
+    *,
+    beta: float,
+    seed: int,
+    advance: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Train in place with trl's DPOTrainer; returns the losses that it logged, one for each step."""
+    """Train in place on preferences with trl's DPOTrainer; returns the losses that it logged, one for each step."""
     library = trl("The backend 'trl'")
-    from datasets import Dataset  # pyright: ignore[reportMissingImports] - comes with trl
+    from trl.trainer.dpo_trainer import DataCollatorForPreference  # pyright: ignore[reportMissingImports]
 
-    table = Dataset.from_list([{"prompt": one.prompt, "chosen": one.chosen, "rejected": one.rejected} for one in pairs])
-    steps = recipe.steps_of(len(pairs))
+    # trl wants texts, which it turns into numbers by its own rules. They are put aside: the batches are made of ours.
+    # The last column keeps it from taking the reference of another run, of the same weights with another activation.
+    run = secrets.token_hex(8)
+    rows = [
+        {
+            "prompt": "a",
+            "chosen": " b",
+            "rejected": " c",
+            **{f"own_{name}": list(getattr(one, name)) for name in _NAMES},
+            "run": run,
+        }
+        for one in _needed(pairs, recipe, seed)
+    ]
+    collate = DataCollatorForPreference(pad_token_id=tokenizer.pad_token_id)
+
+    def collated(examples: list[dict[str, Any]]) -> dict[str, Any]:
+        return collate([{**one, **{f"{name}_ids": one[f"own_{name}"] for name in _NAMES}} for one in examples])
+
+    own = {
+        "beta": beta,
+        "loss_type": ["sigmoid"],
+        "max_length": None,
+        "disable_dropout": True,
+        "precompute_ref_log_probs": True,
+        "precompute_ref_batch_size": recipe.micro_batch,
+        "remove_unused_columns": False,
+    }
+    kind, config = library.DPOTrainer, library.DPOConfig
+    return _train(kind, config, model, tokenizer, rows, recipe, seed, advance, own, data_collator=collated)
+
+
+def _train(
+    kind: Any,
+    config: Any,
+    model: Any,
+    tokenizer: Any,
+    rows: list[dict[str, Any]],
+    recipe: Recipe,
+    seed: int,
+    advance: Callable[[], None],
+    own: dict[str, Any],
+    **more: Any,
+) -> list[float]:
+    """What both stages share: optimiser, schedule and settings as in `tuning`."""
+    from datasets import Dataset, disable_progress_bars  # pyright: ignore[reportMissingImports] - comes with trl
+    from transformers import PrinterCallback, TrainerCallback
+
+    class Told(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            advance()
+
+    without_dropout_(model)
     optimizer = torch.optim.RMSprop(
         param_groups(model, lr=recipe.learning_rate, lr_scale=recipe.activation_rate_factor)
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step, recipe.warmup))
     on_gpu = next(model.parameters()).is_cuda
-    with tempfile.TemporaryDirectory() as folder:
+    disable_progress_bars()
+    with tempfile.TemporaryDirectory() as folder, _as_it_was(model), _no_bars(), warnings.catch_warnings():
+        # accelerate's remark on a CPU without a GPU beside it, which says nothing about the training.
+        warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
         wanted = {
             "output_dir": folder,
-            "beta": beta,
-            "loss_type": "sigmoid",
-            "max_length": recipe.length,
-            "max_prompt_length": recipe.prompt_length,  # later versions have no such setting
-            "disable_dropout": True,
-            "precompute_ref_log_probs": True,
             "per_device_train_batch_size": recipe.micro_batch,
             "gradient_accumulation_steps": recipe.batch // recipe.micro_batch,
             "max_grad_norm": recipe.clip,
-            "max_steps": steps,
+            "max_steps": recipe.steps_of(len(rows)),
             "logging_steps": 1,
             "save_strategy": "no",
             "report_to": [],
@@ -55,16 +152,50 @@ def prefer_with_trl_(
             "use_cpu": not on_gpu,
             "gradient_checkpointing": False,
             "disable_tqdm": True,
+            "dataloader_drop_last": True,
+            "dataloader_pin_memory": on_gpu,
+            **own,
         }
-        known = {one.name for one in fields(library.DPOConfig)}
-        trainer = library.DPOTrainer(
+        known = {one.name for one in fields(config)}
+        trainer = kind(
             model=model,
-            args=library.DPOConfig(**{name: value for name, value in wanted.items() if name in known}),
-            train_dataset=table,
+            args=config(**{name: value for name, value in wanted.items() if name in known}),
+            train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
             optimizers=(optimizer, schedule),
+            callbacks=[Told()],
+            **more,
         )
+        trainer.remove_callback(PrinterCallback)  # it would print every step amid our own progress
         trainer.train()
         losses = [float(one["loss"]) for one in trainer.state.log_history if "loss" in one]
     model.eval()
     return losses
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """trl shows a bar of its own unless this variable is set."""
+    name = "TQDM_DISABLE"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
+@contextmanager
+def _as_it_was(model: Any) -> Iterator[None]:
+    """trl and accelerate put a `forward` of their own on a model, and change its settings; afterwards all is back."""
+    kept = [(one, dict(vars(one))) for one in (model, model.config, model.generation_config)]
+    try:
+        yield
+    finally:
+        for one, before in kept:
+            now = vars(one)
+            for name in [name for name in now if name not in before]:
+                del now[name]
+            now.update(before)

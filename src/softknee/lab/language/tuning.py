@@ -102,7 +102,7 @@ def prefer_(
     """
     if not 0 < beta < math.inf:
         raise ParameterError(f"beta of DPO must be a positive number, and {beta!r} was given.")
-    _without_dropout(model)
+    without_dropout_(model)
     device = next(model.parameters()).device
     known: dict[int, Tensor] = {}
 
@@ -157,7 +157,7 @@ def _train(
     advance: Callable[[], None],
 ) -> list[float]:
     """The steps that both stages share."""
-    _without_dropout(model)
+    without_dropout_(model)
     device = next(model.parameters()).device
     groups = param_groups(model, lr=recipe.learning_rate, lr_scale=recipe.activation_rate_factor)
     optimizer = torch.optim.RMSprop(groups)
@@ -196,7 +196,8 @@ def _batches(pairs: Sequence[PairTokens], recipe: Recipe, seed: int) -> Iterator
                 yield [pairs[index] for index in order[part : part + recipe.micro_batch]]
 
 
-def _without_dropout(model: nn.Module) -> None:
+def without_dropout_(model: nn.Module) -> None:
+    """Every share of dropout becomes 0, in place."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

@@ -87,16 +87,23 @@ def _numbers(prefix: str, found: Foretold) -> dict[str, float | str]:
 def read_tokens(
     tokenizer: Any, *, train: str, folder: str | os.PathLike[str] | None = None, check: bool = True
 ) -> Characters:
-    """WikiText-2 as a tokenizer's numbers: trained on a part ("train", "valid") or on a text file, judged by "test"."""
-    if train == "test":
-        raise ParameterError("The test part is what models are judged by; train on 'train', 'valid' or a file.")
-    if train in PARTS:
-        content = load_wikitext(train, folder, check=check)
-    else:
-        content = read_text(Path(train), what="text to train on")
-    parts = [content, load_wikitext("test", folder, check=check)]
-    numbers = [torch.tensor(tokenizer.encode(one, add_special_tokens=False)) for one in parts]
+    """WikiText-2 as a tokenizer's numbers, judged by its test part.
+
+    Args:
+        train: what to train on: a part ("train", "valid") or a text file; or several with commas between, of which one
+            text is made.
+    """
+    parts = [_text(one.strip(), folder, check=check) for one in train.split(",")]
+    texts = ["".join(parts), load_wikitext("test", folder, check=check)]
+    numbers = [torch.tensor(tokenizer.encode(one, add_special_tokens=False)) for one in texts]
     return Characters(train=numbers[0], validation=numbers[1], vocabulary=len(tokenizer))
+
+
+def _text(name: str, folder: str | os.PathLike[str] | None, *, check: bool) -> str:
+    if name == "test":
+        raise ParameterError("The test part is what models are judged by; train on 'train', 'valid' or a file.")
+    text = load_wikitext(name, folder, check=check) if name in PARTS else read_text(Path(name), what="text to train on")
+    return text if text.endswith("\n") else f"{text}\n"
 
 
 def train_models(
@@ -133,6 +140,7 @@ def train_models(
         notes=(
             "Loss in nats for each token of WikiText-2's test part; perplexity is its exp, per token of the tokenizer.",
             record.notes[1],
+            *([] if train_name == "train" else [f"Not trained on WikiText-2's training part, but on: {train_name}."]),
         ),
     )
 
@@ -140,7 +148,7 @@ def train_models(
 def wikitext_markdown(record: Record) -> str:
     """The table of a record of this study, of either kind."""
     if "perplexity" in record.rows[0] and "loss_by_seed" in record.rows[0]:
-        columns = language_study.COLUMNS
+        columns = language_study.columns_of(record)
         lines = [f"| perplexity | {' | '.join(columns)} |", "|---" + "|---:" * len(columns) + "|"]
         for row in record.rows:
             cells = [row["perplexity"][name].text(2) if name in row["perplexity"] else "–" for name in columns]

@@ -14,14 +14,14 @@ import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from ...measure.estimate import Score, score
+from ...measure.estimate import Estimate, Score, score
 from ..studies.paper import PAPER_MEASURES, Paper
 from .measures import PARAMETERS, score_called
 from .numbers import counted, decimals, listed
 from .parts import BETTER, WORSE, Beside, BesidePaper, Measure, Row
 
 SAME, SAME_INTERVAL = "as in the paper", "as in the paper (inside our interval)"
-_MEAN, _GEOMETRIC = "mean", "geometric mean"
+_MEAN, _GEOMETRIC, TOGETHER = "mean", "geometric mean", "all models together"
 _SPREAD = 10.0  # from the smallest seed to the largest: a decade
 _FEWEST_DIGITS = 2  # that a paper shows of a quantity in powers of ten
 _MORE_PLACES = 2  # decimals that ours may have beyond the paper's
@@ -43,8 +43,8 @@ def beside_paper(paper: Paper | None, rows: Sequence[Row], *, level: float) -> t
 
 
 def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row], *, level: float) -> BesidePaper:
-    had = {label: one for label in numbers if label in rows and (one := rows[label].scores.get(measure.name))}
-    logs = measure.logarithmic and _over_decades(list(had.values()))
+    had = {label: one for label in numbers if label in rows and (one := rows[label].found(measure))}
+    logs = measure.logarithmic and _over_decades([one for one in had.values() if isinstance(one, Score)])
     shown = {label: _shown(one, measure, logs=logs, level=level) for label, one in had.items()}
     places = None if measure.logarithmic else max(_decimals(one) for one in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
@@ -56,7 +56,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     values = {label: one.value for label, one in shown.items()}
     return BesidePaper(
         measure=measure,
-        average=_GEOMETRIC if logs else _MEAN,
+        average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
         rows=tuple(found),
         paper_places=places,
         places=own,
@@ -114,12 +114,13 @@ def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
     return BETTER if (ours.value > number) == measure.larger_is_better else WORSE
 
 
-def _shown(found: Score, measure: Measure, *, logs: bool, level: float) -> Score:
-    """The average with its interval, in the unit that is shown."""
-    if not logs:
+def _shown(found: Score | Estimate, measure: Measure, *, logs: bool, level: float) -> Score:
+    """The average, or the difference of all models together, with its interval, in the unit that is shown."""
+    if not logs or not isinstance(found, Score):
         ends = None if found.interval is None else (found.interval[0], found.interval[1])
         scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
-        return Score(measure.scale * found.value, None, scaled, found.each, found.larger_is_better)
+        each = found.each if isinstance(found, Score) else ()
+        return Score(measure.scale * found.value, None, scaled, each, measure.larger_is_better)
     over = score([math.log(measure.scale * one) for one in found.each], larger_is_better=False, level=level)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
     return Score(math.exp(over.value), None, ends, found.each, found.larger_is_better)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .beside import SAME_INTERVAL
+from .beside import SAME_INTERVAL, TOGETHER
 from .numbers import DASH, counted, fixed, interval_words
 from .parts import Beside, BesidePaper, Summary
 from .tables import Cell, Table, head_of, name_cell
@@ -51,11 +51,12 @@ def _table(found: BesidePaper, source: str) -> Table:
     if counts:
         caption = f"{title[0].upper()}{title[1:]} of one model, in the paper ({source}) and here."
         return Table(name=name, caption=caption, head=("activation", "paper", "here", "verdict"), rows=rows)
+    taken = f"of {TOGETHER}" if found.average == TOGETHER else f"{found.average} over seeds"
     caption = (
-        f"{title[0].upper()}{title[1:]}, in the paper ({source}) and here: {found.average} over seeds with its 95 % "
+        f"{title[0].upper()}{title[1:]}, in the paper ({source}) and here: {taken} with its 95 % "
         f"interval. “{SAME_INTERVAL}” allows for the rounding of the paper's number."
     )
-    if found.average != "mean":
+    if found.average not in ("mean", TOGETHER):
         caption += " Seeds spread over more than a decade: the interval is that of their logarithms."
     head = ("activation", "paper", f"here, {found.average}", "95 % interval", "seeds", "diverged", "verdict")
     return Table(name=name, caption=caption, head=head, rows=rows)

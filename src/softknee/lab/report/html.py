@@ -8,6 +8,7 @@ from html import escape
 from ...errors import MissingToolError
 from ..studies.recipe import Recipe
 from .beside_tables import TITLE, beside_note, beside_tables, beside_words
+from .clicks import relative_losses
 from .curves import curves
 from .figures import Figure
 from .legend import legend
@@ -74,10 +75,11 @@ def _lead(summary: Summary) -> str:
         if shared
     ]
     sharing = f" All seeds share their {' and '.join(share)}." if share else ""
+    changed = "" if recipe.augment is None else f" Training images are augmented: {recipe.augment.words()}."
     return (
         f"{_many(rows)} on {data}, {_model(recipe)}, {counted(recipe.training.epochs, 'epoch')}, "
         f"{counted(len(rows[0].seeds), 'seed')} each: for one seed, every activation is trained with the same random "
-        f"numbers.{sharing} All trials together took {duration(summary.seconds)}."
+        f"numbers.{sharing}{changed} All trials together took {duration(summary.seconds)}."
     )
 
 
@@ -118,6 +120,7 @@ def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
             "Results",
             _table(headline(summary), baseline=summary.baseline.label if summary.baseline else None),
         ),
+        ("online", "In percent of the baseline's losses", _table(shown) if (shown := relative_losses(summary)) else ""),
         ("beside", TITLE, _beside(summary)),
         ("plane", "Accuracy against reproducibility", _figures([drawn] if drawn else [])),
         ("tests", "Which differences are shown", _TESTS + "".join(map(_table, tests)) if tests else ""),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from .beside_tables import TITLE, beside_note, beside_tables, beside_words
+from .clicks import relative_losses
 from .origin import Origin
 from .parts import Summary
 from .tables import Cell, Table, every_table
@@ -70,7 +71,8 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
     )
     lists = f"\\begin{{itemize}}\n{answers}\n\\end{{itemize}}\n" if answers else ""
     notes = "".join(f"\n\\noindent {escaped(note)}\n" for note in summary.notes)
-    tables = "\n".join(map(_table, every_table(summary)))
+    online = relative_losses(summary)
+    tables = "\n".join(map(_table, [*every_table(summary), *([online] if online else [])]))
     pictures = "\n".join(_figure(name, caption) for name, caption in figures.items())
     facts = "\n".join(f"\\item {escaped(name)}: {escaped(words)}" for name, words in origin.facts())
     return rf"""% Written by softknee. Run again with: {escaped(origin.command)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .beside_tables import TITLE, beside_note, beside_tables, beside_words
+from .clicks import relative_losses
 from .origin import Origin
 from .parts import Summary
 from .tables import Cell, Table, every_table
@@ -20,6 +21,7 @@ def markdown(summary: Summary, origin: Origin) -> str:
     )
     parts += [f"> {escaped(note)}" for note in summary.notes]
     parts += [_table(table) for table in every_table(summary)]
+    parts += [_table(found)] if (found := relative_losses(summary)) else []
     if summary.beside:
         parts.append(f"## {TITLE}")
         parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))

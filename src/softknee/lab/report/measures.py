@@ -42,8 +42,8 @@ PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_be
 
 
 def score_called(name: str) -> Measure:
-    """The score of that name, as an outcome has it."""
-    return next(one for one in _SCORES if one.name == name)
+    """The score or the prediction difference of that name, as an outcome has it."""
+    return next(one for one in (*_SCORES, *_DIFFERENCES) if one.name == name)
 
 
 def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:

@@ -207,8 +207,8 @@ class Answer:
 class Beside:
     """A number of a paper and ours, in the unit that is shown.
 
-    value, interval: the mean over seeds, or the geometric mean, and where it lies; None where seeds diverged, or where
-             the activation was not run.
+    value, interval: the mean over seeds, the geometric mean, or the difference of all models, and where it lies; None
+             where seeds diverged, or where the activation was not run.
     verdict: "better", "worse", "as in the paper (inside our interval)", or why there is none.
     """
 
@@ -226,7 +226,7 @@ class Beside:
 class BesidePaper:
     """One measure of a paper beside ours.
 
-    average:      "mean" or "geometric mean", over seeds.
+    average:      "mean" or "geometric mean", over seeds; "all models together" of a prediction difference.
     paper_places: decimals of the paper's numbers; None for powers of ten.
     places:       decimals of ours.
     best:         who is best there and here, in a sentence; empty of what has no best.

@@ -16,6 +16,7 @@ from ..studies.outcome import Outcome
 from ..studies.recipe import Recipe
 from .bands import bands_of, has_diverged, inside_of, profile_of, replacement_of, shapes_of, trajectories_of
 from .beside import beside_paper
+from .clicks import first_measures, progressive_note
 from .measures import measured, with_margin
 from .parts import Cost, Knob, Measure, Row, Summary
 from .sentences import notes_of, sentences_of
@@ -49,6 +50,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         )
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
+    measures = _in_order(measures, first_measures(recipe))
     metric = next((one for one in measures if not one.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
@@ -73,11 +75,15 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         ),
         inside=tuple(found for outcome in trained if (found := inside_of(outcome, level=LEVEL))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline, level=LEVEL),
-        notes=notes_of(rows, baseline, recipe.baseline),
+        notes=(*progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
         seconds=sum(outcome.seconds for outcome in outcomes),
         level=LEVEL,
         beside=beside_paper(recipe.paper, rows, level=LEVEL),
     )
+
+
+def _in_order(measures: Sequence[Measure], first: Sequence[str]) -> tuple[Measure, ...]:
+    return tuple(sorted(measures, key=lambda one: one.name not in first))
 
 
 def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:

@@ -160,7 +160,8 @@ def measures_table(summary: Summary) -> Table | None:
         (name_cell(row.label, row.key), *(_measured(row, one, places[one.name]) for one in shown))
         for row in summary.rows
     )
-    caption = "The other measures on the test examples, as in the first table: mean ± reach of the 95 % interval."
+    where = "test" if summary.recipe.training.progressive is None else "judged"
+    caption = f"The other measures on the {where} examples, as in the first table: mean ± reach of the 95 % interval."
     return Table(name="measures", caption=caption, head=("activation", *map(head_of, shown)), rows=rows)
 
 

@@ -28,12 +28,13 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ..builders import build_network
-from ..networks import SMALL, VISION, build
+from ..networks import CLICKS, SMALL, VISION, build
 from .checking import TIMM, module_of
 from .examples import Examples
 from .matched_init import match_init_
 from .own_functions import find_function, takes
 from .recipe import Model
+from .squaf_start import start_squaf_
 from .trial import Chosen
 
 Maker = Callable[..., nn.Module]
@@ -86,6 +87,7 @@ def model_maker(
                 _check_outputs(made, example, wanted, model)
                 checked.append(True)
             _spread_over_depth(made, chosen)
+            start_squaf_(made, chosen)
             if init == "matched":
                 match_init_(made, chosen, example)
         return made
@@ -113,7 +115,8 @@ def _raw_maker(
         return lambda seed: _swapped(
             build_network(model.build, known), chosen, example, where=model.where, replacing=model.replacing
         )
-    function = _vision(model.build) if model.build in VISION else find_function(model.build, folder=folder)
+    ours = model.build in (*VISION, CLICKS)
+    function = _network(model.build) if ours else find_function(model.build, folder=folder)
     offered = {"classes": outputs, "input_shape": shape}
     given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
     if takes(function, "activation"):
@@ -127,7 +130,11 @@ def _raw_maker(
     )
 
 
-def _vision(name: str) -> Callable[..., nn.Module]:
+def _network(name: str) -> Callable[..., nn.Module]:
+    if name == CLICKS:
+        from ..clicks import click_model
+
+        return click_model
     from ..vision_networks import NETWORKS
 
     return NETWORKS[name]

@@ -19,7 +19,8 @@ from ...registry import FILE_ENDING
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.limits import is_hard
-from ..networks import BUILDERS
+from ..networks import BUILDERS, CLICKS
+from ..splits import IMAGE_SETS
 from .recipe import FIRST_TUNING_SEED, Choice, Data, Model, Recipe, Value
 from .trial import Chosen
 
@@ -39,6 +40,11 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
     """
     _check_data(recipe.data)
     _check_model(recipe.model)
+    if recipe.augment is not None and recipe.data.set not in IMAGE_SETS:
+        raise RecipeError(
+            f"augment is for data sets of images ({', '.join(IMAGE_SETS)}), and the data are "
+            f"{recipe.data.set or recipe.data.file!r}: leave it out."
+        )
     if not recipe.activations:
         raise RecipeError("activations must name at least one function, such as '- relu'.")
     for index, choice in enumerate(recipe.activations):
@@ -93,6 +99,8 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
             replace=choice.replace,
             last=choice.last,
             rate=rate,
+            fitted=choice.fitted,
+            trained=choice.trained,
         )
 
 
@@ -137,7 +145,7 @@ def _check_data(data: Data) -> None:
 
 def _check_model(model: Model) -> None:
     if model.build in BUILDERS:
-        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _of_vision(model.build)
+        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _arguments_of(model.build)
         for name in model.arguments:
             if name in _SET_BY_STUDY:
                 raise RecipeError(f"model.arguments.{name} is set by the study; leave it out.")
@@ -168,7 +176,11 @@ def _check_model(model: Model) -> None:
         )
 
 
-def _of_vision(network: str) -> tuple[str, ...]:
+def _arguments_of(network: str) -> tuple[str, ...]:
+    if network == CLICKS:
+        from ..clicks.by_name import ARGUMENTS
+
+        return ARGUMENTS
     from ..vision_networks.by_name import arguments_of
 
     return arguments_of(network)
@@ -197,6 +209,11 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
         if choice.replace:
             _check_replaced(module, where)
         _check_last(chosen, where)
+    if (choice.harden or choice.replace) and recipe.training.progressive is not None:
+        raise RecipeError(
+            f"{where}: 'harden' and 'replace' are for models that are judged after training, and training.progressive "
+            "judges them on the way; leave one of them out."
+        )
     if choice.harden and recipe.hardening is None:
         raise RecipeError(
             f"{where}.harden is true, and the recipe has no section 'hardening' that says when and how far; add "

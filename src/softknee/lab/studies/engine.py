@@ -138,14 +138,16 @@ class StateKeeper:
         self._progress.epoch(self._trial, done, total, first=self._first)
         if done == total:
             return  # what follows is measuring, and then the record
-        due = self._now() - self._written >= self._every
-        if due or self._stopping.asked or self._now() - self._taken >= self._cost / _SAVING_SHARE:
-            start = self._now()
+        # The state of a large model takes seconds to write: then it is written as rarely as it takes long.
+        due = self._now() - self._written >= max(self._every, self._cost / _SAVING_SHARE)
+        start = self._now()
+        if due or self._stopping.asked or start - self._taken >= self._cost / _SAVING_SHARE:
             self._snapshot = save()
             self._taken = self._now()
             self._cost = self._taken - start
         if due:
             self.keep()
+            self._cost = self._now() - start
         if self._stopping.asked:
             raise Interrupted("The trial was stopped after an epoch.")
 

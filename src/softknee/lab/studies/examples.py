@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -36,6 +37,8 @@ class Examples:
     fingerprint: SHA-256 of all tensors, their shapes and types.
     base:        the folder that the recipe's own files are looked for in; no part of the examples.
     picture:     height and width, where the examples are the pixels of one picture, row by row; else None.
+    image:       channels, height and width, where each example is an image, or a row of its numbers; else None.
+    mean, spread: of each channel of such an image, in levels of 0 to 255: an example is (level - mean) / spread.
     """
 
     task: Literal["classification", "regression"]
@@ -51,6 +54,9 @@ class Examples:
     fingerprint: str = ""
     base: str | None = None
     picture: tuple[int, int] | None = None
+    image: tuple[int, int, int] | None = None
+    mean: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -137,6 +143,9 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
         test_y=whole.test_labels,
         name=data.set,
         labels=tuple(map(str, range(10))),
+        image=_image(x.shape[1:]),
+        mean=whole.mean,
+        spread=whole.spread,
     )
 
 
@@ -147,15 +156,28 @@ def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool)
         rows = load_adult(folder)
         x, y, labels = rows.train_x, rows.train_y, rows.labels
         ready, test = (lambda one: one), (rows.test_x, rows.test_y)
+        about = {}
     else:
-        images = load_image_set(data.set, folder)
+        # Enough that the training part has its limit when validation has been taken from it.
+        most = None if data.limit is None else math.ceil(data.limit / (1 - data.validation)) + 1
+        images = load_image_set(data.set, folder, most=most)
         x, y, labels = images.train_images, images.train_labels, images.labels
         ready, test = images.ready, (images.test_images, images.test_labels)
+        about = {"image": _image(x.shape[1:]), "mean": images.mean, "spread": images.spread}
     kept, rest = split(y, share=data.validation, seed=data.split_seed)
     # Bytes are divided before they become floats, which take four times the room.
     parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": test}
     floats = {part: (ready(one).flatten(1) if flat else ready(one), target) for part, (one, target) in parts.items()}
-    return _examples(floats, labels=labels, name=data.set)
+    return replace(_examples(floats, labels=labels, name=data.set), **about)
+
+
+def _image(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Channels, height and width; a row is of a square grey image."""
+    if len(shape) == 3:
+        channels, height, width = shape
+        return channels, height, width
+    side = math.isqrt(shape[0])
+    return 1, side, side
 
 
 def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples:

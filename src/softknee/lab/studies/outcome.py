@@ -46,6 +46,9 @@ class Outcome:
     hardness:    a mapping for each site in order of depth: {"path", "knob", "start": Each, "end": Each, "distance":
                  Each}: the proved distance to the hard limit at the end, None where none is proved or it is infinite.
     gradients:   {"mean": Each, "variance": Each} of the gradient norm over the steps.
+    entropy:     a mapping for each site in order of depth: {"path", "activation", "start", "end"}, the last two being
+                 {"input": Each, "output": Each, "spread": Each} before and after training, on validation examples: the
+                 entropies of `measure.entropies` in nats, and the standard deviation of the outputs.
     replacement: of a trial with `harden` or `replace`: {"limit": name, "test": {"accuracy": Each, ...} with the limit
                  in its place, "changed": Each: the share of test predictions that changed} (a regression has no
                  "changed"); also "not_run": why, where no plain module can stand for what some seeds have learned.
@@ -72,6 +75,7 @@ class Outcome:
     cost: tuple[Mapping[str, Any], ...] = ()
     epochs: tuple[int, ...] = ()
     trained: int | None = None
+    entropy: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         # Lists become tuples, so that an outcome that was read equals the one that was written.
@@ -118,7 +122,7 @@ class Outcome:
 
 
 _NUMBERS = tuple(one.name for one in fields(Outcome) if one.name != "trial")
-_LATER = ("epochs", "trained")  # what records that were written before do not have
+_LATER = ("epochs", "trained", "entropy")  # what records that were written before do not have
 
 
 def _settled(value: Any) -> Any:

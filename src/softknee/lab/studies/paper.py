@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from ...errors import RecipeError, did_you_mean
 from .fitting import settle
 
-# The test scores, and "parameters": how many numbers of one model are trained.
-PAPER_MEASURES = ("accuracy", "log_loss", "auc", "calibration_error", "mse", "r2", "psnr", "ssim", "parameters")
+# The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
+PAPER_MEASURES = (
+    *("accuracy", "log_loss", "auc", "calibration_error", "mse", "r2", "psnr", "ssim"),
+    *("delta_1", "delta_2", "relative", "binary", "true_label", "hamming"),
+    "parameters",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +22,7 @@ class Paper:
 
     source: where, such as "SQUAF, table 3".
     values: by the label of an activation its numbers by measure, in the unit that the report shows: percent for
-            accuracy, AUC, calibration error and r2, dB for psnr.
+            accuracy, AUC, calibration error, r2 and hamming, dB for psnr.
     note:   what is done otherwise here than there.
 
     >>> Paper(source="SQUAF, table 1", values={"relu": {"psnr": 26.75}}).values

@@ -14,10 +14,13 @@ from typing import Any, Literal
 from ...errors import ParameterError, RecipeError, did_you_mean
 from ...train.optimizers import KINDS, read_options
 from ..splits import DATA_SETS
+from .augmentation import Augmentation
 from .fitting import later, refusal, settle
 from .paper import Paper
 
 MEASURES = ("prediction_difference", "calibration", "activity", "hardness", "gradients", "cost")
+# "entropy" has to be asked for: what a study measures without being asked is part of the keys of its trials.
+KNOWN_MEASURES = (*MEASURES, "entropy")
 KEEPS = ("predictions", "models")
 PER = ("layer", "channel", "neuron")
 FIRST_TUNING_SEED = 1_000_000  # tuning takes its seeds from here on, so that none is one of the study's
@@ -29,7 +32,8 @@ Value = int | float | str  # in this order: a whole number stays one
 class Data:
     """Where the examples come from: a data set by name, or a file of your own.
 
-    set:         images: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet"; rows: "adult";
+    set:         images: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet",
+                 "imagenet"; rows: "adult";
                  rows of clicks: "criteo"; made ones to fit or to tell apart: "sine-1d", "sine-2d", "clusters-3",
                  "clusters-4"; the pixels of a picture: "camera", "grass", "page". The last eight come in three parts:
                  `test` and `validation` are not for them.
@@ -79,7 +83,7 @@ class Model:
                It is also given `seed`, `classes` (the number of outputs) and `input_shape` (of one example), if it has
                arguments of that name.
     "alone" is the activation and nothing else, for data of one number in and one out. "vgg8", "resnet56", "vit_tiny"
-    and the others of `lab.vision_networks` are those of the papers on images.
+    and the others of `lab.vision_networks` are those of the papers on images, "click_model" that of `lab.clicks`.
     `hidden` of "mlp" are its widths without the first and the last, which follow from the data, as `classes` and
     `image` of "cnn" do; its `dropout` is {input: 0.2, hidden: 0.5}, either or both. A function of your own is code that
     runs: take a recipe that names one only from where you would take a program.
@@ -106,6 +110,8 @@ class Choice:
             on a line. The modes "increasing" and "decreasing" of the lambda-GELU paper.
     rate:   the learning rate of its parameters as a multiple of the weights', in place of training.activation_rate; of
             several, one trial for each.
+    fitted: of SQUAF: z and alpha start as `sk.design.start` fits them to this function, as the paper's networks do.
+    trained: of SQUAF: at which places it learns: first, all but last stage, or a pattern for their paths.
     """
 
     name: str
@@ -117,10 +123,16 @@ class Choice:
     replace: bool = later(False)
     last: Mapping[str, float] | None = later(None)
     rate: float | tuple[float, ...] | None = later(None)
+    fitted: str | None = later(None)
+    trained: str | None = later(None)
 
     def __post_init__(self) -> None:
         place = f"activation {self.name!r}"
         settle(self, where=place)
+        for key in ("fitted", "trained"):
+            _need(self.name == "squaf" or getattr(self, key) is None, f"{place}: {key}", "for squaf alone", "it")
+        said = self.trained is None or self.learn is not False
+        _need(said, f"{place}: trained", "beside learn, which says what is trained", "it")
         rates = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
         _need(self.rate != () and all(one >= 0 for one in rates), f"{place}: rate", "at least 0", self.rate)
         _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
@@ -137,12 +149,21 @@ class Choice:
 class Training:
     """How each model is trained; the same for every activation, but for what `tuning` chooses.
 
-    engine: "replicas" trains all seeds at once as one batched program; "loop" one after the other, and across processes
-            under torchrun (strategy "ddp" or "fsdp2").
+    engine: "replicas" trains all seeds at once as one batched program; "compiled" all at once, each as a model of its
+            own that torch.compile has fused, which is for models that fill a GPU (on a CPU nothing is compiled); "loop"
+            one after the other, and across processes under torchrun (strategy "ddp" or "fsdp2").
+    precision: "tf32" takes the products of float32 from a GPU's TF32 units; "bfloat16" trains compiled models under
+            autocast. All are judged in float32 after training.
     activation_rate: the learning rate of activation parameters as a multiple of the weights'; they never decay.
     schedule: "step" multiplies the rate by `factor` at each of the `milestones`, epochs after which it is lower; one
             that lies beyond the last epoch is never reached.
+    floor:  the share of the rate that "linear" and "cosine" fall to.
+    warmup_start: the share of the rate that warm-up begins with.
     every:  validation and curves are noted after every so many epochs, and after the last.
+    shuffle: within so many examples that follow one another: they come in their order, as from a stream, and each seed
+            shuffles what is near. 1 is the order of the data for every seed. Left out, everything is shuffled.
+    progressive: a single pass in which every example is predicted before it is trained on. What is judged in the place
+            of the test are these predictions, of this share of the training examples, the last ones: 1 is all of them.
     """
 
     optimizer: str = "adamw"
@@ -157,11 +178,16 @@ class Training:
     clip: float | None = None
     activation_rate: float = 9.0
     loss: Literal["auto", "cross_entropy", "bce_with_logits", "mse"] = "auto"
-    engine: Literal["replicas", "loop"] = "replicas"
+    engine: Literal["replicas", "compiled", "loop"] = "replicas"
     strategy: Literal["none", "ddp", "fsdp2"] = "none"
     milestones: tuple[int, ...] = later(())
     factor: float = later(0.1)
     every: int = later(1)
+    floor: float = later(0.0)
+    warmup_start: float = later(0.0)
+    precision: Literal["float32", "tf32", "bfloat16"] = later("float32")
+    shuffle: int | None = later(None)
+    progressive: float | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="training")
@@ -176,13 +202,19 @@ class Training:
         _need(0 <= self.warmup < 1, "training.warmup", "a share of the training in [0, 1)", self.warmup)
         _need(self.clip is None or self.clip > 0, "training.clip", "a number above 0", self.clip)
         self._check_steps()
+        self._check_ends()
+        self._check_pass()
         _need(self.momentum < 1, "training.momentum", "a number in [0, 1)", self.momentum)
         for name in ("weight_decay", "momentum"):
             _need(name not in self.options, f"training.options.{name}", f"written as training.{name}", "it")
         if self.strategy != "none" and self.engine != "loop":
             raise RecipeError(
                 f"training.strategy {self.strategy!r} is for one model across processes: it needs training.engine "
-                "'loop', and 'replicas' was given or left as it is."
+                f"'loop', and it is {self.engine!r}."
+            )
+        if self.precision == "bfloat16" and self.engine != "compiled":
+            raise RecipeError(
+                f"training.precision {self.precision!r} needs training.engine 'compiled', and it is {self.engine!r}."
             )
         try:
             read_options(self.optimizer, self.optimizer_options)
@@ -201,6 +233,30 @@ class Training:
         if self.schedule != "step" and (self.milestones or self.factor != Training.factor):
             raise RecipeError(
                 f"training.milestones and training.factor are for the schedule 'step', and it is {self.schedule!r}."
+            )
+
+    def _check_ends(self) -> None:
+        for name in ("floor", "warmup_start"):
+            value = getattr(self, name)
+            _need(0 <= value < 1, f"training.{name}", "a share of the rate in [0, 1)", value)
+        if self.floor and self.schedule not in ("linear", "cosine"):
+            raise RecipeError(
+                f"training.floor is what the schedules 'linear' and 'cosine' fall to, and it is {self.schedule!r}."
+            )
+        if self.warmup_start and not self.warmup:
+            raise RecipeError(
+                "training.warmup_start is where warm-up begins, and training.warmup is 0: give it a share."
+            )
+
+    def _check_pass(self) -> None:
+        _need(self.shuffle is None or self.shuffle >= 1, "training.shuffle", "a number of examples", self.shuffle)
+        if self.progressive is None:
+            return
+        _need(0 < self.progressive <= 1, "training.progressive", "a share above 0 and at most 1", self.progressive)
+        if self.epochs != 1 or self.engine != "replicas":
+            raise RecipeError(
+                "training.progressive judges what was said of examples before they were seen: it needs training.epochs "
+                f"1 and training.engine 'replicas', and they are {self.epochs} and {self.engine!r}."
             )
 
     @property
@@ -281,6 +337,7 @@ class Recipe:
     model: Model = field(default_factory=Model)
     activations: tuple[Choice, ...] = ()
     training: Training = field(default_factory=Training)
+    augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
     seeds: Seeds = field(default_factory=Seeds)
     init: Literal["default", "matched"] = "default"
     select: Literal["last", "best_val"] = "last"
@@ -298,7 +355,7 @@ class Recipe:
         # It becomes the name of a folder.
         fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
         _need(fits, "name", "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs", self.name)
-        for place, given, known in (("measures", self.measures, MEASURES), ("keep", self.keep, KEEPS)):
+        for place, given, known in (("measures", self.measures, KNOWN_MEASURES), ("keep", self.keep, KEEPS)):
             for index, one in enumerate(given):
                 if one not in known:
                     near = did_you_mean(one, known)

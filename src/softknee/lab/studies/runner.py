@@ -24,8 +24,8 @@ from .recipe import Recipe
 from .running import Interrupted, run_trial
 from .stopping import Stopping, StudyStopped
 from .store import DamagedError, RunStore
-from .trial import Trial
-from .trials import choose_tuned, cost_trial, train_trials, tuning_trials
+from .trial import Chosen, Trial
+from .trials import choose_tuned, cost_trial, every_chosen, train_trials, tuning_trials
 from .yaml_text import load
 
 ENGINES = ("local", "ray")
@@ -41,6 +41,7 @@ def run_study(
     base: str | os.PathLike[str] | None = None,
     command: str = "",
     threads: int | None = None,
+    only: Sequence[str] = (),
     save_every: float = 20.0,
     display: Display | None = None,
     each: Callable[[Outcome], object] | None = None,
@@ -57,6 +58,8 @@ def run_study(
         command: the command line, for the records.
         threads: of torch on a CPU; by default as many as torch takes here, and one with Ray. Sums of other lengths can
             differ in the last bit, so a study that is resumed keeps to the number it began with.
+        only: labels of activations ("smelu" for all of its values, "smelu beta=1" for one): the others are left for
+            another time, and the timing of all of them, too.
         save_every: seconds between two savings of a running trial.
         display: where progress is shown; default a bar on a terminal, lines elsewhere.
         each: called with every outcome, those that were found in the store as well.
@@ -69,6 +72,7 @@ def run_study(
         raise ParameterError(f"There is no engine {engine!r}, only 'local' and 'ray'.{did_you_mean(engine, ENGINES)}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ParameterError(f"threads must be a whole number of at least 1, and {threads!r} was given.")
+    _refuse_unknown(only, recipe)
     examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
     store = RunStore(out)
     store.refuse_foreign_folder()
@@ -94,7 +98,7 @@ def run_study(
             torch.set_num_threads(known.threads)
             chosen = _engine(engine, around, store=store, progress=progress, stopping=stopping, examples=examples)
             try:
-                study = _Study(store, chosen, progress, resume=resume, check=lock.check, each=each)
+                study = _Study(store, chosen, progress, resume=resume, check=lock.check, each=each, only=only)
                 return study.run(recipe, examples)
             finally:
                 chosen.close()
@@ -153,7 +157,9 @@ class _Study:
         resume: bool,
         check: Callable[[], None],
         each: Callable[[Outcome], object] | None,
+        only: Sequence[str] = (),
     ) -> None:
+        self._only = tuple(only)
         self._store, self._engine, self._progress, self._resume, self._check = store, engine, progress, resume, check
         self._each = each or (lambda _: None)
         # A store without records is as good as new.
@@ -165,16 +171,26 @@ class _Study:
         tuning = tuning_trials(recipe, examples)
         last = [one for one in [cost_trial(recipe, examples)] if one is not None]
         # Before the tuning is done, training has other settings than it will have, but as many trials and epochs.
-        self._progress.plan([*tuning, *train_trials(recipe, examples), *last])
+        self._plan([*tuning, *train_trials(recipe, examples), *last])
         tuned = self._stage(tuning, first=0)
         train = train_trials(recipe, examples, tuned=choose_tuned(tuned))
-        self._progress.plan([*tuning, *train, *last])
-        self._refuse_foreign({trial.key for trial in (*tuning, *train, *last)})
+        self._plan([*tuning, *train, *last])
+        if not self._only:  # else what the tuning of the others came to is not known, and their trials are not
+            self._refuse_foreign({trial.key for trial in (*tuning, *train, *last)})
         outcomes = tuned + self._stage(train, first=len(tuning))
         return outcomes + self._stage(last, first=len(tuning) + len(train))
 
-    def _stage(self, trials: Sequence[Trial], *, first: int) -> list[Outcome]:
-        """The outcomes of these trials, run where the store does not have them."""
+    def _plan(self, trials: Sequence[Trial]) -> None:
+        self._progress.plan([trial for trial in trials if self._is_asked(trial)])
+
+    def _is_asked(self, trial: Trial) -> bool:
+        if not self._only:
+            return True
+        return trial.kind != "cost" and any(_speaks_of(one, trial.activation) for one in self._only)
+
+    def _stage(self, every: Sequence[Trial], *, first: int) -> list[Outcome]:
+        """The outcomes of those of the trials that are asked for, run where the store does not have them."""
+        trials = [trial for trial in every if self._is_asked(trial)]
         finished = set(self._store.finished())
         outcomes: dict[str, Outcome] = {}
         for trial in trials:
@@ -188,7 +204,7 @@ class _Study:
                 f"'{self._store.url}' holds this study unfinished, with {len(finished)} trials done. Use --resume to "
                 "go on with it, or choose another place with --out."
             )
-        places = {trial.key: first + index for index, trial in enumerate(trials)}
+        places = {trial.key: first + index for index, trial in enumerate(every)}
         for done in self._engine.run(missing):
             self._check()
             key = done.trial.key
@@ -222,6 +238,19 @@ class _Study:
                 )
             aside = self._store.set_aside(key, suffix="foreign")
             self._progress.note(f"'{place}' is of a trial that this study does not have; it is kept as {aside}.")
+
+
+def _speaks_of(wanted: str, chosen: Chosen) -> bool:
+    return chosen.label == wanted or chosen.label.startswith(f"{wanted} ")
+
+
+def _refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
+    every = list(every_chosen(recipe))
+    for wanted in only:
+        if not any(_speaks_of(wanted, one) for one in every):
+            labels = [one.label for one in every]
+            near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
+            raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
 
 
 def _said(outcome: Outcome) -> str:

@@ -41,7 +41,9 @@ def smoke(recipe: Recipe) -> Recipe:
         title=f"Smoke run, its numbers mean nothing: {recipe.title or recipe.name}",
         data=replace(recipe.data, limit=BATCHES * batch),
         activations=few,
-        training=replace(recipe.training, batch=batch, epochs=1, every=1),
+        training=replace(recipe.training, batch=batch, epochs=1, every=1, precision="float32"),
+        # With one epoch what begins later would never run.
+        augment=None if recipe.augment is None else replace(recipe.augment, from_epoch=1),
         seeds=replace(recipe.seeds, count=2),
         tuning=_tuning(recipe.tuning),
         # Times of so little work say nothing, and measuring them takes longer than all the rest.

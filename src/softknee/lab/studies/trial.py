@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
+from .augmentation import Augmentation
 from .fitting import fit, later, said, settle
 from .recipe import Data, Hardening, Model, Seeds, Training, Value
 
@@ -26,6 +27,8 @@ class Chosen:
     replace: bool = later(False)
     last: Mapping[str, float] | None = later(None)
     rate: float | None = later(None)
+    fitted: str | None = later(None)
+    trained: str | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="activation")
@@ -56,6 +59,7 @@ class Trial:
     cost_baseline: str = "gelu"
     device: str = "cpu"
     source: str = ""
+    augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
 
     def __post_init__(self) -> None:
         settle(self, where="trial")

@@ -41,6 +41,7 @@ def train_trials(recipe: Recipe, examples: Examples, tuned: Tuned | None = None)
                 hardening=recipe.hardening if chosen.harden else None,
                 measures=measures,
                 keep=recipe.keep,
+                augment=recipe.augment,
                 **common,
             )
         )
@@ -62,6 +63,7 @@ def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
             seeds=Seeds(count=recipe.tuning.seeds, first=FIRST_TUNING_SEED),
             select=recipe.select,
             hardening=recipe.hardening if chosen.harden else None,
+            augment=recipe.augment,
             **common,
         )
         for chosen in every_chosen(recipe)
@@ -97,7 +99,7 @@ def cost_trial(recipe: Recipe, examples: Examples) -> Trial | None:
     every = list(every_chosen(recipe))
     if recipe.cost_baseline not in [one.label for one in every]:
         every.append(Chosen(name=recipe.cost_baseline, label=recipe.cost_baseline))
-    # Hardening changes what the parameters are, and not what a step costs.
+    # Hardening changes what the parameters are, and not what a step costs; images are timed as they are.
     return Trial(
         kind="cost",
         activations=tuple(replace(one, harden=False) for one in every),

@@ -17,6 +17,7 @@ from the same weights. The counts are of trained parameters, without those of ac
 | deit_tiny    | 5,399,816                | 12     | timm                                      |
 | tnt_small    | 21,559,948               | 24     | timm                                      |
 | convnext_tiny| 27,897,028               | 18     | timm                                      |
+| enlarged     | 5,543,716 (ViT-Tiny)     | 12     | any of timm, its images enlarged to 224   |
 
 The SQUAF paper prints 856,420 for its ResNet-56, which is the same network with 20 classes. On CIFAR its tables 7
 and 13 add 35 parameters for SQUAF, which is one SQUAF, and 5 (VGG-8) and 13 (WRN-16-2) for PReLU: one at each place.
@@ -28,6 +29,7 @@ from collections.abc import Callable
 
 from torch import nn
 
+from .enlarging import enlarged
 from .residual import resnet18, resnet56, wrn16_2, wrn40_2
 from .shuffle import shufflenetv1
 from .timm_models import convnext_tiny, deit_tiny, tnt_small, vit_tiny
@@ -45,12 +47,14 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "deit_tiny": deit_tiny,
     "tnt_small": tnt_small,
     "convnext_tiny": convnext_tiny,
+    "enlarged": enlarged,
 }
 
 __all__ = [
     "NETWORKS",
     "convnext_tiny",
     "deit_tiny",
+    "enlarged",
     "resnet18",
     "resnet56",
     "shufflenetv1",

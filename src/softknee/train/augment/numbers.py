@@ -16,7 +16,7 @@ from ..random_keys import bits, fold, site_number
 # A gamma draw of shape 1 or more is accepted with more than 0.95: all of these fail once in 2.5e10.
 _ATTEMPTS = 8
 # Computed once: torch.compile cannot look into a checksum.
-IMAGES, NOISE, MIXING = (site_number(f"augment/{name}") for name in ("images", "noise", "mixing"))
+IMAGES, NOISE, MIXING, CHANCE = (site_number(f"augment/{name}") for name in ("images", "noise", "mixing", "chance"))
 BETA_BITS = 2 * (2 * _ATTEMPTS + 1)
 
 

@@ -14,12 +14,12 @@ from ...errors import InputError, ParameterError, did_you_mean
 from ..arguments import read_examples, read_seeds
 from ..losses import Loss, read_loss
 from ..optimizers import StackedOptimizer
-from ..program import outputs
 from ..random_keys import order, seed_keys
 from ..replicas import Replicas
 from ..schedules import Schedule, read_table
 from ..stacked_modules import Draws, StackedDropout, stack_modules_
 from ..stacking import Stack
+from ..together import outputs
 from .similarity import check_kind, dissimilarity
 from .widths import Widths
 

@@ -2,7 +2,7 @@
 
 run.py  ->  trainer.py, training.py, hardening.py  ->  finishing.py     from a trial to its outcome
 watch.py, saving.py, progress.py                                       what is told, kept and gone on from
-scores.py, sites.py, replacing.py                                      what is measured
+scores.py, sites.py, replacing.py, foretelling.py                      what is measured
 """
 
 from .run import run_trial

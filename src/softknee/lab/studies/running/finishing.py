@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....measure import HardnessProfile, prediction_difference
+from ....measure import HardnessProfile, SiteEntropy, prediction_difference
 from ..examples import Examples
 from ..outcome import Finished, Outcome
 from ..trial import Trial
+from .foretelling import foretold
 from .progress import Progress
 from .replacing import replaced
 from .saving import write_tensors
 from .scores import REGRESSION, finite_rows, judge, probabilities_of, spread_out
-from .sites import activities, hardness, parameters, profiles
+from .sites import activities, entropy, hardness, parameters, profiles, site_entropies
 from .trainer import Trainer
 from .training import selected_epochs
 
@@ -33,17 +34,21 @@ def finish(
     examples: Examples,
     *,
     start_profiles: Sequence[HardnessProfile],
+    start_entropies: Mapping[int, Sequence[SiteEntropy]],
 ) -> Finished:
-    """Measure what the trial asks for; `start_profiles` are of the models before training."""
+    """Measure what the trial asks for; `start_profiles` and `start_entropies` are of the models before training."""
     task, asked = examples.task, trial.measures
     for_report = trial.kind == "train"
+    examples, said = foretold(trial, trainer, examples)
     parts = [
         ("train", examples.train_x, examples.train_y),
         ("validation", examples.validation_x, examples.validation_y),
     ]
     if for_report:
         parts.append(("test", examples.test_x, examples.test_y))
-    outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x)}
+    outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x) and (name != "test" or said is None)}
+    if said is not None and for_report:
+        outputs["test"] = said
     for seed in list(progress.alive):
         # Finite at the end of every epoch on what was looked at, and not on all that is looked at now.
         if not all(bool(finite_rows(one)[seed]) for one in outputs.values()):
@@ -67,8 +72,11 @@ def finish(
         test = outputs["test"]
         rest["difference"] = _differences(test, examples.test_y, rows) if _differ(trial, task, rows) else {}
         if "activity" in asked and rows:
-            seen = examples.validation_x if len(examples.validation_x) else examples.train_x
+            seen = looked_at(examples)
             rest["activity"] = activities(trainer, seen, rows)
+        if "entropy" in asked and rows:
+            seen = looked_at(examples)
+            rest["entropy"] = entropy(start_entropies, site_entropies(trainer, seen, rows), trainer.count)
         if "hardness" in asked:
             rest["hardness"] = hardness(start_profiles, profiles(trainer, rows, distances=True), rows)
         if (trial.activation.harden or trial.activation.replace) and rows:
@@ -94,6 +102,11 @@ def finish(
         ),
         files=files,
     )
+
+
+def looked_at(examples: Examples) -> Tensor:
+    """The examples that activity and entropy are measured on: never the test."""
+    return examples.validation_x if len(examples.validation_x) else examples.train_x
 
 
 def _differ(trial: Trial, task: str, rows: Sequence[int]) -> bool:

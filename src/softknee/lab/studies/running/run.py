@@ -12,8 +12,9 @@ from ..cost import measure_cost
 from ..examples import Examples, load_examples
 from ..outcome import Finished, Outcome
 from ..trial import Trial
-from .finishing import finish
-from .sites import profiles
+from .augmenting import training_inputs
+from .finishing import finish, looked_at
+from .sites import profiles, site_entropies
 from .trainer import make_trainer
 from .training import train
 from .watch import QUIET, Watch
@@ -66,19 +67,25 @@ def run_trial(
     trained = sum(one.numel() for one in trainer.model(0).parameters() if one.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
+    wanted = trial.kind == "train" and "entropy" in trial.measures
+    start_entropies = site_entropies(trainer, looked_at(examples), everyone) if wanted else {}
     validation = None
     if len(examples.validation_x):
         validation = examples.validation_x.to(trainer.device), examples.validation_y.to(trainer.device)
+    inputs, augment = training_inputs(trial, examples)
     progress = train(
         trial,
         trainer,
         task=examples.task,
-        train_examples=(examples.train_x, examples.train_y),
+        train_examples=(inputs, examples.train_y),
         validation=validation,
         saved=saved,
         watch=watch,
+        augment=augment,
     )
-    finished = finish(trial, trainer, progress, examples, start_profiles=start_profiles)
+    finished = finish(
+        trial, trainer, progress, examples, start_profiles=start_profiles, start_entropies=start_entropies
+    )
     # Where every epoch was noted their numbers go without saying.
     epochs = tuple(progress.epochs) if trial.training.every > 1 else ()
     return replace(finished, outcome=replace(finished.outcome, epochs=epochs, trained=trained))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 from torch import Tensor, nn
 
 from ....errors import InputError
-from ....measure import HardnessProfile, SiteActivity, activity, hardness_profile
+from ....measure import HardnessProfile, SiteActivity, SiteEntropy, activity, entropies, hardness_profile
 from ....surgery.modules import activation_modules
 from ..outcome import Curve, Each
 from .scores import spread_out
@@ -118,6 +119,39 @@ def activities(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> tuple[dict[s
             }
         )
     return tuple(found)
+
+
+def site_entropies(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> dict[int, tuple[SiteEntropy, ...]]:
+    """The entropies of each activation of these seeds on some examples, by seed."""
+    found: dict[int, tuple[SiteEntropy, ...]] = {}
+    for row in rows:
+        with suppress(InputError):  # as in `activities`: a number on the way may be infinite
+            found[row] = entropies(trainer.model(row), [x[:MOST_EXAMPLES]])
+    return found
+
+
+def entropy(
+    start: Mapping[int, Sequence[SiteEntropy]], end: Mapping[int, Sequence[SiteEntropy]], count: int
+) -> tuple[dict[str, Any], ...]:
+    """Site by site, before and after training, for every seed."""
+
+    def numbers(seeds: Mapping[int, Sequence[SiteEntropy]], place: int) -> dict[str, Each]:
+        names = [one.name for one in fields(SiteEntropy) if one.name not in ("path", "activation")]
+        return {
+            name: spread_out([getattr(sites[place], name) for sites in seeds.values()], list(seeds), count)
+            for name in names
+        }
+
+    first = next(iter(start.values()), ())
+    return tuple(
+        {
+            "path": site.path,
+            "activation": site.activation,
+            "start": numbers(start, place),
+            "end": numbers(end, place),
+        }
+        for place, site in enumerate(first)
+    )
 
 
 def _each(values: Sequence[float], rows: Sequence[int], trainer: Trainer) -> Each:

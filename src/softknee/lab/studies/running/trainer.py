@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -65,6 +66,7 @@ def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
 def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str, Any]:
     """What `fit` is called with, beside the examples and the number of epochs."""
     loss = training.loss if training.loss != "auto" else "mse" if task == "regression" else "cross_entropy"
+    half = "float32" if training.precision == "tf32" else training.precision
     options: dict[str, Any] = {"weight_decay": training.weight_decay, **training.options}
     if training.momentum:
         options["momentum"] = training.momentum
@@ -78,12 +80,28 @@ def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str,
         "total_epochs": training.epochs,
         "gradient_norms": gradients,
         "lr_scale": training.activation_rate,
+        **({} if training.shuffle is None else {"shuffle": training.shuffle}),
+        **({} if training.progressive is None else {"progressive": True}),
+        **({"compiled": True, "precision": half} if training.engine == "compiled" else {}),
         **options,
     }
 
 
+@contextmanager
+def products_of(training: Training) -> Iterator[None]:
+    """While a model is trained: how torch computes products of float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if training.precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def _schedule(training: Training) -> Schedule:
-    if training.schedule != "step":
-        return _SCHEDULES[training.schedule](warmup=training.warmup)
-    shares = [epoch / training.epochs for epoch in training.milestones]
-    return step(milestones=shares, factor=training.factor, warmup=training.warmup)
+    warm = {"warmup": training.warmup, "start": training.warmup_start}
+    if training.schedule == "step":
+        shares = [epoch / training.epochs for epoch in training.milestones]
+        return step(milestones=shares, factor=training.factor, **warm)
+    floor = {"floor": training.floor} if training.floor else {}  # which "constant" has not
+    return _SCHEDULES[training.schedule](**warm, **floor)

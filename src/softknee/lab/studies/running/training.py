@@ -9,13 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from ....errors import ParameterError, SoftkneeError
+from ....train.augment import Augment
 from ..recipe import Hardening
 from ..trial import Trial
 from .hardening import StackedHardening
 from .progress import Progress
 from .saving import SavedError, pack, unpack
 from .sites import Followed
-from .trainer import Trainer, fit_settings
+from .trainer import Trainer, fit_settings, products_of
 from .watch import Watch
 
 
@@ -32,6 +33,7 @@ def train(
     validation: tuple[Tensor, Tensor] | None,
     saved: Mapping[str, bytes] | None,
     watch: Watch,
+    augment: Augment | None = None,
 ) -> Progress:
     """Train to the end; what came of every epoch. Afterwards the trainer has the weights of the selected epochs."""
     chosen, total = trial.activation, trial.training.epochs
@@ -57,7 +59,7 @@ def train(
     if saved is not None:
         _go_on(trial, trainer, progress, hardening, saved)
     x, y = train_examples
-    settings = fit_settings(trial.training, task=task, gradients=gradients)
+    settings = fit_settings(trial.training, task=task, gradients=gradients) | {"augment": augment}
     steps = math.ceil(len(x) / trial.training.batch)
 
     def save() -> dict[str, bytes]:
@@ -87,9 +89,15 @@ def train(
         if trainer.epoch < end and progress.alive:
             prepare_next()
             try:
-                trainer.fit(
-                    x, y, epochs=end - trainer.epoch, on_step=lambda _: watch.step(), on_epoch=after_epoch, **settings
-                )
+                with products_of(trial.training):
+                    trainer.fit(
+                        x,
+                        y,
+                        epochs=end - trainer.epoch,
+                        on_step=lambda _: watch.step(),
+                        on_epoch=after_epoch,
+                        **settings,
+                    )
             except _AllDiverged:
                 break
     if keep_best and progress.alive:

@@ -1,0 +1,163 @@
+"""`softknee study rate` and `softknee study distil`: the SQUAF paper's experiments on image networks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ParameterError
+from .typed import command_line, several
+
+if TYPE_CHECKING:
+    from ..measure.record import Record
+
+Data = Annotated[Path | None, typer.Option(help="the data folder; default $SOFTKNEE_DATA")]
+DataSet = Annotated[str, typer.Option(help="cifar-10, cifar-100, tiny-imagenet or imagenet")]
+Seeds = Annotated[int, typer.Option(min=1, help="how many seeds")]
+Epochs = Annotated[int, typer.Option(min=1, help="passes over the training images; the paper has 240")]
+Batch = Annotated[int, typer.Option(min=1, help="images in a step; the paper has 64")]
+Rate = Annotated[float, typer.Option(help="of SGD; the paper has 0.05 for batches of 64")]
+Precision = Annotated[str, typer.Option(help="auto (bf16 on a GPU), f32 or bf16")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Json = Annotated[Path | None, typer.Option(help="write the record to this file")]
+Figure = Annotated[Path | None, typer.Option(help="draw the curves into this .png or .svg")]
+Shapes = Annotated[Path | None, typer.Option(help="draw the learned SQUAFs into this .png or .svg")]
+Known = Annotated[Path | None, typer.Option("--from", help="a record that is there already: nothing is trained")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="a few images, one epoch, on the CPU: only to see that it runs")]
+_SMOKE_IMAGES = 4  # two batches
+
+
+def rate(
+    data: Data = None,
+    data_set: DataSet = "cifar-10",
+    network: Annotated[str, typer.Option(help="vgg8 as in the paper, or another of the vision networks")] = "vgg8",
+    weights: Annotated[
+        str, typer.Option(help="prices of a bit in the loss, with commas between; the paper has 0 to 0.006")
+    ] = "",
+    seeds: Seeds = 3,
+    epochs: Epochs = 40,
+    batch: Batch = 256,
+    learning_rate: Rate = 0.1,
+    q: Annotated[float, typer.Option(help="where the spacing of SQUAF-P starts")] = 0.125,
+    coded_images: Annotated[int, typer.Option(min=1, help="test images whose symbols are coded")] = 16,
+    baselines: Annotated[str, typer.Option(help="beside it: any of relu,gelu,squaf")] = "relu,gelu,squaf",
+    plain_rate: Annotated[bool, typer.Option("--plain-rate", help="take the rate by sk.nn.RatePenalty")] = False,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    smoke: Smoke = False,
+    known: Known = None,
+    figure: Figure = None,
+    shapes: Shapes = None,
+    json: Json = None,
+) -> None:
+    """The rate-accuracy curve of SQUAF-P (figure 3 of its paper): bits per activation against accuracy."""
+    from ..lab import rates as room
+    from ..lab.data.images import load_image_set
+    from ..lab.figure_files import check_ending
+    from ..lab.image_training import Plan, draw_shapes, few_images
+    from ..measure.record import Record
+    from .screen import progress_bar
+
+    for path in (figure, shapes):
+        if path is not None:
+            check_ending(path)
+    if known is not None:
+        record = Record.read(known)
+    else:
+        settings = room.Settings(
+            network=network,
+            data_set=data_set,
+            weights=_numbers("--weights", weights) or room.WEIGHTS,
+            seeds=tuple(range(seeds)),
+            q=q,
+            coded_images=coded_images,
+            baselines=room.choose_baselines(several(baselines)),
+            plain_rate=plain_rate,
+            plan=Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=10),
+            device="cpu" if smoke else device,
+        )
+        images = load_image_set(data_set, data)
+        if smoke:
+            settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
+        with progress_bar("training", total=room.steps(settings)) as advance:
+            record = room.run(settings, command=command_line(), advance=advance, data=images)
+    if figure is not None:
+        room.draw_rate(record, figure)
+    if shapes is not None:
+        draw_shapes(record, shapes)
+    _finish(record, json, room.rate_markdown(record))
+
+
+def distil(
+    data: Data = None,
+    data_set: DataSet = "cifar-100",
+    teacher: Annotated[str, typer.Option(help="vgg13, wrn40_2, timm:NAME ...; none: labels alone")] = "vgg13",
+    student: Annotated[str, typer.Option(help="vgg8, wrn16_2, timm:NAME ...")] = "vgg8",
+    only: Annotated[str, typer.Option(help="activations of the student with commas between; default all")] = "",
+    where: Annotated[
+        str, typer.Option(help="which SQUAFs are trained: first, all, 'all but last stage', or a pattern")
+    ] = "first",
+    share: Annotated[float, typer.Option(help="of the teacher in the loss")] = 0.9,
+    temperature: Annotated[float, typer.Option(help="of the teacher's and the student's probabilities")] = 4.0,
+    seeds: Seeds = 3,
+    epochs: Epochs = 240,
+    batch: Batch = 64,
+    learning_rate: Rate = 0.05,
+    every: Annotated[int, typer.Option(min=1, help="epochs from one point of the curves to the next")] = 5,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    smoke: Smoke = False,
+    known: Known = None,
+    figure: Figure = None,
+    shapes: Shapes = None,
+    json: Json = None,
+) -> None:
+    """Students of one teacher with different activations (tables 7, 14 and 15, figure 5 of the SQUAF paper)."""
+    from ..lab import distilling as room
+    from ..lab.data.images import load_image_set
+    from ..lab.figure_files import check_ending
+    from ..lab.image_training import Plan, draw_shapes, few_images
+    from ..measure.record import Record
+    from .screen import progress_bar
+
+    for path in (figure, shapes):
+        if path is not None:
+            check_ending(path)
+    if known is not None:
+        record = Record.read(known)
+    else:
+        plan = Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=every)
+        settings = room.Settings(
+            teacher=None if teacher == "none" else teacher,
+            student=student,
+            entries=room.choose_entries(several(only), where=where),
+            data_set=data_set,
+            share=share,
+            temperature=temperature,
+            seeds=tuple(range(seeds)),
+            plan=plan,
+            device="cpu" if smoke else device,
+        )
+        images = load_image_set(data_set, data)
+        if smoke:
+            settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
+        with progress_bar("training", total=room.steps(settings)) as advance:
+            record = room.run(settings, command=command_line(), advance=advance, data=images)
+    if figure is not None:
+        room.draw_distil(record, figure)
+    if shapes is not None:
+        draw_shapes(record, shapes)
+    _finish(record, json, room.distil_markdown(record))
+
+
+def _finish(record: "Record", json: Path | None, table: str) -> None:
+    if json is not None:
+        record.write(json)
+    typer.echo(table, nl=False)
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in several(text))
+    except ValueError:
+        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None

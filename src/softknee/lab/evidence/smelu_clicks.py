@@ -1,0 +1,265 @@
+"""Statements of the SmeLU paper about clicks: Criteo's tables 1 to 3, and the online model of figure 3."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from ..ledger.entry import FAILS
+from .compared import agrees_more, difference, percent
+from .runs import Runs, Study
+from .statement import Evidence, Part, bound, corrected, counted, statements_of, wins
+
+statement = statements_of("smelu")
+
+TABLES = APART, IN_ORDER, SAME_START = "smelu-table-1", "smelu-table-2", "smelu-table-3"
+ONLINE, PAIR = "smelu-figure-3-twelve", "smelu-figure-3"
+FAMILIES = ("smelu", "swish", "gelu", "mish", "tanhexp", "softplus")
+RELATIVE = "binary"  # the paper's relative difference of two labels
+_SAMPLE = (
+    "a sample of Criteo, 7,200 rows to train on and 391 for the test, and not 37 and 4 million; batches of 32, and not "
+    "1024"
+)
+_ONLINE = (
+    "one pass over 7,200 rows of Criteo, the second half of them judged, and not over hundreds of billions of the "
+    "paper's own; five columns, rate, batch and values of beta are ours, and of each family the best of ours is taken"
+)
+
+
+def _family(study: Study, name: str) -> list[str]:
+    return [label for label, one in study.outcomes.items() if one.trial.activation.name == name]
+
+
+def _agreeing(study: Study, labels: Sequence[str], measure: str) -> str:
+    """The label with the lowest prediction difference."""
+    found = {label: difference(study, label, measure) for label in labels}
+    return min(labels, key=lambda label: (math.isnan(found[label]), found[label]))
+
+
+def _spread(study: Study, label: str) -> float:
+    """The standard deviation of the AUC over the seeds."""
+    found = [one for one in study.values(label, "auc") if one is not None]
+    return statistics.stdev(found) if len(found) > 1 else math.nan
+
+
+def _offline(study: Study, label: str) -> str:
+    relative = percent(difference(study, label, RELATIVE))
+    return f"{label} AUC {study.mean(label, 'auc'):.4f}, delta 1 {difference(study, label):.4f}, relative {relative}"
+
+
+def _online(study: Study, label: str) -> str:
+    basis = study.mean("relu", "log_loss")
+    change = 100 * (study.mean(label, "log_loss") / basis - 1)
+    return f"{label} {percent(difference(study, label, RELATIVE))} at a log loss {change:+.2f} % from ReLU's"
+
+
+def _numbers(study: Study) -> dict[str, dict[str, float]]:
+    return {
+        label: {
+            "auc": study.mean(label, "auc"),
+            "log_loss": study.mean(label, "log_loss"),
+            "delta_1": difference(study, label),
+            RELATIVE: difference(study, label, RELATIVE),
+        }
+        for label in study.outcomes
+    }
+
+
+# -- tables 1 to 3 --------------------------------------------------------------------------------------------
+
+
+@statement(
+    place="Table 1 and section 5, Criteo",
+    says="With starts and orders of their own, SmeLU's models differ less than ReLU's by both prediction differences.",
+    needs=[APART],
+    different=_SAMPLE,
+)
+def smelu_models_of_clicks_agree_more(runs: Runs) -> Evidence:
+    """Each SmeLU of the table against ReLU, by the jackknife pairs of delta 1 and of the relative delta 1."""
+    study = runs.study(APART)
+    labels = _family(study, "smelu")
+    parts = corrected(
+        [part for label in labels for one in ("delta_1", RELATIVE) for part in agrees_more(study, label, ["relu"], one)]
+    )
+    told = "; ".join(_offline(study, label) for label in ("relu", *labels))
+    return Evidence(f"{counted(parts)} comparisons hold: {told}", parts=parts, numbers=_numbers(study))
+
+
+@statement(
+    place="Tables 2 and 3, appendix E",
+    says="Less, but still: SmeLU's models differ less than ReLU's when the examples are not shuffled, and when all "
+    "models have the same start.",
+    needs=[IN_ORDER, SAME_START],
+    different=_SAMPLE,
+)
+def smelu_models_of_clicks_agree_more_when_they_share(runs: Runs) -> Evidence:
+    """As in table 1, in both settings."""
+    parts: list[Part] = []
+    told, numbers = [], {}
+    for name in (IN_ORDER, SAME_START):
+        study = runs.study(name)
+        for label in _family(study, "smelu"):
+            for measure in ("delta_1", RELATIVE):
+                parts += agrees_more(study, label, ["relu"], measure)
+        best = _agreeing(study, _family(study, "smelu"), "delta_1")
+        told.append(f"{name}: {_offline(study, 'relu')}; {_offline(study, best)}")
+        numbers[name] = _numbers(study)
+    parts = corrected(parts)
+    return Evidence(f"{counted(parts)} comparisons hold; {'; '.join(told)}", parts=parts, numbers=numbers)
+
+
+@statement(
+    place="Table 1 and section 5, Criteo",
+    says="SmeLU slightly improves AUC over ReLU.",
+    needs=[APART],
+    different=_SAMPLE,
+)
+def smelu_predicts_clicks_better(runs: Runs) -> Evidence:
+    """The AUC of each SmeLU of the table against ReLU's, paired over the seeds."""
+    study = runs.study(APART)
+    labels = _family(study, "smelu")
+    parts = corrected([part for label in labels for part in wins(study, label, ["relu"], "auc", larger=True)])
+    told = ", ".join(f"{label} {study.mean(label, 'auc'):.4f}" for label in ("relu", *labels))
+    return Evidence(f"mean AUC of {told}", parts=parts)
+
+
+@statement(
+    place="Table 1 and section 5, Criteo",
+    says="Swish has neither an AUC nor a prediction difference comparable to the others on this data set: ReLU's are "
+    "better.",
+    needs=[APART],
+    different=_SAMPLE,
+)
+def swish_predicts_clicks_worse(runs: Runs) -> Evidence:
+    """ReLU against each Swish of the table, by AUC and by delta 1."""
+    study = runs.study(APART)
+    labels = _family(study, "swish")
+    parts = corrected([*wins(study, "relu", labels, "auc", larger=True), *agrees_more(study, "relu", labels)])
+    told = "; ".join(_offline(study, label) for label in ("relu", *labels))
+    return Evidence(f"{counted(parts)} comparisons hold: {told}", parts=parts)
+
+
+@statement(
+    place="Tables 1 to 3",
+    says="With SmeLU the standard deviation of the AUC over the models is smaller by an order of magnitude (table 1), "
+    "or by a factor of 4 (tables 2 and 3).",
+    needs=TABLES,
+    different=f"{_SAMPLE}; of the SmeLUs the one with the smallest is taken",
+)
+def smelu_lessens_the_spread_of_auc(runs: Runs) -> Evidence:
+    """ReLU's standard deviation over the seeds divided by the smallest of the SmeLUs'."""
+    parts, told, factors = [], [], {}
+    for name, least in ((APART, 10.0), (IN_ORDER, 4.0), (SAME_START, 4.0)):
+        study = runs.study(name)
+        spread = {label: _spread(study, label) for label in _family(study, "smelu")}
+        best = min(spread, key=lambda label, spread=spread: (math.isnan(spread[label]), spread[label]))
+        factors[name] = _spread(study, "relu") / spread[best] if spread[best] else math.nan
+        parts.append(bound(f"{name}: at least a factor of {least:g}", factors[name] >= least))
+        told.append(f"{name}: relu {_spread(study, 'relu'):.4f}, {best} {spread[best]:.4f}")
+    return Evidence("standard deviation of the AUC in " + "; ".join(told), parts=parts, numbers=factors)
+
+
+@statement(
+    place="Tables 1 to 3 and section 5, Criteo",
+    says="ReLU's models have a relative prediction difference of over 36 %, and still of over 20 % where they share "
+    "the order of the examples or their start.",
+    needs=TABLES,
+    different=_SAMPLE,
+)
+def relu_models_of_clicks_differ(runs: Runs) -> Evidence:
+    """The relative delta 1 of the ReLU models in each setting against the paper's shares."""
+    found = {name: difference(runs.study(name), "relu", RELATIVE) for name in TABLES}
+    parts = [
+        bound(f"{name}: over {percent(least)}", found[name] > least)
+        for name, least in ((APART, 0.36), (IN_ORDER, 0.2), (SAME_START, 0.2))
+    ]
+    told = ", ".join(f"{percent(one)} in {name}" for name, one in found.items())
+    return Evidence(f"relative delta 1 of ReLU: {told}", parts=parts, numbers=found)
+
+
+# -- figure 3 -------------------------------------------------------------------------------------------------
+
+
+@statement(
+    place="Section 5, real data",
+    says="Two ReLU models of clicks with the same start differ by over 10 % of the predicted share of clicks.",
+    needs=[PAIR],
+    different=_ONLINE,
+)
+def two_online_relu_models_differ(runs: Runs) -> Evidence:
+    """The relative delta 1 of their progressive predictions, against 10 %."""
+    found = difference(runs.study(PAIR), "relu", RELATIVE)
+    return Evidence(f"{percent(found)}", parts=[bound("over 10 %", found > 0.1)], numbers={"relu": found})
+
+
+@statement(
+    place="Figure 3 and section 5, real data",
+    says="Online, smooth activations are substantially better than ReLU in prediction difference.",
+    needs=[ONLINE],
+    different=_ONLINE,
+)
+def smooth_online_models_agree_more(runs: Runs) -> Evidence:
+    """Of each family the value of beta whose models agree most, against ReLU, by the relative delta 1."""
+    study = runs.study(ONLINE)
+    best = [_agreeing(study, _family(study, family), RELATIVE) for family in FAMILIES]
+    parts = corrected([part for label in best for part in agrees_more(study, label, ["relu"], RELATIVE)])
+    told = "; ".join(_online(study, label) for label in ("relu", *best))
+    return Evidence(f"relative difference of {told}", parts=parts, numbers=_numbers(study))
+
+
+@statement(
+    place="Figure 3 and section 5, real data",
+    says="Online, smooth activations have better trade-offs than ReLU: they agree more without a higher loss.",
+    needs=[ONLINE],
+    different=_ONLINE,
+)
+def smooth_online_models_have_better_trade_offs(runs: Runs) -> Evidence:
+    """Of each family but SoftPlus, and of its values whose mean progressive log loss is no higher than ReLU's, the one
+    whose models agree most, against ReLU."""
+    study = runs.study(ONLINE)
+    most = study.mean("relu", "log_loss")
+    parts: list[Part] = []
+    told = [_online(study, "relu")]
+    for family in FAMILIES[:-1]:
+        fit = [label for label in _family(study, family) if study.mean(label, "log_loss") <= most]
+        if not fit:
+            parts.append(Part(f"{study.name}: a {family} with a loss as low as ReLU's", FAILS))
+            told.append(f"no {family} has a loss as low")
+            continue
+        best = _agreeing(study, fit, RELATIVE)
+        parts += agrees_more(study, best, ["relu"], RELATIVE)
+        told.append(_online(study, best))
+    return Evidence(f"relative difference of {'; '.join(told)}", parts=corrected(parts))
+
+
+@statement(
+    place="Figure 3 and section 5, real data",
+    says="SoftPlus pushes towards a better prediction difference at the expense of accuracy.",
+    needs=[ONLINE],
+    different=_ONLINE,
+)
+def softplus_agrees_at_the_expense_of_accuracy(runs: Runs) -> Evidence:
+    """The SoftPlus whose models agree most: it agrees more than ReLU, and ReLU's log loss is lower."""
+    study = runs.study(ONLINE)
+    best = _agreeing(study, _family(study, "softplus"), RELATIVE)
+    parts = corrected(
+        [*agrees_more(study, best, ["relu"], RELATIVE), *wins(study, "relu", [best], "log_loss", larger=False)]
+    )
+    return Evidence(f"relative difference of {_online(study, best)}; {_online(study, 'relu')}", parts=parts)
+
+
+@statement(
+    place="Figure 3 and section 5, real data",
+    says="A continuously differentiable SELU is inferior to SmeLU in accuracy and in prediction difference.",
+    needs=[ONLINE],
+    different=_ONLINE,
+)
+def selu_is_inferior_online(runs: Runs) -> Evidence:
+    """The SmeLU with the lowest mean log loss against SELU with beta = 1, by log loss and by the relative delta 1."""
+    study = runs.study(ONLINE)
+    best = min(_family(study, "smelu"), key=lambda label: study.mean(label, "log_loss"))
+    parts = corrected(
+        [*wins(study, best, ["selu"], "log_loss", larger=False), *agrees_more(study, best, ["selu"], RELATIVE)]
+    )
+    return Evidence(f"relative difference of {_online(study, best)}; {_online(study, 'selu')}", parts=parts)

@@ -1,0 +1,296 @@
+"""Statements of the SQUAF paper about image networks: its rate curve, its table 6, its distillation.
+
+They are judged by records of `softknee study rate` and `softknee study distil`. The paper has CIFAR-100; where that is
+not at hand the records are of CIFAR-10, and what is compared are directions and bits, not the accuracies themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ...errors import DataError
+from ...measure.record import Record
+from ...measure.significance import compare_each
+from ..distilling import distil_markdown
+from ..rates import rate_markdown
+from .runs import Runs
+from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, counted, statements_of
+
+statement = statements_of("squaf")
+
+RATE = "h200-squaf-rate-cifar-10.json"
+ALONE = "h200-squaf-vgg8-cifar-10.json"
+VGG, WRN = "h200-squaf-distil-vgg-cifar-10.json", "h200-squaf-distil-wrn-cifar-10.json"
+FIGURES = {
+    RATE: ("squaf-rate.png", "Accuracy against bits per activation, and the bits against the weight of the rate"),
+    VGG: ("squaf-distil-vgg.png", "Test accuracy and generalisation gap of students with different activations"),
+    WRN: ("squaf-distil-wrn.png", "Test accuracy and generalisation gap of students with different activations"),
+}
+_HEADINGS = {
+    RATE: "SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P",
+    ALONE: "SQUAF, table 6: VGG-8",
+    VGG: "SQUAF, tables 7 and 14: VGG-13 teaches VGG-8",
+    WRN: "SQUAF, tables 7 and 14: WRN-40-2 teaches WRN-16-2",
+}
+_OTHER = "CIFAR-10 in place of CIFAR-100, fewer epochs and larger batches than the paper's 240 of 64"
+
+Row = Mapping[str, Any]
+
+
+def _priced(record: Record) -> list[Row]:
+    """The rows of SQUAF-P by their weight, those alone that did not diverge with every seed."""
+    found = [row for row in record.rows if row["weight"] is not None and "bits" in row]
+    return sorted(found, key=lambda row: row["weight"])
+
+
+def _row(record: Record, activation: str) -> Row:
+    for row in record.rows:
+        if row["activation"] == activation and "accuracy" in row:
+            return row
+    raise DataError(f"The record of {record.kind!r} has no {activation} that came to its end; run it whole.")
+
+
+def _better(says: str, first: Sequence[float | None], second: Sequence[float | None], *, larger: bool = True) -> Part:
+    """Seed by seed: is the first better? The rules are those of `statement.py`."""
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
+    if len(pairs) < FEWEST_PAIRS:
+        return Part(says, CANNOT_TELL)
+    found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
+    return Part(says, p=found.p, direction=found.difference if larger else -found.difference)
+
+
+@statement(
+    place="Figure 3 and section 4.4",
+    says="With SQUAF-P the activations of VGG-8 take 3.4 bits in place of 32 (weight 0.006), and the accuracy is still "
+    "above that with ReLU.",
+    needs=[RATE],
+    different=_OTHER,
+)
+def few_bits_cost_no_accuracy(runs: Runs) -> Evidence:
+    """The bits of Huffman's code at the largest weight against 3.4, and SQUAF-P's accuracy there against ReLU's."""
+    record = runs.benchmark(RATE)
+    row, relu = _priced(record)[-1], _row(record, "ReLU")
+    bits = row["bits"]["huffman"].value
+    mine, theirs = row["accuracy_by_seed"]["sampled"], relu["accuracy_by_seed"]["soft"]
+    (part,) = corrected([_better("SQUAF-P more accurate than ReLU at the largest weight", mine, theirs)])
+    return Evidence(
+        f"weight {row['weight']:g}: {bits:.3f} bits per activation (Huffman), {row['accuracy']['sampled'].text(2)} %; "
+        f"ReLU with 32 bits {relu['accuracy']['soft'].text(2)} %",
+        parts=[bound("at most 3.4 bits", bits <= 3.4), part],
+        numbers={"bits": bits, "sampled": row["accuracy"]["sampled"].value, "relu": relu["accuracy"]["soft"].value},
+    )
+
+
+@statement(
+    place="Figure 3",
+    says="A larger weight of the rate gives fewer bits, from weight to weight.",
+    needs=[RATE],
+    different=_OTHER,
+)
+def price_lowers_the_rate(runs: Runs) -> Evidence:
+    """The bits of Huffman's code at each weight against those at the next smaller one, seed by seed."""
+    rows = _priced(runs.benchmark(RATE))
+    parts = corrected(
+        [
+            _better(
+                f"fewer bits with {after['weight']:g} than with {before['weight']:g}",
+                after["bits_by_seed"]["huffman"],
+                before["bits_by_seed"]["huffman"],
+                larger=False,
+            )
+            for before, after in pairwise(rows)
+        ]
+    )
+    told = ", ".join(f"{row['weight']:g}: {row['bits']['huffman'].text(3)}" for row in rows)
+    return Evidence(f"bits by weight: {told}. {counted(parts)} steps are shown", parts=parts)
+
+
+@statement(
+    place="Figure 3 and section 4.4",
+    says="Switching SQUAF-P to SQUAF after training generally improves the accuracy, up to that of SQUAF trained as "
+    "such.",
+    needs=[RATE],
+    different=_OTHER,
+)
+def switching_to_the_mean_helps(runs: Runs) -> Evidence:
+    """Switched against unswitched at every weight, seed by seed; and the best switched mean against SQUAF's."""
+    record = runs.benchmark(RATE)
+    rows, trained = _priced(record), _row(record, "SQUAF")
+    parts = corrected(
+        [
+            _better(
+                f"SQUAF better than SQUAF-P with weight {row['weight']:g}",
+                row["accuracy_by_seed"]["soft"],
+                row["accuracy_by_seed"]["sampled"],
+            )
+            for row in rows
+        ]
+    )
+    gains = {row["weight"]: row["accuracy"]["soft"].value - row["accuracy"]["sampled"].value for row in rows}
+    best = max(row["accuracy"]["soft"].value for row in rows)
+    told = ", ".join(f"{weight:g}: {gain:+.2f}" for weight, gain in gains.items())
+    return Evidence(
+        f"points gained by switching, by weight: {told}; best switched {best:.2f} %, trained with SQUAF "
+        f"{trained['accuracy']['soft'].text(2)} %. {counted(parts)} gains are shown",
+        parts=[*parts, bound("as accurate as SQUAF itself", best >= trained["accuracy"]["soft"].value)],
+        numbers={f"gain_{weight:g}": gain for weight, gain in gains.items()},
+    )
+
+
+@statement(
+    place="Appendix A.4, SQUAF-S",
+    says="Switching SQUAF-P to the staircase SQUAF-S after training does not degrade the accuracy much where alpha is "
+    "large enough (ViT-T: not at all).",
+    needs=[RATE],
+    different=_OTHER + "; VGG-8 in place of ViT-T",
+)
+def staircase_costs_little(runs: Runs) -> Evidence:
+    """At every weight: the mean accuracy of SQUAF-S is at most half a point below that of SQUAF-P."""
+    rows = _priced(runs.benchmark(RATE))
+    lost = {row["weight"]: row["accuracy"]["sampled"].value - row["accuracy"]["step"].value for row in rows}
+    told = ", ".join(f"{weight:g}: {points:+.2f}" for weight, points in lost.items())
+    return Evidence(
+        f"points lost by switching to SQUAF-S, by weight: {told}",
+        parts=[bound(f"at most half a point with {weight:g}", points <= 0.5) for weight, points in lost.items()],
+        numbers={f"lost_{weight:g}": points for weight, points in lost.items()},
+    )
+
+
+@statement(
+    place="Section 3.3, below equation 12",
+    says="The entropy R is close to the number of bits that an entropy coder, such as Huffman's, really takes.",
+    needs=[RATE],
+    different=_OTHER,
+)
+def entropy_is_what_is_coded(runs: Runs) -> Evidence:
+    """At every weight: Huffman's bits with tables and headers are within 0.1 bits of R over the test images."""
+    rows = _priced(runs.benchmark(RATE))
+    away = {row["weight"]: row["bits"]["huffman"].value - row["bits"]["rate"].value for row in rows}
+    ranged = {row["weight"]: row["bits"]["rans"].value - row["bits"]["rate"].value for row in rows}
+    told = ", ".join(f"{weight:g}: {one:+.3f} ({ranged[weight]:+.3f})" for weight, one in away.items())
+    return Evidence(
+        f"Huffman's bits (a range coder's) less R, by weight: {told}",
+        parts=[bound(f"within 0.1 bits with {weight:g}", abs(one) <= 0.1) for weight, one in away.items()],
+        numbers={f"huffman_{weight:g}": one for weight, one in away.items()},
+    )
+
+
+def _leads(record: Record) -> tuple[list[Part], str]:
+    """SQUAF against every other activation of a record of `study distil`, by accuracy."""
+    squaf, others = _row(record, "SQUAF"), _others(record)
+    parts = corrected(
+        [
+            _better(f"SQUAF better than {row['activation']}", squaf["accuracy_by_seed"], row["accuracy_by_seed"])
+            for row in others
+        ]
+    )
+    best = max(others, key=lambda row: row["accuracy"].value)
+    told = f"SQUAF {squaf['accuracy'].text(2)} %, next {best['activation']} {best['accuracy'].text(2)} %"
+    return parts, f"{told}. SQUAF is shown to be better than {counted(parts)}"
+
+
+def _others(record: Record) -> list[Row]:
+    return [row for row in record.rows if "accuracy" in row and not row["activation"].startswith(("teacher", "SQUAF"))]
+
+
+@statement(
+    place="Table 6, VGG-8",
+    says="In VGG-8 SQUAF is more accurate than all ten other activations, 1.54 points above the next (DiTAC) and 2.21 "
+    "above ReLU.",
+    needs=[ALONE],
+    different=_OTHER,
+)
+def best_in_a_small_network(runs: Runs) -> Evidence:
+    """SQUAF against each other activation that did not diverge, by test accuracy."""
+    parts, told = _leads(runs.benchmark(ALONE))
+    return Evidence(told, parts=parts)
+
+
+def _surpasses(runs: Runs, name: str) -> Evidence:
+    record = runs.benchmark(name)
+    parts, told = _leads(record)
+    teacher = next(row for row in record.rows if row["activation"].startswith("teacher"))["accuracy"].value
+    squaf, others = _row(record, "SQUAF")["accuracy"].value, _others(record)
+    return Evidence(
+        f"{told}; the teacher has {teacher:.2f} %",
+        parts=[
+            *parts,
+            bound("the student with SQUAF surpasses its teacher", squaf > teacher),
+            bound("no other student does", all(row["accuracy"].value <= teacher for row in others)),
+        ],
+        numbers={"teacher": teacher, "squaf": squaf},
+    )
+
+
+@statement(
+    place="Table 7, VGG-13 to VGG-8",
+    says="The student with SQUAF is more accurate than those with other activations, and, it alone, than its teacher "
+    "(74.95 against 74.64 %).",
+    needs=[VGG],
+    different=_OTHER,
+)
+def student_surpasses_its_teacher(runs: Runs) -> Evidence:
+    """SQUAF against each other student by accuracy; the means of the students against the teacher."""
+    return _surpasses(runs, VGG)
+
+
+@statement(
+    place="Table 7, WRN-40-2 to WRN-16-2",
+    says="The student with SQUAF is more accurate than those with other activations, and, it alone, than its teacher "
+    "(75.93 against 75.61 %).",
+    needs=[WRN],
+    different=_OTHER,
+)
+def wide_student_surpasses_its_teacher(runs: Runs) -> Evidence:
+    """As for VGG-8."""
+    return _surpasses(runs, WRN)
+
+
+@statement(
+    place="Table 14 and figure 5",
+    says="At the end of distillation SQUAF has the smallest gap between training and validation accuracy.",
+    needs=[VGG],
+    different=_OTHER,
+)
+def smallest_gap(runs: Runs) -> Evidence:
+    """SQUAF's gap against that of each other student, seed by seed."""
+    record = runs.benchmark(VGG)
+    squaf, others = _row(record, "SQUAF"), _others(record)
+    parts = corrected(
+        [
+            _better(
+                f"SQUAF's gap smaller than {row['activation']}'s",
+                squaf["gap_by_seed"],
+                row["gap_by_seed"],
+                larger=False,
+            )
+            for row in others
+        ]
+    )
+    told = ", ".join(f"{row['activation']} {row['gap'].text(2)}" for row in others)
+    return Evidence(
+        f"SQUAF {squaf['gap'].text(2)} points; {told}. It is shown to be smaller than {counted(parts)}",
+        parts=parts,
+        numbers={row["activation"]: row["gap"].value for row in (squaf, *others)},
+    )
+
+
+def record_tables(runs: Runs) -> Iterator[str]:
+    """A section of the evidence page for each of these records that is there."""
+    for name, heading in _HEADINGS.items():
+        if not runs.has(name):
+            continue
+        record = runs.benchmark(name)
+        yield f"\n### {heading}\n\n"
+        yield rate_markdown(record) if name == RATE else distil_markdown(record)
+        given = record.settings
+        yield (
+            f"\n{len(record.seeds)} seeds of {given['network' if name == RATE else 'student']} on {given['data']}, "
+            f"{given['epochs']} epochs with batches of {given['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
+            f"mean and standard deviation. Again: `{record.command}`. [Record](evidence/{name}).\n"
+        )
+        file, caption = FIGURES.get(name, ("", ""))
+        if file and (runs.folder / file).is_file():
+            yield f"\n![{caption}](evidence/{file})\n"

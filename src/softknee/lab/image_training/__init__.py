@@ -1,0 +1,22 @@
+"""Image networks trained as the SQUAF paper does, for rate curves and distillation: see `plan` and `training`."""
+
+from .plan import MODES, Entry, Plan, build, check_network, squaf, trained_numbers
+from .shapes import draw_shapes, learned
+from .training import ImageTraining, Judge, accuracy, cross_entropy, few_images
+
+__all__ = [
+    "MODES",
+    "Entry",
+    "ImageTraining",
+    "Judge",
+    "Plan",
+    "accuracy",
+    "build",
+    "check_network",
+    "cross_entropy",
+    "draw_shapes",
+    "few_images",
+    "learned",
+    "squaf",
+    "trained_numbers",
+]

@@ -1,0 +1,147 @@
+"""The verdicts about SQUAF's image networks, from records that say what the paper says and from others."""
+
+import json
+
+import pytest
+
+from softknee.errors import DataError
+from softknee.lab import distilling, evidence, rates
+from softknee.lab.evidence import squaf_networks as room
+from softknee.measure.record import Quantity, Record
+
+RATES = [
+    "squaf.few_bits_cost_no_accuracy", "squaf.price_lowers_the_rate", "squaf.switching_to_the_mean_helps",
+    "squaf.staircase_costs_little", "squaf.entropy_is_what_is_coded",
+]  # fmt: skip
+SPREAD = (-0.1, 0.0, 0.05, 0.05)  # of the seeds, the same for all: differences are those of the means
+
+
+def spread(mean, unit="%"):
+    return Quantity.mean([mean + one for one in SPREAD], unit=unit)
+
+
+def seeds(mean):
+    return [mean + one for one in SPREAD]
+
+
+def wobbling(mean, by=0.01):
+    """Not quite the same difference for each seed: without any spread there is no test."""
+    return [mean + one + by * (-1) ** place for place, one in enumerate(SPREAD)]
+
+
+def coded(weight, *, bits, sampled, soft, step, away=0.02):
+    accuracy = {"sampled": sampled, "soft": soft, "step": step}
+    each = {"rate": bits - away, "huffman": bits, "rans": bits - 0.01, "step_huffman": bits - 0.1}
+    return {
+        "activation": "SQUAF-P",
+        "weight": weight,
+        "accuracy": {mode: spread(mean) for mode, mean in accuracy.items()},
+        "accuracy_by_seed": {mode: wobbling(mean, by=0.001 * len(mode)) for mode, mean in accuracy.items()},
+        "bits": {name: spread(mean, "bits per activation") for name, mean in each.items()},
+        "bits_by_seed": {name: wobbling(mean, by=0.01 * weight) for name, mean in each.items()},
+    }
+
+
+def plain(activation, accuracy):
+    found = {"soft": spread(accuracy)}
+    return {"activation": activation, "weight": None, "accuracy": found, "accuracy_by_seed": {"soft": seeds(accuracy)}}
+
+
+def rate_record(rows):
+    settings = {"network": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
+    return Record.now(rates.KIND, command="softknee study rate", rows=rows, seeds=range(4), settings=settings)
+
+
+def as_in_the_paper():
+    rows = [plain("ReLU", 90.0), plain("SQUAF", 92.0)]
+    rows.append(coded(0.0, bits=4.5, sampled=91.5, soft=92.1, step=91.4))
+    return [*rows, coded(0.006, bits=3.3, sampled=90.8, soft=91.2, step=90.7)]
+
+
+def judged(folder, names):
+    found = evidence.judge([one for one in evidence.find(["squaf"]) if one.id in names], evidence.Runs(folder))
+    return {one.statement.id: one for one in found}
+
+
+def test_a_curve_as_in_the_paper_holds(tmp_path):
+    rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "holds")
+    assert "3.300 bits per activation (Huffman), 90.80" in found[RATES[0]].measured
+    assert "0: +0.60, 0.006: +0.40" in found[RATES[2]].measured
+
+
+def test_each_rule_can_fail(tmp_path):
+    rows = [plain("ReLU", 93.0), plain("SQUAF", 94.0)]
+    rows.append(coded(0.0, bits=3.4, sampled=92.0, soft=91.0, step=91.0, away=0.3))
+    rows.append(coded(0.006, bits=3.6, sampled=91.0, soft=90.0, step=90.0, away=-0.3))
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "fails")
+
+
+def test_what_is_between_holds_partly_or_cannot_be_told(tmp_path):
+    rows = as_in_the_paper()
+    rows[-1] = coded(0.006, bits=3.6, sampled=90.8, soft=91.2, step=89.0)
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert [found[name].verdict for name in RATES] == ["partly", "holds", "holds", "partly", "holds"]
+    few = json.loads((tmp_path / room.RATE).read_text())
+    for row in few["rows"]:
+        for each in (*row["accuracy_by_seed"].values(), *row.get("bits_by_seed", {}).values()):
+            each[1:3] = [None, None]
+    (tmp_path / room.RATE).write_text(json.dumps(few))
+    assert judged(tmp_path, RATES)["squaf.price_lowers_the_rate"].verdict == "cannot tell"
+
+
+def test_a_record_without_what_it_is_compared_with_is_said(tmp_path):
+    rate_record(as_in_the_paper()[1:]).write(tmp_path / room.RATE)
+    with pytest.raises(DataError, match="no ReLU that came to its end"):
+        judged(tmp_path, RATES[:1])
+
+
+def student(activation, accuracy, gap, *, by=0.02):
+    return {
+        "activation": activation,
+        "trained": 100,
+        "accuracy": spread(accuracy),
+        "gap": spread(gap, "percentage points"),
+        "accuracy_by_seed": wobbling(accuracy, by=by),
+        "gap_by_seed": wobbling(gap, by=by),
+    }
+
+
+def distil_record(rows, *, teacher="vgg13"):
+    settings = {"teacher": teacher, "student": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
+    return Record.now(distilling.KIND, command="softknee study distil", rows=rows, seeds=range(4), settings=settings)
+
+
+NAMES = ["squaf.student_surpasses_its_teacher", "squaf.smallest_gap"]
+
+
+def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
+    teacher, relu = student("teacher, ReLU", 92.0, 5.0), student("ReLU", 91.0, 6.0, by=0.03)
+    gone = {"activation": "PolyReLU", "trained": 100, "not_run": "every seed diverged"}
+    distil_record([teacher, relu, gone, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["holds", "holds"]
+    assert found[NAMES[0]].measured.startswith("SQUAF 92.50 ± 0.07 %, next ReLU 91.00 ± 0.07 %.")
+    distil_record([teacher, student("ReLU", 92.6, 3.0, by=0.03), student("SQUAF", 91.0, 4.0)]).write(
+        tmp_path / room.VGG
+    )
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["fails", "fails"]
+
+
+def test_the_page_shows_the_tables_and_their_figures(tmp_path):
+    rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
+    alone = [student("ReLU", 91.0, 6.0, by=0.03), student("SQUAF", 92.5, 4.0)]
+    distil_record(alone, teacher=None).write(tmp_path / room.ALONE)
+    (tmp_path / "squaf-rate.png").write_bytes(b"drawn")
+    runs = evidence.Runs(tmp_path)
+    text = evidence.page(evidence.judge(evidence.find(["squaf"]), runs), runs)
+    assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
+    assert "![Accuracy against bits per activation" in text
+    assert "| SQUAF | 100 | 92.50 ± 0.07 |" in text
+    assert "Again: `softknee study distil`. [Record](evidence/h200-squaf-vgg8-cifar-10.json)." in text
+    assert "VGG-13 teaches VGG-8" not in text

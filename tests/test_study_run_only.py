@@ -1,0 +1,94 @@
+"""A study one activation at a time: `softknee study run --only LABEL`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softknee.errors import ParameterError
+from softknee.lab.studies.runner import run_study
+from softknee.lab.studies.store import RunStore
+from study_runs import RECIPE, TUNED, Silent, contents, quick_trial, results, small_recipe, write_points
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_points(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path):
+    def run(recipe: Any = None, *, out: str = "study", **others: Any) -> Any:
+        given = {"display": Silent(), "base": folder, "command": "softknee study small.yaml"} | others
+        return run_study(small_recipe() if recipe is None else recipe, out=folder / out, run_trial=quick_trial, **given)
+
+    return run
+
+
+def labels(outcomes: list[Any]) -> list[str]:
+    return [one.trial.activation.label for one in outcomes]
+
+
+def test_an_unknown_label_is_refused_and_near_ones_are_named(run, folder: Path) -> None:
+    with pytest.raises(ParameterError, match=r"The study 'small' has no activation 'rellu'. Did you mean 'relu'\?"):
+        run(only=["smelu", "rellu"])
+    with pytest.raises(ParameterError, match=r"no activation 'xyz'. It has relu, smelu beta=0.5, smelu beta=1\."):
+        run(only=["xyz"])
+    with pytest.raises(
+        ParameterError, match=r"'smelu beta=0'\. Did you mean 'smelu beta=0\.5'"
+    ):  # the beginning of a word is no label
+        run(only=["smelu beta=0"])
+    assert not (folder / "study").exists()
+
+
+def test_one_label_runs_as_it_does_in_the_whole_study_and_resume_runs_the_rest(run, folder: Path) -> None:
+    whole = run(out="whole")
+    display = Silent()
+    (one,) = run(only=["smelu beta=1"], display=display)
+    assert one == whole[2]
+    assert RunStore(folder / "study").finished() == [one.trial.key]
+    assert any("[1/1]" in line for line in display.lines)  # of those that are asked for
+    assert run(only=["smelu beta=1"]) == [one]  # read, and not run again
+    assert labels(run(only=["smelu"], resume=True)) == ["smelu beta=0.5", "smelu beta=1"]
+    assert run(resume=True) == whole
+    assert results(folder / "study") == results(folder / "whole")
+    assert RunStore(folder / "study").outcomes() == whole  # in their order, whichever came first
+
+
+def test_with_tuning_the_labels_may_come_one_after_the_other(run, folder: Path) -> None:
+    recipe = small_recipe(TUNED)
+    whole = run(recipe, out="whole")
+    for label in ("smelu beta=1", "relu", "smelu beta=0.5"):
+        display = Silent()
+        found = run(recipe, only=[label], resume=True, display=display)
+        assert [one.trial.kind for one in found] == ["tune", "tune", "train"]
+        assert set(labels(found)) == {label}
+        assert not any(".foreign" in line for line in display.lines)
+    assert run(recipe) == whole
+    assert results(folder / "study") == results(folder / "whole")
+    assert not [name for name in contents(folder / "study") if name.endswith("foreign")]
+
+
+def test_the_timing_of_all_waits_for_the_whole_study(run) -> None:
+    recipe = small_recipe(RECIPE, "measures=[cost]")
+    assert [one.trial.kind for one in run(recipe, only=["relu", "smelu beta=0.5"])] == ["train", "train"]
+    assert [one.trial.kind for one in run(recipe, resume=True)] == ["train"] * 3 + ["cost"]
+
+
+def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
+    pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
+    monkeypatch.chdir(folder)
+    (folder / "mine.yaml").write_text(RECIPE.replace("name: small", "title: Mine"), encoding="utf-8")
+    code, _, err = softknee("study", "mine.yaml", "--only", "rellu")
+    assert code == 2
+    assert "has no activation 'rellu'. Did you mean 'relu'?" in err
+    code, out, err = softknee("study", "mine.yaml", "--only", "smelu beta=1", "--only", "relu", "--no-report")
+    assert code == 0, err
+    assert "The records are in studies/mine." in out
+    assert set(labels(RunStore(folder / "studies" / "mine").outcomes())) == {"smelu beta=1", "relu"}
+    code, out, err = softknee("study", "mine.yaml", "--resume")
+    assert code == 0, err
+    assert "The report is" in out
+    assert len(RunStore(folder / "studies" / "mine").finished()) == 3
