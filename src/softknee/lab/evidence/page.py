@@ -8,6 +8,7 @@ from pathlib import Path
 from ...measure import write_whole
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY
 from ..ledger.text import cell
+from .drawing import figures_of, write_figures
 from .lambda_gelu_language import language_tables
 from .runs import Runs
 from .squaf_networks import record_tables
@@ -68,7 +69,8 @@ def page(judged: Sequence[Judged], runs: Runs) -> str:
 
 
 def write_page(judged: Sequence[Judged], runs: Runs, path: Path) -> Path:
-    """Write the page to a file, whole or not at all."""
+    """Write the page to a file, whole or not at all, and its figures beside the records."""
+    write_figures(runs)
     return write_whole(path, page(judged, runs), what="page")
 
 
@@ -94,7 +96,8 @@ def _papers(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         yield from _table(with_records)
         yield "\n" if with_records and without else ""
         yield from _without_records(without)
-        yield from study_tables(runs, paper.stem.replace("_", "-"), FIGURES.get(paper.stem, ()))
+        figures = [*FIGURES.get(paper.stem, ()), *figures_of(runs)]
+        yield from study_tables(runs, paper.stem.replace("_", "-"), figures)
         for name, heading, quoted in COSTS.get(paper.stem, ()):
             yield from cost_table(runs, name, quoted, heading)
         if paper.stem == "squaf":

@@ -37,6 +37,12 @@ def _agreeing(study: Study, labels: Sequence[str], measure: str) -> str:
     return min(labels, key=lambda label: (math.isnan(found[label]), found[label]))
 
 
+def _smelu_agrees_more(study: Study) -> list[Part]:
+    """Each SmeLU against ReLU, by both prediction differences."""
+    compared = [(label, measure) for label in _family(study, "smelu") for measure in ("delta_1", RELATIVE)]
+    return [part for label, measure in compared for part in agrees_more(study, label, ["relu"], measure)]
+
+
 def _spread(study: Study, label: str) -> float:
     """The standard deviation of the AUC over the seeds."""
     found = [one for one in study.values(label, "auc") if one is not None]
@@ -78,11 +84,8 @@ def _numbers(study: Study) -> dict[str, dict[str, float]]:
 def smelu_models_of_clicks_agree_more(runs: Runs) -> Evidence:
     """Each SmeLU of the table against ReLU, by the jackknife pairs of delta 1 and of the relative delta 1."""
     study = runs.study(APART)
-    labels = _family(study, "smelu")
-    parts = corrected(
-        [part for label in labels for one in ("delta_1", RELATIVE) for part in agrees_more(study, label, ["relu"], one)]
-    )
-    told = "; ".join(_offline(study, label) for label in ("relu", *labels))
+    parts = corrected(_smelu_agrees_more(study))
+    told = "; ".join(_offline(study, label) for label in ("relu", *_family(study, "smelu")))
     return Evidence(f"{counted(parts)} comparisons hold: {told}", parts=parts, numbers=_numbers(study))
 
 
@@ -99,9 +102,7 @@ def smelu_models_of_clicks_agree_more_when_they_share(runs: Runs) -> Evidence:
     told, numbers = [], {}
     for name in (IN_ORDER, SAME_START):
         study = runs.study(name)
-        for label in _family(study, "smelu"):
-            for measure in ("delta_1", RELATIVE):
-                parts += agrees_more(study, label, ["relu"], measure)
+        parts += _smelu_agrees_more(study)
         best = _agreeing(study, _family(study, "smelu"), "delta_1")
         told.append(f"{name}: {_offline(study, 'relu')}; {_offline(study, best)}")
         numbers[name] = _numbers(study)

@@ -47,6 +47,9 @@ def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] 
         yield f"\n### {paper.source}: {recipe.title}\n\n"
         yield from _table(study, recipe)
         seeds = len(next(iter(study.outcomes.values())).diverged)
+        if name in runs.unfinished:
+            done, whole = runs.unfinished[name]
+            yield f"\nUnfinished: {done} of {whole} activations were run so far.\n"
         yield (
             f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval, of logarithms for mean squared "
             f"errors. {' '.join(paper.note.split())} Again: `softknee study run {name}`. [Records]"

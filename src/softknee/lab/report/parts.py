@@ -70,7 +70,8 @@ class Cost:
 class Row:
     """One activation with one set of values.
 
-    variant:     what of it is learned, and whether it is hardened: values of a knob are a path within one variant.
+    variant:     what of it is learned, whether it is hardened, and what it begins with at the last place: values of a
+                 knob are a path within one variant.
     key:         names its record.
     diverged:    (seed, epoch) of each seed that diverged. Then there are no averages: `scores`, `differences` and
                  `verdicts` are empty, because a mean of the survivors would be of another, luckier study.
@@ -81,7 +82,7 @@ class Row:
     label: str
     name: str
     values: Mapping[str, Value]
-    variant: tuple[bool | str | tuple[str, ...], bool]
+    variant: tuple[bool | str | tuple[str, ...], bool, tuple[tuple[str, float], ...]]
     key: str
     seeds: tuple[int, ...]
     baseline: bool

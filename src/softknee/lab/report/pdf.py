@@ -1,4 +1,4 @@
-"""The figures for a paper, as PDF by matplotlib: numbers and colours as on the page, and the same bytes each time."""
+"""The figures for a paper, by matplotlib, as PDF or PNG: numbers and colours as on the page, always the same bytes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..figure_panels import drawing
+from ..figure_panels import drawing, png_of
 from .curves import CURVES, first_shown
 from .drawn import curve_of, reach_of
 from .figures import after_epochs
@@ -29,8 +30,13 @@ _INK, _SOFT, _HAIR = "#22221f", "#6a6963", "#e4e3de"
 _WIDE, _TALL = 6.2, 2.9  # inches; a line of text in a paper is about 6
 
 
-def pdf_figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
-    """Content and caption of each figure that there is something to show in, by name."""
+def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:
+    """Content and caption of each figure that there is something to show in, by name; as PNG where asked for."""
+    with _as_png(png):
+        return _figures(summary)
+
+
+def _figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
     found: dict[str, tuple[bytes, str]] = {}
     metric, spread = summary.metric, summary.spread
     if spread is not None and any(row.found(spread) for row in summary.judged):
@@ -170,12 +176,14 @@ def _shapes(shapes: Sequence[Shape]) -> bytes:
 def _hardness(summary: Summary) -> bytes:
     look = looks(summary)
     knobs = list(dict.fromkeys((one.knob, one.paths) for one in summary.profiles))
-    rows = math.ceil(len(knobs) / 2)
-    with _page(_WIDE, 2.7 * rows) as (figure, content):
+    rows, alone = math.ceil(len(knobs) / 2), len(knobs) == 1
+    below = _legend_height(len(summary.profiles))
+    with _page(_WIDE, _TALL + below if alone else 2.7 * rows) as (figure, content):
         for place, (knob, paths) in enumerate(knobs):
-            axes = figure.add_axes(_panel(place, rows))
-            _furnish(axes, "", "")
-            _title(axes, knob)
+            axes = figure.add_axes(_above(below, _TALL) if alone else _panel(place, rows))
+            _furnish(axes, "", knob if alone else "")
+            if not alone:
+                _title(axes, knob)
             profiles = [one for one in summary.profiles if (one.knob, one.paths) == (knob, paths)]
             for one in profiles:
                 _profile(axes, one, look[one.label])
@@ -186,7 +194,10 @@ def _hardness(summary: Summary) -> bytes:
             for tick, path in zip(axes.set_xticklabels([site_name(path) for path in paths]), paths, strict=True):
                 tick.set_parse_math(False)
                 tick.set_rotation(0 if len(paths) < 5 and len(path) < 14 else 30)
-            _inner_legend(axes)
+            if alone:
+                _legend(figure, axes)
+            else:
+                _inner_legend(axes)
     return content()
 
 
@@ -215,9 +226,21 @@ def _profile(axes: Axes, one: Profile, style: Any) -> None:
 # -- pieces -----------------------------------------------------------------------------------------------
 
 
+_wants_png: ContextVar[bool] = ContextVar("wants_png", default=False)
+
+
+@contextmanager
+def _as_png(wanted: bool) -> Iterator[None]:
+    token = _wants_png.set(wanted)
+    try:
+        yield
+    finally:
+        _wants_png.reset(token)
+
+
 @contextmanager
 def _page(wide: float, tall: float) -> Iterator[tuple[Figure, Any]]:
-    """A figure, and a function that gives it as PDF once it is drawn: fonts inside, no date and no version."""
+    """A figure, and a function that gives its file once it is drawn: fonts inside, no date and no version."""
     kept: list[bytes] = []
     with drawing((wide, tall)) as figure, warnings.catch_warnings():
         # A label may have signs that the font does not; they are drawn as boxes.
@@ -226,6 +249,9 @@ def _page(wide: float, tall: float) -> Iterator[tuple[Figure, Any]]:
 
         matplotlib.rcParams["pdf.fonttype"] = 42
         yield figure, lambda: kept[0]
+        if _wants_png.get():
+            kept.append(png_of(figure))
+            return
         from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
         file = io.BytesIO()

@@ -137,7 +137,11 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         label=one.label,
         name=one.name,
         values=dict(one.values),
-        variant=(one.learn if isinstance(one.learn, bool | str) else tuple(one.learn), one.harden),
+        variant=(
+            one.learn if isinstance(one.learn, bool | str) else tuple(one.learn),
+            one.harden,
+            tuple((one.last or {}).items()),
+        ),
         key=trial.key,
         seeds=trial.seeds.numbers,
         baseline=baseline,

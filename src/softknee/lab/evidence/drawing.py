@@ -1,0 +1,58 @@
+"""Figures of the evidence that are those of a study's report, as PNG beside the studies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...files import write_whole
+from ..report import summarise
+from ..report.pdf import pdf_figures
+from .runs import Runs
+from .tables import recipe_of
+
+# Which figures of a report the page shows, by study.
+DRAWN: dict[str, Sequence[str]] = {
+    "smelu-figure-4": ("plane",),
+    "smelu-figure-13": ("plane",),
+    "smelu-figure-3-twelve": ("plane",),
+    "lambda-gelu-fashion": ("hardness",),
+    "lambda-gelu-adult": ("hardness",),
+    "lambda-gelu-cifar-10": ("hardness", "validation-accuracy"),
+    "mollification-table-1": ("plane", "validation-accuracy"),
+    "mollification-table-2": ("plane", "validation-accuracy"),
+}
+
+
+def file_of(study: str, figure: str) -> str:
+    """The name of the file, in the folder of the evidence."""
+    return f"{study}-{figure}.png"
+
+
+def write_figures(runs: Runs) -> list[Path]:
+    """Draw the figures of the studies that are there, whole or in part."""
+    written = []
+    for name, wanted in DRAWN.items():
+        if name not in runs.names:
+            continue
+        found = pdf_figures(summarise(recipe_of(runs, name), list(runs.study(name).outcomes.values())), png=True)
+        for figure in wanted:
+            if figure in found:
+                path = runs.folder / file_of(name, figure)
+                written.append(write_whole(path, found[figure][0], what="figure"))
+    return written
+
+
+def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
+    """(study, file, caption) of the figures that lie in the folder of the evidence."""
+    captions = {
+        "plane": "Accuracy against prediction difference, with 95 % intervals; a line joins the values of a knob",
+        "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
+        "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval",
+    }
+    return [
+        (name, file_of(name, figure), captions[figure])
+        for name, wanted in DRAWN.items()
+        for figure in wanted
+        if (runs.folder / file_of(name, figure)).is_file()
+    ]
