@@ -9,6 +9,7 @@ from typing import Any
 from softknee.lab.studies.outcome import Finished, Outcome
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Recipe
+from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.running import QUIET, Watch
 from softknee.lab.studies.trial import Trial
 
@@ -25,13 +26,14 @@ TUNED = RECIPE + "tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}\n"
 STEPS = 3  # of the stand-in, in an epoch
 
 
-def write_points(folder: Path, *, rows: int = 80) -> None:
-    """Points in a square and on which side of a circle they are."""
+def write_points(folder: Path, *, rows: int = 80) -> Path:
+    """Points in a square and on which side of a circle they are; returns the folder that they are in now."""
     lines = ["a,b,inside"]
     for index in range(rows):
         a, b = (index * 37 % rows) / rows, (index * 11 % rows) / rows
         lines.append(f"{a:.4f},{b:.4f},{'yes' if a * a + b * b < 0.5 else 'no'}")
     (folder / "points.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
 
 
 def small_recipe(text: str = RECIPE, *settings: str) -> Recipe:
@@ -83,6 +85,15 @@ class Silent:
 
     def close(self) -> None:
         pass
+
+
+def run_small(
+    folder: Path, recipe: Recipe | None = None, *, out: Any = None, trial: Any = quick_trial, **others: Any
+) -> Any:
+    """Run the small study, or another, on the points in this folder, without a word; by default into `study` there."""
+    given = {"display": Silent(), "base": folder, "command": "softknee study small.yaml"} | others
+    place = folder / "study" if out is None else out
+    return run_study(small_recipe() if recipe is None else recipe, out=place, run_trial=trial, **given)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

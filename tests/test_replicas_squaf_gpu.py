@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import softknee as sk
-from softknee.kernels.squaf import cuda, squaf
+from softknee.kernels.squaf import squaf
+from softknee.kernels.squaf.cuda import soft
 from test_replicas_squaf import EACH, FIT, X, Y, mlp
 
 pytestmark = [
@@ -35,8 +36,8 @@ def test_sampled_replicas_draw_on_a_gpu_what_they_draw_on_a_cpu():
 def test_replicas_take_the_cuda_kernels_with_a_table_each(monkeypatch):
     runs = []
     for name in ("forward", "backward"):
-        real = getattr(cuda, name)
-        monkeypatch.setattr(cuda, name, lambda *a, real=real, name=name, **k: (runs.append(name), real(*a, **k))[1])
+        real = getattr(soft, name)
+        monkeypatch.setattr(soft, name, lambda *a, real=real, name=name, **k: (runs.append(name), real(*a, **k))[1])
     x = torch.randn(4, 24, 64, device="cuda", requires_grad=True)
     q, alpha = (torch.full((4, 1, 1), value, device="cuda", requires_grad=True) for value in (0.5, 5.0))
     z = torch.rand(4, 1, 1, 5, device="cuda", requires_grad=True)

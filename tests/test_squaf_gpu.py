@@ -71,12 +71,12 @@ def test_values_of_every_size_and_run_match_float64(dtype, shape, offset):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_cuda_source_compiles_and_is_used():
-    from softknee.kernels.squaf import cuda
+    from softknee.kernels.squaf.cuda import soft
 
     kinds = [(kind, stored, shared) for kind in (0, 1, 2) for stored in (0, kind) for shared in (True, False)]
     for kind, stored, shared in kinds:
         for wanted in (None, *range(1, 16)) if kind == 0 else (None, 15):  # every choice of gradients, once
-            assert cuda.soft_kernel(0, kind, stored, 33, shared, wanted) is not None
+            assert soft.soft_kernel(0, kind, stored, 33, shared, wanted) is not None
 
 
 @pytest.mark.gpu

@@ -5,8 +5,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import softknee as sk
-from softknee.kernels.squaf import cuda, cuda_modes, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
+from softknee.kernels.squaf import sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from softknee.kernels.squaf.choice import sampled_symbol
+from softknee.kernels.squaf.cuda import geometry, modes, soft
 from softknee.kernels.squaf.layout import arrange
 from softknee.kernels.squaf.random_bits import uniform
 from squaf_reference import inputs, parameters
@@ -59,7 +60,7 @@ def test_every_size_and_run_chooses_as_a_cpu_does(dtype, shape, softness):
     if x.numel() > 50:
         x.view(-1)[:: x.numel() // 5], x.view(-1)[1 :: x.numel() // 7] = torch.nan, torch.inf
     here, x_here = {name: t.cuda() for name, t in p.items()}, x.cuda()
-    assert cuda.fits(x_here, points=33, layout=arrange(x_here, parameter_shape=torch.Size(rows)))
+    assert geometry.fits(x_here, points=33, layout=arrange(x_here, parameter_shape=torch.Size(rows)))
     symbols = sampled_symbols(x_here, **here, seed=seed.cuda()).cpu()
     expected = sampled_symbols(x, **p, seed=seed)
     # Only a draw on the seam of two points may differ, by the rounding of the exponential.
@@ -93,11 +94,11 @@ def test_nothing_is_written_beyond_the_end():
         x = inputs(count, dtype=torch.float32).cuda()
         room = torch.full((count + 512,), -77.0, device="cuda")
         layout = arrange(x, parameter_shape=torch.Size((1,)))
-        cuda.forward(x, p["q"], p["alpha"], p["z"], out=room, layout=layout, window=5)
+        soft.forward(x, p["q"], p["alpha"], p["z"], out=room, layout=layout, window=5)
         assert torch.equal(room[:count], squaf(x, **p))
         assert (room[count:] == -77.0).all()
         room.fill_(-77.0)
-        cuda_modes.choose(x, None, p["q"], p["alpha"], p["z"], out=room, points=33, layout=layout)
+        modes.choose(x, None, p["q"], p["alpha"], p["z"], out=room, points=33, layout=layout)
         assert torch.equal(room[:count], squaf_step(x, q=p["q"], z=p["z"]))
         assert (room[count:] == -77.0).all()
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from softknee.errors import ParameterError
 from softknee.lab.studies.description import StoreError
 from softknee.lab.studies.git_state import git_state
 from softknee.lab.studies.reading import read_recipe
-from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.running import QUIET, run_trial
 from softknee.lab.studies.stopping import StudyStopped
 from softknee.lab.studies.store import DamagedError, RunStore
 from softknee.lab.studies.trials import choose_tuned
 from softknee.lab.studies.yaml_text import dump
-from study_runs import RECIPE, TUNED, Silent, contents, quick_trial, results, small_recipe, write_points
+from study_runs import RECIPE, TUNED, Silent, contents, quick_trial, results, run_small, small_recipe, write_points
 
 
 class Counting:
@@ -52,17 +52,12 @@ class Counting:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_points(tmp_path)
-    return tmp_path
+    return write_points(tmp_path)
 
 
 @pytest.fixture
 def run(folder: Path):
-    def run(recipe: Any = None, *, out: Any = folder / "study", trial: Any = quick_trial, **others: Any) -> Any:
-        given = {"display": Silent(), "base": folder, "command": "softknee study small.yaml"} | others
-        return run_study(small_recipe() if recipe is None else recipe, out=out, run_trial=trial, **given)
-
-    return run
+    return partial(run_small, folder)
 
 
 def test_every_trial_is_run_once_and_then_read(run, folder: Path) -> None:

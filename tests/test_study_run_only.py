@@ -1,29 +1,24 @@
 """A study one activation at a time: `softknee study run --only LABEL`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from softknee.errors import ParameterError
-from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.store import RunStore
-from study_runs import RECIPE, TUNED, Silent, contents, quick_trial, results, small_recipe, write_points
+from study_runs import RECIPE, TUNED, Silent, contents, results, run_small, small_recipe, write_points
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_points(tmp_path)
-    return tmp_path
+    return write_points(tmp_path)
 
 
 @pytest.fixture
 def run(folder: Path):
-    def run(recipe: Any = None, *, out: str = "study", **others: Any) -> Any:
-        given = {"display": Silent(), "base": folder, "command": "softknee study small.yaml"} | others
-        return run_study(small_recipe() if recipe is None else recipe, out=folder / out, run_trial=quick_trial, **given)
-
-    return run
+    return partial(run_small, folder)
 
 
 def labels(outcomes: list[Any]) -> list[str]:
@@ -43,7 +38,7 @@ def test_an_unknown_label_is_refused_and_near_ones_are_named(run, folder: Path) 
 
 
 def test_one_label_runs_as_it_does_in_the_whole_study_and_resume_runs_the_rest(run, folder: Path) -> None:
-    whole = run(out="whole")
+    whole = run(out=folder / "whole")
     display = Silent()
     (one,) = run(only=["smelu beta=1"], display=display)
     assert one == whole[2]
@@ -58,7 +53,7 @@ def test_one_label_runs_as_it_does_in_the_whole_study_and_resume_runs_the_rest(r
 
 def test_with_tuning_the_labels_may_come_one_after_the_other(run, folder: Path) -> None:
     recipe = small_recipe(TUNED)
-    whole = run(recipe, out="whole")
+    whole = run(recipe, out=folder / "whole")
     for label in ("smelu beta=1", "relu", "smelu beta=0.5"):
         display = Silent()
         found = run(recipe, only=[label], resume=True, display=display)

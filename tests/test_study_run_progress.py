@@ -1,33 +1,27 @@
 """What is told and kept while a study runs: progress with the time left, and the state of a trial now and then."""
 
 import io
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from softknee.lab.studies.engine import StateKeeper
 from softknee.lab.studies.progress import PlainDisplay, Progress, RichDisplay, work_of
-from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.running import Interrupted
 from softknee.lab.studies.stopping import Stopping
 from softknee.lab.studies.store import RunStore
-from study_runs import TUNED, Silent, quick_trial, small_recipe, write_points
+from study_runs import TUNED, Silent, run_small, small_recipe, write_points
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_points(tmp_path)
-    return tmp_path
+    return write_points(tmp_path)
 
 
 @pytest.fixture
 def run(folder: Path):
-    def run(recipe: Any = None, *, out: Any = folder / "study", display: Any = None) -> Any:
-        given = {"base": folder, "run_trial": quick_trial, "display": display or Silent()}
-        return run_study(small_recipe() if recipe is None else recipe, out=out, **given)
-
-    return run
+    return partial(run_small, folder)
 
 
 def test_time_left_follows_from_the_work_done(run) -> None:

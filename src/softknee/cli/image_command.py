@@ -1,7 +1,7 @@
 """`softknee study rate` and `softknee study distil`: the SQUAF paper's experiments on image networks."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,18 +52,10 @@ def rate(
 ) -> None:
     """The rate-accuracy curve of SQUAF-P (figure 3 of its paper): bits per activation against accuracy."""
     from ..lab import rates as room
-    from ..lab.data.images import load_image_set
-    from ..lab.figure_files import check_ending
-    from ..lab.image_training import Plan, draw_shapes, few_images
-    from ..measure.record import Record
-    from .screen import progress_bar
+    from ..lab.image_training import Plan
 
-    for path in (figure, shapes):
-        if path is not None:
-            check_ending(path)
-    if known is not None:
-        record = Record.read(known)
-    else:
+    _check(figure, shapes)
+    if known is None:
         settings = room.Settings(
             network=network,
             data_set=data_set,
@@ -76,16 +68,12 @@ def rate(
             plan=Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=10),
             device="cpu" if smoke else device,
         )
-        images = load_image_set(data_set, data)
-        if smoke:
-            settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
-        with progress_bar("training", total=room.steps(settings)) as advance:
-            record = room.run(settings, command=command_line(), advance=advance, data=images)
+        record = _trained(room, settings, data, smoke=smoke)
+    else:
+        record = _read(known)
     if figure is not None:
         room.draw_rate(record, figure)
-    if shapes is not None:
-        draw_shapes(record, shapes)
-    _finish(record, json, room.rate_markdown(record))
+    _finish(record, shapes, json, room.rate_markdown(record))
 
 
 def distil(
@@ -114,19 +102,10 @@ def distil(
 ) -> None:
     """Students of one teacher with different activations (tables 7, 14 and 15, figure 5 of the SQUAF paper)."""
     from ..lab import distilling as room
-    from ..lab.data.images import load_image_set
-    from ..lab.figure_files import check_ending
-    from ..lab.image_training import Plan, draw_shapes, few_images
-    from ..measure.record import Record
-    from .screen import progress_bar
+    from ..lab.image_training import Plan
 
-    for path in (figure, shapes):
-        if path is not None:
-            check_ending(path)
-    if known is not None:
-        record = Record.read(known)
-    else:
-        plan = Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=every)
+    _check(figure, shapes)
+    if known is None:
         settings = room.Settings(
             teacher=None if teacher == "none" else teacher,
             student=student,
@@ -135,22 +114,50 @@ def distil(
             share=share,
             temperature=temperature,
             seeds=tuple(range(seeds)),
-            plan=plan,
+            plan=Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=every),
             device="cpu" if smoke else device,
         )
-        images = load_image_set(data_set, data)
-        if smoke:
-            settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
-        with progress_bar("training", total=room.steps(settings)) as advance:
-            record = room.run(settings, command=command_line(), advance=advance, data=images)
+        record = _trained(room, settings, data, smoke=smoke)
+    else:
+        record = _read(known)
     if figure is not None:
         room.draw_distil(record, figure)
+    _finish(record, shapes, json, room.distil_markdown(record))
+
+
+def _check(*figures: Path | None) -> None:
+    """Refuse an ending that no figure has before anything is trained."""
+    from ..lab.figure_files import check_ending
+
+    for path in figures:
+        if path is not None:
+            check_ending(path)
+
+
+def _trained(room: Any, settings: Any, data: Path | None, *, smoke: bool) -> "Record":
+    """What a study of this room finds with these settings."""
+    from ..lab.data.images import load_image_set
+    from ..lab.image_training import few_images
+    from .screen import progress_bar
+
+    images = load_image_set(settings.data_set, data)
+    if smoke:
+        settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
+    with progress_bar("training", total=room.steps(settings)) as advance:
+        return room.run(settings, command=command_line(), advance=advance, data=images)
+
+
+def _read(path: Path) -> "Record":
+    from ..measure.record import Record
+
+    return Record.read(path)
+
+
+def _finish(record: "Record", shapes: Path | None, json: Path | None, table: str) -> None:
     if shapes is not None:
+        from ..lab.image_training import draw_shapes
+
         draw_shapes(record, shapes)
-    _finish(record, json, room.distil_markdown(record))
-
-
-def _finish(record: "Record", json: Path | None, table: str) -> None:
     if json is not None:
         record.write(json)
     typer.echo(table, nl=False)

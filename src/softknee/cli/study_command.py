@@ -107,20 +107,13 @@ def study_run(
 @study.command("list")
 def study_list() -> None:
     """The recipes that come with softknee."""
-    from rich import box
-    from rich.table import Table
-
     from ..lab.studies.reading import shipped
-    from .screen import console_of
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("name", "what it studies"):
-        drawn.add_column(head)
-    for name, title in shipped():
-        drawn.add_row(name, title)
-    console = console_of()
-    console.print(drawn)
-    console.print("Run one with: softknee study NAME. See it with: softknee study show NAME.", markup=False)
+    found = shipped()
+    wide = max(len(name) for name, _ in found)
+    for name, title in found:
+        typer.echo(f"{name:<{wide}}  {title}")  # a line for each, however wide: other programs read it, too
+    typer.echo("\nRun one with: softknee study NAME. See it with: softknee study show NAME.")
 
 
 @study.command("show")

@@ -33,7 +33,7 @@ def bench_wire(
         epochs=epochs,
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
-        **({"forms": several(forms)} if forms else {}),
+        forms=several(forms) or wire_speed.FORMS,
         **({} if threads is None else {"threads": threads}),
     )
     command = command_line()

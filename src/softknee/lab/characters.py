@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import DataError
+from .compressed import read_bytes
 from .data_folder import data_folder, find_file
 
 _PLACES = (
@@ -41,13 +40,7 @@ class Characters:
 def load_characters(folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Characters:
     """Tiny-shakespeare from the data folder; `check=False` takes another text under its name."""
     path = find_file(data_folder(folder), _PLACES, what="Tiny-shakespeare", source=_SOURCE)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"The file '{path}' is damaged ({error}); take it again from {_SOURCE}.") from error
-    if len(content) > _MOST_BYTES:
-        raise DataError(f"The file '{path}' holds more than {_MOST_BYTES:,} bytes; tiny-shakespeare has 1,115,394.")
+    content = read_bytes(path, what="text of characters", most_bytes=_MOST_BYTES)
     if check and hashlib.sha256(content).hexdigest() != _SHA256:
         raise DataError(
             f"The file '{path}' is not tiny-shakespeare as published (its SHA-256 differs); take it again from "

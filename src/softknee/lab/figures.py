@@ -10,17 +10,16 @@ of f' and a point mass of f'', drawn as an arrow as high as the mass. The same c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import ParameterError
-from ..files import WriteError, write_whole
+from ..files import write_whole
+from .figure_files import check_ending, write_figure
 from .figure_lines import Definition, lines_of, settings_of, shared
 from .figure_page import page
-from .figure_panels import panels, png_of, svg_of
+from .figure_panels import panels, svg_of
 
 SUFFIXES = (".png", ".svg", ".html")
 
@@ -47,26 +46,10 @@ def draw(
     ...     draw(sk.get("smelu"), folder + "/smelu.svg", beta=0.5).name
     'smelu.svg'
     """
-    kind = Path(path).suffix.lower()
-    if kind not in SUFFIXES:
-        raise ParameterError(
-            f"A figure is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, and {os.fspath(path)!r} ends in "
-            f"{kind or 'none'}; choose one of these endings."
-        )
+    kind = check_ending(path, SUFFIXES)
     chosen = settings_of(act, params) if settings is None else [{**params, **one} for one in settings]
     figure = panels([lines_of(act, chosen)], low=low, high=high, stacked=stacked, note=shared(act, chosen))
-    if kind == ".png":
-        return _write_bytes(path, png_of(figure))
-    picture = svg_of(figure, label=f"{act.name}, its first and its second derivative")
-    return write_whole(path, page(act, picture, chosen) if kind == ".html" else picture, what="figure")
-
-
-def _write_bytes(path: str | PathLike[str], content: bytes) -> Path:
-    try:
-        Path(path).write_bytes(content)
-    except OSError as error:
-        raise WriteError(
-            f"The figure could not be written to '{os.fspath(path)}' ({error.strerror or error}). Choose a folder that "
-            "exists, can be written to and has space."
-        ) from error
-    return Path(path).resolve()
+    label = f"{act.name}, its first and its second derivative"
+    if kind != ".html":
+        return write_figure(figure, path, label=label)
+    return write_whole(path, page(act, svg_of(figure, label=label), chosen), what="figure")

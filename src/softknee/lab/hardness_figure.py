@@ -11,7 +11,6 @@ profile over depth at a few epochs. A knob that grows more than tenfold has loga
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from itertools import pairwise
 from os import PathLike
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError
-from ..files import WriteError, write_whole
 from ..measure.hardness import HardnessTrace
 from ..registry import get
+from .figure_files import check_ending, write_figure
 from .figure_lines import INK, RAMP, letter
-from .figure_panels import drawing, furnish, png_of, svg_of
+from .figure_panels import drawing, furnish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,23 +49,8 @@ def draw_hardness(trace: HardnessTrace, path: str | PathLike[str]) -> Path:
     ...     draw_hardness(trace, folder + "/hardness.svg").name
     'hardness.svg'
     """
-    kind = Path(path).suffix.lower()
-    if kind not in (".png", ".svg"):
-        raise ParameterError(
-            f"A figure of hardness is written as .png or .svg, and {os.fspath(path)!r} ends in {kind or 'none'}; "
-            "choose one of these endings."
-        )
-    figure = hardness_figure(trace)
-    if kind == ".svg":
-        return write_whole(path, svg_of(figure, label="hardness of the activations over depth and time"), what="figure")
-    try:
-        Path(path).write_bytes(png_of(figure))
-    except OSError as error:
-        raise WriteError(
-            f"The figure could not be written to '{os.fspath(path)}' ({error.strerror or error}). Choose a folder that "
-            "exists, can be written to and has space."
-        ) from error
-    return Path(path).resolve()
+    check_ending(path)
+    return write_figure(hardness_figure(trace), path, label="hardness of the activations over depth and time")
 
 
 def hardness_figure(trace: HardnessTrace) -> Figure:

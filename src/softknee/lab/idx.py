@@ -7,12 +7,9 @@ bytes that follow bear it out, and the bytes are compared with the checksums of 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
 import os
-import stat
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from io import BufferedIOBase
@@ -22,11 +19,11 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, ParameterError, did_you_mean
+from .compressed import opened
 from .data_folder import data_folder, find_file
 
 _UNSIGNED_BYTE = 0x08
 _TYPES = {0x09: "signed bytes", 0x0B: "16-bit integers", 0x0C: "32-bit integers", 0x0D: "floats", 0x0E: "doubles"}
-_GZIP = b"\x1f\x8b"
 _CHUNK = 2**20
 # The largest data set of this kind (EMNIST by class) has 550 million bytes.
 _MOST_BYTES = 2**30
@@ -147,23 +144,8 @@ def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> 
 
 def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tensor, str]:
     """The numbers of a file, and the checksum of its bytes after decompression."""
-    try:
-        # Without waiting: opening a pipe that nobody writes to would never return.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DataError(f"'{path}' is not a file, so no images or labels can be read from it.")
-            zipped = file.peek(2)[:2] == _GZIP
-            if not zipped and os.fspath(path).endswith(".gz"):
-                raise DataError(f"'{path}' is called .gz and is not gzipped. It was damaged or renamed; take it anew.")
-            return _numbers(gzip.GzipFile(fileobj=file) if zipped else file, path, dimensions)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; take it anew.") from error
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        if isinstance(error, DataError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"'{path}' could not be read ({reason}). Check the path and its permissions.") from error
+    with opened(path, what="idx file") as stream:
+        return _numbers(stream, path, dimensions)
 
 
 def _numbers(stream: BufferedIOBase, path: str | os.PathLike[str], dimensions: int | None) -> tuple[Tensor, str]:

@@ -12,8 +12,7 @@ hooks, random numbers, also where a batch fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -26,8 +25,8 @@ from ..errors import InputError, ParameterError
 from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
-from ..surgery.calibration.observe import quietly, run
-from ..surgery.finding.probing import not_compiled
+from ..surgery.calibration.observe import refuse_one_batch
+from .watching import watch
 
 _MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
 
@@ -120,25 +119,13 @@ def activity(
     >>> found.sites[0].zero_fraction == 1 / 3, found.sites[0].dead_units
     (True, (1,))
     """
-    if isinstance(batches, Tensor | Mapping | str):
-        raise InputError(
-            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
-        )
+    refuse_one_batch(batches)
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 32:
         raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
     watched, skipped = _found(model, where, example)
-    count = 0
-    with ExitStack() as stack:
-        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
-        stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
-        for module, one in watched.items():
-            stack.callback(module.register_forward_hook(_given(one.after)).remove)
-        for one in watched.values():
-            one.dim, one.samples = dim, samples
-        device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
-        for batch in batches:
-            run(model, batch, device=device, number=count)
-            count += 1
+    for one in watched.values():
+        one.dim, one.samples = dim, samples
+    count = watch(model, batches, watched)
     if not count:
         raise InputError("batches was empty, so that there is nothing to go by.")
     seen = [one for one in watched.values() if one.elements]
@@ -264,14 +251,6 @@ def _smallest_keys(count: int, kept: int, generator: torch.Generator) -> tuple[T
         places = torch.cat([places, more]).unique()
     chosen = places[torch.randperm(len(places), generator=generator)[:kept]]
     return small / (small[-1] + rest), chosen
-
-
-def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
-    def hook(module: nn.Module, args: Any, result: Any) -> None:
-        if isinstance(result, Tensor):
-            after(result.detach())
-
-    return hook
 
 
 def _bits(points: Tensor) -> float:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .record import without_paths
+
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
 _FLUSH_BYTES = 256 * 2**20
 # Clock cycles per second assumed for the wait that is queued ahead; a GPU is rather slower, and waits longer.
@@ -114,6 +116,21 @@ class Clock:
     def _recover(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def now(device: torch.device) -> float:
+    """The host's clock in seconds, once everything given to the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def why_not(error: Exception) -> str:
+    """Why something did not run, in one line, without paths: what a record says under "not_run"."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return "It ran out of memory."
+    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__}: {lines[0][:200]}"
 
 
 def bytes_held(call: Callable[[], Tensor], *, besides: Sequence[Tensor] = ()) -> int:

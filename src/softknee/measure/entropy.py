@@ -16,8 +16,7 @@ that output - log(spread) is what the shape alone has (1.419 for a normal distri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +25,8 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from ..surgery import sites
-from ..surgery.calibration.observe import quietly, run
-from ..surgery.finding.probing import not_compiled
+from ..surgery.calibration.observe import refuse_one_batch
+from .watching import watch
 
 WIDTH = 2.0**-6  # finer than the steps that bfloat16 makes at 4, coarser than those at 1
 SAMPLES = 2**20  # numbers of each batch: some thousand cells are filled with an error of about 0.001
@@ -69,10 +68,7 @@ def entropies(
 
     Reference: Sun et al., "A Method on Searching Better Activation Functions", section 2.
     """
-    if isinstance(batches, Tensor | Mapping | str):
-        raise InputError(
-            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
-        )
+    refuse_one_batch(batches)
     if not 0 < width < math.inf or samples < 1:
         raise ParameterError(
             f"entropies needs cells of a positive width and at least one sample; {width!r} and {samples!r} were given."
@@ -84,16 +80,7 @@ def entropies(
             watched.setdefault(module, _Watched(site.path, site.activation, width, samples))
     if not watched:
         raise InputError(f"{type(model).__name__} has no activation module whose entropy could be measured.")
-    count = 0
-    with ExitStack() as stack:
-        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
-        stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
-        for module, one in watched.items():
-            stack.callback(module.register_forward_hook(_given(one.after)).remove)
-        device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
-        for batch in batches:
-            run(model, batch, device=device, number=count)
-            count += 1
+    watch(model, batches, watched)
     seen = tuple(one.finished() for one in watched.values() if one.outputs.total)
     if not seen:
         raise InputError("No batch reached any activation, so that there is nothing to go by.")
@@ -167,11 +154,3 @@ class _Watched:
             output=self.outputs.entropy(self.width),
             spread=self.outputs.spread,
         )
-
-
-def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
-    def hook(module: nn.Module, args: Any, result: Any) -> None:
-        if isinstance(result, Tensor):
-            after(result)
-
-    return hook

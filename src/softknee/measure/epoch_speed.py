@@ -7,7 +7,6 @@ clipped gradients. The images are random: speed does not depend on what they sho
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from ..train.apart import read_precision
 from ..train.arguments import steps_of_epoch, tensor_of
 from ..train.augment import Augment
 from .built_models import Shape, build
+from .clock import now, why_not
 from .record import Quantity, Record, without_paths
 
 PLAIN, COMPILED = "plain loop", "compiled"
@@ -196,7 +196,7 @@ def _row(
         timed = run()
     except Exception as error:
         # Only the text stays: the error holds the models through its traceback.
-        row["not_run"] = _reason(error)
+        row["not_run"] = why_not(error)
         return row, None
     finally:
         _forget(settings.device)
@@ -233,7 +233,7 @@ def _make(settings: Settings, seed: int) -> tuple[nn.Module, dict[str, Tensor]]:
 
 def _fitted(settings: Settings, x: Tensor, y: Tensor, augment: Augment, count: int) -> Callable[[], _Timed]:
     def run() -> _Timed:
-        begun, ends, first = _now(settings.device), [], []
+        begun, ends, first = now(settings.device), [], []
         replicas = Replicas(lambda seed: _make(settings, seed)[0], count=count, device=settings.device)
         replicas.fit(
             x,
@@ -247,8 +247,8 @@ def _fitted(settings: Settings, x: Tensor, y: Tensor, augment: Augment, count: i
             augment=augment,
             compiled=True,
             precision=settings.precision,
-            on_step=lambda done: first.append(_now(settings.device)) if done == 1 else None,
-            on_epoch=lambda _: ends.append(_now(settings.device)),
+            on_step=lambda done: first.append(now(settings.device)) if done == 1 else None,
+            on_epoch=lambda _: ends.append(now(settings.device)),
         )
         return _timed(settings, begun, first[0], ends)
 
@@ -256,7 +256,7 @@ def _fitted(settings: Settings, x: Tensor, y: Tensor, augment: Augment, count: i
 
 
 def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _Timed:
-    begun, ends, first = _now(settings.device), [], []
+    begun, ends, first = now(settings.device), [], []
     cudnn: Any = torch.backends.cudnn
     dtype = read_precision(settings.precision)
     held, cudnn.benchmark = cudnn.benchmark, True
@@ -277,8 +277,8 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
                 nn.utils.clip_grad_norm_(parameters, _CLIP)
                 optimizer.step()
                 if not first:
-                    first.append(_now(settings.device))
-            ends.append(_now(settings.device))
+                    first.append(now(settings.device))
+            ends.append(now(settings.device))
     finally:
         cudnn.benchmark = held
     return _timed(settings, begun, first[0], ends)
@@ -291,16 +291,3 @@ def _autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContex
 def _timed(settings: Settings, begun: float, first: float, ends: Sequence[float]) -> _Timed:
     steps = [1e3 * (late - early) / settings.timed for early, late in pairwise(ends)]
     return _Timed(steps, first - begun, ends[0] - begun)
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        return "It ran out of memory."
-    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:200]}"

@@ -22,7 +22,7 @@ from ..registry import FILE_ENDING
 from ..surgery import param_groups, swap_
 from ..surgery.activation_text import read_name
 from .built_models import Shape, build
-from .clock import Clock, Samples, bytes_held
+from .clock import Clock, Samples, bytes_held, why_not
 from .record import Quantity, Record, without_paths
 from .speed import DTYPES
 
@@ -178,7 +178,7 @@ def compare(
         try:
             rows[name] |= _memory(called[name], models[name], step, inputs, settings.device)
         except Exception as error:
-            rows[name]["not_run"] = _reason(error)
+            rows[name]["not_run"] = why_not(error)
     report("timing training steps")
     _note(rows, "step", clock.race(list(steps.values())))
     gc.collect()
@@ -251,11 +251,4 @@ def _note(rows: Mapping[str, dict[str, Any]], what: str, results: list[Samples |
         if isinstance(samples, Samples):
             row[what] = Quantity.median([1e3 * one for one in samples.device], unit="ms")
         else:
-            row["not_run"] = _reason(samples)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        return "It ran out of memory."
-    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:200]}"
+            row["not_run"] = why_not(samples)

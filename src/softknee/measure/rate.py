@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..nn import SQUAF
 from ..nn.rate import Observed, last_observed, marginal_of
-from ..surgery.calibration.observe import quietly, run
+from ..surgery.calibration.observe import quietly, refuse_one_batch, run_all
 from ..surgery.finding.probing import not_compiled
 from ..surgery.hardening.sites import unwrapped
 
@@ -97,15 +97,10 @@ def rate(model: nn.Module, batches: Iterable[Any] | None = None) -> Rate:
         raise InputError(f"{type(model).__name__} has no SQUAF layer, and only these have a rate.")
     if batches is None:
         return _observed_last(layers)
-    if isinstance(batches, Tensor | Mapping | str):
-        raise InputError(
-            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
-        )
+    refuse_one_batch(batches)
     sums = {path: _Sums(path, one) for path, one in layers.items()}
-    device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     with not_compiled(), quietly(model, {layers[path]: _hook(one) for path, one in sums.items()}):
-        for number, batch in enumerate(batches):
-            run(model, batch, device=device, number=number)
+        run_all(model, batches)
     reached = tuple(one.finished() for one in sums.values() if one.elements)
     if not reached:
         raise InputError("No batch reached a SQUAF layer, or there was none; give batches that do.")

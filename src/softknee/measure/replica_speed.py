@@ -6,7 +6,6 @@ of steps of the plain loop and of every number of replicas, so that a change of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,7 +18,8 @@ from torch.nn import functional as F
 from ..errors import ParameterError
 from ..nn import make as make_activation
 from ..train import Replicas
-from .record import Quantity, Record, without_paths
+from .clock import now, why_not
+from .record import Quantity, Record
 
 LARGE, SMALL = (784, 1200, 1200, 10), (64, 128, 128, 10)  # the MNIST network of the SmeLU paper; one for the digits
 _LR, _MOMENTUM = 0.01, 0.9
@@ -126,7 +126,7 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
             try:
                 times[count].append(_epoch(replicas, x, y, settings))
             except Exception as error:
-                built[count] = _reason(error)
+                built[count] = why_not(error)
     rows: list[dict[str, Any]] = []
     for count, found in built.items():
         row: dict[str, Any] = {"count": count, "one_eager": Quantity.median(eager, unit="ms")}
@@ -147,12 +147,12 @@ def _plain_loop(model: nn.Module, x: Tensor, y: Tensor, settings: Settings) -> C
     def run() -> float:
         """The milliseconds of a step."""
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1)).to(x.device)
-        start = _now(settings.device)
+        start = now(settings.device)
         for chosen in order.split(settings.batch):
             optimizer.zero_grad()
             F.cross_entropy(model(x[chosen]), y[chosen]).backward()
             optimizer.step()
-        return 1e3 * (_now(settings.device) - start) / settings.steps
+        return 1e3 * (now(settings.device) - start) / settings.steps
 
     return run
 
@@ -167,19 +167,6 @@ def _epoch(replicas: Replicas, x: Tensor, y: Tensor, settings: Settings) -> floa
         batch=settings.batch,
         lr=_LR,
         momentum=_MOMENTUM,
-        on_epoch=lambda _: ends.append(_now(settings.device)),
+        on_epoch=lambda _: ends.append(now(settings.device)),
     )
     return 1e3 * (ends[1] - ends[0]) / settings.steps
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, torch.OutOfMemoryError):
-        return "It ran out of memory."
-    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:200]}"

@@ -19,8 +19,8 @@ import softknee as sk
 from ..errors import InputError, ParameterError, did_you_mean
 from ..registry import FILE_ENDING
 from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
-from .clock import Clock, Samples
-from .record import Quantity, Record, without_paths
+from .clock import Clock, Samples, why_not
+from .record import Quantity, Record
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 BASELINE = "y.copy_(x) of the same tensor on the same device, measured in turns in the same run"
@@ -187,17 +187,9 @@ def _results(forward: Samples | Exception, step: Samples | Exception, unit: floa
             found[name] = Quantity.median([one / unit for one in samples.device], unit="x copy")
     if isinstance(forward, Samples):
         found["host"] = Quantity.median([one * 1e6 for one in forward.host], unit="us")
-    failures = {_reason(result): None for result in (forward, step) if isinstance(result, Exception)}
+    failures = {why_not(result): None for result in (forward, step) if isinstance(result, Exception)}
     return found | ({"not_run": " ".join(failures)} if failures else {})
 
 
 def _median(samples: Sequence[float]) -> float:
     return Quantity.median(samples, unit="s").value
-
-
-def _reason(error: Exception) -> str:
-    """Why a candidate did not run, in one line, without paths."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return "It ran out of memory."
-    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:200]}"

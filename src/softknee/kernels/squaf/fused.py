@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..dispatch import interpreting
 from ..launch import divide_up, power_of_two
-from . import cuda, cuda_any
+from .cuda import any_window, soft
 from .layout import Layout
 from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
 from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY
@@ -30,8 +30,8 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
     if x.numel() == 0:
         return out
     with _on_device_of(x):
-        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian):
-            cuda.forward(x, q, alpha, z, out=out, layout=layout, window=window)
+        if soft.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian):
+            soft.forward(x, q, alpha, z, out=out, layout=layout, window=window)
             return out
         block, n = 1024, z.shape[-1]
         _, g1, middle, g2, inner = layout.shape
@@ -61,12 +61,12 @@ def backward(
         zeros = torch.zeros(groups, n + 2, device=x.device)
         return _gathered(dx, [g if wanted & flag else None for g, flag in _in_columns(zeros)])
     with _on_device_of(x):
-        if cuda.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad, wanted=wanted):
-            return dx, *cuda.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window, wanted=wanted)
-        if cuda_any.can_run(x, grad, points=n, layout=layout):
+        if soft.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad, wanted=wanted):
+            return dx, *soft.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window, wanted=wanted)
+        if any_window.can_run(x, grad, points=n, layout=layout):
             half = _half(window, n)
             how = {"layout": layout, "half": half, "laplacian": laplacian, "wanted": wanted}
-            return dx, *cuda_any.backward(grad, x, q, alpha, z, dx=dx, **how)
+            return dx, *any_window.backward(grad, x, q, alpha, z, dx=dx, **how)
         _, g1, middle, g2, inner = layout.shape
         bins = max(16, power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.

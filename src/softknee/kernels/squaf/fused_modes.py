@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..launch import divide_up
-from . import cuda_modes
+from .cuda import modes as cuda_modes
 from .fused import _half, _on_device_of
 from .layout import Layout
 from .triton_modes import squaf_sample_kernel, squaf_step_kernel

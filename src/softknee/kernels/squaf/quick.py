@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import cuda, cuda_modes
-from .cuda_launch import Kernel
-from .cuda_source import SOURCE
+from .cuda import geometry, modes, soft
+from .cuda.geometry import KINDS
+from .cuda.launch import Kernel, compiled
+from .cuda.source import SOURCE
 from .dispatch import inside_transform, must_differentiate_through
 from .layout import Layout
 from .random_bits import draw_seed
@@ -41,12 +42,12 @@ def usual(x: Tensor, given: Given) -> bool:
     """Whether x and one row of parameters are what this path was written for; asked before every call, so cheap."""
     z, device = given.z, x.device
     kind, points, count = z.dtype, z.numel(), x.numel()
-    if type(x) not in _PLAIN or x.dtype not in cuda.KINDS or kind not in cuda.KINDS or torch.compiler.is_compiling():
+    if type(x) not in _PLAIN or x.dtype not in KINDS or kind not in KINDS or torch.compiler.is_compiling():
         return False
     for one in given:
         if one is not None and (type(one) not in _PLAIN or one.dtype != kind or one.device != device):
             return False
-    if points < 5 or cuda.backward_threads(points) == 0 or not z.is_contiguous():
+    if points < 5 or geometry.backward_threads(points) == 0 or not z.is_contiguous():
         return False
     if not 0 < count < 2**33 or _memory_format(x) is None:
         return False
@@ -55,7 +56,7 @@ def usual(x: Tensor, given: Given) -> bool:
         return False
     if device.index != torch._C._cuda_getDevice() or x.data_ptr() % 16:  # pyright: ignore
         return False
-    return _gather(device.index, cuda.KINDS[kind], points) is not None
+    return _gather(device.index, KINDS[kind], points) is not None
 
 
 def _memory_format(x: Tensor) -> torch.memory_format | None:
@@ -75,22 +76,22 @@ def quick_squaf(x: Tensor, given: Given, *, mode: str = "soft") -> Tensor:
 class _Quick(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, given: Given, mode: str) -> Tensor:
-        points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), cuda.KINDS[z.dtype]
+        points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), KINDS[z.dtype]
         out = torch.empty_like(x)
         if mode == "soft":
-            kernel = cuda.soft_kernel(device, cuda.KINDS[x.dtype], kind, points, True, None)
+            kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, None)
             assert kernel is not None
             kernel(
-                grid=(cuda.forward_blocks(row, device), 1),
-                threads=cuda.FORWARD_THREADS,
-                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *cuda.shape(row)],
-                shared=cuda.forward_bytes(points),
+                grid=(soft.forward_blocks(row, device), 1),
+                threads=soft.FORWARD_THREADS,
+                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *geometry.shape(row)],
+                shared=geometry.forward_bytes(points),
                 device=device,
             )
         else:
             seed = draw_seed(x) if mode == "sampled" else None
             how: Any = {"points": points, "layout": row, "parameters": kind}
-            cuda_modes.launch_choice(x, seed, _addresses(given), out=out, **how)
+            modes.launch_choice(x, seed, _addresses(given), out=out, **how)
         ctx.save_for_backward(x, q, alpha, z)
         ctx.anchors, ctx.mode = (given.q_anchor, given.alpha_anchor), mode
         return out
@@ -108,19 +109,19 @@ class _Quick(torch.autograd.Function):
         if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
             grad = grad.to(x.dtype, memory_format=laid, copy=True)
         points, device, wanted = z.numel(), x.device.index, wanted_of(needs)
-        row, kind = _row_of(x.numel()), cuda.KINDS[z.dtype]
-        count, bins = cuda.backward_blocks(row, points), cuda.bins_of(points, wanted)
+        row, kind = _row_of(x.numel()), KINDS[z.dtype]
+        count, bins = soft.backward_blocks(row, points), geometry.bins_of(points, wanted)
         dx = torch.empty_like(x) if wanted & BY_X else None
         partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
-        kernel = cuda.soft_kernel(device, cuda.KINDS[x.dtype], kind, points, True, wanted)
+        kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, wanted)
         assert kernel is not None
-        threads = cuda.backward_threads(points)
+        threads = geometry.backward_threads(points)
         places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
         kernel(
             grid=(count, 1),
             threads=threads,
-            args=[*places, *_addresses(given), *cuda.shape(row)],
-            shared=cuda.backward_bytes(points, threads, bins=bins),
+            args=[*places, *_addresses(given), *geometry.shape(row)],
+            shared=geometry.backward_bytes(points, threads, bins=bins),
             device=device,
         )
         if partial is None:
@@ -181,7 +182,7 @@ def _row_of(count: int) -> Layout:
 def _gather(device: int, parameters: int, points: int) -> Kernel | None:
     # The gradients are stored as the parameters are.
     common: dict[str, Any] = {"device": device, "kind": parameters, "parameters": parameters, "points": points}
-    return cuda.compiled(SOURCE + GATHER, "squaf_gather", one_group=True, threads=_THREADS, **common)
+    return compiled(SOURCE + GATHER, "squaf_gather", one_group=True, threads=_THREADS, **common)
 
 
 GATHER = r"""

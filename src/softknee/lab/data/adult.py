@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...errors import DataError, did_you_mean
+from ..compressed import read_bytes, text_of
 from ..data_folder import data_folder, find_file
-from .reading import compare_md5, read_bytes, text_of
+from .reading import compare_md5
 
 _SOURCE = "archive.ics.uci.edu (the data set 'Adult')"
 _MOST_BYTES = 2**25  # adult.data has 3,974,305
@@ -116,7 +117,7 @@ def _find(root: Path, name: str) -> Path:
 
 
 def _read(path: Path, check: bool) -> tuple[list[list[int]], list[int]]:
-    content = read_bytes(path, most=_MOST_BYTES)
+    content = read_bytes(path, what="table of Adult", most_bytes=_MOST_BYTES)
     if check:
         compare_md5(content, _MD5[path.name.removesuffix(".gz")], path)
     rows, targets = [], []

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ..compressed import read_bytes
 from .cifar_sheets import read_sheets
 from .images import ImageSet
 from .plain_pickle import read_pickle
-from .reading import compare_md5, read_bytes
+from .reading import compare_md5
 
 _PIXELS = 3 * 32 * 32
 _MOST_BYTES = 2**28  # the largest file, CIFAR-100's of 50,000 images, has 1.6e8
@@ -158,7 +159,7 @@ def _named(published: Published, folder: Path, part: str, ending: str) -> list[P
 
 
 def _read_binary(file: Path, published: Published) -> _Part:
-    content = bytearray(read_bytes(file, most=_MOST_BYTES))
+    content = bytearray(read_bytes(file, what=f"file of {published.title}", most_bytes=_MOST_BYTES))
     record = published.marks + _PIXELS
     if len(content) == 0 or len(content) % record:
         raise DataError(
@@ -170,7 +171,7 @@ def _read_binary(file: Path, published: Published) -> _Part:
 
 
 def _read_python(file: Path, published: Published, check: bool) -> _Part:
-    content = read_bytes(file, most=_MOST_BYTES)
+    content = read_bytes(file, what=f"file of {published.title}", most_bytes=_MOST_BYTES)
     if check:
         compare_md5(content, published.md5[file.name], file)
     found = read_pickle(content, what=f"'{file}'")

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from .reading import numpy, pillow, read_bytes
+from ..compressed import read_bytes
+from .reading import numpy, pillow
 
 _MOST = 4096  # images in a sheet; those that are known have 500
 
@@ -52,7 +53,7 @@ def read_sheets(folder: Path, part: str) -> tuple[Tensor, Tensor]:
 
 def _meta(folder: Path) -> Any:
     try:
-        return json.loads(read_bytes(folder / "meta.json", most=2**20))
+        return json.loads(read_bytes(folder / "meta.json", what="description of sheets", most_bytes=2**20))
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise

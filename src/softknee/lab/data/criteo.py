@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ..compressed import opened
 from ..data_folder import data_folder
 from .criteo_shards import COMMAND, Shards
 from .criteo_text import BUCKETS, CATEGORIES, MISSING, NUMBERS, Block, read_blocks
-from .reading import numpy, opened
+from .reading import numpy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +104,7 @@ def _text(root: Path, name: str) -> Path | None:
 
 
 def _of_text(path: Path) -> tuple[Tensor, Tensor]:
-    with opened(path) as stream:
+    with opened(path, what="rows of Criteo") as stream:
         pieces = [features(block) for block in read_blocks(stream, path)]
     if not pieces:
         raise DataError(f"'{path}' is empty. Take it anew.")

@@ -21,9 +21,10 @@ from typing import Any
 
 from ...errors import DataError, ParameterError
 from ...files import WriteError
+from ..compressed import opened, read_bytes
 from ..whole_folder import sync_folder
 from .criteo_text import BUCKETS, CATEGORIES, NUMBERS, Block, read_blocks
-from .reading import numpy, opened, read_bytes
+from .reading import numpy
 
 ROWS = 2**20
 _FORMAT = "softknee criteo shards 1"
@@ -58,7 +59,7 @@ def convert(
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         fresh.mkdir(parents=True)
-        with opened(path) as stream:
+        with opened(path, what="text of Criteo") as stream:
             _write(_Summed(stream), path, fresh, rows, report)
         if target.is_dir():
             target.rmdir()
@@ -184,7 +185,7 @@ def _meta(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"'{folder}' is no folder of Criteo's shards: it has no meta.json. Make them with: {COMMAND}")
     try:
-        meta = json.loads(read_bytes(path, most=2**16))
+        meta = json.loads(read_bytes(path, what="description of shards", most_bytes=2**16))
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise

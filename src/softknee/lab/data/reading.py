@@ -1,52 +1,12 @@
-"""Files of data sets, plain or gzipped: opened with care, read within a limit, and compared with a checksum."""
+"""What the loaders of data sets share: a checksum compared, and tools that may be missing."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, MissingToolError, SoftkneeError
-
-_GZIP = b"\x1f\x8b"
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BufferedIOBase]:
-    """The bytes of a file as a stream, decompressed if they are gzipped; what goes wrong within becomes a sentence."""
-    try:
-        with path.open("rb") as file:
-            yield gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; take it anew.") from error
-    except OSError as error:
-        if isinstance(error, SoftkneeError):  # of who reads, such as a file that could not be written meanwhile
-            raise
-        raise DataError(
-            f"'{path}' could not be read ({error.strerror or error}). Check the path and its permissions."
-        ) from error
-
-
-def read_bytes(path: Path, *, most: int) -> bytes:
-    """The whole of a small file, of at most `most` bytes after decompression."""
-    with opened(path) as stream:
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise DataError(f"'{path}' holds more than {most:,} bytes, which is more than it can be. Take it anew.")
-    return content
-
-
-def text_of(content: bytes, path: Path) -> str:
-    """UTF-8 as text, or the place of the first byte that is none."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start:,}). Take it anew.") from error
+from ...errors import DataError, MissingToolError
 
 
 def compare_md5(content: bytes, md5: str, path: Path) -> None:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
+from ..compressed import read_text
 from ..data_folder import data_folder, find_file
-from .reading import read_bytes, text_of
 
 PARTS = ("train", "validation", "test")
 END = "<eos>"
@@ -96,7 +96,7 @@ def part_file(root: Path, short: str, *, called: str | None = None) -> Path:
 
 def _read(root: Path, part: str) -> str:
     path = part_file(root, _FILES[part], called=part)
-    text = text_of(read_bytes(path, most=_MOST_BYTES), path)
+    text = read_text(path, what="part of WikiText-2", most_bytes=_MOST_BYTES)
     if not text.strip():
         raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")
     return text

@@ -19,7 +19,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ from ..image_training import (
     check_network,
     cross_entropy,
     learned,
+    settings_of_record,
     squaf,
     trained_numbers,
 )
@@ -241,12 +242,7 @@ def _record(
             "student": settings.student,
             "share": settings.share if settings.teacher else 0.0,
             "temperature": settings.temperature,
-            "data": data.name,
-            "training_images": len(data.train_labels),
-            "test_images": len(data.test_labels),
-            "device": device.type,
-            "bfloat16": settings.plan.autocast(device),
-            **asdict(settings.plan),
+            **settings_of_record(data, settings.plan, device),
         },
         notes=[
             "Accuracy of the test images after the last epoch, in percent, in float32; one teacher for all students.",

@@ -2,7 +2,7 @@
 
 from .plan import MODES, Entry, Plan, build, check_network, squaf, trained_numbers
 from .shapes import draw_shapes, learned
-from .training import ImageTraining, Judge, accuracy, cross_entropy, few_images
+from .training import ImageTraining, Judge, accuracy, cross_entropy, few_images, settings_of_record
 
 __all__ = [
     "MODES",
@@ -17,6 +17,7 @@ __all__ = [
     "draw_shapes",
     "few_images",
     "learned",
+    "settings_of_record",
     "squaf",
     "trained_numbers",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,18 @@ from .plan import Plan
 
 Judge = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, labels and what the network made of the images
 _TEST_BATCH = 500
+
+
+def settings_of_record(data: ImageSet, plan: Plan, device: torch.device) -> dict[str, Any]:
+    """What a record says about a training: on how many images, where, and every number of the plan."""
+    return {
+        "data": data.name,
+        "training_images": len(data.train_labels),
+        "test_images": len(data.test_labels),
+        "device": device.type,
+        "bfloat16": plan.autocast(device),
+        **asdict(plan),
+    }
 
 
 def cross_entropy(images: Tensor, labels: Tensor, output: Tensor) -> Tensor:

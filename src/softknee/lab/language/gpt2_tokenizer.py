@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
+from ..compressed import read_text
 from ..data_folder import data_folder, find_file
-from .compressed import read_text
 from .tools import transformers
 
 END = "<|endoftext|>"

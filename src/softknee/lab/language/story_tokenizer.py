@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from ...errors import DataError, InputError
-from .compressed import read_bytes
+from ..compressed import read_bytes
 
 _MOST_BYTES = 2**26
 _LONGEST_PIECE = 2**16

@@ -22,8 +22,8 @@ from ...measure.record import Quantity, Record
 from ...measure.speed import choose_device
 from .. import language_study
 from ..characters import Characters
+from ..compressed import read_text
 from .activations import AS_LOADED, full_text, put_in_
-from .compressed import read_text
 from .loading import LanguageModel
 from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
 

@@ -16,7 +16,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -37,6 +37,7 @@ from ..image_training import (
     check_network,
     cross_entropy,
     learned,
+    settings_of_record,
     squaf,
     trained_numbers,
 )
@@ -239,14 +240,9 @@ def _record(
         baseline="ReLU from the same weights on the same batches; its activations take 32 bits",
         settings={
             "network": settings.network,
-            "data": data.name,
-            "training_images": len(data.train_labels),
-            "test_images": len(data.test_labels),
             "q": settings.q,
             "coded_images": settings.coded_images,
-            "device": device.type,
-            "bfloat16": settings.plan.autocast(device),
-            **asdict(settings.plan),
+            **settings_of_record(data, settings.plan, device),
         },
         notes=[
             "Accuracy of the test images after the last epoch, in percent, in float32.",

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...errors import MissingToolError, ParameterError
 from ...files import write_whole
 from ...measure.record import Quantity, Record
+from .. import figure_files
 from .drawing import draw
 from .layouts import Rows
 from .network import DTYPES, REACH, WIDTHS, Setting, axis, heights
@@ -116,13 +117,7 @@ def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "
 
 def check_ending(path: str | PathLike[str]) -> str:
     """The ending of a figure's file, or a sentence."""
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise ParameterError(
-            f"The figure is written as {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, and {Path(path).name!r} is none of "
-            "these; choose one of these endings."
-        )
-    return ending
+    return figure_files.check_ending(path, ENDINGS)
 
 
 def check_archive(path: str | PathLike[str]) -> None:

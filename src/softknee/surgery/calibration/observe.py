@@ -19,16 +19,9 @@ def observe(
 ) -> tuple[dict[str, Spread], int]:
     """The spread of every site's input over the batches, and how many batches there were."""
     seen = {path: Spread(module.granularity.count) for path, module in sites.items()}
-    if isinstance(batches, Tensor | Mapping | str):
-        raise InputError(
-            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
-        )
-    count = 0
+    refuse_one_batch(batches)
     with quietly(model, {module: _counter(path, module, seen[path]) for path, module in sites.items()}):
-        device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
-        for batch in batches:
-            run(model, batch, device=device, number=count)
-            count += 1
+        count = run_all(model, batches)
     if not count:
         raise InputError("batches was empty, so that there is nothing to go by; nothing was changed.")
     if missed := [path for path in sites if not seen[path].count]:
@@ -57,6 +50,24 @@ def quietly(model: nn.Module, hooks: Mapping[nn.Module, Callable[[Tensor], None]
             handle.remove()
         for module, training in modes.items():
             module.training = training
+
+
+def refuse_one_batch(batches: Any) -> None:
+    """Refuse what could be iterated over and is a batch itself."""
+    if isinstance(batches, Tensor | Mapping | str):
+        raise InputError(
+            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
+        )
+
+
+def run_all(model: nn.Module, batches: Iterable[Any]) -> int:
+    """Every batch through the model, on the model's device; returns how many there were."""
+    count = 0
+    device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    for batch in batches:
+        run(model, batch, device=device, number=count)
+        count += 1
+    return count
 
 
 def run(model: nn.Module, batch: Any, *, device: torch.device, number: int) -> Any:

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import cuda
-from .cuda_modes_source import CHOOSE, STEP_BACKWARD
-from .cuda_source import SOURCE
-from .layout import Layout
+from ..layout import Layout
+from . import geometry
+from .launch import compiled
+from .modes_source import CHOOSE, STEP_BACKWARD
+from .source import SOURCE
 
 _THREADS = 256
 # Vectors a thread should find to do before another block is worth starting.
@@ -23,9 +24,9 @@ def can_choose(
 ) -> bool:
     """Whether the CUDA source was written for this case; without a seed it is the step function's."""
     usual = seed is None or (window == 5 and not laplacian and seed.numel() == 1)
-    if not usual or not cuda.fits(x, points=points, layout=layout):
+    if not usual or not geometry.fits(x, points=points, layout=layout):
         return False
-    found = _choose(x.device.index or 0, cuda.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols)
+    found = _choose(x.device.index or 0, geometry.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols)
     return found is not None
 
 
@@ -60,13 +61,13 @@ def launch_choice(
     """The same with q, its anchor, alpha, its anchor and z as addresses of numbers of the kind `parameters`."""
     device = x.device.index or 0
     kernel = _choose(
-        device, cuda.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols, parameters=parameters
+        device, geometry.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols, parameters=parameters
     )
     drawn, steps = (0, _STEPS_STEP) if seed is None else (seed.data_ptr(), _STEPS_SAMPLED)
     kernel(
-        grid=(cuda.blocks(layout, threads=_THREADS, steps=steps, most=_MOST_BLOCKS), layout.groups),
+        grid=(geometry.blocks(layout, threads=_THREADS, steps=steps, most=_MOST_BLOCKS), layout.groups),
         threads=_THREADS,
-        args=[x.data_ptr(), out.data_ptr(), drawn, *rows, *cuda.shape(layout)],
+        args=[x.data_ptr(), out.data_ptr(), drawn, *rows, *geometry.shape(layout)],
         shared=0,
         device=device,
     )
@@ -75,22 +76,22 @@ def launch_choice(
 def can_step_back(grad: Tensor, x: Tensor, *, points: int, layout: Layout) -> bool:
     """Whether the gradient of z for the step function can be summed by the CUDA source."""
     alike = grad.dtype == x.dtype and grad.data_ptr() % 16 == 0
-    if not alike or not cuda.fits(x, points=points, layout=layout):
+    if not alike or not geometry.fits(x, points=points, layout=layout):
         return False
-    return _step_backward(x.device.index or 0, cuda.KINDS[x.dtype], points, layout.groups == 1) is not None
+    return _step_backward(x.device.index or 0, geometry.KINDS[x.dtype], points, layout.groups == 1) is not None
 
 
 def step_backward(grad: Tensor, x: Tensor, q: Tensor, *, points: int, layout: Layout) -> Tensor:
     """The gradient of z (groups, n)."""
     device = x.device.index or 0
-    threads = cuda.backward_threads(points)
-    blocks = cuda.blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
+    threads = geometry.backward_threads(points)
+    blocks = geometry.blocks(layout, threads=threads, steps=_STEPS_BACKWARD, most=1056 * 256 // threads)
     partial = torch.empty(layout.groups, blocks, points, device=x.device)
     row = q.float().contiguous()
-    _step_backward(device, cuda.KINDS[x.dtype], points, layout.groups == 1)(
+    _step_backward(device, geometry.KINDS[x.dtype], points, layout.groups == 1)(
         grid=(blocks, layout.groups),
         threads=threads,
-        args=[grad.data_ptr(), x.data_ptr(), partial.data_ptr(), row.data_ptr(), 0, *cuda.shape(layout)],
+        args=[grad.data_ptr(), x.data_ptr(), partial.data_ptr(), row.data_ptr(), 0, *geometry.shape(layout)],
         shared=points * threads * 4,
         device=device,
     )
@@ -102,7 +103,7 @@ def _choose(
     device: int, kind: int, points: int, shared: bool, sampled: bool, symbols: bool, *, parameters: int = 0
 ) -> Any:
     flags = {"SAMPLED": int(sampled), "SYMBOLS": int(symbols), "parameters": parameters}
-    return cuda.compiled(
+    return compiled(
         SOURCE + CHOOSE, "squaf_choose", device=device, kind=kind, points=points, one_group=shared, threads=_THREADS,
         **flags,
     )  # fmt: skip
@@ -111,7 +112,7 @@ def _choose(
 @cache
 def _step_backward(device: int, kind: int, points: int, shared: bool) -> Any:
     flags = {"SAMPLED": 0, "SYMBOLS": 1}
-    return cuda.compiled(
+    return compiled(
         SOURCE + CHOOSE + STEP_BACKWARD, "squaf_step_backward", device=device, kind=kind, points=points,
-        one_group=shared, threads=cuda.backward_threads(points), **flags,
+        one_group=shared, threads=geometry.backward_threads(points), **flags,
     )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Launches kernels that NVRTC compiled, at little cost to the host.
+"""Compiles kernels and launches them, at little cost to the host.
+
+They are compiled once per storage type and grid size by NVRTC, the run-time compiler that torch carries: no nvcc is
+needed. Where that cannot be done, a warning says so once and the Triton kernels run instead; the variable
+SOFTKNEE_SQUAF_CUDA=0 asks for them from the start.
 
 torch's own launcher makes ctypes objects one by one for every argument, which takes longer than many of these kernels
 run. Here all arguments of a launch are slots of one array, made in one call; launches share nothing, so that autograd's
@@ -6,7 +10,9 @@ threads may launch at the same time.
 """
 
 import ctypes
+import os
 import threading
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -44,6 +50,38 @@ def compile_kernel(source: str, name: str, constants: dict[str, int]) -> Kernel:
     _give_thread_a_context()  # a kernel may be compiled first in a thread of autograd's
     header = "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
     return Kernel(torch.cuda._compile_kernel(header + source, name))  # pyright: ignore
+
+
+def compiled(
+    source: str,
+    name: str,
+    *,
+    device: int,
+    kind: int,
+    points: int,
+    one_group: bool,
+    threads: int,
+    parameters: int = 0,
+    **flags: int,
+) -> Kernel | None:
+    """A kernel of the source with its constants; None, with a warning, where it cannot be had."""
+    if os.environ.get("SOFTKNEE_SQUAF_CUDA") == "0" or torch.version.hip is not None:
+        return None
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    constants: dict[str, Any] = {"KIND": kind, "PARAMETERS": parameters, "POINTS": points, "SHARED": one_group}
+    try:
+        with torch.cuda.device(device):
+            return compile_kernel(source, name, {**constants, "THREADS": threads, **flags})
+    except Exception as problem:
+        # Whatever the run-time compiler or the driver has to say, the Triton kernels still work.
+        warnings.warn(
+            f"SQUAF's CUDA kernels could not be compiled ({type(problem).__name__}: {problem}); "
+            "its slower Triton kernels run instead. SOFTKNEE_SQUAF_CUDA=0 chooses them without a warning.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def _give_thread_a_context() -> None:

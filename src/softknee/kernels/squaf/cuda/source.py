@@ -1,6 +1,6 @@
-"""The CUDA C++ of the five-point kernels, as text; `cuda.py` compiles and launches it."""
+"""The CUDA C++ of the five-point kernels, as text; `soft.py` compiles and launches it."""
 
-from .cuda_memory import MEMORY
+from .memory_source import MEMORY
 
 _CONSTANTS = r"""
 // Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined before it:

@@ -1,4 +1,4 @@
-"""The CUDA C++ of SQUAF-P and SQUAF-S, as text that follows `cuda_source`; `cuda_modes.py` compiles and launches it.
+"""The CUDA C++ of SQUAF-P and SQUAF-S, as text that follows `source.py`; `modes.py` compiles and launches it.
 
 SAMPLED is 1 for SQUAF-P, SYMBOLS is 1 where the places in z are wanted instead of the values there.
 """

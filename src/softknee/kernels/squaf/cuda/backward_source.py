@@ -1,4 +1,4 @@
-"""The CUDA C++ of the five-point backward kernel, as text that follows `cuda_source`.
+"""The CUDA C++ of the five-point backward kernel, as text that follows that of `source.py`.
 
 It is compiled for the gradients that are wanted: BY_X, BY_Q, BY_ALPHA and BY_Z are 0 or 1, defined before it.
 """

@@ -1,4 +1,4 @@
-"""The CUDA C++ by which the kernels read and write their elements, as text; a part of `cuda_source`."""
+"""The CUDA C++ by which the kernels read and write their elements, as text; a part of `source.py`."""
 
 MEMORY = r"""
 // ---- eight elements at a time ----

@@ -1,0 +1,96 @@
+"""Files that may be compressed: the first bytes decide, and what is damaged or no file is one sentence."""
+
+import bz2
+import doctest
+import gzip
+import lzma
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from softknee.errors import DataError
+from softknee.files import WriteError
+from softknee.lab import compressed
+from softknee.lab.compressed import opened, read_bytes, read_text
+
+TEXT = "to be or not to be, über alles\n" * 500
+WAYS = {"plain": lambda content: content, "gzip": gzip.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_first_bytes_say_how_it_is_compressed(tmp_path: Path, way: str) -> None:
+    for name in ("file", "file.txt") if way == "plain" else ("file", "file.gz", "file.xz"):
+        (tmp_path / name).write_bytes(WAYS[way](TEXT.encode()))
+        assert read_text(tmp_path / name, what="text") == TEXT
+        with opened(str(tmp_path / name), what="text") as stream:
+            assert stream.read(5) + stream.read() == TEXT.encode()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_more_is_read_than_allowed(tmp_path: Path, way: str) -> None:
+    (tmp_path / "file").write_bytes(WAYS[way](b"123"))
+    assert read_bytes(tmp_path / "file", what="number", most_bytes=3) == b"123"
+    with pytest.raises(DataError, match="holds more than 2 bytes, which no number does"):
+        read_bytes(tmp_path / "file", what="number", most_bytes=2)
+
+
+@pytest.mark.parametrize("way", ["gzip", "xz"])
+def test_what_is_damaged_is_a_sentence(tmp_path: Path, way: str) -> None:
+    whole, file = WAYS[way](TEXT.encode()), tmp_path / "file"
+    for damaged in (
+        whole[:-1],
+        whole[: len(whole) // 2],
+        whole[:-6] + b"\0" * 6,
+        whole[:40] + b"\xff\xff" + whole[42:],
+    ):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match=rf"{re.escape(str(file))}' cannot be decompressed .* take it anew"):
+            read_bytes(file, what="text", most_bytes=2**20)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz"])
+def test_a_name_that_promises_too_much(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"file{ending}"
+    for content in (b"", b"plain", bz2.compress(b"plain")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=rf"is called \{ending} and is not compressed so"):
+            read_bytes(file, what="text", most_bytes=9)
+
+
+def test_what_is_no_file_or_no_text(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", "a\0b"):
+        with pytest.raises(DataError, match=r"The vocabulary '.*' could not be read"):
+            read_text(path, what="vocabulary")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(DataError, match="is not a file, so no vocabulary"):
+            read_text(path, what="vocabulary")
+    (tmp_path / "bytes").write_bytes(b"abc\xff")
+    with pytest.raises(DataError, match=r"not text in UTF-8 \(byte 3\)"):
+        read_text(tmp_path / "bytes", what="vocabulary")
+
+
+def test_errors_of_who_reads_are_left_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    for error in (WriteError("the disk is full"), ValueError("no number")):
+        with pytest.raises(type(error)) as caught, opened(tmp_path / "file", what="text"):
+            raise error
+        assert caught.value is error
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc/self/fd")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "cut.xz").write_bytes(lzma.compress(TEXT.encode())[:40])
+    before = len(os.listdir("/proc/self/fd"))
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "cut.xz"):
+        with pytest.raises(DataError):
+            read_bytes(path, what="text", most_bytes=2**20)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_example_runs() -> None:
+    found = doctest.testmod(compressed)
+    assert (found.failed, found.attempted > 0) == (0, True)
