@@ -70,6 +70,7 @@ class Runs:
         return tuple(sorted(one.name for one in self.folder.iterdir() if _is_evidence(one)))
 
     def has(self, *names: str) -> bool:
+        """Whether all these studies are there."""
         return all(name in self.names for name in names)
 
     def study(self, name: str) -> Study:

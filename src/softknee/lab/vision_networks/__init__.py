@@ -46,6 +46,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "tnt_small": tnt_small,
     "convnext_tiny": convnext_tiny,
 }
+"""The networks that a recipe may name, by their names."""
 
 __all__ = [
     "NETWORKS",
