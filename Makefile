@@ -2,6 +2,7 @@
 #
 #   make study   set up, then run the main job: train the quickstart and write its report to studies/quickstart
 #   make test    set up, then run every check and every test
+#   make docs    set up, then build the documentation: build/docs/html/index.html
 #
 # Both create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
 # requirements file records what is installed, so that a second run goes straight to work.
@@ -20,7 +21,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
 	done)
 
-.PHONY: help study test lint types unit interpreter format clean distclean
+.PHONY: help study test docs docs-status lint types unit interpreter format clean distclean
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
@@ -49,6 +50,16 @@ unit: $(VENV)/.test
 interpreter: $(VENV)/.test
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra tests/interpreter
 
+# The site: every block of every page is run, every link followed; it needs no network to build or to read.
+DOCS := PYTHONPATH=src:tests:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
+
+docs: $(VENV)/.test
+	$(DOCS) docsite.build
+
+# The matrix of docs/status.md, by trying every function in every dtype, on every path and through every export.
+docs-status: $(VENV)/.test
+	$(DOCS) docsite.status
+
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -63,7 +74,7 @@ $(VENV)/.study: requirements/study.txt requirements/constraints.txt pyproject.to
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
-$(VENV)/.test: requirements/test.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.test: requirements/test.txt requirements/docs.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -r requirements/test.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@

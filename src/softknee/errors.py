@@ -21,7 +21,13 @@ class DefinitionError(SoftkneeError, ValueError):
 
 
 class FormulaError(SoftkneeError, ValueError):
-    """The text of a formula is not in the language, or beyond its limits."""
+    """The text of a formula is not in the language, or beyond its limits.
+
+    span: the cause, as the places of its first character and of the one behind its last, in the text without the blanks
+          around it; None where no single place is to blame.
+    """
+
+    span: tuple[int, int] | None = None
 
 
 class InputError(SoftkneeError, TypeError):

@@ -17,6 +17,7 @@ from .study_command import report, study
 from .surface_command import surface
 from .typed import command_line, several
 from .wire_command import bench_wire
+from .workbench import workbench
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -349,6 +350,7 @@ app.command("compare")(compare)
 app.command("fits")(fits)
 app.command("report")(report)
 app.command("surface")(surface)
+app.command("workbench")(workbench)
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -74,17 +74,21 @@ def seams_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[flo
         return None  # such as a seam at the root of a transcendental equation
 
 
-def sample(orders: Sequence[Function], *, low: float, high: float, seams: Sequence[float] | None) -> Curve:
-    """The curve between two places; without known seams its jumps are looked for."""
+def sample(
+    orders: Sequence[Function], *, low: float, high: float, seams: Sequence[float] | None, points: int = _POINTS
+) -> Curve:
+    """The curve between two places, of about so many points; without known seams its jumps are looked for."""
     span = high - low
     if seams is None:
         seams = [place for order in orders for place in _jumps(order, low, high)]
     ends = [low, *sorted(seam for seam in {*seams} if low + _SLIVER * span < seam < high - _SLIVER * span), high]
-    pieces = [_grid(a, b, span) for a, b in pairwise(ends) if b - a > _SLIVER * span]
+    pieces = [_grid(a, b, span, points) for a, b in pairwise(ends) if b - a > _SLIVER * span]
     runs: list[tuple[Run, ...]] = []
     masses: list[tuple[tuple[float, float], ...]] = [()]
     for order in orders:
-        values = [order(torch.tensor(grid, dtype=torch.float64)).tolist() for grid in pieces]
+        # All pieces in one call, and a list for each.
+        together = order(torch.tensor([x for grid in pieces for x in grid], dtype=torch.float64))
+        values = [part.tolist() for part in together.split([len(grid) for grid in pieces])]
         found, jumps = _joined(pieces, values)
         runs.append(found)
         masses.append(jumps)
@@ -92,9 +96,9 @@ def sample(orders: Sequence[Function], *, low: float, high: float, seams: Sequen
     return Curve(runs=tuple(runs), masses=tuple(masses[:ORDERS]))
 
 
-def _grid(low: float, high: float, span: float) -> list[float]:
+def _grid(low: float, high: float, span: float, points: int) -> list[float]:
     """Points from a seam to the next, the first and the last just inside."""
-    count = max(8, math.ceil(_POINTS * (high - low) / span))
+    count = max(8, math.ceil(points * (high - low) / span))
     aside = _ASIDE * span
     inner = [low + (high - low) * i / count for i in range(1, count)]
     return [low + aside, *inner, high - aside]

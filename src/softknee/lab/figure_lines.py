@@ -74,7 +74,7 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
         Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
         for one, colour in zip(settings, colours(act, settings), strict=True)
     ]
-    limits = {str(one): one for one in (_limit(act, one) for one in settings) if one is not None}
+    limits = {str(one): one for one in (limit_of(act, one) for one in settings) if one is not None}
     for index, (name, hard, values) in enumerate(limits.values()):
         seams, shown = seams_of(hard, values), 3
         if hard is act:
@@ -84,7 +84,7 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
     return lines
 
 
-def _limit(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definition, dict[str, Any]] | None:
+def limit_of(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definition, dict[str, Any]] | None:
     """What the hard limit is called, its definition and its parameters."""
     if not act.knobs:
         return None

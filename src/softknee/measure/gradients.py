@@ -44,10 +44,12 @@ class GradientNorms:
 
     @property
     def mean(self) -> float:
+        """The mean norm of the whole gradient over the batches."""
         return self.whole.mean
 
     @property
     def variance(self) -> float | None:
+        """The variance of that norm over the batches."""
         return self.whole.variance
 
 

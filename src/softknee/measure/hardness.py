@@ -55,14 +55,17 @@ class HardnessProfile:
 
     @property
     def paths(self) -> tuple[str, ...]:
+        """Where the activations are, in order of depth."""
         return tuple(site.path for site in self.sites)
 
     @property
     def values(self) -> tuple[float, ...]:
+        """The knob of each."""
         return tuple(site.value for site in self.sites)
 
     @property
     def hardness(self) -> tuple[float, ...]:
+        """The same, turned so that more is always harder."""
         return tuple(site.hardness for site in self.sites)
 
     def __str__(self) -> str:

@@ -39,9 +39,11 @@ class Constraint:
         return self.words
 
     def allows(self, value: float) -> bool:
+        """Whether the parameter may have this value."""
         return math.isfinite(value)
 
     def allows_learned(self, value: float) -> bool:
+        """Whether a learned parameter may start there."""
         return self.allows(value)
 
     def anchor(self, start: Tensor) -> Tensor:
@@ -49,9 +51,11 @@ class Constraint:
         return start
 
     def raw(self, start: Tensor) -> Tensor:
+        """What the optimiser sees when the parameter starts there."""
         return start.clone()
 
     def lift(self, raw: Tensor, anchor: Tensor | None) -> Tensor:
+        """The effective value, always inside the range."""
         return raw
 
 

@@ -42,6 +42,7 @@ class Param:
 
     @property
     def symbol(self) -> Symbol:
+        """The parameter in a formula."""
         limits = self.constraint
         positive = isinstance(limits, Positive | AtLeastOne) or (isinstance(limits, Between) and limits.low >= 0)
         return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
@@ -58,10 +59,16 @@ class Param:
 
 
 def positive(name: str, default: float, about: str = "") -> Param:
+    """A parameter above 0, such as a width.
+
+    >>> positive("width", 1.0).constraint.words
+    'a finite number above 0'
+    """
     return Param(name, default, Positive(), about=about)
 
 
 def real(name: str, default: float, about: str = "") -> Param:
+    """A parameter that may be any finite number."""
     return Param(name, default, Real(), about=about)
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ..errors import FormulaError, did_you_mean
 from . import primitives as p
@@ -102,7 +103,22 @@ def tree_of(text: str) -> ast.Expression:
             warnings.simplefilter("error")
             return ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
-        raise FormulaError(f"The formula {shown(text)} cannot be read: {type(error).__name__}.") from None
+        refused = FormulaError(f"The formula {shown(text)} cannot be read: {type(error).__name__}.")
+        if isinstance(error, SyntaxError) and error.offset:
+            refused.span = error.offset - 1, max(error.end_offset or 0, error.offset + 1) - 1
+        raise refused from None
+
+
+@contextmanager
+def blamed(node: ast.AST) -> Iterator[None]:
+    """A FormulaError that is raised inside gets the place of this node, unless it has a narrower one."""
+    try:
+        yield
+    except FormulaError as error:
+        first, behind = getattr(node, "col_offset", None), getattr(node, "end_col_offset", None)
+        if error.span is None and first is not None and behind is not None:
+            error.span = first, behind
+        raise
 
 
 def _nesting(text: str) -> int:
@@ -143,8 +159,9 @@ class Reader:
 
     def value(self, node: ast.AST, depth: int) -> Expr:
         """The expression of a node, with everything below it."""
-        self._step(depth)
-        return self.sized(self._value(node, depth))
+        with blamed(node):
+            self._step(depth)
+            return self.sized(self._value(node, depth))
 
     def sized(self, expr: Expr) -> Expr:
         """The expression, refused where it has grown too large to work with."""
@@ -262,6 +279,10 @@ class Reader:
         return sympy.Piecewise(*read, (self.value(default, depth + 1), True), evaluate=False)
 
     def _condition(self, node: ast.AST, depth: int) -> Expr:
+        with blamed(node):
+            return self._compared(node, depth)
+
+    def _compared(self, node: ast.AST, depth: int) -> Expr:
         self._step(depth)
         if isinstance(node, ast.BoolOp):
             parts = [self._condition(one, depth + 1) for one in node.values]

@@ -30,6 +30,7 @@ class VectorParam:
 
     @property
     def symbol(self) -> Any:
+        """The parameter in a formula, indexed by its place."""
         return IndexedBase(self.name, real=True)
 
 

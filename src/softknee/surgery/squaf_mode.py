@@ -22,6 +22,7 @@ class SquafMode:
 
     @property
     def count(self) -> int:
+        """How many layers changed their mode."""
         return len(self.paths)
 
     def __str__(self) -> str:

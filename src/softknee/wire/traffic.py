@@ -49,6 +49,7 @@ class Traffic:
 
     @property
     def bfloat16(self) -> int:
+        """The bytes that the same activations take as bfloat16."""
         return 2 * self.activations
 
     @property

@@ -128,6 +128,7 @@ class Spline:
 
     @property
     def table(self) -> Tensor:
+        """Knots, values, slopes and bends as four rows."""
         return table_of(self.knots, self.values, self.slopes)
 
     def __call__(self, at: Tensor) -> Tensor:

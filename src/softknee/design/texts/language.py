@@ -34,7 +34,7 @@ from ...registry import get, names
 from ...spec import Activation, Param, x
 from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
-from ...spec.parse import FUNCTIONS, Reader, evaluated, tree_of
+from ...spec.parse import FUNCTIONS, Reader, blamed, evaluated, tree_of
 from ..joining.guard import guarded
 from .declared import LONGEST_NAME, read_params, settled
 from .engines import ENGINES, Call
@@ -119,6 +119,10 @@ class Language:
 
     def definition(self, node: ast.AST, depth: int) -> Activation:
         """What stands where a function is wanted: a name, a call of an engine, or a formula."""
+        with blamed(node):
+            return self._definition(node, depth)
+
+    def _definition(self, node: ast.AST, depth: int) -> Activation:
         if isinstance(node, ast.Name) and node.id not in self.params and node.id not in ("x", "pi", "e"):
             return self.named(node.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
@@ -157,6 +161,10 @@ class Language:
             call = Call(node, self, depth + 1)
             made = ENGINES[node.func.id](call)
             call.finish()
+        except FormulaError:
+            raise
+        except SoftkneeError as error:  # what an engine refuses is, in a text, an error of the text
+            raise FormulaError(str(error)) from error
         finally:
             self.engines -= 1
         own = call.name

@@ -51,6 +51,7 @@ class DeployReport:
 
     @property
     def models(self) -> tuple[ModelReport, ModelReport]:
+        """The network as it was, and the one with ReLU."""
         return self.before, self.after
 
     def record(self, *, command: str) -> Record:

@@ -33,6 +33,7 @@ class Refused:
 
     @property
     def sentence(self) -> str:
+        """The refusal in words."""
         return f"{self.tool} refuses this network: {self.message}"
 
 

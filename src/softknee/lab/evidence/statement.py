@@ -78,10 +78,12 @@ class Statement:
 
     @property
     def id(self) -> str:
+        """Its place in the ledger, the same for as long as the function keeps its name."""
         return f"{self.paper.stem}.{self.decide.__name__}"
 
     @property
     def how(self) -> str:
+        """How it is judged: the docstring in one line."""
         return " ".join((inspect.getdoc(self.decide) or "").split())
 
 
@@ -96,6 +98,7 @@ class Judged:
 
     @property
     def verdict(self) -> str:
+        """Holds, partly, fails, cannot tell, or no records."""
         return NOT_THERE if self.evidence is None else self.evidence.verdict
 
     @property
@@ -110,6 +113,7 @@ class Judged:
 
     @property
     def measured(self) -> str:
+        """What was found, in a sentence or two."""
         if self.evidence is not None:
             return self.evidence.measured
         begun = f"; begun: {self.unfinished}" if self.unfinished else ""

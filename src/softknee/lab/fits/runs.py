@@ -66,10 +66,12 @@ class Fit:
 
     @property
     def label(self) -> str:
+        """What the report calls the activation."""
         return self.outcome.trial.activation.label
 
     @property
     def name(self) -> str:
+        """The activation's name."""
         return self.outcome.trial.activation.name
 
     @property
@@ -139,6 +141,7 @@ class Run:
 
     @property
     def url(self) -> str:
+        """Where the study lies."""
         return self.store.url
 
     @property
@@ -148,6 +151,7 @@ class Run:
 
     @property
     def data(self) -> str:
+        """The data set, or the file, that it was trained on."""
         return self.recipe.data.set or str(self.recipe.data.file)
 
     @cached_property

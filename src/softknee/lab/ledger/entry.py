@@ -44,6 +44,7 @@ PAPERS = (
     Paper("eafo", "EAFO", "A method on searching better activation functions"),
     Paper("squaf", "SQUAF", "Soft quantization activation functions for deep learning"),
 )
+"""The five papers, in the order of the ledger."""
 
 
 def paper(stem: str) -> Paper:
@@ -102,6 +103,7 @@ class Claim:
 
     @property
     def name(self) -> str:
+        """The name of the function that checks it."""
         return self.check.__name__
 
     @property

@@ -33,14 +33,17 @@ class Entry:
 
     @property
     def verdict(self) -> str:
+        """Holds, partly, fails, or crashed."""
         return CRASHED if self.finding is None else self.finding.verdict
 
     @property
     def measured(self) -> str:
+        """What the check measured, or the error that stopped it."""
         return self.error or "" if self.finding is None else self.finding.measured
 
     @property
     def as_expected(self) -> bool:
+        """Whether the verdict is the one on record."""
         return self.verdict == self.claim.expect
 
     def row(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "convnext_tiny": convnext_tiny,
     "enlarged": enlarged,
 }
+"""The networks that a recipe may name, by their names."""
 
 __all__ = [
     "NETWORKS",

@@ -1,0 +1,160 @@
+"""What a function does to the signal that goes through it: entropy lost or gained, and two inputs through depth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...design.entropic.densities import Density
+from ...design.entropic.entropy import mean_of
+from ...design.init_gain import init_gain
+from ...errors import SoftkneeError
+from ...lab.curves import Function, orders_of, seams_of
+from ...measure.propagation import propagation
+from .inputs import density_of
+from .reading import read
+
+DEPTH = 40
+_GRID, _SPREADS, _HALVINGS = 4001, 12.0, 60
+_ALL = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Where the slope has one sign: -1, 0 or 1."""
+
+    low: float
+    high: float
+    sign: int
+
+
+def entropy(asked: dict[str, Any]) -> dict[str, Any]:
+    """H(f(X)) - H(X) = E log|f'(X)| of {"function", "density"}, on the whole line or where f is one-to-one.
+
+    A flat stretch sends its share of the inputs into one point, which has no entropy; where f goes up and down the
+    formula holds on each side alone. Then the stretch with most of the inputs is taken, and said.
+    """
+    function, density = read(asked.get("function")), density_of(asked.get("density"))
+    value, slope, _ = orders_of(function.act, function.given)
+    seams = [seam for seam in seams_of(function.act, function.given) or [] if abs(seam) < 1e6]
+    found = {name: _mean(curve, density, seams) for name, curve in _moments(value).items()}
+    numbers = {
+        "mean": found["mean"],
+        "deviation": _root(found["square"] - found["mean"] ** 2),
+        "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
+    }
+    if not all(map(math.isfinite, numbers.values())):
+        said = "It has no finite value or slope for some of these inputs, so nothing can be said of its entropy."
+        return {**numbers, "change": None, "flat": None, "words": said}
+    pieces = [(one, _share(density, one)) for one in stretches(slope, density, seams)]
+    flat = sum(share for one, share in pieces if one.sign == 0)
+    steep = [(one, share) for one, share in pieces if one.sign]
+    if not steep:
+        return {**numbers, "change": None, "flat": flat, "words": "It is flat wherever these inputs are."}
+    best, share = max(steep, key=lambda pair: pair[1])
+    change, _ = mean_of(lambda x: torch.log(slope(x).abs().clamp(min=1e-300)), density, best.low, best.high, seams)
+    whole = share > _ALL
+    return {
+        **numbers,
+        "change": change,
+        "low": None if math.isinf(best.low) else best.low,
+        "high": None if math.isinf(best.high) else best.high,
+        "whole": whole,
+        "share": share,
+        "flat": flat,
+        "words": "" if whole else _why(flat, len(steep)),
+    }
+
+
+def _why(flat: float, several: int) -> str:
+    if flat > 0:
+        return "Flat stretches send the other inputs into single points, which have no entropy."
+    return "It goes up and down, and E log|f′| is the change only where it is one-to-one." if several > 1 else ""
+
+
+def _root(square: float) -> float:
+    return math.nan if math.isnan(square) else math.sqrt(max(square, 0.0))
+
+
+def _moments(value: Function) -> dict[str, Function]:
+    return {"mean": value, "square": lambda x: value(x) ** 2}
+
+
+def _mean(curve: Function, density: Density, seams: list[float]) -> float:
+    return mean_of(curve, density, -math.inf, math.inf, seams)[0]
+
+
+def _share(density: Density, one: Stretch) -> float:
+    return min(mean_of(torch.zeros_like, density, one.low, one.high)[1], 1.0)
+
+
+def stretches(slope: Function, density: Density, seams: list[float]) -> list[Stretch]:
+    """The line cut where the sign of the slope changes, as far as these inputs see it.
+
+    >>> import softknee as sk
+    >>> from softknee.design.entropic.densities import normal
+    >>> [(one.low, one.high, one.sign) for one in stretches(sk.get("relu").derivative(1), normal(), [0.0])]
+    [(-inf, 0.0, 0), (0.0, inf, 1)]
+    """
+    reach = _SPREADS * density.spread
+    low, high = max(density.reach[0], density.centre - reach), min(density.reach[1], density.centre + reach)
+    near = [seam + side * 1e-9 * (high - low) for seam in seams if low < seam < high for side in (-1, 1)]
+    grid = torch.linspace(low, high, _GRID, dtype=torch.float64)[1:-1]
+    x = torch.cat([grid, torch.tensor(near, dtype=torch.float64)]).sort()[0]
+    signs = slope(x).nan_to_num(0.0).sign()
+    ends: list[float] = [-math.inf]
+    kinds: list[int] = [int(signs[0])]
+    for place in torch.nonzero(signs.diff()).flatten().tolist():
+        ends.append(_change(slope, x[place], x[place + 1], seams))
+        kinds.append(int(signs[place + 1]))
+    ends.append(math.inf)
+    return [Stretch(a, b, kind) for a, b, kind in zip(ends[:-1], ends[1:], kinds, strict=True) if b > a]
+
+
+def _change(slope: Function, left: Tensor, right: Tensor, seams: list[float]) -> float:
+    """The place between two points at which the sign of the slope changes; a seam where one lies between."""
+    for seam in seams:
+        if float(left) < seam < float(right):
+            return seam
+    before = slope(left.reshape(1)).sign()
+    for _ in range(_HALVINGS):
+        middle = (left + right) / 2
+        if bool(slope(middle.reshape(1)).sign() == before):
+            left = middle
+        else:
+            right = middle
+    return float((left + right) / 2)
+
+
+def depth(asked: dict[str, Any]) -> dict[str, Any]:
+    """Two inputs through a wide random network of {"function"}, begun at the second moment of {"density"}.
+
+    On the edge of chaos where there is one at that variance; otherwise with the weights that keep the variance.
+    """
+    function, density = read(asked.get("function")), density_of(asked.get("density"))
+    q = _mean(lambda x: x * x, density, [])
+    given: dict[str, Any] = {"q": q, "params": function.given}
+    found: dict[str, Any] = {"q": q}
+    try:
+        gain = init_gain(function.act, q=q, params=function.given)
+        run = propagation(function.act, DEPTH, **given)
+        on_edge = run.edge is not None
+        if not on_edge:
+            found["why"] = run.why
+            run = propagation(function.act, DEPTH, weight_variance=gain**2, **given)
+    except SoftkneeError as error:
+        return {**found, "why": str(error), "one_minus_c": []}
+    return {
+        **found,
+        "gain": gain,
+        "on_edge": on_edge,
+        "weights": run.weight_variance,
+        "biases": run.bias_variance,
+        "slope": run.slope,
+        "one_minus_c": list(run.one_minus_c),
+        "variance": list(run.variance),
+    }

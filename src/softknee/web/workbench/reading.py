@@ -1,0 +1,169 @@
+"""What the page says a function is, a text and numbers, as a definition and values; and errors with their place.
+
+    {"text": "mollify(hardtanh, triweight, width=delta)", "values": {"delta": 0.4}}
+    {"text": "x * sigmoid(beta * x)", "values": {"beta": 1.5}, "real": ["beta"]}
+
+A name that the text has and nobody knows is a parameter if it has a value; `real` are those that may be 0 or below.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...design import definition
+from ...errors import FormulaError, ParameterError, SoftkneeError
+from ...lab.exhibits import exhibit
+from ...lab.figure_lines import Definition
+from ...registry import get, names
+from ...spec import Activation, Param, SoftTable
+from ...spec.parse import LONGEST, tree_of
+
+MOST_PARAMETERS = 12
+_NEW_WIDTH = "delta"
+_QUOTED = re.compile(r"'([^']+)'")
+_LISTED, _LONGEST_SENTENCE = re.compile(r"; known are [^.]*\."), 160  # every function of the language, say
+_OF_COMMAND = " A parameter of your own is declared beside"
+# A table as the gallery shows it; its points and its window are not for a slider.
+_TABLE = ("alpha", "q")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A function as the page asks for it: the definition, a number for every parameter, and options of a table."""
+
+    act: Definition
+    text: str
+    values: Mapping[str, float]
+    options: Mapping[str, Any]
+    declared: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a call of the definition takes."""
+        return {**self.options, **self.values}
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """The parameters that are numbers and can be moved."""
+        if isinstance(self.act, SoftTable):
+            return tuple(p for p in self.act.params if isinstance(p, Param) and p.name in _TABLE)
+        return self.act.params
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the text is the name of a function of the zoo or of a package."""
+        return self.text in names()
+
+
+def read(given: Any) -> Asked:
+    """The function that the page asks for, or the error that says what is wrong with it."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("text"), str):
+        raise FormulaError("A function is a text with numbers for its parameters; no text was sent.")
+    text = given["text"].strip()
+    if len(text) > LONGEST:
+        raise FormulaError(f"The text has {len(text):,} characters, and {LONGEST:,} are allowed.")
+    if not text:
+        raise FormulaError("Write a function: a name of the zoo, a formula in x, or a call such as mollify(relu, box).")
+    values, real = _numbers(given.get("values") or {}), given.get("real") or []
+    act, declared = _definition(text, tuple((name, name in real) for name in sorted(values)))
+    options: dict[str, Any] = {}
+    if isinstance(act, SoftTable):
+        options = {name: value for name, value in exhibit(act.name).shared.items() if name not in _TABLE}
+        start: dict[str, Any] = {**{p.name: p.default for p in act.params}, **exhibit(act.name).shared}
+        settled: dict[str, float] = {name: float({**start, **values}[name]) for name in _TABLE}
+    else:
+        # Numbers of parameters that the text no longer has are let go: the page may still be holding them.
+        settled = {p.name: values.get(p.name, p.default) for p in act.params}
+    if len(settled) > MOST_PARAMETERS:
+        raise FormulaError(f"The function has {len(settled)} parameters, and the page moves {MOST_PARAMETERS} at most.")
+    act.check({**options, **settled})
+    return Asked(act, text, settled, options, declared)
+
+
+def _numbers(given: Any) -> dict[str, float]:
+    if not isinstance(given, Mapping) or len(given) > 4 * MOST_PARAMETERS:
+        raise ParameterError("The values of a function are numbers by the names of its parameters.")
+    found = {}
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ParameterError(f"The parameter {str(name)[:40]!r} takes a finite number.")
+        found[str(name)] = float(value)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _definition(text: str, offered: tuple[tuple[str, bool], ...]) -> tuple[Definition, tuple[str, ...]]:
+    """The definition, and which of the offered names it took for parameters that the text alone does not have."""
+    if text in names():
+        found = get(text)
+        if not isinstance(found, Activation | SoftTable):
+            raise FormulaError(f"{text!r} is a function of whole rows, which has no curve to draw.")
+        return found, ()
+    declared: dict[str, str] = {}
+    while True:
+        try:
+            return definition(text, params=declared), tuple(declared)
+        except FormulaError as error:
+            name = refusal(error, text).get("unknown")
+            if name in declared or name not in dict(offered):
+                raise
+            declared[name] = "1.0:real" if dict(offered)[name] else "1.0"
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+
+def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
+    """The error as the page shows it: a sentence, the characters to mark, and a name that could be a parameter."""
+    said = str(error).partition(_OF_COMMAND)[0]
+    stripped = text.strip()
+    span = getattr(error, "span", None)
+    if "cannot be read: SyntaxError" in said:
+        near = f" at {stripped[slice(*span)]!r}" if span and stripped[slice(*span)].strip() else " at its end"
+        said = f"This cannot be read as a formula: something is missing or too much{near}."
+    span = _narrowed(said, stripped, span)
+    said = _LISTED.sub(".", said) if len(said) > _LONGEST_SENTENCE else said
+    unknown = None
+    if span is not None and said.startswith(("There is no '", "No activation is called '")):
+        word = stripped[slice(*span)]
+        called = stripped[span[1] :].lstrip().startswith("(")
+        unknown = word if word.isidentifier() and not called and word != stripped else None
+    ahead = len(text) - len(text.lstrip())
+    found: dict[str, Any] = {"error": said, "kind": type(error).__name__}
+    if span is not None:
+        found["span"] = [span[0] + ahead, max(span[1], span[0] + 1) + ahead]
+    return found | ({"unknown": unknown} if unknown else {})
+
+
+def _narrowed(said: str, text: str, span: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The span of the first quoted word of the sentence, where that word stands inside the blamed part."""
+    first, behind = span or (0, len(text))
+    for word in _QUOTED.findall(said):
+        place = re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text[first:behind])
+        if place is not None and word != text:
+            return first + place.start(), first + place.end()
+    return span
+
+
+def slider_for_width(text: str) -> dict[str, Any] | None:
+    """The same text with a parameter in the place of the number that `mollify` has as its width, and that number."""
+    try:
+        body = tree_of(text.strip()).body
+    except FormulaError:
+        return None
+    if not (isinstance(body, ast.Call) and isinstance(body.func, ast.Name) and body.func.id == "mollify"):
+        return None
+    width = next((one.value for one in body.keywords if one.arg == "width"), None) or (body.args[2:3] or [None])[0]
+    if not isinstance(width, ast.Constant) or isinstance(width.value, bool) or not isinstance(width.value, int | float):
+        return None
+    number, stripped = float(width.value), text.strip()
+    if number <= 0 or width.end_col_offset is None or _NEW_WIDTH in stripped:
+        return None
+    said = stripped[: width.col_offset] + _NEW_WIDTH + stripped[width.end_col_offset :]
+    return {"text": said, "values": {_NEW_WIDTH: number}, "word": "width"}

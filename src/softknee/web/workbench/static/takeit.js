@@ -1,0 +1,116 @@
+// 'Take it': the picked function as code, and the picture; to copy or to save.
+
+import { Latest, ask } from "./api.js";
+import { copyText, el, saveAs } from "./dom.js";
+import { known, view } from "./plot.js";
+import { picked, spec, state } from "./state.js";
+
+const KINDS = [
+  ["python", "Python", "py", "text/x-python"],
+  ["definition", "Definition file", "json", "application/json"],
+  ["kernel", "Triton kernel", "py", "text/x-python"],
+  ["latex", "LaTeX", "tex", "text/x-tex"],
+];
+const job = new Latest("take", { wait: 400 });
+let shown = "python";
+let found = null;
+let last = "";
+
+export function startTaking() {
+  const root = document.getElementById("take");
+  const tabs = KINDS.map(([kind, title]) => el("button", { type: "button", role: "tab", id: `tab-${kind}`, "aria-controls": "take-code", onclick: () => choose(kind) }, title));
+  const bar = el("div", { class: "tabs", role: "tablist", "aria-label": "What to take" }, ...tabs);
+  bar.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    const place = (KINDS.findIndex(([kind]) => kind === shown) + step + KINDS.length) % KINDS.length;
+    choose(KINDS[place][0]);
+    tabs[place].focus();
+  });
+  const said = el("span", { class: "said", role: "status", id: "take-said" });
+  root.replaceChildren(bar, el("pre", { class: "code", id: "take-code", role: "tabpanel", tabindex: "0" }),
+    el("div", { class: "tools" },
+      el("button", { type: "button", id: "take-copy", onclick: copy }, "Copy"),
+      el("button", { type: "button", id: "take-save", onclick: save }, "Download"), said, el("span", { class: "gap" }),
+      el("span", { class: "quiet" }, "Picture"),
+      el("button", { type: "button", id: "take-svg", onclick: () => picture("svg") }, "SVG"),
+      el("button", { type: "button", id: "take-png", onclick: () => picture("png") }, "PNG"),
+      el("button", { type: "button", id: "take-copy-png", onclick: copyPicture }, "Copy picture")));
+  choose(shown);
+}
+
+function choose(kind) {
+  shown = kind;
+  for (const [one] of KINDS) {
+    const tab = document.getElementById(`tab-${one}`);
+    tab.setAttribute("aria-selected", String(one === kind));
+    tab.tabIndex = one === kind ? 0 : -1;
+  }
+  document.getElementById("take-code").setAttribute("aria-labelledby", `tab-${kind}`);
+  show();
+}
+
+function show() {
+  const one = found?.[shown];
+  document.getElementById("take-code").textContent = one ? (one.text ?? one.error) : "…";
+  for (const name of ["take-copy", "take-save"]) document.getElementById(name).disabled = !one?.text;
+}
+
+export function refreshTaking() {
+  const one = picked();
+  const body = { function: spec(one) };
+  if (!known(one) || JSON.stringify(body) === last) return;
+  last = JSON.stringify(body);
+  job.send(body, (answer) => {
+    if (answer.error) return;
+    found = answer;
+    show();
+  });
+}
+
+function say(text) {
+  const place = document.getElementById("take-said");
+  place.textContent = text;
+  setTimeout(() => place.textContent === text && (place.textContent = ""), 4000);
+}
+
+async function copy() {
+  await copyText(found[shown].text);
+  say("Copied.");
+}
+
+function save() {
+  const [, , ending, type] = KINDS.find(([kind]) => kind === shown);
+  saveAs(`${found.name}${shown === "kernel" ? "_kernel" : ""}.${ending}`, found[shown].text, type);
+}
+
+async function drawn(kind) {
+  const [low, high] = view();
+  const functions = state.functions.filter((one) => !one.hidden && known(one)).map(spec);
+  say("Drawing …");
+  const answer = await ask("picture", { functions, low, high, kind });
+  if (answer.error) {
+    say(answer.error);
+    return null;
+  }
+  if (kind === "svg") return new Blob([answer.text], { type: "image/svg+xml" });
+  return new Blob([Uint8Array.from(atob(answer.base64), (one) => one.charCodeAt(0))], { type: "image/png" });
+}
+
+async function picture(kind) {
+  const content = await drawn(kind);
+  if (!content) return;
+  saveAs(`softknee.${kind}`, content);
+  say("Saved.");
+}
+
+async function copyPicture() {
+  const content = await drawn("png");
+  if (!content) return;
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": content })]);
+    say("Copied.");
+  } catch {
+    say("This browser does not copy pictures; take the PNG.");
+  }
+}

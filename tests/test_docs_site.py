@@ -1,0 +1,231 @@
+"""The site: it is built whole, every link and anchor leads somewhere, nothing is fetched, what is wrong is noticed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from html import unescape
+from pathlib import Path
+
+import pytest
+import torch
+from docsite import build as building
+from docsite import found, links, markdown, reference, rooms, staging, status, zoo
+from docsite.places import DOCS
+
+import softknee as sk
+from softknee.lab import gallery
+from softknee.lab.ledger.entry import PAPERS
+from softknee.lab.studies.reading import find_recipe, shipped
+
+# The sliders take longest to draw, and are the same code for all.
+BENT = ("smelu", "squaf")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, with the sliders of two functions; the blocks of its pages are run in test_docs_site_blocks."""
+    out = tmp_path_factory.mktemp("site")
+    building.write_sources(out / "source", {}, bent=BENT)
+    building.make_html(out / "source", out / "html")
+    return out / "html"
+
+
+# -- the site ---------------------------------------------------------------------------------------------
+
+
+def test_every_link_and_anchor_leads_somewhere_and_nothing_is_fetched(site: Path):
+    assert links.problems(site) == []
+
+
+def test_every_function_and_every_paper_has_its_page(site: Path):
+    for name in gallery.names():
+        text = (site / "zoo" / f"{name}.html").read_text(encoding="utf-8")
+        for section in ("formula", "cost", "where-it-runs", "who-proposed-it", "what-the-evidence-says", "use"):
+            assert f'id="{section}"' in text, (name, section)
+        assert '<math xmlns="http://www.w3.org/1998/Math/MathML"' in text
+    for paper in PAPERS:
+        text = (site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8")
+        assert text.count('class="verdict') > 10
+        assert 'id="its-tables-beside-ours"' in text
+
+
+def test_every_next_step_is_two_clicks_away(site: Path):
+    """From the start page through at most one page to every page of ours."""
+    seen, pages = {"index.html"}, {"index.html"}
+    for _ in range(2):
+        found = set()
+        for page in pages:
+            for address in links.read(site / page).links:
+                path = address.partition("#")[0]
+                if path and "://" not in address and path.endswith(".html"):
+                    found.add(str(((site / page).parent / path).resolve().relative_to(site.resolve())))
+        pages = found - seen
+        seen |= found
+    made = {str(path.relative_to(site)) for path in site.rglob("*.html") if "_static" not in path.parts}
+    apart = {one for one in made - seen if not one.startswith(("evidence/", "quickstart/"))}
+    assert apart <= {"genindex.html", "py-modindex.html", "search.html"}
+
+
+def test_a_table_without_records_shows_the_papers_numbers_and_says_so(site: Path):
+    """Until its study was run, the paper's half stands alone; where there are records, both halves do."""
+    for paper in PAPERS:
+        stem = paper.stem.replace("_", "-")
+        text = (site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8")
+        for name, title in shipped():
+            if name.startswith(f"{stem}-") and find_recipe(name).paper is not None:
+                assert title.replace("'", "’") in unescape(text), name
+                assert ("No records yet. Run it: " in text) or name in found.runs().names
+
+
+def test_mathematics_is_mathml_and_needs_no_script(site: Path):
+    text = (site / "zoo" / "smelu.html").read_text(encoding="utf-8")
+    assert not re.search(r"<script[^>]*(?:mathjax|katex)", text, flags=re.I)
+    assert "<mfrac>" in text
+    assert not re.search(r"<m(?:i|o|text)>\\", text)
+
+
+def test_a_slider_holds_the_function(site: Path):
+    """The path that is drawn first is f at the place of the slider, to a third of a unit of the picture."""
+    text = (site / "zoo" / "smelu.html").read_text(encoding="utf-8")
+    (first, *_) = re.findall(r'<path class="soft" d="([^"]+)"', text)
+    (beta,) = re.findall(r"<output>([\d.]+)</output>", text)
+    points = [tuple(map(float, one.split())) for one in re.findall(r"[\d.]+ [\d.]+", first)]
+    assert len(points) > 8
+    # x from -3 to 3 over a width of 300, f from 0 to 3; the rest of the frame follows from the first and last point.
+    (_, ground), (_, top) = points[0], points[-1]
+    places = torch.tensor([x / 50 - 3 for x, _ in points], dtype=torch.float64)
+    values = sk.get("smelu")(places, beta=float(beta))
+    drawn = torch.tensor([3 * (ground - y) / (ground - top) for _, y in points], dtype=torch.float64)
+    torch.testing.assert_close(drawn, values, atol=0.012, rtol=0)
+
+
+# -- what is wrong is noticed -------------------------------------------------------------------------------
+
+
+def test_a_dead_link_an_anchor_and_a_fetch_from_outside_are_named(tmp_path: Path):
+    (tmp_path / "there.html").write_text('<h1 id="here">x</h1>')
+    (tmp_path / "style.css").write_text("body { background: url('https://example.org/a.png') }")
+    (tmp_path / "index.html").write_text(
+        '<link rel="stylesheet" href="style.css"/><a href="there.html#here">good</a><a href="https://example.org">good</a>'
+        '<a href="gone.html">dead</a><a href="there.html#gone">dead</a><a href="#gone">dead</a>'
+        '<script src="https://example.org/a.js"></script><img src="no.png"/><a href="../up.html">dead</a>'
+    )
+    found = links.problems(tmp_path)
+    assert len(found) == 7
+    for words in (
+        "'gone.html' leads to no file",
+        "'there.html#gone' leads to an anchor",
+        "'#gone'",
+        "a.js' lies outside",
+    ):
+        assert any(words in one for one in found), words
+    assert any("style.css" in one and "lies outside" in one for one in found)
+
+
+def test_a_page_with_a_dead_link_does_not_build(tmp_path: Path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "index.md").write_text("# Here\n\n[nowhere](nowhere.md) and [no anchor](#nowhere)\n")
+    with pytest.raises(building.BuildError, match="complaints"):
+        building.make_html(source, tmp_path / "html")
+
+
+def test_an_undocumented_name_does_not_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    room = types.ModuleType("undocumented_room", "A room.")
+
+    class Told:
+        """A class with a method that nobody explains."""
+
+        def silent(self) -> None: ...
+
+    Told.__module__ = "softknee.undocumented_room"
+
+    def untold() -> None: ...
+
+    room.Told, room.untold, room.__all__ = Told, untold, ["Told", "untold"]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, room.__name__, room)
+    assert reference.undocumented(room.__name__) == [
+        "undocumented_room.Told.silent",
+        "undocumented_room.untold",
+    ]
+    monkeypatch.setattr(reference, "ROOMS", {room.__name__: "A room."})
+    with pytest.raises(reference.UndocumentedError, match=r"Told\.silent, undocumented_room\.untold\. Write one"):
+        reference.write_reference(tmp_path)
+
+
+def test_every_public_room_is_in_the_reference():
+    assert {
+        "softknee",
+        *(f"softknee.{name}" for name in sk.__all__ if isinstance(getattr(sk, name), types.ModuleType)),
+    } <= set(reference.ROOMS)
+
+
+@pytest.mark.parametrize("latex", [r"\begin{cases} 1", r"\nosuchcommand{x}"])
+def test_a_formula_that_is_not_understood_does_not_build(latex: str, tmp_path: Path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "index.md").write_text(f"# Here\n\n```math\n{latex}\n```\n")
+    with pytest.raises(building.BuildError, match="complaints"):
+        building.make_html(source, tmp_path / "html")
+
+
+# -- generated pages ----------------------------------------------------------------------------------------
+
+
+def test_the_rooms_are_those_of_the_imports():
+    used = rooms.edges()
+    assert used["nn", "kernels"] > 3
+    assert ("spec", "zoo") not in used
+    picture = rooms.picture()
+    assert all(f">{room}</text>" in picture for room in rooms.present() if room not in ("", "__main__"))
+    floor = {room: level for level, several in enumerate(rooms.storeys()) for room in several}
+    assert all(floor[here] > floor[there] for here, there in used if here in floor and there in floor and floor[here])
+
+
+def test_the_status_page_is_what_the_code_answers():
+    """Three functions again, without the slow exports; the whole page is made by `make docs-status`."""
+    text = (DOCS / "status.md").read_text(encoding="utf-8")
+    assert {name for name in gallery.names() if f"(zoo/{name}.md)" in text} == set(gallery.names())
+    for name in ("smelu", "crrelu_exact", "squaf"):
+        found = status.answers(name)
+        listed = status.committed()[name]
+        assert {one: listed[one] for one in found} == {one: "✓" if two == "yes" else two for one, two in found.items()}
+
+
+def test_the_status_says_no_where_the_answer_is_no():
+    assert status.answer(lambda: False) == "no"
+    assert status.answer(lambda: 1 / 0 > 0) == "no (ZeroDivisionError)"
+
+
+def test_costs_are_those_of_the_records():
+    costs = zoo.read_costs()
+    assert set(gallery.names()) <= set(costs)
+    (row,) = [one for one in costs["srelu"] if "H200, float32" in one]
+    assert "| 1.02 / 2.59 |" in row  # as in the README, whose table a test holds against the record
+    assert "19.6 / 55" in row
+
+
+def test_a_cards_verdict_and_its_bars_are_kept():
+    text = "| place | claim | measured | verdict |\n|---|---|---|---|\n| Sec. 1<br>`name` | a \\| b | 3 | **fails** |\n"
+    card = markdown.cards(text)
+    assert 'class="verdict fails"' in card
+    assert "a | b" in card
+    other = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert markdown.cards(other) == other
+
+
+def test_links_of_pages_are_moved_with_them():
+    page = "[a](../benchmarks/records/x.json) [b](evidence/run/trials) [c](zoo/README.md#all) `[d](../no.md)` [e](https://x.y)"
+    assert markdown.site_links(page, page="index.md", folders=["evidence/run"]) == (
+        "[a](records/x.json) [b](evidence/run/index.md) [c](zoo/index.md#all) `[d](../no.md)` [e](https://x.y)"
+    )
+    assert markdown.site_links("[a](../../benchmarks/records/x.json)", page="guides/g.md") == "[a](../records/x.json)"
+
+
+def test_what_a_block_printed_stands_below_it():
+    text = "```python\nprint(1)\n```\n\nand\n\n```python\nx = 1\n```\n"
+    made = staging.site_page(text, page="any.md", printed=("1\n", ""))
+    assert ":class: output\n\n1\n```" in made
+    assert made.count("```{code-block}") == 1

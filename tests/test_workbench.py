@@ -1,0 +1,236 @@
+"""The jobs of the workbench against closed forms and independent references; what is read and what is refused."""
+
+import base64
+import doctest
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, special, stats
+
+from softknee.errors import SoftkneeError
+from softknee.web.workbench.jobs import answer
+from softknee.web.workbench.reading import read, slider_for_width
+from workbench_jobs import NORMAL, asked, done, points, refused
+
+pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
+
+
+@pytest.mark.parametrize("name", ["carrying", "drawing", "inputs", "places", "sheet"])
+def test_the_examples_in_the_docstrings(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"softknee.web.workbench.{name}"))
+    assert (found.failed, found.attempted > 0) == (0, True)
+
+
+# -- curves -----------------------------------------------------------------------------------------------
+
+
+def test_the_curve_is_the_function_and_its_derivatives() -> None:
+    beta = 1.5
+    found = done("curve", asked("gelu", beta=beta) | {"low": -3, "high": 2})
+    x, value = points(found["curve"]["lines"][0])
+    assert (x[0], x[-1]) == pytest.approx((-3, 2), abs=1e-6)
+    assert len(x) > 400
+    pdf, cdf = stats.norm.pdf(beta * x), special.ndtr(beta * x)
+    np.testing.assert_allclose(value, x * cdf, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(points(found["curve"]["lines"][1])[1], cdf + beta * x * pdf, rtol=1e-9, atol=1e-14)
+    second = beta * pdf * (2 - (beta * x) ** 2)
+    np.testing.assert_allclose(points(found["curve"]["lines"][2])[1], second, rtol=1e-8, atol=1e-13)
+    limit_x, limit = points(found["limit"]["curve"]["lines"][0])
+    np.testing.assert_array_equal(limit, np.maximum(limit_x, 0))
+
+
+def test_a_kink_is_a_point_mass_and_a_jump_a_gap() -> None:
+    found = done("curve", asked("leaky_relu", slope=0.25) | {"low": -1, "high": 1})
+    assert found["curve"]["masses"] == [pytest.approx([0.0, 0.75], abs=1e-7)]
+    slope = np.frombuffer(base64.b64decode(found["curve"]["lines"][1]["y"]), "<f8")
+    assert np.isnan(slope[:-1]).sum() == 1  # one gap between the two runs
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "distance", "place"),
+    [
+        ("smelu", {"beta": 2.0}, 0.5, 0.0),
+        ("srelu", {"delta": 0.4}, 3 * 0.4 / 16, 0.0),
+        ("softplus", {"beta": 4.0}, math.log(2) / 4, 0.0),
+        ("swish", {"beta": 1.0}, 0.27846454276107380, 1.2784645427610738),
+        ("mollify(relu, box, width=0.8)", {}, 0.2, 0.0),
+        ("celu", {"beta": 2.0}, 2.0, None),
+        ("smooth_relu", {"beta": 1.0}, None, None),
+    ],
+)
+def test_the_distance_to_the_hard_limit(text: str, values: dict, distance: float | None, place: float | None) -> None:
+    found = done("curve", asked(text, **values))["distance"]
+    if distance is None:
+        assert found["value"] is None
+        assert "without bound" in found["words"]
+        return
+    assert found["value"] == pytest.approx(distance, rel=1e-9)
+    assert (found["x"] is None) == (place is None)
+    if place is not None:
+        assert abs(found["x"]) == pytest.approx(place, abs=1e-5)
+        assert abs(found["from"] - found["to"]) == pytest.approx(distance, rel=1e-9)
+
+
+def test_sliders_have_room_for_what_is_allowed() -> None:
+    params = {p["name"]: p for p in done("curve", asked("lambda_gelu", lam=1.0))["params"]}
+    assert params["lam"]["low"] == 1
+    for name in ("srelu", "generalized_smelu", "crrelu", "squaf"):
+        for p in done("curve", asked(name))["params"]:
+            assert p["low"] < p["value"] < p["high"]
+            assert p["scale"] == "linear" or p["low"] > 0
+
+
+def test_the_view_may_be_asked_for() -> None:
+    assert done("curve", asked("srelu"))["natural"] == [-3, 3]
+    assert "natural" not in done("curve", asked("srelu") | {"low": -1, "high": 1})
+    for low, high in ((1, 1), (2, -2), (0, 1e12), (0, None), ("a", 1), (float("nan"), 1)):
+        status, _ = answer("curve", asked("srelu") | {"low": low, "high": high})
+        assert status == (200 if high is None else 422)
+
+
+# -- texts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "unknown"),
+    [
+        ("x * sigmoid(bta * x)", "bta", "bta"),
+        ("  x + foo", "foo", "foo"),
+        ("mollify(relu, bxo, width=0.1)", "bxo", None),
+        ("mollify(relu, box, widht=0.1)", "widht", None),
+        ("x +* 3", "*", None),
+        ("sigmiod(x)", "sigmiod", None),
+        ("where(x > 1, x, 1 / 0)", "1 / 0", None),
+        ("where(x = 1, x, 0)", None, None),
+        ("x ** 99", "x ** 99", None),
+        ("srelux", "srelux", None),
+        ("x.real", "x.real", None),
+        ("(x", None, None),
+        ("", None, None),
+    ],
+)
+def test_an_error_marks_its_cause(text: str, cause: str | None, unknown: str | None) -> None:
+    found = refused("curve", asked(text))
+    assert found["error"].endswith((".", "?"))
+    assert len(found["error"]) < 220
+    if cause is not None:
+        first, behind = found["span"]
+        assert text[first:behind] == cause
+    assert found.get("unknown") == unknown
+
+
+def test_a_new_name_with_a_value_is_a_parameter() -> None:
+    found = read({"text": "x * sigmoid(beta * x) + shift", "values": {"beta": 2.0, "shift": -1}, "real": ["shift"]})
+    assert found.values == {"beta": 2.0, "shift": -1.0}
+    at = torch.tensor([0.5], dtype=torch.float64)
+    assert found.act(at, **found.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
+    with pytest.raises(SoftkneeError, match="above 0"):
+        read({"text": "x * sigmoid(beta * x)", "values": {"beta": -2.0}})
+    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 0.01}  # what it does not have is let go
+
+
+def test_the_width_of_a_mollifier_can_become_a_slider() -> None:
+    found = slider_for_width("mollify(hardtanh, triweight, width=0.4)")
+    assert found == {"text": "mollify(hardtanh, triweight, width=delta)", "values": {"delta": 0.4}, "word": "width"}
+    fixed, free = read({"text": "mollify(hardtanh, triweight, width=0.4)"}), read(found)
+    x = torch.linspace(-2, 2, 101, dtype=torch.float64)
+    torch.testing.assert_close(fixed.act(x), free.act(x, **free.given), rtol=1e-13, atol=1e-15)
+    assert slider_for_width("mollify(relu, box, width=delta)") is None
+    assert slider_for_width("x + 1") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "().__class__",
+        "lambda: x",
+        "x" + " + x" * 1000,
+        "(" * 60 + "x" + ")" * 60,
+        "9**9**9",
+        "exp(exp(exp(exp(1e9))))",
+        "max(max(max(x, 1), 2), x) " * 40,
+        "knee.json",
+        "x\u2009+ 1",
+        "norm_based",
+    ],
+)
+def test_a_hostile_text_is_a_sentence(text: str) -> None:
+    assert refused("curve", asked(text))["error"].endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [None, [], {"text": 5}, {"text": "srelu", "values": {"delta": "1"}}, {"text": "srelu", "values": {"delta": True}}],
+)
+def test_a_request_of_another_shape_is_a_sentence(function: Any) -> None:
+    for job in ("curve", "formulas", "certificate", "entropy", "depth", "cost", "take"):
+        assert refused(job, {"function": function, "density": NORMAL})["error"].endswith(".")
+
+
+# -- facts ------------------------------------------------------------------------------------------------
+
+
+def test_formulas_are_mathematics_for_a_browser() -> None:
+    formulas = done("formulas", asked("smelu"))["formulas"]
+    assert [one["latex"].partition("(")[0] for one in formulas] == ["f", "f'", "f''"]
+    assert formulas[0]["mathml"].startswith("<math")
+    assert "<mfrac>" in formulas[0]["mathml"]
+    assert "<mtable" in formulas[0]["mathml"]  # the cases
+    assert formulas[2]["text"] == "0 if x < -beta; 1 / (2 * beta) if x < beta; 0 otherwise"
+
+
+def test_the_certificate_in_rows() -> None:
+    pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    rows = {name: (value, where) for name, value, where in done("certificate", asked("smelu", beta=0.1))["rows"]}
+    assert rows["Lipschitz constant"] == ("1", "at x = 0.1 … ∞")
+    assert rows["distance to relu"] == ("0.025", "at x = 0")
+    assert rows["smoothness"] == ("C¹", "")
+    assert rows["monotone"] == ("yes", "")
+    assert rows["exactly 0"] == ("−∞ … −0.1", "")
+    gelu = {name: value for name, value, _ in done("certificate", asked("gelu"))["rows"]}
+    assert gelu["Lipschitz constant"] == "1.1289041…"
+    assert gelu["smoothness"] == "C∞"
+
+
+def test_entropy_against_closed_forms_and_quadrature() -> None:
+    logistic = {"kind": "logistic", "mean": 0.0, "scale": 1.0}
+    found = done("entropy", asked("sigmoid") | {"density": logistic})
+    assert found["whole"]
+    assert found["change"] == pytest.approx(-2.0, abs=1e-9)  # the output is uniform, the input has 2 nats
+    assert found["mean"] == pytest.approx(0.5, abs=1e-12)
+    assert found["deviation"] == pytest.approx(1 / math.sqrt(12), rel=1e-9)
+    relu = done("entropy", asked("relu") | {"density": NORMAL})
+    assert (relu["change"], relu["low"], relu["high"]) == (pytest.approx(0, abs=1e-12), 0, None)
+    assert (relu["share"], relu["flat"]) == (pytest.approx(0.5), pytest.approx(0.5))
+    gelu = done("entropy", asked("gelu") | {"density": NORMAL})
+    assert gelu["low"] == pytest.approx(-0.75179152469356445, abs=1e-9)
+
+    def log_slope(x: float) -> float:
+        return math.log(special.ndtr(x) + x * stats.norm.pdf(x)) * stats.norm.pdf(x)
+
+    mean = integrate.quad(log_slope, gelu["low"], 12, limit=400)[0] / stats.norm.sf(gelu["low"])
+    assert gelu["change"] == pytest.approx(mean, rel=1e-6)
+    assert "up and down" in gelu["words"]
+
+
+def test_a_function_without_values_there_has_no_entropy() -> None:
+    found = done("entropy", asked("log(x)") | {"density": NORMAL})
+    assert found["change"] is None
+    assert "no finite value" in found["words"]
+
+
+def test_depth_begins_at_the_second_moment_of_the_inputs() -> None:
+    found = done("depth", asked("relu") | {"density": {"kind": "uniform", "mean": 1.0, "scale": 3.0}})
+    assert found["q"] == pytest.approx(1 + 9 / 3, rel=1e-9)
+    assert found["on_edge"]
+    assert (found["gain"], found["weights"]) == (pytest.approx(math.sqrt(2)), pytest.approx(2.0))
+    # The map of ReLU, by its closed form (Cho and Saul): c' = (sqrt(1 - c^2) + c (pi - arccos c)) / pi.
+    c = 0.0
+    for gap in found["one_minus_c"][:6]:
+        assert gap == pytest.approx(1 - c, rel=1e-9)
+        c = (math.sqrt(1 - c * c) + c * (math.pi - math.acos(c))) / math.pi

@@ -1,0 +1,103 @@
+"""A running workbench and a browser for tests: the real command, and Chromium driven by Playwright."""
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from browser import CHROMIUM
+
+SOURCE = Path(__file__).parent.parent / "src"
+SLOW = 60_000  # milliseconds that a busy machine may take for what takes one second on a quiet one
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[str]:
+    """The address of `softknee workbench`, with its trainings in that folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "softknee", "workbench", "--no-open", "--port", "0", "--out", str(folder)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://\S+/", process.stdout.readline())
+    assert found is not None
+    try:
+        yield found[0]
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """The browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+class Page:
+    """A tab with the workbench in it. `complaints` are errors of scripts and requests to anywhere else."""
+
+    def __init__(self, context: Any, address: str) -> None:
+        self.tab, self.address = context.new_page(), address
+        self.tab.set_default_timeout(SLOW)
+        self.complaints: list[str] = []
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "blob:", "data:")):
+            self.complaints.append(f"asked for {request.url}")
+
+    def open(self, *functions: str, **more: str) -> "Page":
+        query = urlencode([*(("f", one) for one in functions), *more.items()])
+        self.tab.goto(f"{self.address}?{query}" if query else self.address)
+        self.curve(max(0, len(functions) - 1))
+        return self
+
+    def curve(self, place: int = 0, order: int = 0) -> str:
+        """The path of a curve, as soon as it is drawn."""
+        path = self.tab.locator(f".panel[data-order='{order}'] path.line[data-function='{place}']")
+        path.wait_for(state="attached")
+        return path.get_attribute("d")
+
+    def until(self, holds: Callable[[], Any], what: str) -> Any:
+        """Wait for something that Python can see; a script of ours must not be evaluated in the page (its policy)."""
+        for _ in range(SLOW // 50):
+            if found := holds():
+                return found
+            self.tab.wait_for_timeout(50)
+        raise AssertionError(f"This never came: {what}.")
+
+    def changed(self, before: str, place: int = 0) -> str:
+        return self.until(lambda: (now := self.curve(place)) != before and now, "another curve")
+
+    @property
+    def url(self) -> str:
+        return self.tab.url
+
+    def text(self, selector: str) -> str:
+        found = self.tab.locator(selector).first
+        found.wait_for()
+        # A text of an SVG has no inner text.
+        return found.text_content() if found.evaluate("node => node instanceof SVGElement") else found.inner_text()
+
+
+def number(text: str) -> float:
+    """A number as the page writes it."""
+    plain = text.replace("−", "-").replace("∞", "inf")
+    return float(plain) if plain != "–" else math.nan

@@ -1,0 +1,123 @@
+"""What the evidence says of a function: its place in every study that had it, and the statements that name it."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+from softknee.lab import evidence
+from softknee.lab.evidence.runs import Runs, Study
+from softknee.lab.evidence.tables import recipe_of
+from softknee.lab.ledger.text import cell
+
+from .markdown import badge
+from .places import DOCS
+
+# The score that ranks the functions of a study: its name here, a word for it, whether more is better, a factor, a form.
+_SCORES = (
+    ("psnr", "PSNR, dB", True, 1.0, "{:.2f}"),
+    ("accuracy", "accuracy, %", True, 100.0, "{:.2f}"),
+    ("auc", "AUC", True, 1.0, "{:.4f}"),
+    ("log_loss", "log loss, nats", False, 1.0, "{:.4f}"),
+    ("mse", "mean squared error", False, 1.0, "{:.1e}"),
+)
+MOST_VARIANTS = 4  # of one function in one study that have a row each
+# Names that papers and people use beside the name of the class.
+_ALSO = {"srelu": ("S-ReLU",), "lambda_gelu": ("λ-GELU", "lambda-GELU"), "swish": ("SiLU",)}
+
+
+@functools.cache
+def runs() -> Runs:
+    """The committed studies."""
+    return Runs(DOCS / "evidence")
+
+
+@functools.cache
+def judged() -> tuple[evidence.Judged, ...]:
+    """Every empirical statement of the papers with its verdict."""
+    return evidence.judge(evidence.find(), runs())
+
+
+@functools.cache
+def quickstart() -> Study:
+    """The study that `make study` runs."""
+    return Runs(DOCS).study("quickstart")
+
+
+def found_of(name: str, title: str) -> str:
+    """The section of a function's page."""
+    rows = [row for row in (_row(study, link, name) for study, link in _studies()) if row]
+    rows = [one for several in rows for one in several]
+    parts = []
+    if rows:
+        parts.append(
+            "Its place among the functions of each study, by the mean over seeds; each study has a page with recipe "
+            "and records.\n\n| study | as | score | mean | place | best there |\n|---|---|---|---:|---:|---|\n"
+            + "\n".join(rows)
+        )
+    if named := _statements(name, title):
+        parts.append("Statements of the papers that name it:\n\n" + "\n".join(named))
+    if not parts:
+        parts.append(
+            "No committed study has it yet. `softknee study run quickstart --set 'activations=[relu, "
+            f"{name}]'` compares it with ReLU on the digits."
+        )
+    return "## What the evidence says\n\n" + "\n\n".join(parts)
+
+
+def _studies() -> list[tuple[Study, str]]:
+    listed = [
+        (runs().study(name), f"../evidence/{name}/index.md") for name in runs().names if not name.endswith(".json")
+    ]
+    return [(quickstart(), "../quickstart/index.md"), *listed]
+
+
+def _row(study: Study, link: str, name: str) -> list[str]:
+    """A row for every variant of the function in a study."""
+    labels = [label for label, one in study.outcomes.items() if one.trial.activation.name == name]
+    if not labels:
+        return []
+    has = next(iter(study.outcomes.values())).test
+    ranked_by = next((one for one in _SCORES if one[0] in has), None)
+    if ranked_by is None:
+        return []
+    measure, words, larger, factor, form = ranked_by
+    means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
+    finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
+    order = sorted(finite, key=lambda label: finite[label], reverse=larger)
+    title = _title(study)
+    rows = []
+    more = ""
+    if len(labels) > MOST_VARIANTS:
+        more = f" (the best of {len(labels)} variants)"
+        labels = [next((one for one in order if one in labels), labels[0])]
+    for label in labels:
+        shown = form.format(factor * means[label]) if label in finite else "diverged"
+        place = f"{order.index(label) + 1} of {len(order)}" if label in finite else ""
+        best = f"{cell(order[0])} {form.format(factor * finite[order[0]])}" if order else ""
+        rows.append(f"| [{title}]({link}) | {cell(label)}{more} | {words} | {shown} | {place} | {best} |")
+    return rows
+
+
+@functools.cache
+def _title_of(name: str) -> str:
+    folder = Runs(DOCS) if name == "quickstart" else runs()
+    recipe = recipe_of(folder, name)
+    return recipe.paper.source if recipe.paper is not None else recipe.title or name
+
+
+def _title(study: Study) -> str:
+    return cell(_title_of(study.name))
+
+
+def _statements(name: str, title: str) -> list[str]:
+    words = "|".join(re.escape(one) for one in (title, *_ALSO.get(name, ())))
+    named = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])")
+    found = [one for one in judged() if named.search(one.statement.says)]
+    lines = []
+    for one in found:
+        paper = one.statement.paper
+        link = f"[{paper.name}, {one.statement.place}](../papers/{paper.stem}.md)"
+        lines.append(f"- {badge(one.verdict)} {link}: {one.statement.says}")
+    return lines

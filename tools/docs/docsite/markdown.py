@@ -1,0 +1,94 @@
+"""From the Markdown of the repository to that of the site: links, mathematics, long tables as cards."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+_FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
+_LINK = re.compile(r"(?<=\])\(([^()\s]+)\)")
+_TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
+_VERDICTS = ("holds", "partly", "fails", "cannot tell", "no records", "crashed")
+
+
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """Apply a change to a page, but not to its code."""
+    parts = _FENCE.split(text)
+    return "".join(one if odd % 2 else change(one) for odd, one in enumerate(parts))
+
+
+def site_math(text: str) -> str:
+    """GitHub's protected inline mathematics, $`...`$, as plain dollars.
+
+    >>> site_math(r"as $`\\beta \\to 0`$")
+    'as $\\\\beta \\\\to 0$'
+    """
+    return re.sub(r"\$`([^`]+)`\$", lambda found: f"${found[1]}$", text)
+
+
+def site_links(text: str, *, page: str, folders: Sequence[str] = ()) -> str:
+    """Links of a page of docs/ as they are on the site: records lie in records/, a folder of records has a page.
+
+    page: where the page is in the site, such as "guides/ship.md"; folders: those that have a page of their own.
+    """
+    here = os.path.dirname(page)
+
+    def moved(found: re.Match[str]) -> str:
+        target, _, anchor = found[1].partition("#")
+        if not target or "://" in target or target.startswith("mailto:"):
+            return found[0]
+        place = os.path.normpath(os.path.join("docs", here, target))
+        if place.startswith("benchmarks/records/"):
+            place = place.removeprefix("benchmarks/")
+        elif place == "CHANGELOG.md":
+            place = "changelog.md"
+        else:
+            place = os.path.relpath(place, "docs")
+        if place.removesuffix("/trials") in folders:
+            place = place.removesuffix("/trials") + "/index.md"
+        if os.path.basename(place) == "README.md":
+            place = os.path.join(os.path.dirname(place), "index.md")
+        return f"({os.path.relpath(place, here or '.')}{'#' + anchor if anchor else ''})"
+
+    return outside_code(text, lambda part: _LINK.sub(moved, part))
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a row of a table; an escaped bar does not end one."""
+    return [one.strip() for one in re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))]
+
+
+def cards(text: str) -> str:
+    """The tables of the ledger (place, claim, measured, verdict ...) as cards, which a telephone can show too."""
+
+    def change(found: re.Match[str]) -> str:
+        rows = found[0].strip().splitlines()
+        heads = cells(rows[0])
+        if heads[:1] != ["place"] or "verdict" not in heads:
+            return found[0]
+        return "\n".join(_card(dict(zip(heads, cells(row), strict=True))) for row in rows[2:]) + "\n"
+
+    return _TABLE.sub(change, text)
+
+
+def badge(verdict: str) -> str:
+    """A verdict as a coloured word."""
+    word = verdict.replace("*", "")
+    kind = next((one for one in _VERDICTS if word.startswith(one)), "no records")
+    return f'<span class="verdict {kind.replace(" ", "-")}">{word}</span>'
+
+
+def _card(row: dict[str, str]) -> str:
+    place, _, name = row.pop("place").partition("<br>")
+    verdict, _, counts = row.pop("verdict").partition("<br>")
+    claim = row.pop("claim", "") or row.pop("statement", "")
+    lines = [f":::{{container}} claim\n{badge(verdict)} **{_unbarred(place)}** {name}", _unbarred(claim)]
+    if counts:
+        lines[0] += f" ({counts})"
+    lines += [f"*{head.capitalize()}:* {_unbarred(value)}" for head, value in row.items() if value]
+    return "\n\n".join(lines) + "\n:::\n"
+
+
+def _unbarred(cell: str) -> str:
+    return cell.replace("\\|", "|")

@@ -1,0 +1,125 @@
+"""Copies the pages of docs/ into the folder that Sphinx reads, with links and mathematics as the site has them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import softknee as sk
+from softknee.lab.studies.yaml_text import dump
+
+from .blocks import SHOWN
+from .drawn import slider
+from .markdown import cards, site_links, site_math
+from .places import DOCS, RECORDS, ROOT
+
+PICTURES = (".png", ".svg", ".jpg", ".webp")
+# Pages that others make or that have a form of their own here.
+_SKIP = ("zoo",)
+_BLOCK = re.compile(rf"^```(?:{'|'.join(SHOWN)})\n.*?^```$", re.M | re.S)
+
+
+def folders_of_records() -> dict[str, Path]:
+    """Folders of a finished study, by their place in docs/: each has a page that lists its records."""
+    found = sorted(path.parent for path in DOCS.rglob("study.json"))
+    return {str(path.relative_to(DOCS)): path for path in found}
+
+
+def site_page(text: str, *, page: str, printed: tuple[str, ...] = ()) -> str:
+    """A page of docs/ as Sphinx gets it; `printed` is put below the blocks that printed it."""
+    text = re.sub(r"^<!-- table: ([\w-]+) -->$", lambda found: _table(found[1]), text, flags=re.M)
+    text = re.sub(r"^<!-- slider: (\w+) -->$", lambda found: slider(sk.get(found[1])), text, flags=re.M)
+    if printed:
+        said = iter(printed)
+        text = _BLOCK.sub(lambda found: found[0] + _output(next(said, "")), text)
+    return cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()))))
+
+
+def _table(name: str) -> str:
+    """The table of docs/deploy.md that is made from a record, which a test holds against that record."""
+    text = (DOCS / "deploy.md").read_text(encoding="utf-8")
+    found = re.search(rf"^<!-- {re.escape(name)} -->\n\n(.*?)(?=^- |^Record)", text, flags=re.M | re.S)
+    if found is None:
+        raise ValueError(f"docs/deploy.md has no table {name!r}.")
+    return f"{found[1].strip()}\n\nRecord: [`{name}.json`](../../benchmarks/records/{name}.json)."
+
+
+def _output(said: str) -> str:
+    if not said.strip():
+        return ""
+    lines = said.rstrip().splitlines()
+    shown = "\n".join([*lines[:24], *(["..."] if len(lines) > 24 else [])])
+    return f"\n\n```{{code-block}} text\n:class: output\n\n{shown}\n```"
+
+
+def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
+    """Everything that is written by hand, its pictures, the records and the changelog."""
+    for path in sorted(DOCS.rglob("*")):
+        place = path.relative_to(DOCS)
+        if not path.is_file() or place.parts[0] in _SKIP:
+            continue
+        target = out / place
+        if path.suffix == ".md":
+            target = target.with_name("index.md") if path.name == "README.md" else target
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = path.read_text(encoding="utf-8")
+            text = site_page(text, page=str(place), printed=printed.get(str(place), ()))
+            orphan = "---\norphan: true\n---\n\n" if place.parts[0] == "quickstart" else ""
+            target.write_text(orphan + _present(text), encoding="utf-8")
+        elif path.suffix in (*PICTURES, ".json"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    shutil.copytree(RECORDS, out / "records", dirs_exist_ok=True)
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (out / "changelog.md").write_text(changes, encoding="utf-8")
+    for place, folder in folders_of_records().items():
+        (out / place / "index.md").write_text(_records_page(place, folder), encoding="utf-8")
+
+
+def _present(text: str) -> str:
+    """Without the parts, and the entries of a table of contents, that are marked "if there" and are not."""
+
+    def entry(found: re.Match[str]) -> str:
+        return f"{found[1]}\n" if (DOCS / f"{found[1]}.md").is_file() else ""
+
+    def part(found: re.Match[str]) -> str:
+        return found[2] if (DOCS / found[1]).is_file() else ""
+
+    text = re.sub(r"^<!-- if there: (\S+) -->\n(.*?)^<!-- end -->\n", part, text, flags=re.M | re.S)
+    return re.sub(r"^(\S+) \[if there\]\n", entry, text, flags=re.M)
+
+
+def _records_page(place: str, folder: Path) -> str:
+    """A page for a folder of records: what was run, and each record to download."""
+    study = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    rows = []
+    for file in sorted((folder / "trials").glob("*.json")):
+        trial = json.loads(file.read_text(encoding="utf-8"))["settings"]["trial"]
+        labels = ", ".join(one["label"] for one in trial["activations"])
+        rows.append(f"| {labels.replace('|', '')} | {trial['kind']} | [{file.stem}](trials/{file.name}) |")
+    name = study["recipe"]["name"]
+    recipe = dump(study["recipe"]).strip()
+    return f"""---
+orphan: true
+---
+
+# Records of {name}
+
+{study["recipe"].get("title") or ""}
+
+Each file holds one activation with every seed: hardware, versions, settings, and a number for each seed. Again with
+`softknee study run {name}`.
+
+| activation | what | record |
+|---|---|---|
+{chr(10).join(rows)}
+
+## The recipe
+
+```yaml
+{recipe}
+```
+"""
