@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from softknee.registry import names, unregister
+
 
 @pytest.fixture(autouse=True, scope="session")
 def hear_ctrl_c() -> None:
@@ -15,6 +17,15 @@ def hear_ctrl_c() -> None:
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_functions_go_with_their_file() -> Iterator[None]:
+    """What a file of tests registers is not there for the next one: which comes next depends on the workers."""
+    before = set(names())
+    yield
+    for name in set(names()) - before:
+        unregister(name)
 
 
 @pytest.fixture

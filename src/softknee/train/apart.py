@@ -1,6 +1,6 @@
 """The step of every replica by a module of its own, compiled and in bfloat16 where asked: for models that fill a GPU.
 
-Running all replicas as one batched program (`program.Together`) pays where a model is small and the launching of
+Running all replicas as one batched program (`together.Together`) pays where a model is small and the launching of
 kernels is what takes the time. A large one is better off as it is: its own kernels, fused by torch.compile, and the
 replicas beside one another on streams of their own inside one captured step. The modules hold views of the stacked
 tensors, so that optimiser, states, knobs and everything else see no difference.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from .compiling import compile_method
 from .losses import Loss
 from .stacked_modules import Draws, alone_modules_
 
-Precision = Literal["float32", "bfloat16"]
 # Autocast halves what these are given. A subclass may calculate with its weight before, and is left to autocast.
 _MAPS = {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d}
 PRECISIONS: dict[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
