@@ -1,10 +1,11 @@
-# Two commands do everything on a machine that has Python 3.11 or later and make:
+# These do everything on a machine that has Python 3.11 or later and make:
 #
-#   make study   set up, then run the main job: train the quickstart and write its report to studies/quickstart
-#   make test    set up, then run every check and every test
-#   make docs    set up, then build the documentation: build/docs/html/index.html
+#   make study       set up, then run the main job: train the quickstart and write its report to studies/quickstart
+#   make workbench   set up, then open the page on which functions are bent in the browser; Ctrl-C ends it
+#   make test        set up, then run every check and every test
+#   make docs        set up, then build the documentation: build/docs/html/index.html
 #
-# Both create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
+# They create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
 # requirements file records what is installed, so that a second run goes straight to work.
 
 SHELL := bash
@@ -21,13 +22,16 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
 	done)
 
-.PHONY: help study test docs docs-status lint types unit interpreter format clean distclean
+.PHONY: help study workbench test docs docs-status lint types unit interpreter format clean distclean
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
 # Threads that wait for one another sleep instead of spinning: a little slower on an idle machine, much faster on a busy one.
 study: $(VENV)/.study
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/softknee study quickstart --resume
+
+workbench: $(VENV)/.web
+	$(BIN)/softknee workbench
 
 test: lint types unit interpreter
 
@@ -71,6 +75,11 @@ $(VENV)/bin/python:
 # The package itself is installed in place and without dependencies: the pinned files have brought them already.
 $(VENV)/.study: requirements/study.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
 	$(PIP) install -r requirements/study.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.web: requirements/web.txt requirements/study.txt requirements/constraints.txt pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -r requirements/web.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 

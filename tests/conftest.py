@@ -1,14 +1,48 @@
-"""Fixtures that several files share."""
+"""Fixtures that several files share, and the order of the files."""
 
+import gc
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from softknee.registry import names, unregister
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The order of the files is ours (see below): pytest-xdist, where it is, keeps it."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nearly all that importing two hundred files makes is there to stay: the collector need not look at it again.
+
+    It would take a fifth of the time in which tests are collected.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, then by the number of tests.
+
+    Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
+    other; and what takes long often has few tests.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
 
 
 @pytest.fixture(autouse=True, scope="session")

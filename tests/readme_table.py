@@ -1,35 +1,33 @@
-"""The speed table of the README, made from the records: `python tests/readme_table.py` prints it."""
+"""What the README and docs/speed.md take from records: the speed tables, and what the evidence says.
 
+`python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks. The lines on evidence
+are read from docs/claims.md, docs/evidence.md and docs/deploy.md, which other tests hold against the records.
+"""
+
+import re
 import sys
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from softknee.measure import Quantity, Record
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 RECORDS = {"bf16": ROOT / "benchmarks/records/h200-bf16.json", "f32": ROOT / "benchmarks/records/h200-f32.json"}
 SHOWN = ("srelu", "smelu", "generalized_smelu", "crrelu", "lambda_gelu", "swish", "mish", "softplus", "squaf")
+BRIEF = ("srelu", "smelu", "lambda_gelu", "crrelu", "squaf")  # one of each paper
 VARIANTS = ("softknee eager", "pseudocode eager", "pseudocode compiled")
 
 
-def _cell(row: dict[str, Any]) -> str:
-    return " / ".join(_short(row[name]) for name in ("forward", "forward_backward"))
-
-
-def _short(quantity: Quantity) -> str:
-    value = quantity.value
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+# -- speed ------------------------------------------------------------------------------------------------
 
 
 def table() -> list[str]:
-    """The lines of the table."""
+    """The lines of the whole table, for docs/speed.md."""
     header = ["function", *(f"{v.removesuffix(' eager')}, {d}" for d in RECORDS for v in VARIANTS), "bytes held, bf16"]
-    lines = [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
-    rows = {
-        (dtype, row["function"], row["variant"]): row
-        for dtype, path in RECORDS.items()
-        for row in Record.from_json(path.read_text(encoding="utf-8")).rows
-    }
+    lines, rows = _head(header), _rows()
     for name in SHOWN:
         cells = [_cell(rows[dtype, name, variant]) for dtype in RECORDS for variant in VARIANTS]
         held = ", ".join(f"{rows['bf16', name, variant]['held']:.0f}" for variant in VARIANTS)
@@ -41,5 +39,174 @@ def table() -> list[str]:
     return lines
 
 
+def short_table() -> list[str]:
+    """The lines of the table in the README: one function of each paper, both ways to write it by hand in bf16."""
+    lines, rows = (
+        _head(["function", "softknee, f32", "softknee, bf16", "by hand, bf16", "by hand, compiled, bf16"]),
+        _rows(),
+    )
+    for name in BRIEF:
+        row = [_cell(rows["f32", name, VARIANTS[0]]), *(_cell(rows["bf16", name, variant]) for variant in VARIANTS)]
+        lines.append(f"| [{name}](docs/zoo/{name}.md) | {' | '.join(row)} |")
+    for name in ("relu", "gelu"):
+        lines.append(
+            f"| torch's own {name} | {' | '.join(_cell(rows[d, name, 'torch']) for d in ('f32', 'bf16'))} | | |"
+        )
+    return lines
+
+
+def _head(header: list[str]) -> list[str]:
+    return [f"| {' | '.join(header)} |", f"| --- |{' ---: |' * (len(header) - 1)}"]
+
+
+def _rows() -> dict[tuple[str, str, str], Mapping[str, Any]]:
+    return {
+        (dtype, row["function"], row["variant"]): row
+        for dtype, path in RECORDS.items()
+        for row in Record.from_json(path.read_text(encoding="utf-8")).rows
+    }
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return " / ".join(_short(row[name]) for name in ("forward", "forward_backward"))
+
+
+def _short(quantity: Quantity) -> str:
+    value = quantity.value
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+# -- evidence ---------------------------------------------------------------------------------------------
+
+
+def evidence() -> list[str]:
+    """The lines of the README on what was found, with the numbers as the pages of the evidence have them now."""
+    said = (_mathematics(), _training(), _reproducible(), _shipped(), _soft())
+    return [line for one in said for line in textwrap.wrap(f"- {one}", 120, subsequent_indent="  ", **_WHOLE)]
+
+
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+
+
+def _mathematics() -> str:
+    total, hold, partly, fail = _only(r"^\| all \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", "claims.md")
+    printed, proved = _only(
+        r"Lipschitz constant of GELU is ([\d.]+)\. \*Measured:\* .*? proved to be (\d\.\d{4})", "claims.md"
+    )
+    return (
+        f"**Mathematics.** {total} claims of the papers checked by programs: {hold} hold, {partly} hold partly, {fail} "
+        f"are [wrong](docs/claims.md) (GELU's Lipschitz constant is {proved}, not {printed})."
+    )
+
+
+def _training() -> str:
+    head, *rows = _table("evidence.md", "# What the papers found")
+    sums = {name: sum(int(row[place]) for row in rows) for place, name in enumerate(head) if place}
+    open_, every = sums.pop("no records"), sums.pop("statements")
+    words = ", ".join(
+        f"{count} {_VERDICTS.get(name, name)}" for name, count in ({"holds": 0, "partly": 0, "fails": 0} | sums).items()
+    )
+    return (
+        f"**Training.** {every - open_} of {every} findings are [judged by records](docs/evidence.md) so far: {words}. "
+        f"The other {open_} wait for their studies."
+    )
+
+
+_VERDICTS = {"holds": "hold", "partly": "hold partly", "fails": "fail", "cannot tell": "cannot be told"}
+
+
+def _reproducible() -> str:
+    title = "### SmeLU, figure 4 (SGD)"
+    head, *rows = _table("evidence.md", title)
+    place = head.index("prediction difference")
+    number = {row[0]: float(row[place].split()[0]) for row in rows}
+    accuracy = {row[0]: row[head.index("accuracy, %")].split()[0] for row in rows}
+    best = min((name for name in number if name.startswith("smelu")), key=number.__getitem__)
+    unfinished = re.search(r"^Unfinished: (\d+ of \d+) activations", _section("evidence.md", title), flags=re.M)
+    so_far = f" ({unfinished[1]} settings run: no verdict yet)" if unfinished else ""
+    (small, *verdicts) = _table("quickstart/report/report.md", "# Seven activations")
+    against = small.index("reproducibility against relu")
+    shown = [row[0] for row in verdicts if "better" in row[against]]
+    digits = f"only {', '.join(shown)} beats ReLU" if shown else "none is shown to beat ReLU"
+    three = (best, "relu", "gelu beta=1")
+    apart, right = [f"{number[one]:.4f}" for one in three], [accuracy[one] for one in three]
+    return (
+        f"**Reproducible.** On MNIST two trainings with SmeLU (β = {best.partition('=')[2]}) differ by {apart[0]}, "
+        f"with ReLU by {apart[1]}, with GELU by {apart[2]}, at {right[0]}, {right[1]} and {right[2]} % "
+        f"accuracy{so_far}. On the small digits of `make study` {digits}."
+    )
+
+
+def _shipped() -> str:
+    head, *rows = _table("deploy.md", "<!-- h200-hardening-fashion -->")
+    cnn = {row[0]: dict(zip(head, (one.split(" ±")[0] for one in row), strict=True)) for row in rows}
+    soft, gelu = cnn["lambda_gelu"], cnn["gelu"]
+    return (
+        f"**Shipped as ReLU.** A CNN on Fashion-MNIST has {soft['hardened']} % with hardened λ-GELU, "
+        f"{soft['replaced']} % with ReLU in its place; GELU swapped without hardening falls from {gelu['free']} to "
+        f"{gelu['swapped directly']} %. ReLU from scratch has {soft['ReLU from scratch']} %: hardening keeps accuracy, "
+        "it does not buy any. [Measured](docs/deploy.md)."
+    )
+
+
+def _soft() -> str:
+    gains = _only(r"\| camera ([\d.]+) dB, grass ([\d.]+) dB, page ([\d.]+) dB \|", "evidence.md")
+    claimed = _only(r"the next activation is up to ([\d.]+) dB", "evidence.md")[0]
+    ours, rival = _only(r"4 classes: SQUAF ([\d.]+) %, polynorm ([\d.]+) %", "evidence.md")
+    low, high = min(map(float, gains)), max(map(float, gains))
+    return (
+        f"**Learned tables.** In the mean of its seeds SQUAF stores pictures {low:.0f} to {high:.0f} dB better than "
+        f"the next function (the paper: up to {float(claimed):.0f}), and has {ours} % on four clusters where "
+        f"[PolyNorm](docs/squaf.md) has {rival} %."
+    )
+
+
+def _section(page: str, title: str) -> str:
+    """From the line that begins with the title to the next heading."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return _only(rf"^({re.escape(title)}.*\n(?:(?!#).*\n)*)", text=text)[0]
+
+
+def _table(page: str, title: str) -> list[list[str]]:
+    """The first table below the title, as cells, without the line of dashes."""
+    lines = re.search(r"(?:^\|.*\n)+", _section(page, title), flags=re.M)
+    assert lines is not None, f"docs/{page} has no table below {title!r}."
+    rows = [[one.strip().strip("*") for one in line.strip("|").split("|")] for line in lines[0].splitlines()]
+    return [rows[0], *rows[2:]]
+
+
+def _only(pattern: str, page: str = "", *, text: str = "") -> tuple[str, ...]:
+    """The groups of the one place that the pattern fits."""
+    found = list(re.finditer(pattern, text or (DOCS / page).read_text(encoding="utf-8"), flags=re.M))
+    assert len(found) == 1, f"{pattern!r} fits {len(found)} places of docs/{page}."
+    return found[0].groups()
+
+
+# -- the pages --------------------------------------------------------------------------------------------
+
+PARTS = {
+    "speed": (ROOT / "README.md", short_table),
+    "evidence": (ROOT / "README.md", evidence),
+    "whole table": (DOCS / "speed.md", table),
+}
+
+
+def marked(name: str) -> tuple[str, str, str]:
+    """A page in three: before a part, what stands between its marks, and after it."""
+    text = PARTS[name][0].read_text(encoding="utf-8")
+    mark = rf"<!-- {name}: made by tests/readme_table\.py -->\n"
+    return _only(rf"\A([\s\S]*^{mark})([\s\S]*?)(^<!-- end -->\n[\s\S]*)\Z", text=text)  # type: ignore[return-value]
+
+
+def made(name: str) -> str:
+    """What ought to stand there."""
+    return "\n" + "\n".join(PARTS[name][1]()) + "\n\n"
+
+
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(table()) + "\n")
+    for part, (path, _) in PARTS.items():
+        if sys.argv[1:] == ["--write"]:
+            before, _, after = marked(part)
+            path.write_text(before + made(part) + after, encoding="utf-8")
+        else:
+            sys.stdout.write(made(part))

@@ -10,13 +10,15 @@ from softknee.lab.deploy import check_several, summary_record, summary_tables
 from softknee.lab.networks import mlp
 from softknee.measure import Quantity, Record, RecordError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("checkpoints")
     folders = []
-    for activation in ("gelu", "torch:relu"):
-        for seed in (0, 1):
+    for activation, seeds in (("gelu", (0, 1)), ("torch:relu", (0,))):
+        for seed in seeds:
             arguments = {"widths": [64, 8, 10], "activation": activation, "seed": seed}
             path = folder / f"digits-{activation.removeprefix('torch:')}-{seed}"
             save_checkpoint(
@@ -31,12 +33,12 @@ def checked(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_rows_are_networks_activations_and_forms(checked) -> None:
-    record = summary_record(checked, command="softknee deploy-check a b c d")
+    record = summary_record(checked, command="softknee deploy-check a b c")
     assert [(row["function"], row["form"], row["checkpoints"]) for row in record.rows] == [
         ("gelu", "as saved", 2),
         ("gelu", "with ReLU", 2),
-        ("relu", "as saved", 2),
-        ("relu", "with ReLU", 2),
+        ("relu", "as saved", 1),
+        ("relu", "with ReLU", 1),
     ]
     assert Record.from_json(record.to_json()) == record
 

@@ -29,7 +29,7 @@ def apply(act: Activation):
     return lambda x, *values: act(x, **dict(zip(names, values, strict=True)))
 
 
-def smooth_points(act: Activation, count: int = 24) -> Tensor:
+def smooth_points(act: Activation, count: int = 12) -> Tensor:
     x = torch.linspace(-3.1, 3.3, count, dtype=F64)
     kept = away_from_seams(act, x, ordinary_values(act))
     assert len(kept) > count // 2

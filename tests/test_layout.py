@@ -1,5 +1,7 @@
 """Any layout of input, parameter and gradient gives what contiguous memory gives; `inplace` says the truth."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -29,7 +31,7 @@ LAYOUTS = {
     "large_transposed": lambda: numbers(4, 8, 18, 17).transpose(2, 3),
     "large_slice": lambda: numbers(4, 8, 34, 17)[:, :, ::2],
 }
-every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+# Each test goes through all layouts of one function: a thousand tests of a millisecond each would take seconds more.
 
 
 def test_large_tensors_take_the_way_of_blocks_where_their_memory_is_dense():
@@ -49,20 +51,20 @@ def run(act: Activation, x: Tensor, params: dict[str, Tensor], g: Tensor) -> lis
     return [value.detach(), *torch.autograd.grad(value, inputs, g)]
 
 
-def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+def assert_same(found: list[Tensor], expected: list[Tensor], case: object = "") -> None:
     for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-11)
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-11, msg=lambda text: f"{case}: {text}")
 
 
-@every_layout
 @every_subject
-def test_a_layout_changes_nothing(act: Activation, layout: str):
-    x = LAYOUTS[layout]()
-    g = numbers(*x.shape, seed=1)
+def test_a_layout_changes_nothing(act: Activation):
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
-    found = run(act, x, params, g)
-    assert found[0].shape == found[1].shape == x.shape
-    assert_same(found, run(act, x.contiguous(), params, g))
+    for layout, make in LAYOUTS.items():
+        x = make()
+        g = numbers(*x.shape, seed=1)
+        found = run(act, x, params, g)
+        assert found[0].shape == found[1].shape == x.shape, layout
+        assert_same(found, run(act, x.contiguous(), params, g), layout)
 
 
 PARAM_SHAPES = {
@@ -107,27 +109,26 @@ GRADS = {
 }
 
 
-@pytest.mark.parametrize("shape", [SHAPE, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("kind", GRADS)
 @every_subject
-def test_an_incoming_gradient_of_any_layout(act: Activation, kind: str, shape: tuple[int, ...]):
-    x, g = numbers(*shape), GRADS[kind](shape)
+def test_an_incoming_gradient_of_any_layout(act: Activation):
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
-    assert_same(run(act, x, params, g), run(act, x, params, g.contiguous()))
+    for shape, (kind, make) in itertools.product((SHAPE, LARGE), GRADS.items()):
+        x, g = numbers(*shape), make(shape)
+        assert_same(run(act, x, params, g), run(act, x, params, g.contiguous()), (shape, kind))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (1, 1, 1)], ids=str)
 @every_subject
-def test_empty_and_tiny_tensors(act: Activation, shape: tuple[int, ...]):
-    x, g = numbers(*shape), torch.ones(shape, dtype=F64)
+def test_empty_and_tiny_tensors(act: Activation):
     params = {name: torch.full((1,), value, dtype=F64) for name, value in ordinary_values(act).items()}
-    value, dx, *grads = run(act, x, params, g)
-    assert value.shape == dx.shape == shape
-    reference = act.derivative(1)(x.reshape(-1), **params).reshape(shape)
-    torch.testing.assert_close(dx, reference, rtol=1e-13, atol=1e-13)
-    for grad, (name, p) in zip(grads, params.items(), strict=True):
-        expected = act.partial(name)(x.reshape(-1), **params).sum().reshape(p.shape)
-        torch.testing.assert_close(grad, expected, rtol=1e-13, atol=1e-13)
+    for shape in ((), (0,), (3, 0, 2), (1,), (1, 1, 1)):
+        x, g = numbers(*shape), torch.ones(shape, dtype=F64)
+        value, dx, *grads = run(act, x, params, g)
+        assert value.shape == dx.shape == shape
+        reference = act.derivative(1)(x.reshape(-1), **params).reshape(shape)
+        torch.testing.assert_close(dx, reference, rtol=1e-13, atol=1e-13)
+        for grad, (name, p) in zip(grads, params.items(), strict=True):
+            expected = act.partial(name)(x.reshape(-1), **params).sum().reshape(p.shape)
+            torch.testing.assert_close(grad, expected, rtol=1e-13, atol=1e-13)
 
 
 # -- inplace ----------------------------------------------------------------------------------------------
@@ -135,16 +136,17 @@ def test_empty_and_tiny_tensors(act: Activation, shape: tuple[int, ...]):
 INPLACE = [layout for layout in LAYOUTS if "expanded" not in layout]
 
 
-@pytest.mark.parametrize("layout", INPLACE)
 @every_subject
-def test_inplace_is_honoured_without_gradients(act: Activation, layout: str):
-    x = LAYOUTS[layout]()
+def test_inplace_is_honoured_without_gradients(act: Activation):
     values = ordinary_values(act)
-    expected, version = act(x, **values), x._version
-    result = sk.nn.make(act, inplace=True, dtype=F64, **values)(x)
-    assert result is x or result.data_ptr() == x.data_ptr()
-    assert x._version > version
-    torch.testing.assert_close(x, expected, rtol=1e-14, atol=1e-14)
+    module = sk.nn.make(act, inplace=True, dtype=F64, **values)
+    for layout in INPLACE:
+        x = LAYOUTS[layout]()
+        expected, version = act(x, **values), x._version
+        result = module(x)
+        assert result is x or result.data_ptr() == x.data_ptr(), layout
+        assert x._version > version, layout
+        torch.testing.assert_close(x, expected, rtol=1e-14, atol=1e-14)
 
 
 @every_subject

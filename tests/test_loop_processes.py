@@ -21,9 +21,12 @@ from softknee.train import OneByOne, parallel
 SECONDS = 240  # for both processes together; they need about ten
 NEAR = {"rtol": 2e-4, "atol": 2e-5}
 
-pytestmark = pytest.mark.skipif(
-    not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -47,15 +47,16 @@ ONE_SEAM = ("relu", "leaky_relu", "absolute", "step")
 # All kernels where there is one seam, and each of the others with several seams: what is made of two seams is the sum
 # of what is made of each, and the algebra of a pair takes seconds. The pairs of `helpers.SUBJECTS` are left out here,
 # since test_values.py asks more of them: leaky ReLU with a triangle, hardtanh with a biweight, a hard shrinkage with
-# Epanechnikov, ReLU6 with a normal density, a step with a logistic one, ReLU with the bump.
+# Epanechnikov, ReLU6 with a normal density, a step with a logistic one, ReLU with the bump. A leaky ReLU with the bump
+# is the absolute value with it and a line, and a soft shrinkage has the seams of hardtanh.
 PAIRS = [
     *itertools.product(ONE_SEAM, (*COMPACT, "gaussian", "logistic")),
-    *itertools.product(("leaky_relu", "absolute", "step"), ("bump",)),
+    *itertools.product(("absolute", "step"), ("bump",)),
     *itertools.product(("relu6",), ("box", "logistic")),
     *itertools.product(("hardtanh",), ("triweight", "gaussian")),
     *itertools.product(("hardswish",), ("box", "epanechnikov")),
-    *itertools.product(("hardshrink",), ("box", "triangle", "gaussian")),
-    *itertools.product(("softshrink",), ("biweight", "logistic")),
+    *itertools.product(("hardshrink",), ("box", "gaussian")),
+    *itertools.product(("softshrink",), ("logistic",)),
     *itertools.product(("staircase",), ("epanechnikov", "logistic")),
     *itertools.product(("cubic",), ("box", "triangle")),
 ]

@@ -1,105 +1,134 @@
-"""The README tells the truth: its tour runs, and its table is that of the records."""
+"""The README and the tour tell the truth: code runs, numbers are those of the records, and every next step is near."""
 
 import re
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
+import timm
 import torch
+from docsite.blocks import blocks_of, check_command, commands_of, run_blocks_of
 
 import softknee as sk
-from readme_table import RECORDS, ROOT, table
+from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
 from softknee.measure import Record
-from softknee.registry import unregister
+from softknee.registry import names
 
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-TOUR, SURGERY, DESIGN, SOFT = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+START = DOCS / "start.md"
+(TEN_LINES,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def lines_of(code: str) -> list[str]:
     return [line for line in code.splitlines() if line and not line.startswith("import")]
 
 
-def test_the_tour_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
-    code = TOUR
-    assert len(lines_of(code)) <= 20
-    try:
-        exec(compile(code, "README.md", "exec"), {})
-    finally:
-        unregister("softlog")
+def said(page: str) -> str:
+    return " ".join((DOCS / page).read_text(encoding="utf-8").split())
+
+
+def record(name: str) -> Record:
+    return Record.from_json((RECORDS["bf16"].parent / name).read_text(encoding="utf-8"))
+
+
+# -- code -------------------------------------------------------------------------------------------------
+
+
+def test_the_way_from_a_timm_model_to_a_relu_takes_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(lines_of(TEN_LINES)) == 10
+    torch.manual_seed(0)
+    after: dict[str, Any] = {}
+    exec(compile(TEN_LINES, "README.md", "exec"), after)
     printed = capsys.readouterr().out
-    assert "SmeLU(beta=0.25 (learned), per='channel', size=64, dim=1)" in printed
-    assert "softlog" in printed
+    assert "12 changed, 0 left" in printed
+    assert "12 activations replaced" in printed
+    assert float(printed.rpartition("largest change of an output: ")[2]) < 1e-3
+    *weights, knobs = after["opt"].param_groups
+    assert knobs["lr"] == pytest.approx(9 * weights[0]["lr"])
+    assert [knobs["weight_decay"], weights[0]["weight_decay"]] == [0, 0.05]
+    stock, model = timm.create_model("convnext_atto", act_layer=torch.nn.ReLU).eval(), after["model"].eval()
+    stock.load_state_dict(model.state_dict())
+    assert torch.equal(stock(after["x"]), model(after["x"]))
 
 
 # torch's exporter warns of its own internals.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:torch")
-def test_the_way_from_a_timm_model_to_a_relu_takes_fifteen_lines(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(lines_of(SURGERY)) <= 15
-    monkeypatch.chdir(tmp_path)
+def test_the_five_minutes_run_and_come_to_what_they_say() -> None:
     torch.manual_seed(0)
-    after: dict[str, Any] = {}
-    exec(compile(SURGERY, "README.md", "exec"), after)
-    printed = capsys.readouterr().out
-    assert "2 changed, 0 left" in printed
-    assert "2 activations replaced" in printed
-    assert {type(block.mlp.act) for block in after["stock"].blocks} == {torch.nn.ReLU}
-    operators = {node.op_type for node in onnx.load(tmp_path / "vit_relu.onnx").graph.node}
-    assert "Relu" in operators
-    assert not operators & {"Gelu", "Erf"}
+    function, module, swap, proof, trained, mine, relu, export = run_blocks_of(START)
+    assert "Claims(smoothness=2, monotone=True, lipschitz=1" in function
+    assert "delta -> 0.0 makes it relu" in function
+    assert "SmeLU(beta=0.25 (learned), per='channel', size=64, dim=1)" in module
+    assert "35 parameters" in module
+    assert "2 changed, 0 left" in swap
+    assert "certificate of hardtanh_triweight" in proof
+    assert "Pointwise('softlog', beta=2)" in mine
+    assert "softlog" not in names()  # the page leaves nothing behind for the next one
+    assert "2 activations replaced" in relu
+    assert export.startswith("True\n")
+    assert set(re.findall(r"'(\w+)'", export)) == {"Gemm", "Relu"}
+    loss, always_zero = map(float, re.findall(r"\d\.\d{4}", trained)[:2])
+    assert loss < 0.25 * always_zero
+    assert float(re.findall(r"delta=(\S+) \(learned\)", trained)[0]) != 1.0
 
 
-def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(lines_of(DESIGN)) < 10
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    after: dict[str, Any] = {}
-    exec(compile(DESIGN, "README.md", "exec"), after)
-    assert (tmp_path / "knee.json").is_file()
-    assert "certificate of hardtanh_triweight" in capsys.readouterr().out
-    x = after["x"]
-    with torch.no_grad():
-        assert (after["net"](x).squeeze() - x.prod(1)).square().mean() < 0.25 * x.prod(1).square().mean()
-    assert after["net"][1].delta.item() != 1.0
+def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines() -> None:
+    (block,) = [one.code for one in blocks_of(START) if "mollify" in one.code and one.kind == "python"]
+    assert "adam.step()" in block
+    assert len(lines_of(block)) < 10
 
 
-def test_soft_quantisation_runs_as_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    torch.manual_seed(0)
-    after: dict[str, Any] = {}
-    exec(compile(SOFT, "README.md", "exec"), after)
-    printed = capsys.readouterr().out
-    assert "35" in printed
-    assert "bits per activation" in printed
-    assert isinstance(after["net"][1], sk.nn.SQUAFS)
-    after["penalty"].close()
+def test_every_command_exists() -> None:
+    found = [*commands_of(README), *(commands_of(START))]
+    assert len(found) > 12
+    for line, place in found:
+        check_command(line, place)
+    assert "&& softknee workbench`" in TEXT
+    made_by = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^    make (\w+)|`make (\w+)`", TEXT, flags=re.M))
+    assert {one or two for one, two in targets} == {"study", "workbench", "test", "docs"}
+    assert all(re.search(rf"^{one or two}:", made_by, flags=re.M) for one, two in targets)
+
+
+# -- numbers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_tables_and_evidence_are_made_from_the_records(part: str) -> None:
+    """After a change of records: `python tests/readme_table.py --write`."""
+    assert marked(part)[1] == made(part)
 
 
 def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
     """Step times and peak memory of ViT-Tiny, and the bits between two processes."""
-    evidence = ROOT / "docs" / "evidence"
-    said = " ".join(TEXT.split())
+    text, evidence = said("squaf.md"), DOCS / "evidence"
     for path, form in (
         (evidence / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
         (evidence / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
-        (ROOT / "benchmarks" / "records" / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
+        (RECORDS["bf16"].parent / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
     ):
         first, *others = Record.from_json(path.read_text(encoding="utf-8")).rows
         soft = next(row for row in others if row["variant"] in ("after", "squaf(k=16, q=0.25, z=gelu, learn=all)"))
-        assert form.format(soft["step"].value / first["step"].value) in said
+        assert form.format(soft["step"].value / first["step"].value) in text
         assert soft["peak"] <= 1.001 * first["peak"]
+    free, priced, *_ = [row for row in record("cpu-wire.json").rows if row["part"] == "training"]
+    bits = [row["sent"]["bits_per_activation"] for row in (free, priced)]
+    less = 100 * (free["accuracy_two_processes"] - priced["accuracy_two_processes"])
+    assert (
+        f"take {bits[0]:.1f} bits in place of 32, and {bits[1]:.1f} with a rate penalty and {less:.1f} points" in text
+    )
 
 
-def test_the_counts_of_the_ledger_are_those_of_its_page() -> None:
-    page = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    (total,) = re.findall(r"^\| all \| (\d+) \| \d+ \| \d+ \| (\d+) \|", page, flags=re.MULTILINE)
-    assert f"{total[0]} claims of the papers checked, {total[1]} of them wrong" in " ".join(TEXT.split())
+def test_what_replicas_gain_is_what_the_records_say() -> None:
+    text = said("studies.md")
+    for name, form in (
+        ("h200-replicas-tf32.json", "{:.2f} ms a step with TF32 against {:.1f} ms for 12 models in a row"),
+        ("h200-replicas.json", "{:.2f} against {:.1f} ms without"),
+        ("cpu-replicas.json", "two CPU cores: {:.1f} against {:.1f} ms"),
+    ):
+        (row,) = [one for one in record(name).rows if one["count"] == 12]
+        assert form.format(row["step"].value, row["in_a_row"].value) in text
 
 
 def test_the_tours_comment_on_the_knob_is_true() -> None:
@@ -107,21 +136,44 @@ def test_the_tours_comment_on_the_knob_is_true() -> None:
     assert (act.knob, act.toward, act.limit) == ("delta", 0.0, "relu")
 
 
-def test_the_speed_table_is_made_from_the_records() -> None:
-    for line in table():
-        assert line in TEXT.splitlines()
-
-
 def test_every_record_that_is_named_is_there_and_readable() -> None:
-    pages = [TEXT, *(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))]
+    pages = [TEXT, *(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))]
     named = {name for page in pages for name in re.findall(r"\((?:\.\./)?benchmarks/records/([\w.-]+\.json)\)", page)}
     there = {path.name for path in RECORDS["bf16"].parent.glob("*.json")}
     assert named == there
     for name in named:
-        record = Record.from_json((RECORDS["bf16"].parent / name).read_text(encoding="utf-8"))
-        assert record.rows
+        assert record(name).rows
 
 
-def test_every_folder_of_the_map_exists() -> None:
-    for folder in re.findall(r"^\| `(src/softknee/\w+|tests)`", TEXT, flags=re.MULTILINE):
-        assert Path(ROOT / folder).is_dir(), folder
+# -- the way on -------------------------------------------------------------------------------------------
+
+
+def links_of(page: Path) -> list[Path]:
+    """Where the links and pictures of a page lead, as GitHub follows them; code is left out."""
+    text = re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    places = re.findall(r"\]\(([^()\s]+)\)", text) + re.findall(r'(?:href|src|srcset)="([^"]+)"', text)
+    return [(page.parent / one.partition("#")[0]).resolve() for one in places if "://" not in one and one[0] != "#"]
+
+
+def test_it_is_short_and_shows_workbench_and_report() -> None:
+    assert len(TEXT.splitlines()) <= 115
+    shown = {one.name for one in links_of(README) if one.suffix == ".png"}
+    assert {"workbench-light.png", "quickstart.png"} <= shown
+
+
+def test_every_page_is_at_most_two_clicks_away_and_no_link_of_the_first_is_dead() -> None:
+    first = set(links_of(README))
+    for page in (README, *(DOCS / f"{one}.md" for one in ("start", "speed", "architecture"))):
+        assert [str(one) for one in links_of(page) if not one.exists()] == []
+    near = first | {two for one in first if one.suffix == ".md" for two in links_of(one)}
+    # docs/index.md is the front of the built site, as the README is that of the repository.
+    pages = {one.resolve() for one in DOCS.rglob("*.md")} - {DOCS / "index.md"}
+    assert {str(one.relative_to(DOCS)) for one in pages - near} == set()
+
+
+def test_every_folder_of_the_map_exists_and_every_room_is_on_it() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
+    assert [one for one in listed if not (ROOT / one).is_dir()] == []
+    rooms = {f"src/softknee/{one.parent.name}" for one in (ROOT / "src" / "softknee").glob("*/__init__.py")}
+    assert rooms <= set(listed)

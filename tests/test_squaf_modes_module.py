@@ -67,6 +67,23 @@ def test_a_layer_in_another_mode_has_the_same_parameters(start, end):
     assert layer.z.dtype == layer.get_buffer("anchor_q").dtype == torch.float64
 
 
+def test_what_one_mode_learns_or_keeps_the_others_do_too():
+    """What is trained, and how many points are kept, belongs to the parameters that layers hold in common."""
+    layer = build(learn=False, window="auto", alpha=60.0)
+    step, sampled = layer.as_step(), layer.as_sampled()
+    sk.train_squaf_(nn.Sequential(sampled), ("q", "z"))
+    assert layer.learned == step.learned == ("q", "z")
+    x = inputs(50, dtype=F32)
+    assert torch.equal(step(x), build("step", learn=False, alpha=60.0)(x))
+    assert layer.window == 3
+    layer.set_(alpha=2.0)
+    assert layer.refresh_window_() == step.window == sampled.window != 3
+    other = build(learn=("q", "z"), window="auto", alpha=60.0)
+    step.load_state_dict(other.state_dict())
+    assert layer.window == sampled.window == 3
+    assert torch.equal(layer(x), other(x))
+
+
 def test_each_mode_is_its_function():
     x = inputs(60, dtype=F32)
     layer = build()
@@ -206,8 +223,11 @@ def test_what_has_no_symbols_says_so():
     for wrong in (torch.tensor([9]), torch.tensor([-1, 2])):
         with pytest.raises(InputError, match=r"symbols must be in 0\.\.8"):
             step.from_symbols(wrong)
-    with pytest.raises(InputError, match="whole numbers"):
-        step.from_symbols(torch.zeros(3))
+    for wrong in (torch.zeros(3), [1, 2], torch.zeros(2, dtype=torch.complex64)):
+        with pytest.raises(InputError, match="a tensor of whole numbers"):
+            step.from_symbols(wrong)
+    with pytest.raises(ParameterError, match=r"ask as_sampled\(\)"):
+        build().from_symbols(torch.tensor([1]))
 
 
 # ---- checkpointing ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 
 import pytest
@@ -282,6 +283,13 @@ def test_copies_and_states_are_the_same_function(window, learn):
         ({"dtype": torch.int64}, "floating-point type"),
         ({"grid": [0.0, 1.0]}, "both q and grid"),
         ({"grid": [1.0, 0.0], "q": None, "k": None}, "rising order"),
+        ({"grid": "fine", "q": None, "k": None}, "grid is a list or a tensor of numbers, and str"),
+        ({"learn": None}, "True, False, a name or several"),
+        ({"q": 1e-200}, "too small for an alpha"),
+        ({"q": 0.003, "dtype": torch.float16}, "alpha=166667 is inf in torch.float16"),
+        ({"alpha": 1e-60}, "alpha=1e-60 is 0 in torch.float32"),
+        ({"z": math.sin}, "for instance torch.sin for math.sin"),
+        ({"z": lambda x: sk.get("smelu")(x, beta=-1.0)}, "beta must be"),
         ({"grid": [0.0, 1.0], "q": None, "k": None, "window": 5}, "full sum"),
     ],
 )
@@ -295,6 +303,13 @@ def test_a_misfit_input_is_refused():
         build(per="channel", size=3)(torch.zeros(2, 4))
     with pytest.raises(sk.InputError, match="floating-point"):
         build()(torch.zeros(2, dtype=torch.int64))
+    for make in (sk.nn.SQUAF, sk.nn.SQUAFP, sk.nn.SQUAFS):
+        with pytest.raises(sk.InputError, match=r"works on a torch\.Tensor, and list was given"):
+            make(k=4)([1.0, 2.0])
+        with pytest.raises(sk.InputError, match="to_dense"):
+            make(k=4)(torch.eye(2).to_sparse())
+        with pytest.raises(ParameterError, match="a definition, and 16 was given; give every other"):
+            make(16)
 
 
 def test_inplace_where_no_gradient_is_needed():

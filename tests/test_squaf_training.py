@@ -149,10 +149,31 @@ def test_a_general_grid_and_a_shared_layer():
     assert (done.trained, done.numbers) == ({"a": ("grid",)}, 3)
 
 
+class Called(nn.Module):
+    """Its first activation is a call, which a swap registers behind the module that comes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.act = nn.Linear(2, 3), nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(torch.relu(self.stem(x)))
+
+
+def test_the_first_layer_is_the_first_that_runs():
+    model = Called()
+    sk.swap_(model, "squaf", k=16, example=torch.zeros(1, 2))
+    *_, early = (path for path, one in model.named_modules() if isinstance(one, sk.nn.SQUAF))
+    assert early != "act"
+    assert list(sk.train_squaf_(model, where="first").trained) == [early]
+
+
 def test_what_cannot_be_trained_is_said_and_nothing_changes():
     model = Blocks(2)
     for arguments, error, words in [
         ({"parts": "beta"}, ParameterError, "parts q, alpha and z"),
+        ({"parts": 3}, ParameterError, "any of q, alpha and z, and 3 was given"),
+        ({"where": 3}, ParameterError, "where is a pattern"),
         ({"where": "stem.*"}, InputError, "no SQUAF layer matches 'stem.*'"),
         ({"but": "*"}, InputError, "leave no SQUAF layer"),
     ]:

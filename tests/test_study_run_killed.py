@@ -23,8 +23,8 @@ name: small
 data: {file: points.csv}
 model: {build: mlp, arguments: {hidden: [12]}}
 activations: [relu, {name: lambda_gelu, learn: true, harden: true}]
-training: {epochs: 10, batch: 16, schedule: cosine}
-seeds: 3
+training: {epochs: 4, batch: 16, schedule: cosine}
+seeds: 2
 hardening: {start: 0.25}
 tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}
 measures: [prediction_difference, hardness, gradients]

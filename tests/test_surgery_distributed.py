@@ -29,9 +29,12 @@ from softknee.surgery.modules import activation_modules
 WORLD, STEPS, BATCH = 2, 3, 4
 SECONDS = 240  # for both processes together; they need about twenty
 
-pytestmark = pytest.mark.skipif(
-    not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
+    ),
+]
 
 
 class Calls(nn.Module):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import softknee as sk
 from softknee.surgery.modules import activation_modules
 
+pytestmark = pytest.mark.slow
 STEPS, FREE, TOLERANCE = 24, 6, 5e-3  # a quarter of the steps is free
 
 VIT = {"img_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 3, "num_heads": 2, "num_classes": 5}

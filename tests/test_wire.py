@@ -109,6 +109,8 @@ def test_probabilities_that_both_sides_know_are_not_sent(kind: str, coder: str) 
         decode(data, probabilities=share.flip(0))
     with pytest.raises(WireError, match="33 levels, and 4 probabilities"):
         decode(data, probabilities=[0.25] * 4)
+    with pytest.raises(ParameterError, match="list of numbers"):
+        decode(data, probabilities=5)  # type: ignore[arg-type]
     # A message that has its own table does not need them.
     assert same(decode(encode(symbols, levels=33, coder=coder), probabilities=share), symbols)
 
@@ -158,6 +160,7 @@ REFUSED = {
     "nan probability": (one(probabilities=[1, 1, float("nan"), 1]), ParameterError, "finite"),
     "zero probabilities": (one(probabilities=[0.0] * 4), ParameterError, "not all zero"),
     "no probabilities": (one(probabilities=3), ParameterError, "list of numbers"),
+    "words for probabilities": (one(probabilities=["a"] * 4), ParameterError, "list of numbers"),
     "impossible": (one(coder="rans", probabilities=[1, 1, 1, 0]), ParameterError, "Symbol 3 occurs.*as 0"),
 }
 

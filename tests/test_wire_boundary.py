@@ -171,6 +171,18 @@ def test_altered_bytes_give_an_error_and_never_activations(found: list[Any]):
     assert told[9][0] == "Rank 0 sent a gradient in place of activations."
 
 
+def test_an_end_that_closes_takes_what_is_on_its_way_and_tells_the_other(found: list[Any]):
+    """Once a message that nobody took ended the whole process, inside of gloo."""
+    for rank, one in enumerate(end["closing"] for end in found[:2]):
+        other = 1 - rank
+        assert one["on their way"][0] == one["own error"][0] == ""
+        assert one["waits"][0].startswith(f"Rank {other} closed its end of the Boundary when it should send")
+        assert max(one[key][2] for key in ("on their way", "own error", "waits", "most")) < 20
+        assert f"rank {other} can no longer be used" in one["after most"][0]
+    assert found[1]["closing"]["most"][0].startswith("The header announces 50 activations, and at most 10")
+    assert found[0]["closing"]["most"][0].startswith("Rank 1 ended or closed the connection")
+
+
 def test_an_end_that_does_not_answer_is_named_in_time(found: list[Any]):
     sender, receiver = (one["silent"] for one in found[:2])
     for text, kinds, seconds in (sender["gradient"], receiver["activations"]):

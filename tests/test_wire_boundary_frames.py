@@ -1,7 +1,9 @@
 """What goes between the ends of a boundary, without processes: headers and bodies, whole and damaged; misuse."""
 
+import copy
 import doctest
 import importlib
+import pickle
 import zlib
 
 import pytest
@@ -53,7 +55,7 @@ def test_a_header_with_a_right_checksum_may_still_ask_too_much():
     generator = torch.Generator().manual_seed(0)
     for _ in range(2000):
         noise = bytes(torch.randint(256, (HEADER_BYTES - 9,), generator=generator).tolist())
-        noise = b"SKNB\x01" + bytes(byte % 6 for byte in noise[:20]) + noise[20:]
+        noise = b"SKNB\x02" + bytes(byte % 6 for byte in noise[:20]) + noise[20:]
         with pytest.raises(WireError):
             read_header(noise + zlib.crc32(noise).to_bytes(4, "little"), most=10_000)
     for frame, says in (
@@ -113,6 +115,9 @@ def test_misuse_is_told():
         sk.wire.Boundary(layer, to=1, gradients=torch.float16)
     with pytest.raises(ParameterError, match="init_process_group"):
         sk.wire.Boundary(layer, to=1)
+    for taken in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ParameterError, match="neither copied nor stored"):
+            taken(sk.wire.Boundary.__new__(sk.wire.Boundary))
     assert issubclass(PeerError, SoftkneeError)
     assert issubclass(PeerError, TimeoutError)
 

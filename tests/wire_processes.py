@@ -283,6 +283,40 @@ def silent(rank: int, folder: str) -> dict[str, Any]:
     return found
 
 
+def closing(rank: int, folder: str) -> dict[str, Any]:
+    """Ends that close with messages on their way, and ends that close because of an error of their own."""
+    found: dict[str, Any] = {}
+    x = torch.randn(50, requires_grad=True)
+
+    def cut(**options: Any) -> sk.wire.Boundary:
+        layer = sk.nn.SQUAFP(k=16, q=0.25)
+        return sk.wire.Boundary(**({"layer": layer, "to": 1} if rank == 0 else {"frm": 0} | options), timeout=30)
+
+    own = cut()
+    if rank == 0:
+        own(x)  # whose gradient nobody asks for
+        own(x)  # which nobody takes
+    else:
+        own.receive().sum().backward()
+    found["on their way"] = said(own.close)
+    for which in (0, 1):
+        own = cut()
+        if rank == 0:
+            number = own(x)
+        else:
+            own.receive()
+        if rank == which:
+            found["own error"] = said(own.close)
+        else:
+            found["waits"] = said(number.backward if rank == 0 else own.receive)
+            own.close()
+    own = cut(most=10)
+    found["most"] = said(own(x).backward if rank == 0 else own.receive)
+    found["after most"] = said(own.receive if rank else lambda: own(x))
+    own.close()
+    return found
+
+
 def killed(rank: int, folder: str) -> dict[str, Any]:
     """Rank 1 is killed while rank 0 waits for it; the last thing of all."""
     if rank == 1:
@@ -315,7 +349,7 @@ def process(rank: int, port: int, folder: str) -> None:
     for name in SCHEDULES:
         found[f"pipeline {name}"] = pipeline(rank, folder, name, told=True)
     found["pipeline trial"] = pipeline(rank, folder, "GPipe", told=False)
-    for scenario in (still, altered, silent):
+    for scenario in (still, altered, closing, silent):
         found[scenario.__name__] = scenario(rank, folder)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()

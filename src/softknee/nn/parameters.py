@@ -201,6 +201,8 @@ def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iter
     """The names that `learn` asks for, in the definition's order."""
     if isinstance(learn, bool):
         return tuple(names) if learn else ()
+    if not isinstance(learn, Iterable):
+        raise ParameterError(f"{title}: learn is True, False, a name or several, and {learn!r} was given.")
     asked = [learn] if isinstance(learn, str) else list(learn)
     for name in asked:
         if name not in names:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import InputError, ParameterError
 from ..kernels import find
 from ..kernels.squaf import auto_window, squaf
 from ..kernels.squaf.arguments import (
@@ -58,7 +59,8 @@ class SQUAF(Parameterised):
             very end the points lie on one side only, which leaves 0.4665 of the slope inside (Gaussian weights,
             alpha = 1.5/q^2): a linear tail of that ReLU has the slope 0.4665, not 1.
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
-        per, size, dim, inplace, device, dtype: as in `Pointwise`.
+        per, size, dim, inplace, device, dtype: as in `Pointwise`. float16 ends at 65504: where alpha is larger (with
+            1.5/q^2 from q = 0.0047 down) neither use it nor call .half(), which nothing checks.
 
     A trained layer becomes SQUAF-P by `as_sampled()` and SQUAF-S by `as_step()`; a whole model by `sk.squaf_mode_`.
 
@@ -93,6 +95,13 @@ class SQUAF(Parameterised):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if definition is not None and not isinstance(definition, SoftTable):
+            raise ParameterError(
+                f"squaf: what comes first is a definition, and {definition!r} was given; give every other argument by "
+                "its name, for instance k=16."
+            )
+        # What layers that are made of each other (`as_step()` and so on) have in common beside their tensors.
+        self._common: dict[str, Any] = {"learned": (), "window": None}
         act: SoftTable = find(self.activation) if definition is None else definition
         self.definition = act if weights is None else act.with_weights(weights)
         self.weights, self.inplace, self.tolerance = self.definition.weights, inplace, tolerance
@@ -102,7 +111,7 @@ class SQUAF(Parameterised):
         self.title, self.granularity = act.name, Granularity.read(act.name, per=per, size=size, dim=dim)
         spacing = _GRID if grid is not None else act.param("q")
         params: tuple[Param | VectorParam, ...] = (spacing, act.param("alpha"), act.param("z"))
-        self.learned = choose_learned(act.name, names=[p.name for p in params], learn=learn)
+        self.learned = choose_learned(act.name, names=[p.name for p in params], learn=learn)  # pyright: ignore
         given: dict[str, Any] = {"k": k, "q": q, "alpha": alpha, "grid": grid}
         if grid is None:
             starts = self._on_uniform_grid(given, z=z)
@@ -112,7 +121,6 @@ class SQUAF(Parameterised):
             starts = self._on_grid(given, z=z)
             asked = None
         self.window_is_auto = isinstance(asked, str) and asked == "auto"
-        self.window: int | None = None
         if self.window_is_auto:
             self._first_window = self._wide_enough(starts["q"], starts["alpha"])
             # Kept beside the parameters, so that a loaded state is the same function.
@@ -128,6 +136,7 @@ class SQUAF(Parameterised):
             device=device,
             dtype=dtype,
         )
+        self._refuse_lost(torch.get_default_dtype() if dtype is None else dtype)
 
     # -- construction -----------------------------------------------------------------------------------
 
@@ -143,7 +152,11 @@ class SQUAF(Parameterised):
 
     def _on_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
         act = self.definition
-        grid = torch.as_tensor(given["grid"])
+        try:
+            grid = torch.as_tensor(given["grid"])
+        except (TypeError, ValueError, RuntimeError):
+            kind = type(given["grid"]).__name__
+            raise ParameterError(f"{act.name}: grid is a list or a tensor of numbers, and {kind} was given.") from None
         self.k, self.points = None, grid.shape[-1] if grid.dim() else 0
         grid = grid if grid.is_floating_point() else grid.to(torch.float64)
         if self.points < 2 or not (grid.diff() > 0).all():
@@ -171,7 +184,36 @@ class SQUAF(Parameterised):
     def _tail(self, name: str) -> tuple[int, ...]:
         return (self.points,) if name in ("z", "grid") else ()
 
+    def _refuse_lost(self, dtype: torch.dtype) -> None:
+        """A spacing or a sharpness that is 0 or infinite in the type that holds it would give NaN."""
+        for name in ("q", "alpha"):
+            start = torch.as_tensor(self._starts.get(name, 1.0), dtype=torch.float64, device="cpu").flatten()
+            for wanted, held in zip(start.tolist(), start.to(dtype).tolist(), strict=True):
+                if not 0 < held < math.inf:
+                    raise ParameterError(
+                        f"{self.title}: {name}={wanted:g} is {held:g} in {dtype}, which has no number so near to 0 or "
+                        f"so large; use torch.float32 or torch.float64, or another {name}."
+                    )
+
+    @property
+    def learned(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The names of the parameters that can be trained."""
+        return self._common["learned"]
+
+    @learned.setter
+    def learned(self, names: tuple[str, ...]) -> None:
+        self._common["learned"] = names
+
     # -- the window -------------------------------------------------------------------------------------
+
+    @property
+    def window(self) -> int | None:
+        """How many of the nearest points are kept; None: all."""
+        return self._common["window"]
+
+    @window.setter
+    def window(self, window: int | None) -> None:
+        self._common["window"] = window
 
     def _wide_enough(self, q: Any, alpha: Any) -> int | None:
         assert self.k is not None
@@ -223,6 +265,11 @@ class SQUAF(Parameterised):
     def forward(self, input: Tensor) -> Tensor:
         if (node := leaf_of_graph(self, input)) is not None:
             return node
+        if not isinstance(input, Tensor):
+            raise InputError(
+                f"{self.title} works on a torch.Tensor, and {type(input).__name__} was given; wrap it with "
+                "torch.as_tensor."
+            )
         if input.is_cuda and (given := self._usual(input)) is not None:
             return quick_squaf(input, given, mode=self.mode)
         result = self.compute(input, self.fitted(input))
@@ -276,6 +323,10 @@ class SQUAF(Parameterised):
             f"{self.title}: SQUAF itself is a mean of its table and takes no single place in it; ask as_sampled() or "
             "as_step() for symbols."
         )
+
+    def from_symbols(self, symbols: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+        """What symbols stand for; as_sampled() and as_step() have them."""
+        return self.with_symbols(symbols)[0]
 
     def symbols(self, input: Tensor) -> Tensor:
         """The places in z, 0..2k, that are taken for this input (int32; -1 where x is NaN): what goes on the wire."""

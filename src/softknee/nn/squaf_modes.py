@@ -35,8 +35,12 @@ class Chosen(SQUAF):
         >>> step.symbols(x), step.from_symbols(step.symbols(x))
         (tensor([0, 3, 4], dtype=torch.int32), tensor([0.0000, 0.5000, 1.0000]))
         """
-        if symbols.is_floating_point() or symbols.dtype == torch.bool:
-            raise InputError(f"{self.title}: symbols are whole numbers, and {symbols.dtype} was given.")
+        whole = isinstance(symbols, Tensor) and not (symbols.is_floating_point() or symbols.is_complex())
+        if not whole or symbols.dtype == torch.bool:
+            what = symbols.dtype if isinstance(symbols, Tensor) else type(symbols).__name__
+            raise InputError(
+                f"{self.title}: symbols are a tensor of whole numbers, as symbols() gives them, and {what} was given."
+            )
         if symbols.numel() and not 0 <= int(symbols.min()) <= int(symbols.max()) < self.points:
             raise InputError(
                 f"{self.title}: symbols must be in 0..{self.points - 1}, and {int(symbols.min())}.."
@@ -118,7 +122,7 @@ MODES: dict[str, type[SQUAF]] = {cls.mode: cls for cls in (SQUAF, SQUAFP, SQUAFS
 
 def read_mode(mode: str) -> type[SQUAF]:
     """The class of a mode, or a sentence that says which there are."""
-    if mode not in MODES:
+    if not isinstance(mode, str) or mode not in MODES:
         near = did_you_mean(mode, list(MODES)) if isinstance(mode, str) else ""
         raise ParameterError(f"squaf: mode must be 'soft', 'sampled' or 'step', and {mode!r} was given.{near}")
     return MODES[mode]

@@ -22,7 +22,7 @@ class SquafMode:
 
     @property
     def count(self) -> int:
-        """How many layers changed their mode."""
+        """How many SQUAF layers there are."""
         return len(self.paths)
 
     def __str__(self) -> str:

@@ -25,6 +25,7 @@ from ..errors import InputError, ParameterError, did_you_mean
 from ..nn import SQUAF
 from ..nn.parameters import Held
 from .hardening.sites import unwrapped
+from .modules import activation_modules
 
 PARTS = ("q", "alpha", "z")
 # Names of stages in models that do not say what theirs are: layer4, stage_3, stages.2.
@@ -56,9 +57,9 @@ def train_squaf_(
 
     Args:
         parts: any of "q", "alpha", "z"; of a layer with a general grid "q" means its points. () freezes everything.
-        where: "all"; "first", in the order in which the model names its modules; "all but last stage", for models that
-            have stages (timm's feature_info, or modules named layer4, stage_4, stages.3); or a pattern for the layers'
-            paths ("blocks.*"), or several.
+        where: "all"; "first", in the order of execution where one sk.swap_ put all layers in place, else in the order
+            of the model's names; "all but last stage", for models that have stages (timm's feature_info, or
+            modules named layer4, stage_4, stages.3); or a pattern for the layers' paths ("blocks.*"), or several.
         but: a pattern for layers to leave frozen, or several.
 
     A part that was fixed becomes a parameter (`raw_q` and so on in the state dict, as `learn=` makes it), a frozen one
@@ -102,7 +103,10 @@ def train_squaf_(
 
 
 def _read_parts(parts: str | Iterable[str]) -> set[str]:
-    found = {parts} if isinstance(parts, str) else set(parts)
+    try:
+        found = {parts} if isinstance(parts, str) else set(parts)
+    except TypeError:
+        raise ParameterError(f"parts are names, any of q, alpha and z, and {parts!r} was given.") from None
     for one in found:
         if one not in PARTS:
             raise ParameterError(
@@ -128,7 +132,7 @@ def _chosen(model: nn.Module, layers: Mapping[str, tuple[SQUAF, list[str]]], whe
     if where == "all":
         return set(layers)
     if where == "first":
-        return {next(iter(layers))}
+        return {next(path for path in activation_modules(model) if path in layers)}
     if where == "all but last stage":
         stages = _last_stage(model)
         last = {path for path in layers if any(path.startswith(f"{stage}.") or path == stage for stage in stages)}
@@ -141,7 +145,11 @@ def _chosen(model: nn.Module, layers: Mapping[str, tuple[SQUAF, list[str]]], whe
 
 
 def _matching(layers: Mapping[str, tuple[SQUAF, list[str]]], patterns: str | Iterable[str], what: str) -> set[str]:
-    several = [patterns] if isinstance(patterns, str) else list(patterns)
+    several: list[str] = [patterns] if isinstance(patterns, str) else []
+    if not several and isinstance(patterns, Iterable):
+        several = list(patterns)
+    if not isinstance(patterns, Iterable) or not all(isinstance(pattern, str) for pattern in several):
+        raise ParameterError(f"{what} is a pattern for the layers' paths, or several, and {patterns!r} was given.")
     chosen: set[str] = set()
     for pattern in several:
         here = {path for path, (_, names) in layers.items() if any(fnmatchcase(name, pattern) for name in names)}

@@ -140,6 +140,12 @@ class Boundary(nn.Module):
         """Wait until the other end has taken everything, and give back what the boundary held."""
         self._channel.close()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ParameterError(
+            "A Boundary is one end of a connection, which can be neither copied nor stored. Copy or store the modules "
+            "before it, or its state_dict()."
+        )
+
     def extra_repr(self) -> str:
         way = "frm" if self.layer is None else "to"
         return f"{way}={self._channel.peer}" + ("" if self.layer is None else f", coder={self.coder!r}")

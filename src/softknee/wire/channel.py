@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections import Counter, deque
 from datetime import timedelta
 from typing import Any
@@ -11,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..errors import MissingToolError, ParameterError, PeerError
-from .frames import HEADER_BYTES, Frame, read_header
+from ..errors import MissingToolError, ParameterError, PeerError, WireError
+from .frames import FAREWELL, HEADER_BYTES, Frame, read_header
 from .packed import from_bytes, to_bytes
 
 DEPTH = 32  # messages that may be on their way before the sender waits for the oldest
@@ -84,21 +86,53 @@ class Channel:
 
     def receive(self, what: str) -> tuple[Frame, Tensor]:
         """The next frame, whose number of activations is not above the limit, and its body."""
-        frame = read_header(to_bytes(self._received(HEADER_BYTES, what)), most=self.most)
+        header = to_bytes(self._received(HEADER_BYTES, what))
+        if header == FAREWELL:
+            with contextlib.suppress(PeerError):
+                self._put_farewell()  # the other end waits for it
+                self.flush()
+            self._broken = (
+                f"Rank {self.peer} closed its end of the Boundary when it should send {what}. If it met an error, its "
+                "own output says which; else both ends do not take the same steps."
+            )
+            raise PeerError(self._broken)
+        frame = self._read(header)
         return frame, self._received(frame.body, what)
+
+    def _read(self, header: bytes) -> Frame:
+        try:
+            return read_header(header, most=self.most)
+        except WireError as error:
+            self._broken = str(error)  # how long the body is, which is the next to come, is not known
+            raise
 
     def flush(self) -> None:
         """Wait until all that was sent is taken."""
         self._wait_for_sent(0)
 
     def close(self) -> None:
-        """Both ends: let the last messages arrive, and end the connection, which could lose what it still holds."""
+        """Both ends: let the last messages arrive, and end the connection, which could lose what it still holds.
+
+        Messages that nobody asked for (the gradient of a step that was left out) are taken and dropped: gloo ends the
+        process where a message is longer than what waits for it.
+        """
         if not self._broken:
-            self._put(torch.zeros(1, dtype=torch.uint8, device=self.device))
-            self._received(1, "a last word")
+            self._put_farewell()
+            end, what = time.monotonic() + self.timeout, "a last word"
+            while (header := to_bytes(self._received(HEADER_BYTES, what))) != FAREWELL:
+                self._received(self._read(header).body, what)
+                if time.monotonic() > end:
+                    self._broken = (
+                        f"Rank {self.peer} went on sending for {self.timeout:g} seconds after this end closed the "
+                        "Boundary; both ends close theirs after the same steps."
+                    )
+                    raise PeerError(self._broken)
             self.flush()
         self._broken = self._broken or "It was closed."
         self._out = self._in = None
+
+    def _put_farewell(self) -> None:
+        self._put(from_bytes(FAREWELL, self.device))
 
     def _put(self, tensor: Tensor) -> None:
         work = self._asked(lambda: self._out.send([tensor], self._other, 0), "take a message")

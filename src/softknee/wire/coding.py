@@ -96,7 +96,7 @@ def _shortest(counts: Sequence[int], weights: Sequence[int] | None) -> str:
 
 
 def decode(
-    data: bytes,
+    data: bytes | bytearray | memoryview,
     *,
     device: torch.device | str = "cpu",
     most: int = MOST_SYMBOLS,
@@ -151,9 +151,13 @@ def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | Non
                 "The message was coded with probabilities that both sides know. Give the sender's to "
                 "decode(..., probabilities=...)."
             )
-        if len(probabilities) != message.levels:
+        try:
+            given = len(probabilities)
+        except TypeError:
+            raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
+        if given != message.levels:
             raise WireError(
-                f"The message has {message.levels} levels, and {len(probabilities)} probabilities are given."
+                f"The message has {message.levels} levels, and {given} probabilities are given. Give the sender's."
             )
         weights = weights_of(probabilities, message.levels)
     if message.count < 2 or message.coder not in _TABLES:

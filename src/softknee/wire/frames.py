@@ -1,8 +1,10 @@
 r"""What goes between the two ends of a `Boundary`: a header of 96 bytes, then a body whose length it names.
 
-    header   "SKNB", version 1, then varints: kind, number, type, whether a gradient is wanted and in which type, shape,
+    header   "SKNB", version 2, then varints: kind, number, type, whether a gradient is wanted and in which type, shape,
              type and shape of the table, bytes of the body; filled up with 0, and a CRC-32 of all before
     body     the table (if it is new), the payload, and a check of 8 bytes
+
+The last word of an end that closes, FAREWELL, is as long as a header: what waits for a header can take it.
 
     kind      payload
     coded     a message of `softknee.wire.encode` (Huffman or rANS)
@@ -32,7 +34,8 @@ HEADER_BYTES = 96
 CHECK_BYTES = 8
 KINDS = ("coded", "packed", "plain", "gradient")
 TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-_MAGIC, _VERSION, _CRC_BYTES = b"SKNB", 1, 4
+_MAGIC, _VERSION, _CRC_BYTES = b"SKNB", 2, 4
+FAREWELL = (_MAGIC + bytes([_VERSION]) + b" farewell").ljust(HEADER_BYTES, b"\0")
 _MOST_DIMENSIONS = 16
 _MOST_OVERHEAD = 2**20  # bytes of a coded message beyond 8 for each symbol: its header and model
 

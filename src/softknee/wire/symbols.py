@@ -52,7 +52,7 @@ def require_symbols(symbols: Tensor, levels: int) -> None:
         if least < 0 or most >= levels:
             raise ParameterError(
                 f"With levels={levels} symbols are 0 to {levels - 1}, and these go from {least} to {most}. "
-                "Shift them to start at 0, or give the right number of levels."
+                "Shift them to start at 0, or give the right number of levels. (A -1 of symbols() stands for NaN.)"
             )
 
 
@@ -99,7 +99,7 @@ def weights_of(probabilities: Tensor | Sequence[float], levels: int) -> list[int
     given = probabilities.detach().double().cpu() if isinstance(probabilities, Tensor) else probabilities
     try:
         values = [float(value) for value in (given.tolist() if isinstance(given, Tensor) else given)]
-    except TypeError:
+    except (TypeError, ValueError):
         raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
     if len(values) != levels:
         raise ParameterError(f"There are {levels} levels and {len(values)} probabilities; give one for each level.")

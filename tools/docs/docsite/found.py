@@ -87,6 +87,8 @@ def _row(study: Study, link: str, name: str) -> list[str]:
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
     order = sorted(finite, key=lambda label: finite[label], reverse=larger)
     title = _title(study)
+    begun = runs().unfinished.get(study.name)
+    part = f" (unfinished: {begun[0]} of {begun[1]} activations)" if begun else ""
     rows = []
     more = ""
     if len(labels) > MOST_VARIANTS:
@@ -96,7 +98,7 @@ def _row(study: Study, link: str, name: str) -> list[str]:
         shown = form.format(factor * means[label]) if label in finite else "diverged"
         place = f"{order.index(label) + 1} of {len(order)}" if label in finite else ""
         best = f"{cell(order[0])} {form.format(factor * finite[order[0]])}" if order else ""
-        rows.append(f"| [{title}]({link}) | {cell(label)}{more} | {words} | {shown} | {place} | {best} |")
+        rows.append(f"| [{title}]({link}){part} | {cell(label)}{more} | {words} | {shown} | {place} | {best} |")
     return rows
 
 
@@ -119,5 +121,6 @@ def _statements(name: str, title: str) -> list[str]:
     for one in found:
         paper = one.statement.paper
         link = f"[{paper.name}, {one.statement.place}](../papers/{paper.stem}.md)"
-        lines.append(f"- {badge(one.verdict)} {link}: {one.statement.says}")
+        mark = badge("unfinished" if one.unfinished else one.verdict)
+        lines.append(f"- {mark} {link}: {one.statement.says}")
     return lines

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 _FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
 _LINK = re.compile(r"(?<=\])\(([^()\s]+)\)")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
-_VERDICTS = ("holds", "partly", "fails", "cannot tell", "no records", "crashed")
+_VERDICTS = ("holds", "partly", "fails", "cannot tell", "no records", "crashed", "run", "unfinished", "not run yet")
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
@@ -70,6 +70,40 @@ def cards(text: str) -> str:
         return "\n".join(_card(dict(zip(heads, cells(row), strict=True))) for row in rows[2:]) + "\n"
 
     return _TABLE.sub(change, text)
+
+
+def folded(text: str) -> str:
+    """The statements of the evidence that wait for their records, behind a line that says how many they are."""
+
+    def fold(found: re.Match[str]) -> str:
+        listed = found[2]
+        count, begun = listed.count("\n- ") + 1, listed.count(" Begun: ")
+        head = f"{count} statements have no records yet" + (f"; the studies of {begun} are begun" if begun else "")
+        return f"<details><summary>{head}</summary>\n\n{found[1]}\n\n{listed.strip()}\n\n</details>\n"
+
+    return re.sub(r"^(No records yet; .*)\n\n((?:^- .*\n)+)", fold, text, flags=re.M)
+
+
+def figures(text: str, *, up: str = "") -> str:
+    """Pictures that stand alone as figures: what they show can be read below, and a click shows them in full size.
+
+    up: the way from the page to the root of the site, below which Sphinx puts pictures into `_images`.
+
+    >>> print(figures("![A curve](evidence/a.png)"))
+    ```{figure} evidence/a.png
+    :target: _images/a.png
+    :alt: A curve
+    <BLANKLINE>
+    A curve
+    ```
+    """
+
+    def figure(found: re.Match[str]) -> str:
+        says, file = found.groups()
+        target = f"{up}_images/{os.path.basename(file)}"
+        return f"```{{figure}} {file}\n:target: {target}\n:alt: {says}\n\n{says}\n```"
+
+    return re.sub(r"^!\[([^\]\n]+)\]\(([^()\s]+)\)$", figure, text, flags=re.M)
 
 
 def badge(verdict: str) -> str:

@@ -9,10 +9,9 @@ import softknee as sk
 from softknee.lab import gallery
 from softknee.lab.gallery_page import title_of
 from softknee.lab.ledger.entry import PAPERS, Paper
-from softknee.lab.ledger.text import cell
-from softknee.lab.report.measures import PARAMETERS, score_called
-from softknee.lab.studies.reading import find_recipe, shipped
 
+from .beside import UNFINISHED, beside, index, unfinished
+from .exhibits import COMMANDS
 from .found import judged, runs
 from .markdown import badge, cards
 from .origins import PAPER_OF
@@ -56,12 +55,12 @@ def page(paper: Paper) -> str:
     parts = [
         f"# {paper.name}\n\n*{paper.title}*\n\n{_ABOUT[paper.stem]}\n\nIts functions: {functions}.",
         f"**In short:** {_short(paper)}",
+        f"## Its tables and figures\n\n{index(paper)}",
     ]
     if failures:
         parts.append("## Where it is wrong\n\n" + "\n".join(failures))
     parts.append("## What it found by training\n\n" + _statements(paper))
-    tables = _tables(paper)
-    parts.append("## Its tables beside ours\n\n" + "\n\n".join([_moved(tables.strip()), *_waiting(paper)]).strip())
+    parts.append("## Its tables beside ours\n\n" + _moved(beside(paper)))
     parts.append("## What it says about mathematics\n\n" + cards(claims))
     return "\n\n".join(parts) + "\n"
 
@@ -70,16 +69,6 @@ def _moved(text: str) -> str:
     """Links of the page of the evidence, seen from the folder of the papers."""
     moved = re.sub(r"\]\(evidence/", "](../evidence/", text)
     return site_page(moved, page="papers/any.md")
-
-
-def _tables(paper: Paper) -> str:
-    """Of the page of the evidence, which a test holds against the records: the tables and figures of a paper."""
-    text = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    section = re.search(rf"^## {re.escape(paper.name)}$(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
-    if section is None:
-        return ""
-    begin = section[1].find("\n### ")
-    return "" if begin < 0 else section[1][begin:]
 
 
 def _claims(paper: Paper) -> tuple[list[str], str]:
@@ -103,10 +92,10 @@ def _short(paper: Paper) -> str:
     done = [one for one in of if one.evidence is not None]
     words = {verdict: sum(one.verdict == verdict for one in done) for verdict in dict.fromkeys(o.verdict for o in done)}
     told = ", ".join(f"{count} {verdict}" for verdict, count in words.items())
-    empirical = f"{len(done)} of {len(of)} have records" + (f" ({told})" if told else "")
+    empirical = f"{len(done)} judged by records ({told})" if done else "none with the records that judge it yet"
     return (
         f"{every} mathematical claims checked: {holds} hold, {partly} hold partly, {fails} fail. {len(of)} findings of "
-        f"training, of which {empirical}."
+        f"training, {empirical}."
     )
 
 
@@ -117,7 +106,8 @@ def _statements(paper: Paper) -> str:
             continue
         needs = ", ".join(_study(name) for name in one.statement.needs)
         name = one.statement.decide.__name__
-        body = [f":::{{container}} claim\n{badge(one.verdict)} **{one.statement.place}** `{name}`"]
+        mark = badge(UNFINISHED if one.unfinished else one.verdict)
+        body = [f":::{{container}} claim\n{mark} **{one.statement.place}** `{name}`"]
         if one.counts:
             body[0] += f" ({one.counts})"
         body.append(one.statement.says)
@@ -130,41 +120,11 @@ def _statements(paper: Paper) -> str:
 
 
 def _study(name: str) -> str:
+    """A link to the records of a study; the command, where there are none."""
     if name not in runs().names:
-        return f"`softknee study run {name}`"
-    return f"[{name}](../evidence/{name})" if name.endswith(".json") else f"[{name}](../evidence/{name}/index.md)"
-
-
-def _waiting(paper: Paper) -> list[str]:
-    """The paper's tables of which no study has committed records: its numbers, from the recipe that would run it."""
-    found = []
-    for name, title in shipped():
-        recipe = find_recipe(name)
-        if recipe.paper is None or not name.startswith(f"{paper.stem.replace('_', '-')}-") or name in runs().names:
-            continue
-        text = f"### {recipe.paper.source}: {title}\n\n"
-        values = recipe.paper.values
-        if values:
-            measures = list(dict.fromkeys(one for of in values.values() for one in of))
-            heads = " | ".join(f"{_words(one)}: paper | here" for one in measures)
-            text += f"| activation | {heads} |\n|:--|{'--:|' * (2 * len(measures))}\n"
-            for label, of in values.items():
-                shown = " | ".join(f"{of[one]:g} | –" if one in of else "|" for one in measures)
-                text += f"| {cell(label)} | {shown} |\n"
-            text += "\n"
-        text += f"No records yet. Run it: `softknee study run {name}`. {' '.join(recipe.paper.note.split())}"
-        found.append(text.strip())
-    return found
-
-
-def _words(measure: str) -> str:
-    if measure == PARAMETERS.name:
-        return PARAMETERS.title
-    try:
-        known = score_called(measure)
-    except StopIteration:  # a number of a set of models, such as a prediction difference
-        return measure.replace("_", " ")
-    return f"{known.title}, {known.unit}" if known.unit else known.title
+        return f"`{COMMANDS.get(name, f'softknee study run {name}')}`"
+    link = f"[{name}](../evidence/{name})" if name.endswith(".json") else f"[{name}](../evidence/{name}/index.md)"
+    return f"{link} ({UNFINISHED}: {unfinished(name)})" if unfinished(name) else link
 
 
 def ledger() -> str:
@@ -178,7 +138,8 @@ def ledger() -> str:
         of = [one for one in judged() if one.statement.paper == paper]
         done = sum(one.evidence is not None for one in of)
         link = f"[{paper.name}](papers/{paper.stem}.md)"
-        rows.append(f"| {link} | {cell(paper.title)} | {' | '.join(counts)} | {len(of)} | {done} |")
+        begun = sum(bool(one.unfinished) for one in of)
+        rows.append(f"| {link} | {' | '.join(counts)} | {len(of)} | {done} | {begun} |")
     entries = "\n".join(f"papers/{paper.stem}" for paper in PAPERS)
     total = re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, flags=re.M)
     assert total is not None
@@ -187,10 +148,10 @@ def ledger() -> str:
 Five papers, taken at their word. What a program can check without training is in the [mathematical half](claims.md):
 {total[1]} claims, of which {total[2]} hold, {total[3]} hold partly and {total[4]} fail. What only training can test is
 in the [empirical half](evidence.md), judged by committed records under rules that were fixed before the studies ran.
-Every paper has a page with both, and with its tables beside ours.
+Every paper has a page with both, with its tables beside ours, and with the command that runs each row again.
 
-| paper | title | claims | hold | partly | fail | findings of training | with records |
-|---|---|---:|---:|---:|---:|---:|---:|
+| paper | claims | hold | partly | fail | findings of training | judged | unfinished |
+|---|---:|---:|---:|---:|---:|---:|---:|
 {chr(10).join(rows)}
 
 `softknee claims` runs the first half again in less than half a minute; `softknee claims --empirical` judges the second.

@@ -112,8 +112,8 @@ def picture() -> str:
     sizes = lines_of_code()
     boxes = [_box(room, place, sizes[room]) for room, place in at.items()]
     return (
-        f'<svg class="rooms" viewBox="0 0 {width} {height}" role="img" aria-label="The rooms of the package and what '
-        f'they import">{"".join(lines)}{"".join(boxes)}</svg>'
+        f'<div class="wide"><svg class="rooms" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="The rooms of the package and what they import">{"".join(lines)}{"".join(boxes)}</svg></div>'
     )
 
 

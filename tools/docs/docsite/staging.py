@@ -9,16 +9,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import softknee as sk
+from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.yaml_text import dump
 
 from .blocks import SHOWN
 from .drawn import slider
-from .markdown import cards, site_links, site_math
+from .found import runs
+from .markdown import cards, figures, folded, site_links, site_math
 from .places import DOCS, RECORDS, ROOT
 
 PICTURES = (".png", ".svg", ".jpg", ".webp")
 # Pages that others make or that have a form of their own here.
 _SKIP = ("zoo",)
+# Below the cards of the first page: what the sidebar has, which a telephone hides.
+_ALSO = """
+**Look up:** [reference](reference/index.md) · [data sets](data.md) · [language models](language.md) ·
+[status: what runs where](status.md) · [pitfalls](pitfalls.md) · [architecture](architecture.md) ·
+[changelog](changelog.md)
+
+**Papers beside ours:** {papers}
+
+**Add your own:** [function](extend/function.md) · [engine](extend/engine.md) · [measure](extend/measure.md) ·
+[recipe](extend/recipe.md)
+"""
 _BLOCK = re.compile(rf"^```(?:{'|'.join(SHOWN)})\n.*?^```$", re.M | re.S)
 
 
@@ -35,7 +48,10 @@ def site_page(text: str, *, page: str, printed: tuple[str, ...] = ()) -> str:
     if printed:
         said = iter(printed)
         text = _BLOCK.sub(lambda found: found[0] + _output(next(said, "")), text)
-    return cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()))))
+    text = cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()))))
+    if page.startswith("papers/"):
+        return figures(text, up="../")
+    return folded(figures(text)) if page == "evidence.md" else text
 
 
 def _table(name: str) -> str:
@@ -67,6 +83,9 @@ def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text(encoding="utf-8")
             text = site_page(text, page=str(place), printed=printed.get(str(place), ()))
+            if str(place) == "index.md":
+                papers = " · ".join(f"[{paper.name}](papers/{paper.stem}.md)" for paper in PAPERS)
+                text += _ALSO.format(papers=papers)
             orphan = "---\norphan: true\n---\n\n" if place.parts[0] == "quickstart" else ""
             target.write_text(orphan + _present(text), encoding="utf-8")
         elif path.suffix in (*PICTURES, ".json"):
@@ -101,6 +120,8 @@ def _records_page(place: str, folder: Path) -> str:
         labels = ", ".join(one["label"] for one in trial["activations"])
         rows.append(f"| {labels.replace('|', '')} | {trial['kind']} | [{file.stem}](trials/{file.name}) |")
     name = study["recipe"]["name"]
+    begun = runs().unfinished.get(folder.name) if place.startswith("evidence/") else None
+    part = f" **Unfinished:** {begun[0]} of {begun[1]} activations were run so far." if begun else ""
     recipe = dump(study["recipe"]).strip()
     return f"""---
 orphan: true
@@ -111,7 +132,7 @@ orphan: true
 {study["recipe"].get("title") or ""}
 
 Each file holds one activation with every seed: hardware, versions, settings, and a number for each seed. Again with
-`softknee study run {name}`.
+`softknee study run {name}`; one activation with `--only`.{part}
 
 | activation | what | record |
 |---|---|---|

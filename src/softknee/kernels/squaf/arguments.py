@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softknee.errors import ParameterError
+from softknee.errors import ParameterError, SoftkneeError
 from softknee.spec import Param, SoftTable
 
 from ..pointwise import check_input, find
@@ -79,6 +79,8 @@ def read_alpha(act: SoftTable, given: Mapping[str, Any], *, q: Any, weights: str
 def default_alpha(q: Any, *, weights: str) -> Any:
     """The alpha that goes with a spacing; of the kind of q, a number or a tensor without gradient."""
     q = q.detach() if isinstance(q, Tensor) else q
+    if not isinstance(q, Tensor) and not q * q:  # the square of a denormal
+        raise ParameterError(f"squaf: q={q:g} is too small for an alpha that goes with it; give alpha, or a larger q.")
     return SOFTNESS / q if weights == "laplacian" else SOFTNESS / q**2
 
 
@@ -152,7 +154,15 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
             "squaf: z must be a tensor, a list, the name of an activation or a function to sample at the "
             f"grid points, and {type(source).__name__} was given."
         )
-    found = function(points.detach())
+    try:
+        found = function(points.detach())
+    except SoftkneeError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"squaf: z samples a function of a tensor, and this one does not take one ({error}); use torch's "
+            "functions in it, for instance torch.sin for math.sin."
+        ) from error
     if not isinstance(found, Tensor) or found.shape != points.shape:
         raise ParameterError(
             "squaf: the function that z is to sample must give one value for each of the grid points it is called with."

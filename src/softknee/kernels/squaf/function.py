@@ -142,6 +142,8 @@ def check_grid(x: Tensor, *, grid: Tensor, q: Tensor | None, alpha: Tensor, z: T
 def _check_floating(x: Tensor) -> None:
     if not x.is_floating_point():
         raise InputError(f"squaf works on floating-point tensors, but x is {x.dtype}; convert it with x.float() first.")
+    if x.layout != torch.strided:
+        raise InputError(f"squaf works on dense tensors, but x is {x.layout}; convert it with x.to_dense() first.")
 
 
 def _common_shape(x: Tensor, *shapes: torch.Size) -> tuple[int, ...]:

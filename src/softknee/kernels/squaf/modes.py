@@ -97,7 +97,7 @@ def squaf_step(
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=grid.new_ones(1), z=z, window=None)
         return value_at(z, nearest_symbol_on_grid(flat.detach(), grid.detach()), x=flat).reshape(x.shape)
-    flat, q, _, z = check_uniform(x, q=q, alpha=x.new_ones(1), z=z, k=k, window=None)
+    flat, q, _, z = check_uniform(x, q=q, alpha=z.new_ones(1), z=z, k=k, window=None)
     # A compiler joins plain operations with their neighbours, but its gradient of z would have no fixed order.
     free = torch.compiler.is_compiling() and not (z.requires_grad and torch.is_grad_enabled())
     if free or must_differentiate_through() or inside_transform():
@@ -140,7 +140,7 @@ def step_symbols(
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=grid.new_ones(1), z=z, window=None)
         return as_symbols(nearest_symbol_on_grid(flat, grid), x=flat).reshape(x.shape)
-    flat, q, _, z = check_uniform(x, q=q, alpha=x.new_ones(1), z=z, k=k, window=None)
+    flat, q, _, z = check_uniform(x, q=q, alpha=z.new_ones(1), z=z, k=k, window=None)
     return torch.ops.softknee.squaf_symbols(flat, None, q, q, z.shape[-1], 0, False).reshape(x.shape)
 
 

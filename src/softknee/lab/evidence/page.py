@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -35,11 +36,16 @@ COSTS: dict[str, Sequence[tuple[str, str, Mapping[str, tuple[float, float]]]]] =
             {
                 "relu": (5.727 / 5.896, 9 / 9),
                 "gelu": (1.0, 1.0),
+                "lrelu": (5.792 / 5.896, 9 / 9),
+                "prelu": (5.834 / 5.896, 9 / 9),
+                "swish": (6.185 / 5.896, 9 / 9),
                 "crrelu": (6.959 / 5.896, 10 / 9),
                 "polyrelu": (7.241 / 5.896, 11 / 9),
                 "polynorm": (8.694 / 5.896, 12 / 9),
                 "ditac": (9.642 / 5.896, 19 / 9),
                 "squaf": (8.399 / 5.896, 11 / 9),
+                "squaf-p": (8.930 / 5.896, 12 / 9),
+                "squaf-s": (7.022 / 5.896, math.nan),  # which is not trained
             },
         ),
     )

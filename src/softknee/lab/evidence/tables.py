@@ -70,8 +70,8 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     yield "| activation | inference: paper | here | training: paper | here | peak memory here |\n"
     yield "|:--|--:|--:|--:|--:|--:|\n"
     for row in record.rows:
-        label = "gelu" if row is first else row["variant"].partition("(")[0]
-        paper = [f"{one:.2f}" for one in quoted[label]] if label in quoted else ["", ""]
+        label = "gelu" if row is first else _short_name(row["variant"])
+        paper = ["" if math.isnan(one) else f"{one:.2f}" for one in quoted.get(label, (math.nan, math.nan))]
         ours = [f"{row[what].value / first[what].value:.3f}" for what in ("forward", "step")]
         memory = f"{row['peak'] / first['peak']:.3f}"
         yield f"| {cell(label)} | {paper[0]} | {ours[0]} | {paper[1]} | {ours[1]} | {memory} |\n"
@@ -81,6 +81,12 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
         f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
         f"[Record](evidence/{name}).\n"
     )
+
+
+def _short_name(variant: str) -> str:
+    """Of "squaf(k=16, mode=sampled)" the name; SQUAF-P and SQUAF-S are modes of SQUAF."""
+    mode = {"mode=sampled": "-p", "mode=step": "-s"}
+    return variant.partition("(")[0] + next((after for word, after in mode.items() if word in variant), "")
 
 
 def recipe_of(runs: Runs, name: str) -> Recipe:
