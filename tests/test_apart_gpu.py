@@ -23,6 +23,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
     # It also tells when it leaves one of its own ways to sum aside.
     pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning"),
+    # From Python 3.12 on a process with threads that forks is told so; the compiler starts its helpers that way.
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 IMAGES = torch.randn(90, 3, 8, 8, generator=torch.Generator().manual_seed(0))
