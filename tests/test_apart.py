@@ -246,7 +246,7 @@ def test_one_compiled_graph_serves_all_replicas(counters):
 def test_many_models_are_compiled_one_after_the_other(counters, monkeypatch):
     """As many as there are, with a graph each, though torch keeps few versions of one piece of code."""
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, backend="eager", **kwargs))
+    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, **kwargs | {"backend": "eager"}))
     nets = [learned, sampled, lambda: nn.Linear(6, 3), lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5))]
     with torch._dynamo.config.patch(recompile_limit=2):
         for net in nets:
@@ -258,7 +258,7 @@ def test_many_models_are_compiled_one_after_the_other(counters, monkeypatch):
 
 def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
     real = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, backend="eager", **kwargs))
+    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, **kwargs | {"backend": "eager"}))
     pictures = torch.randint(256, (40, 3, 8, 8), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     more = {"randaugment": (9, 0.5), "mixup": 0.8, "cutmix": 1.0, "erasing": 0.25, "smoothing": 0.1}
     augment = Augment(crop=2, flip=True, classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, **more)

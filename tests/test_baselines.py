@@ -159,6 +159,9 @@ def test_half_types_and_integers(name: str):
         torch.testing.assert_close(found, act(x.to(kind).float()).to(kind))
     with pytest.raises(InputError, match="floating-point"):
         act(torch.arange(3))
+    for given in ([1.0, 2.0], None, np.ones(3)):
+        with pytest.raises(InputError, match=rf"{name} works on a torch\.Tensor, and {type(given).__name__} was given"):
+            act(given)
 
 
 @every_baseline

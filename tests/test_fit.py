@@ -154,6 +154,17 @@ def test_samples():
     assert np.abs(found(fine(-0.95, 0.95, 99)).numpy() - np.sin(3 * fine(-0.95, 0.95, 99).numpy())).max() < 0.02
     half = fit((torch.tensor(x), torch.tensor(y)), low=0.0, high=1.0, k=5)
     assert half.sup < 0.05
+    y[[3, 7]] = np.nan, np.inf
+    with pytest.raises(InputError, match=r"must be finite, and 2 of 400 y are not, .* y\[3\], which is nan"):
+        fit((x, y), k=5)
+
+
+def test_a_function_of_a_number_is_the_function_of_a_tensor():
+    one, other = (fit(wave, low=-1.0, high=2.0, k=4) for wave in (math.sin, torch.sin))
+    torch.testing.assert_close(one.z, other.z, rtol=0, atol=1e-9)
+    bent = fit(lambda x: x if x > 0.3 else 0.3, low=-1.0, high=1.0, k=2, q=0.5, alpha=6.0)
+    assert bent.sup == pytest.approx(fit(lambda x: x.clamp(min=0.3), low=-1.0, high=1.0, k=2, q=0.5, alpha=6.0).sup)
+    assert fit(lambda x: 2, low=-1.0, high=1.0, k=1).sup < 1e-9
 
 
 def test_fewer_samples_than_numbers_are_met_exactly():
@@ -212,12 +223,22 @@ def test_refusals(given: dict, words: str):
 
 
 @pytest.mark.parametrize(
-    "target",
-    [([1.0], [1.0]), ([1.0, 2.0], [1.0]), (["a"], [1.0]), ([0.0, math.nan], [0.0, 1.0]), lambda x: 1 / (x - x)],
-    ids=range(5),
+    ("target", "words"),
+    [
+        (([1.0], [1.0]), "two or more x and as many y, and 1 and 1"),
+        (([1.0, 2.0], [1.0]), "2 and 1 were given"),
+        ((["a"], [1.0]), "a pair"),
+        (([0.0, math.nan], [0.0, 1.0]), "1 of 2 x are not"),
+        (lambda x: 1 / (x - x), "fit: the target is not finite everywhere: at .* it is inf"),
+        (lambda x: x.sum(), "fit: the target must give one value for each"),
+        (math.sqrt, r"^fit: .* neither with a tensor \(\w+Error: .*\) nor with the number -0\.\d+ \(ValueError: "),
+        (lambda x: "text", r"\(it gave str\) nor with the number"),
+        (lambda x: sk.get("smelu")(x, beta=-1.0), "^smelu: beta must be"),
+    ],
+    ids=range(9),
 )
-def test_refused_targets(target: object):
-    with pytest.raises(InputError):
+def test_refused_targets(target: object, words: str):
+    with pytest.raises((InputError, ParameterError), match=words):
         fit(target, low=-1.0, high=3.0, k=2)
     with pytest.raises(ParameterError, match="give q="):
         start("tanh")

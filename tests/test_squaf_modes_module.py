@@ -143,6 +143,8 @@ def test_a_whole_model_is_switched_in_place():
 def test_what_cannot_be_switched_is_refused_and_nothing_changes():
     with pytest.raises(InputError, match=r"Sequential has no SQUAF layer to switch; put them in with"):
         sk.squaf_mode_(nn.Sequential(nn.ReLU()), "step")
+    with pytest.raises(InputError, match=r"squaf_mode_: a torch\.nn\.Module is needed, and str was given"):
+        sk.squaf_mode_("text", "step")
     model = net()
     with pytest.raises(ParameterError, match=r"mode must be 'soft', 'sampled' or 'step', and 'hard' was given"):
         sk.squaf_mode_(model, "hard")

@@ -137,6 +137,9 @@ def test_bytes_of_any_kind_and_an_expected_length() -> None:
         decode(data, most=7)
     with pytest.raises(InputError, match="bytes"):
         decode("SKNW")  # type: ignore[arg-type]
+    for wrong in ("a", None, True, 8.0, -1):
+        with pytest.raises(ParameterError, match="decode: most is a whole number of symbols"):
+            decode(data, most=wrong)  # type: ignore[arg-type]
 
 
 def one(levels: int = 4, **options: object):

@@ -190,6 +190,8 @@ def test_an_end_that_does_not_answer_is_named_in_time(found: list[Any]):
         assert "PeerError SoftkneeError TimeoutError" in kinds
         assert 0.9 < seconds < 20
     assert sender["gradient"][0].startswith("Rank 1 did not send the gradient")
+    assert sender["gradient"][0].endswith("put both ends under torch.no_grad(), or neither.")
+    assert "no_grad" not in receiver["activations"][0]
     assert receiver["activations"][0].startswith("Rank 0 did not send activations")
     assert sender["again"][0].startswith("The Boundary to rank 1 can no longer be used: Rank 1 did not")
 

@@ -125,7 +125,9 @@ def test_sizes_are_those_of_the_messages() -> None:
     assert found.packed < 5.34
     assert found.smallest == "rans"
     assert "rans" in str(found)
-    assert sizes(symbols[:0], levels=33).count == 0
+    empty = sizes(symbols[:0], levels=33)
+    assert (empty.count, empty.entropy, empty.rans, empty.huffman, empty.packed) == (0, 0, 0, 0, 0)
+    assert str(empty) == "no symbols, and so no bits per symbol"
 
 
 def test_a_table_takes_one_spelling() -> None:

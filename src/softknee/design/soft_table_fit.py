@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, SoftkneeError
 from ..spec import Activation, Rowwise, SoftTable
 from .concrete import concrete
 from .quadrature import _rule
@@ -71,7 +71,7 @@ def fit_table(
     """The table z that brings SQUAF nearest to a function in the mean square, in closed form.
 
     Args:
-        target: a name, a definition, or any function from a float64 tensor to one of the same shape.
+        target: a name, a definition, or any function, of a float64 tensor (to one of the same shape) or of a number.
         k, q, alpha, weights: of the SQUAF, as in `sk.nn.Squaf`.
         window: how many of the nearest points it keeps; None for all.
         low, high: where it is to be near; by default the grid and half a step more, up to where its ends are still the
@@ -129,28 +129,57 @@ def _check(k: Any, q: Any, alpha: Any, weights: Any, window: Any) -> None:
         )
 
 
-def curve_of(target: Any) -> tuple[Callable[[Tensor], Any], tuple[float, ...]]:
-    """The target on tensors, and where its pieces meet as far as that is known."""
+def curve_of(target: Any, *, title: str = "fit_table") -> tuple[Callable[[Any], Any], tuple[float, ...]]:
+    """The target as a function, and where its pieces meet as far as that is known. title: what the user called."""
     if isinstance(target, str | Activation | SoftTable | Rowwise):
         found = concrete(target)
         return found.value, found.seams
     if not callable(target):
         raise ParameterError(
-            f"fit_table: the target must be a name, a definition or a function of a tensor, and "
+            f"{title}: the target must be a name, a definition or a function of a tensor or a number, and "
             f"{type(target).__name__} was given."
         )
-    function: Callable[[Tensor], Any] = target
+    function: Callable[[Any], Any] = target
     return function, (0.0,)
 
 
-def values_of(curve: Callable[[Tensor], Any], at: Tensor) -> Tensor:
+def values_of(curve: Callable[[Any], Any], at: Tensor, *, title: str = "fit_table") -> Tensor:
+    """The target at these places: asked for all at once, or one by one if it is a function of a number."""
     with torch.no_grad():
-        found = curve(at)
-    if not isinstance(found, Tensor) or found.shape != at.shape:
-        raise InputError("fit_table: the target must give one value for each number of the tensor it is called with.")
+        found = _asked(curve, at, title)
+    if found.shape != at.shape:
+        raise InputError(f"{title}: the target must give one value for each number of the tensor it is called with.")
     if not bool(found.isfinite().all()):
-        raise InputError("fit_table: the target is not finite everywhere on the grid; choose low, high and q inside.")
+        place = int((~found.isfinite()).nonzero()[0])
+        raise InputError(
+            f"{title}: the target is not finite everywhere: at {float(at[place]):g} it is {float(found[place]):g}. "
+            "Choose low, high and q so that the grid and what it is compared on lie where it is."
+        )
     return found.detach().double().cpu()
+
+
+def _asked(curve: Callable[[Any], Any], at: Tensor, title: str) -> Tensor:
+    try:
+        found = curve(at)
+    except SoftkneeError:
+        raise
+    except Exception as error:  # of whatever kind: it is the user's function, and may be one of a number
+        why = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(found, Tensor):
+            return found
+        why = f"it gave {type(found).__name__}"
+    values: list[float] = []
+    for x in at.tolist():
+        try:
+            values.append(float(curve(x)))
+        except Exception as error:
+            raise InputError(
+                f"{title}: the target can be called neither with a tensor ({why}) nor with the number {x:g} "
+                f"({type(error).__name__}: {error}). It must be a function of a float64 tensor or of a number, with a "
+                "value everywhere on the grid and between low and high."
+            ) from error
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def shares_of(x: Tensor, *, k: int, q: float, alpha: float, weights: str, window: int | None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 import torch.fx
 from torch import Tensor, nn
 
-from ..errors import ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean
 from ..spec import Constraint
 from ..spec.param import check_name
 from .granularity import Granularity
@@ -195,6 +195,14 @@ def leaf_of_graph(module: nn.Module, input: Any) -> Any:
         return None
     tracer: Any = input.tracer
     return tracer.create_proxy("call_module", tracer.path_of_module(module), (input,), {})
+
+
+def require_tensor(title: str, input: Any) -> None:
+    """Raise unless this is a tensor."""
+    if not isinstance(input, Tensor):
+        raise InputError(
+            f"{title} works on a torch.Tensor, and {type(input).__name__} was given; wrap it with torch.as_tensor."
+        )
 
 
 def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
+from ..errors import ParameterError
 from ..kernels import find
 from ..kernels.squaf import auto_window, squaf
 from ..kernels.squaf.arguments import (
@@ -26,7 +26,7 @@ from ..kernels.squaf.quick import Given, quick_squaf, usual
 from ..kernels.squaf.tails import check_tails
 from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
-from .parameters import Parameterised, choose_learned, leaf_of_graph
+from .parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 if TYPE_CHECKING:
     from .squaf_modes import SQUAFP, SQUAFS
@@ -59,8 +59,8 @@ class SQUAF(Parameterised):
             very end the points lie on one side only, which leaves 0.4665 of the slope inside (Gaussian weights,
             alpha = 1.5/q^2): a linear tail of that ReLU has the slope 0.4665, not 1.
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
-        per, size, dim, inplace, device, dtype: as in `Pointwise`. float16 ends at 65504: where alpha is larger (with
-            1.5/q^2 from q = 0.0047 down) neither use it nor call .half(), which nothing checks.
+        per, size, dim, inplace, device, dtype: as in `Pointwise`. float16 ends at 65504: an alpha above it (1.5/q^2
+            from q = 0.0047 down; learned, above 45404) is refused, here and by .half(). bfloat16 holds it.
 
     A trained layer becomes SQUAF-P by `as_sampled()` and SQUAF-S by `as_step()`; a whole model by `sk.squaf_mode_`.
 
@@ -136,7 +136,12 @@ class SQUAF(Parameterised):
             device=device,
             dtype=dtype,
         )
-        self._refuse_lost(torch.get_default_dtype() if dtype is None else dtype)
+        for p in params:
+            if p.name in ("q", "alpha"):
+                start = torch.as_tensor(self._starts[p.name], dtype=torch.float64, device="cpu")
+                kept = p.constraint.anchor(start) if p.name in self.learned else start
+                cure = f"use torch.float32 or torch.float64, or another {p.name}."
+                self._refuse_lost(p.name, kept, torch.get_default_dtype() if dtype is None else dtype, cure)
 
     # -- construction -----------------------------------------------------------------------------------
 
@@ -184,16 +189,35 @@ class SQUAF(Parameterised):
     def _tail(self, name: str) -> tuple[int, ...]:
         return (self.points,) if name in ("z", "grid") else ()
 
-    def _refuse_lost(self, dtype: torch.dtype) -> None:
-        """A spacing or a sharpness that is 0 or infinite in the type that holds it would give NaN."""
+    def _refuse_lost(self, name: str, kept: Tensor, dtype: torch.dtype, cure: str) -> None:
+        """A spacing or a sharpness that is 0 or infinite in the type that holds it would give NaN, or another alpha."""
+        for wanted, held in zip(kept.double().flatten().tolist(), kept.to(dtype).flatten().tolist(), strict=True):
+            if not 0 < held < math.inf:
+                learned = name in self.learned
+                what = f"anchor_{name}={wanted:g} ({name} is learned as a multiple of it)"
+                raise ParameterError(
+                    f"{self.title}: {what if learned else f'{name}={wanted:g}'} is {held:g} in {dtype}, which has no "
+                    f"number so near to 0 or so large; {cure}"
+                )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What .to(), .half() and .cuda() do; here .half() is refused where q or alpha would be lost."""
         for name in ("q", "alpha"):
-            start = torch.as_tensor(self._starts.get(name, 1.0), dtype=torch.float64, device="cpu").flatten()
-            for wanted, held in zip(start.tolist(), start.to(dtype).tolist(), strict=True):
-                if not 0 < held < math.inf:
-                    raise ParameterError(
-                        f"{self.title}: {name}={wanted:g} is {held:g} in {dtype}, which has no number so near to 0 or "
-                        f"so large; use torch.float32 or torch.float64, or another {name}."
-                    )
+            kept = self._buffers.get(f"anchor_{name}" if name in self.learned else name)
+            if kept is None or kept.is_meta:
+                continue
+            made = fn(kept)
+            if made.is_meta or type(made) is not Tensor or not made.is_floating_point():
+                continue
+            # Values are looked at only where a type of less range is asked for: nothing else waits for a GPU.
+            old, new = torch.finfo(kept.dtype), torch.finfo(made.dtype)
+            if new.max < old.max or new.smallest_normal > old.smallest_normal:
+                cure = (
+                    "use torch.bfloat16 or torch.autocast. This layer is as it was; others of the model may have been "
+                    "converted before it."
+                )
+                self._refuse_lost(name, kept.detach(), made.dtype, cure)
+        return super()._apply(fn, recurse)
 
     @property
     def learned(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -265,11 +289,7 @@ class SQUAF(Parameterised):
     def forward(self, input: Tensor) -> Tensor:
         if (node := leaf_of_graph(self, input)) is not None:
             return node
-        if not isinstance(input, Tensor):
-            raise InputError(
-                f"{self.title} works on a torch.Tensor, and {type(input).__name__} was given; wrap it with "
-                "torch.as_tensor."
-            )
+        require_tensor(self.title, input)
         if input.is_cuda and (given := self._usual(input)) is not None:
             return quick_squaf(input, given, mode=self.mode)
         result = self.compute(input, self.fitted(input))

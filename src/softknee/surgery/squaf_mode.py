@@ -45,6 +45,8 @@ def squaf_mode_(model: nn.Module, mode: str) -> SquafMode:
     >>> type(net[1]).__name__
     'SQUAFP'
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"squaf_mode_: a torch.nn.Module is needed, and {type(model).__name__} was given.")
     found = {path: one for path, one in activation_modules(model).items() if isinstance(one, SQUAF)}
     if not found:
         raise InputError(

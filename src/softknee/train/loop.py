@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError
 from ..surgery.groups import LR_SCALE
 from . import parallel
 from .arguments import (
@@ -27,13 +27,14 @@ from .loop_models import LoopModels
 from .loop_state import read_state, write_state
 from .loop_steps import LoopSteps
 from .losses import Loss
+from .many import ManyModels
 from .random_keys import order
 from .schedules import Schedule
 from .stacking import Knobs
 from .state import pair_tensors
 
 
-class OneByOne:
+class OneByOne(ManyModels):
     """Trains `count` models in one readable loop, a step of each in turn; the interface is that of `Replicas`.
 
     Nothing is asked of the model but that it is an nn.Module whose output is a tensor, or has one called `logits`.
@@ -184,26 +185,6 @@ class OneByOne:
             parallel.settle_(model)
         return found
 
-    def model(self, index: int) -> nn.Module:
-        """One of them as an ordinary model of its own; the trained one stays here."""
-        if not -self.count <= index < self.count:
-            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}; {index} is none.")
-        return self._models.copy(index % self.count)
-
-    def models(self) -> list[nn.Module]:
-        """Every one as an ordinary model."""
-        return [self.model(index) for index in range(self.count)]
-
-    @property
-    def losses(self) -> Tensor:
-        """The loss of every step of the epochs so far, [steps, M], on the CPU."""
-        return self._logged(0)
-
-    @property
-    def gradient_norms(self) -> Tensor:
-        """The gradient norm of every step so far, [steps, M]; NaN where it was not asked for."""
-        return self._logged(1)
-
     def weight_norms(self) -> Tensor:
         """The 2-norm of all trained parameters of each model, [M]."""
         trained = [name for name, one in self._models.bare[0].named_parameters() if one.requires_grad]
@@ -254,6 +235,5 @@ class OneByOne:
         spread = "" if self.strategy == "none" else f", strategy={self.strategy!r}"
         return f"OneByOne(count={self.count}{shared}{spread}, epochs={self.epoch}, steps={self.step})"
 
-    def _logged(self, row: int) -> Tensor:
-        kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
-        return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+    def _copy(self, index: int) -> nn.Module:
+        return self._models.copy(index)

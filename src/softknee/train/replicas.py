@@ -16,6 +16,7 @@ from .apart import Apart, read_precision
 from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, read_single, steps_of_epoch
 from .augment import Augment
 from .losses import Loss, read_loss
+from .many import ManyModels
 from .optimizers import StackedOptimizer, read_options
 from .program import Program
 from .progressive import by_example, check_progressive, room_for
@@ -27,7 +28,7 @@ from .state import carry_over, pair_tensors, read_state, write_state
 from .together import Together, norms, outputs
 
 
-class Replicas:
+class Replicas(ManyModels):
     """Trains `count` copies of a model together; each differs from the others as you ask.
 
     Args:
@@ -207,26 +208,6 @@ class Replicas:
             return found
         return found.sigmoid() if found.dim() < 3 or found.shape[2] == 1 else found.softmax(dim=2)
 
-    def model(self, index: int) -> nn.Module:
-        """One replica as an ordinary model of its own."""
-        if not -self.count <= index < self.count:
-            raise ParameterError(f"There are {self.count} replicas, from 0 to {self.count - 1}; {index} is none.")
-        return self._stack.model(index % self.count)
-
-    def models(self) -> list[nn.Module]:
-        """Every replica as an ordinary model."""
-        return [self.model(index) for index in range(self.count)]
-
-    @property
-    def losses(self) -> Tensor:
-        """The loss of every step so far, [steps, M], on the CPU."""
-        return self._logged(0)
-
-    @property
-    def gradient_norms(self) -> Tensor:
-        """The gradient norm of every step so far, [steps, M]; NaN where it was not asked for."""
-        return self._logged(1)
-
     def weight_norms(self) -> Tensor:
         """The 2-norm of all trained parameters of each replica, [M]."""
         return norms([self._stack.tensors[name] for name in self._stack.trainable]).cpu()
@@ -286,9 +267,8 @@ class Replicas:
         shared = "".join(f", share_{name}=True" for name, shares in self.shares.items() if shares)
         return f"Replicas(count={self.count}{shared}, epochs={self.epoch}, steps={self.step})"
 
-    def _logged(self, row: int) -> Tensor:
-        kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
-        return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+    def _copy(self, index: int) -> nn.Module:
+        return self._stack.model(index)
 
     def _outputs(self, x: Tensor) -> Tensor:
         if self._apart is not None:

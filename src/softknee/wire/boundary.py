@@ -24,7 +24,7 @@ from . import packed
 from .channel import DEPTH, Channel
 from .coding import MOST_SYMBOLS, decode, encode
 from .frames import CHECK_BYTES, HEADER_BYTES, Frame, body_of, bytes_of, open_body
-from .message import read
+from .message import read, require_most
 from .symbols import counts_of, entropy_of
 from .traffic import Traffic
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ..nn.squaf_modes import Chosen
 
 CODERS = ("auto", "rans", "huffman", "packed", None)
+_NO_GRAD = (
+    "If it received them under torch.no_grad() or never called backward, there is no gradient to send: put both ends "
+    "under torch.no_grad(), or neither."
+)
 
 
 class Boundary(nn.Module):
@@ -103,6 +107,7 @@ class Boundary(nn.Module):
             )
         if gradients not in (torch.float32, torch.bfloat16):
             raise ParameterError(f"Boundary: gradients are sent as float32 or bfloat16, and {gradients} was given.")
+        require_most("Boundary", most)
         self.layer, self.coder, self.gradients, self.entropy = layer, coder, gradients, entropy
         peer = to if to is not None else frm
         assert peer is not None
@@ -198,7 +203,7 @@ class Boundary(nn.Module):
     def _gradient(self, number: int) -> Tensor:
         """The gradient of message `number`; those of others that come before it are kept for their own time."""
         while number not in self._gradients:
-            frame, body = self._channel.receive("the gradient of the activations")
+            frame, body = self._channel.receive("the gradient of the activations", perhaps=_NO_GRAD)
             if frame.kind != "gradient":
                 raise WireError(f"Rank {self._channel.peer} sent {frame.kind} activations in place of a gradient.")
             self._gradients[frame.number] = open_body(frame, body)[1].view(frame.dtype).reshape(frame.shape)

@@ -84,9 +84,12 @@ class Channel:
             self._put(tensor)
         self._wait_for_sent(2 * DEPTH)
 
-    def receive(self, what: str) -> tuple[Frame, Tensor]:
-        """The next frame, whose number of activations is not above the limit, and its body."""
-        header = to_bytes(self._received(HEADER_BYTES, what))
+    def receive(self, what: str, *, perhaps: str = "") -> tuple[Frame, Tensor]:
+        """The next frame, whose number of activations is not above the limit, and its body.
+
+        perhaps: what else may be the cause, for the error that says that nothing came.
+        """
+        header = to_bytes(self._received(HEADER_BYTES, what, perhaps))
         if header == FAREWELL:
             with contextlib.suppress(PeerError):
                 self._put_farewell()  # the other end waits for it
@@ -144,12 +147,12 @@ class Channel:
             self._asked(lambda work=work: work.wait(self._limit), "take a message")
             self._sent.popleft()
 
-    def _received(self, count: int, what: str) -> Tensor:
+    def _received(self, count: int, what: str, perhaps: str = "") -> Tensor:
         buffer = torch.empty(count, dtype=torch.uint8, device=self.device)
-        self._asked(lambda: self._in.recv([buffer], self._other, 0).wait(self._limit), f"send {what}")
+        self._asked(lambda: self._in.recv([buffer], self._other, 0).wait(self._limit), f"send {what}", perhaps)
         return buffer
 
-    def _asked(self, do: Any, what: str) -> Any:
+    def _asked(self, do: Any, what: str, perhaps: str = "") -> Any:
         if self._broken:
             raise PeerError(f"The Boundary to rank {self.peer} can no longer be used: {self._broken}")
         try:
@@ -160,6 +163,7 @@ class Channel:
                 self._broken = (
                     f"Rank {self.peer} did not {what} within {self.timeout:g} seconds. If it is only slow, give both "
                     "ends a longer timeout=; if it waits for something else, both ends do not take the same steps."
+                    + (perhaps and f" {perhaps}")
                 )
             else:
                 self._broken = (

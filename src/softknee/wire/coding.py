@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
 from . import huffman, packed, ranges, varints
-from .message import CODERS, Message, read
+from .message import CODERS, Message, read, require_most
 from .symbols import counts_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
 
 MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
@@ -120,6 +120,7 @@ def decode(
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InputError(f"A message is bytes, and this is a {type(data).__name__}.")
+    require_most("decode", most)
     message = read(bytes(data), most=most)
     levels, count = message.levels, message.count
     dtype = message.dtype if levels - 1 <= torch.iinfo(message.dtype).max else torch.int64

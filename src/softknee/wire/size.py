@@ -14,7 +14,7 @@ from .symbols import counts_of, entropy_of, require_symbols
 class Sizes:
     """Bits per symbol of one tensor: whole messages with header, table and checksum, as they go onto the wire.
 
-    count:    how many symbols there are.
+    count:    how many symbols there are; where there are none, none has bits, and entropy and coders are 0.
     entropy:  the bound for any code that treats symbols alike and one by one.
     float32, bfloat16: what the same number of activations takes without coding.
     """
@@ -33,6 +33,8 @@ class Sizes:
         return min(("rans", "huffman", "packed"), key=lambda name: getattr(self, name))
 
     def __str__(self) -> str:
+        if not self.count:
+            return "no symbols, and so no bits per symbol"
         names = ("entropy", "rans", "huffman", "packed", "bfloat16", "float32")
         return f"bits per symbol of {self.count:,}: " + ", ".join(f"{name} {getattr(self, name):.4g}" for name in names)
 
@@ -51,11 +53,15 @@ def entropy(symbols: Tensor, *, levels: int) -> float:
 def sizes(symbols: Tensor, levels: int) -> Sizes:
     """Encode the symbols with every coder and say how many bits each needs per symbol.
 
+    A message without symbols still has a header; its bytes are `len(encode(...))`.
+
     >>> import torch
     >>> print(sizes(torch.arange(8000) % 8, levels=33))
     bits per symbol of 8,000: entropy 3, rans 3.062, huffman 3.036, packed 5.357, bfloat16 16, float32 32
     """
     bound = entropy(symbols, levels=levels)
-    count = max(1, symbols.numel())
-    bits = {name: 8 * len(encode(symbols, levels=levels, coder=name)) / count for name in ("huffman", "rans", "packed")}
-    return Sizes(symbols.numel(), bound, **bits)
+    count, coders = symbols.numel(), ("huffman", "rans", "packed")
+    if not count:
+        return Sizes(0, bound, **dict.fromkeys(coders, 0.0))
+    bits = {name: 8 * len(encode(symbols, levels=levels, coder=name)) / count for name in coders}
+    return Sizes(count, bound, **bits)

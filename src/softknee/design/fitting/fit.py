@@ -45,7 +45,8 @@ def fit(
     """The smallest SQUAF whose error on [low, high] is at most the tolerance; with k, the best of that size.
 
     Args:
-        target: a name, a definition, a function from a float64 tensor to one of the same shape, or samples (x, y).
+        target: a name, a definition, a function of a float64 tensor (to one of the same shape) or of a number, or
+            samples (x, y).
         low, high: where it is to be near; of samples, left out, their smallest and largest x.
         k: the size, 2k+1 points. With a tolerance too, that size must reach it.
         q, alpha: the spacing and the sharpness where they are given; else they are searched for.

@@ -47,7 +47,7 @@ class Target:
     name: str
     low: float
     high: float
-    curve: Callable[[Tensor], Any]
+    curve: Callable[[Any], Any]
     seams: tuple[float, ...]
     lipschitz: float | None
     samples: tuple[Tensor, Tensor] | None = None
@@ -74,7 +74,7 @@ class Target:
         return Rows(x, values[: len(x)], mass / (self.high - self.low), look_x, values[len(x) :])
 
     def values(self, at: Tensor) -> Tensor:
-        return values_of(self.curve, at)
+        return values_of(self.curve, at, title="fit")
 
 
 def read_target(target: Any, *, low: float | None, high: float | None, lipschitz: float | None) -> Target:
@@ -86,7 +86,7 @@ def read_target(target: Any, *, low: float | None, high: float | None, lipschitz
     low, high = _ends(low, high)
     if lipschitz is not None and not 0 <= lipschitz < math.inf:
         raise ParameterError(f"fit: lipschitz must be a finite number of at least 0, and {lipschitz!r} was given.")
-    curve, seams = curve_of(target)
+    curve, seams = curve_of(target, title="fit")
     name = target if isinstance(target, str) else getattr(target, "name", None) or "the function"
     return Target(name, low, high, curve, seams, _claimed(target) if lipschitz is None else float(lipschitz))
 
@@ -103,8 +103,15 @@ def _of_samples(target: Any, *, low: float | None, high: float | None) -> Target
         x, y = (torch.as_tensor(one, dtype=torch.float64).detach().cpu().reshape(-1) for one in target)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError("fit: samples are a pair (x, y) of tensors or lists of numbers.") from error
-    if len(x) != len(y) or len(x) < 2 or not bool((x.isfinite() & y.isfinite()).all()):
-        raise InputError(f"fit: samples need two or more finite x and as many y, and {len(x)} and {len(y)} were given.")
+    if len(x) != len(y) or len(x) < 2:
+        raise InputError(f"fit: samples need two or more x and as many y, and {len(x)} and {len(y)} were given.")
+    for name, values in (("x", x), ("y", y)):
+        if len(lost := (~values.isfinite()).nonzero()):
+            first = int(lost[0])
+            raise InputError(
+                f"fit: samples must be finite, and {len(lost)} of {len(values)} {name} are not, the first of them "
+                f"{name}[{first}], which is {float(values[first]):g}; leave these samples out."
+            )
     low, high = _ends(float(x.min()) if low is None else low, float(x.max()) if high is None else high)
     inside = (x >= low) & (x <= high)
     if int(inside.sum()) < 2:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...errors import InputError
 from ...spec import VectorParam
 from ..granularity import Granularity
-from ..parameters import Parameterised, choose_learned, leaf_of_graph
+from ..parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 
 class OneVector(Parameterised):
@@ -56,6 +56,7 @@ class OneVector(Parameterised):
     def forward(self, input: Tensor) -> Tensor:
         if (node := leaf_of_graph(self, input)) is not None:
             return node
+        require_tensor(self.title, input)
         return self.compute(*self._ready(input)).to(input.dtype)
 
     def _ready(self, input: Tensor) -> tuple[Tensor, Tensor]:
