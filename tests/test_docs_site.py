@@ -14,11 +14,12 @@ import torch
 from docsite import beside, found, links, markdown, reference, rooms, staging, status, zoo
 from docsite import build as building
 from docsite.blocks import check_command
-from docsite.exhibits import COMMANDS, EXHIBITS
+from docsite.exhibits import EXHIBITS
 from docsite.places import DOCS
 
 import softknee as sk
 from softknee.lab import gallery
+from softknee.lab.evidence.commands import COMMANDS
 from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.reading import find_recipe, shipped
 from softknee.lab.studies.trials import every_chosen

@@ -18,6 +18,7 @@ from softknee.lab.report.latex import escaped as tex
 from softknee.lab.report.markdown import escaped as md
 from softknee.lab.report.pdf import plane_pdf
 from softknee.lab.report.summary import summarise
+from softknee.lab.report.view import view_of
 from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.reading import read_recipe
 from softknee.measure import Record
@@ -197,8 +198,9 @@ def test_figures_have_their_fonts_inside_and_no_date(files: dict[str, bytes]) ->
 
 def test_a_figure_is_the_same_bytes_each_time(files: dict[str, bytes], found: list[Outcome]) -> None:
     summary = summarise(recipe(title=HOSTILE), found)
-    assert summary.spread is not None
-    assert plane_pdf(summary, summary.metric, summary.spread) == files["figures/plane.pdf"]
+    view = view_of(summary)
+    assert view is not None
+    assert plane_pdf(summary, view) == files["figures/plane.pdf"]
 
 
 def test_links_lead_to_the_records_beside_the_report(files: dict[str, bytes], found: list[Outcome]) -> None:

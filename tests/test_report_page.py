@@ -20,6 +20,7 @@ from softknee.lab.report.origin import origin_of
 from softknee.lab.report.palette import COLOURS, SYMBOLS
 from softknee.lab.report.placing import Spot, places_for
 from softknee.lab.report.plane import plane
+from softknee.lab.report.view import view_of
 from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Recipe
 
@@ -151,6 +152,29 @@ def test_the_plane_joins_the_knob_in_order_with_its_intervals(study: tuple[Recip
         assert path["error_y"]["array"][place] == pytest.approx(estimate.interval[1] - estimate.value)
         assert path["error_y"]["arrayminus"][place] == pytest.approx(estimate.value - estimate.interval[0])
     assert not any("silu" in trace["name"] for trace in traces)  # it diverged: it is no point of the plane
+
+
+def test_a_point_far_from_the_rest_is_named_and_does_not_stretch_the_plane(study: tuple[Recipe, list[Outcome]]) -> None:
+    summary = summarise(*study)
+    near = view_of(summary)
+    assert near is not None
+    assert near.outside == ()
+    (row,) = [one for one in summary.rows if one.label == "lambda_gelu hardened"]
+    gone = replace(row.differences["delta_1"], value=40.0, interval=(39.0, 41.0))
+    moved = replace(row, differences={**row.differences, "delta_1": gone})
+    summary = replace(summary, rows=tuple(moved if one is row else one for one in summary.rows))
+    view, found = view_of(summary), plane(summary)
+    assert view is not None
+    assert found is not None
+    assert [one.label for one in view.outside] == [row.label]
+    assert view.spans[1][1] < 1.5 * near.spans[1][1]
+    assert view.note.startswith("Outside the picture: ↑ lambda_gelu hardened (")
+    assert view.note.endswith(" %, 40)")
+    drawn = json.loads(found.json)
+    assert drawn["layout"]["yaxis"]["range"] == list(view.spans[1])
+    assert view.note in [one["text"] for one in drawn["layout"]["annotations"]]
+    assert "Too far away to be shown: lambda_gelu hardened (" in found.caption
+    assert [trace["y"] for trace in drawn["data"] if trace["name"] == row.label] == [[40.0]]  # who zooms out finds it
 
 
 def test_names_of_points_do_not_cover_each_other() -> None:

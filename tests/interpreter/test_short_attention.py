@@ -19,7 +19,7 @@ def attention(qkv: torch.Tensor, scale: float) -> torch.Tensor:
     return (scale * q @ k.mT).softmax(-1) @ v
 
 
-@pytest.mark.parametrize("tokens", [1, 16, 17, 50, 64, 65, 80])
+@pytest.mark.parametrize("tokens", [1, 17, 64, 65, 80])
 def test_values_and_gradients_are_those_of_float64(tokens: int) -> None:
     heads, width = (3, 64) if tokens == 65 else (2, 16)
     qkv = in_one_tensor(2, heads, tokens, width, torch.float16).requires_grad_()

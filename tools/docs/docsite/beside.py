@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from softknee.lab.distilling.study import ENTRIES, TEACHER
-from softknee.lab.evidence.tables import recipe_of
 from softknee.lab.ledger.entry import Paper
 from softknee.lab.ledger.text import cell
 from softknee.lab.report.measures import PARAMETERS, score_called
@@ -132,7 +131,7 @@ def _evidence(paper: Paper) -> dict[str, str]:
 @functools.cache
 def recipe_for(name: str) -> Recipe:
     """The recipe that a study was run with, or else the one that ships."""
-    return recipe_of(runs(), name) if name in runs().names else find_recipe(name)
+    return runs().recipe(name) if name in runs().names else find_recipe(name)
 
 
 @functools.cache

@@ -46,15 +46,6 @@ _WIKITEXT = (
     "softknee study wikitext --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --recover 0 --rows {row}"
 )
 _SETTINGS = "Those of the recipes; [the page on studies](../studies.md) says how they are written."
-# Commands of the records that a statement may wait for.
-COMMANDS = {
-    RATE: f"softknee study rate --json {RATE}",
-    ALONE: f"softknee study distil --data-set cifar-10 --teacher none --student vgg8 --json {ALONE}",
-    VGG: f"softknee study distil --data-set cifar-10 --teacher vgg13 --student vgg8 --json {VGG}",
-    WRN: f"softknee study distil --data-set cifar-10 --teacher wrn40_2 --student wrn16_2 --json {WRN}",
-    SMALL: f"softknee study wikitext --json {SMALL}",
-    LARGE: f"{_WIKITEXT.format(row='gelu,lambda_gelu,relu')} --json {LARGE}",
-}
 
 
 def _preferences(swap: str, title: str, heads: Sequence[str], values: Mapping[str, Sequence[Sequence[str]]]) -> Printed:

@@ -8,7 +8,6 @@ import re
 
 from softknee.lab import evidence
 from softknee.lab.evidence.runs import Runs, Study
-from softknee.lab.evidence.tables import recipe_of
 from softknee.lab.ledger.text import cell
 
 from .markdown import badge
@@ -105,7 +104,7 @@ def _row(study: Study, link: str, name: str) -> list[str]:
 @functools.cache
 def _title_of(name: str) -> str:
     folder = Runs(DOCS) if name == "quickstart" else runs()
-    recipe = recipe_of(folder, name)
+    recipe = folder.recipe(name)
     return recipe.paper.source if recipe.paper is not None else recipe.title or name
 
 

@@ -81,7 +81,8 @@ def folded(text: str) -> str:
         head = f"{count} statements have no records yet" + (f"; the studies of {begun} are begun" if begun else "")
         return f"<details><summary>{head}</summary>\n\n{found[1]}\n\n{listed.strip()}\n\n</details>\n"
 
-    return re.sub(r"^(No records yet; .*)\n\n((?:^- .*\n)+)", fold, text, flags=re.M)
+    commands = r"(?:\nThese commands .*\n\n(?:^    .*\n)+)?"
+    return re.sub(rf"^(No records yet; .*)\n\n((?:^- .*\n)+{commands})", fold, text, flags=re.M)
 
 
 def figures(text: str, *, up: str = "") -> str:

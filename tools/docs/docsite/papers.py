@@ -7,11 +7,11 @@ from pathlib import Path
 
 import softknee as sk
 from softknee.lab import gallery
+from softknee.lab.evidence.commands import command_of
 from softknee.lab.gallery_page import title_of
 from softknee.lab.ledger.entry import PAPERS, Paper
 
 from .beside import UNFINISHED, beside, index, unfinished
-from .exhibits import COMMANDS
 from .found import judged, runs
 from .markdown import badge, cards
 from .origins import PAPER_OF
@@ -122,7 +122,7 @@ def _statements(paper: Paper) -> str:
 def _study(name: str) -> str:
     """A link to the records of a study; the command, where there are none."""
     if name not in runs().names:
-        return f"`{COMMANDS.get(name, f'softknee study run {name}')}`"
+        return f"`{command_of(name)}`"
     link = f"[{name}](../evidence/{name})" if name.endswith(".json") else f"[{name}](../evidence/{name}/index.md)"
     return f"{link} ({UNFINISHED}: {unfinished(name)})" if unfinished(name) else link
 

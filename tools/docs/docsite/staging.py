@@ -32,6 +32,8 @@ _ALSO = """
 **Add your own:** [function](extend/function.md) · [engine](extend/engine.md) · [measure](extend/measure.md) ·
 [recipe](extend/recipe.md)
 """
+# Where a page of docs/ says how to come by the pages that only the site has, the site leads to them.
+_ON_THE_SITE = re.compile(r"<!-- reference and papers -->.*?<!-- end -->", re.S)
 _BLOCK = re.compile(rf"^```(?:{'|'.join(SHOWN)})\n.*?^```$", re.M | re.S)
 
 
@@ -83,8 +85,9 @@ def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text(encoding="utf-8")
             text = site_page(text, page=str(place), printed=printed.get(str(place), ()))
+            papers = " · ".join(f"[{paper.name}](papers/{paper.stem}.md)" for paper in PAPERS)
+            text = _ON_THE_SITE.sub(f"· [reference](reference/index.md)\n\n**Papers beside ours:** {papers}", text)
             if str(place) == "index.md":
-                papers = " · ".join(f"[{paper.name}](papers/{paper.stem}.md)" for paper in PAPERS)
                 text += _ALSO.format(papers=papers)
             orphan = "---\norphan: true\n---\n\n" if place.parts[0] == "quickstart" else ""
             target.write_text(orphan + _present(text), encoding="utf-8")

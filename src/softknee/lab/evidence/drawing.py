@@ -9,12 +9,12 @@ from ...files import write_whole
 from ..report import summarise
 from ..report.pdf import pdf_figures
 from .runs import Runs
-from .tables import recipe_of
 
 # Which figures of a report the page shows, by study.
 DRAWN: dict[str, Sequence[str]] = {
     "smelu-figure-4": ("plane",),
     "smelu-figure-13": ("plane",),
+    "smelu-figure-3": ("plane",),
     "smelu-figure-3-twelve": ("plane",),
     "lambda-gelu-fashion": ("hardness",),
     "lambda-gelu-adult": ("hardness",),
@@ -35,7 +35,7 @@ def write_figures(runs: Runs) -> list[Path]:
     for name, wanted in DRAWN.items():
         if name not in runs.names:
             continue
-        found = pdf_figures(summarise(recipe_of(runs, name), list(runs.study(name).outcomes.values())), png=True)
+        found = pdf_figures(summarise(runs.recipe(name), list(runs.study(name).outcomes.values())), png=True)
         for figure in wanted:
             if figure in found:
                 path = runs.folder / file_of(name, figure)
@@ -46,7 +46,7 @@ def write_figures(runs: Runs) -> list[Path]:
 def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
     """(study, file, caption) of the figures that lie in the folder of the evidence."""
     captions = {
-        "plane": "Accuracy against prediction difference, with 95 % intervals; a line joins the values of a knob",
+        "plane": "Accuracy or loss against prediction difference, 95 % intervals; a line joins the values of a knob",
         "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
         "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval",
     }

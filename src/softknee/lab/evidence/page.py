@@ -9,6 +9,7 @@ from pathlib import Path
 from ...measure import write_whole
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY
 from ..ledger.text import cell
+from .commands import command_of
 from .drawing import figures_of, write_figures
 from .lambda_gelu_language import language_tables
 from .runs import Runs
@@ -127,11 +128,14 @@ def _table(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
-    """A short line for each: where it stands, what it says, and which studies would decide it."""
+    """A short line for each: where it stands, what it says, and which records decide it; then what makes these."""
     if not judged:
         return
-    yield "No records yet; each is judged as soon as its studies were run (`softknee study run NAME`):\n\n"
+    yield "No records yet; each is judged as soon as its records are there:\n\n"
     for one in judged:
         needs = ", ".join(f"`{name}`" for name in one.statement.needs)
         begun = f" Begun: {one.unfinished}." if one.unfinished else ""
         yield f"- {one.statement.place}: {one.statement.says} Decided by {needs}.{begun}\n"
+    wanted = dict.fromkeys(name for one in judged for name in one.missing)
+    yield "\nThese commands make them:\n\n"
+    yield from (f"    {command_of(name)}\n" for name in wanted)

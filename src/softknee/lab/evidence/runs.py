@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ...errors import DataError
+from ...errors import DataError, RecipeError
 from ...measure.record import Record
 from ..studies.outcome import Outcome
+from ..studies.reading import find_recipe
+from ..studies.recipe import Recipe
 from ..studies.reporting import recipe_of
 from ..studies.store import STUDY, TRIALS, RunStore
 from ..studies.trials import every_chosen
@@ -59,6 +61,7 @@ class Runs:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._read: dict[str, Study] = {}
+        self._recipes: dict[str, Recipe] = {}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -82,7 +85,7 @@ class Runs:
             described = self.folder / name / STUDY
             if not described.is_file():
                 continue  # a benchmark; or records alone, which are taken for what they are
-            wanted = {one.label for one in every_chosen(recipe_of(RunStore(self.folder / name)))}
+            wanted = {one.label for one in every_chosen(self.recipe(name))}
             if missing := wanted - set(self.study(name).outcomes):
                 found[name] = len(wanted) - len(missing), len(wanted)
         return found
@@ -99,6 +102,16 @@ class Runs:
             machines = dict.fromkeys(one.hardware.gpu or one.hardware.cpu for one in records)
             self._read[name] = Study(name, folder, trained, tuple(machines))
         return self._read[name]
+
+    def recipe(self, name: str) -> Recipe:
+        """The recipe that a study was run with; what it says of the paper, which no trial depends on, as it ships."""
+        if name not in self._recipes:
+            ran = recipe_of(RunStore(self.folder / name))
+            try:
+                self._recipes[name] = replace(ran, paper=find_recipe(name).paper)
+            except RecipeError:  # a recipe of the user's own
+                self._recipes[name] = ran
+        return self._recipes[name]
 
     def benchmark(self, name: str) -> Record:
         """A record of a benchmark, which lies beside the studies."""

@@ -188,9 +188,11 @@ def swish_agrees_less_with_sgd(runs: Runs) -> Evidence:
     swish = _best(study, _family(study, "swish"))
     others = [_best(study, _family(study, family)) for family in ("smelu", "gelu", "mish", "tanhexp")]
     parts = corrected([part for label in others for part in agrees_more(study, label, [swish])])
+    rest = sorted(difference(study, one) for one in _family(study, "swish") if one != swish)
+    wide = f" (other values of beta: {rest[0]:.5f} to {rest[-1]:.5f})" if rest else ""
     return Evidence(
-        f"prediction difference Δ₁ of {_said(study, swish)}, Swish's lowest; of the others the value of beta with the "
-        f"lowest, against it: {_each(study, others, parts)}",
+        f"prediction difference Δ₁ of {_said(study, swish)}, the lowest of Swish{wide}; of each other family the value "
+        f"of beta with the lowest, against it: {_each(study, others, parts)}",
         parts=parts,
     )
 

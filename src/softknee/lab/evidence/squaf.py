@@ -226,7 +226,7 @@ def start_of_q_and_alpha_matters_little(runs: Runs) -> Evidence:
     )
 
 
-_COSTS, _MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
+TIMES, MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
 
 
 def _times(runs: Runs, name: str, what: str) -> dict[str, float]:
@@ -243,13 +243,13 @@ def _times(runs: Runs, name: str, what: str) -> dict[str, float]:
     place="Table 10 and appendix A.4",
     says="In ViT-Tiny SQUAF is quicker at inference than PolyNorm and DiTAC, but takes 1.42 times as long as GELU, and "
     "1.22 times in training; SQUAF-P is slower than SQUAF, SQUAF-S about as quick as CRReLU.",
-    needs=[_COSTS, _MODES],
+    needs=[TIMES, MODES],
     different="one H200 in place of A6000s, batches of 256, our kernels; modes in bfloat16, the others in float32",
 )
 def costs_of_a_transformer(runs: Runs) -> Evidence:
     """Medians of an inference and of a training step of vit_tiny_patch16_224, all variants in turns in one run."""
-    inference, training = _times(runs, _COSTS, "forward"), _times(runs, _COSTS, "step")
-    modes = _times(runs, _MODES, "forward")
+    inference, training = _times(runs, TIMES, "forward"), _times(runs, TIMES, "step")
+    modes = _times(runs, MODES, "forward")
     ratio, slower = inference["squaf"] / inference["before"], training["squaf"] / training["before"]
     sampled, step = modes["squaf sampled"] / modes["squaf"], modes["squaf step"] / modes["relu"]
     listed = ", ".join(

@@ -95,6 +95,8 @@ class Judged:
     evidence: Evidence | None
     unfinished: str = ""
     """Which of its studies were run in part: "mine (3 of 8 activations)"."""
+    missing: tuple[str, ...] = ()
+    """Which of its records are not there, or not whole."""
 
     @property
     def verdict(self) -> str:
@@ -190,10 +192,13 @@ def find(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
 
 def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
     """Each statement with its verdict, as far as its records are there."""
-    return tuple(
-        Judged(one, one.decide(runs)) if runs.has(*one.needs) else Judged(one, None, _unfinished(one, runs))
-        for one in statements
-    )
+    return tuple(_judged(one, runs) for one in statements)
+
+
+def _judged(one: Statement, runs: Runs) -> Judged:
+    if missing := tuple(name for name in one.needs if not runs.has(name)):
+        return Judged(one, None, _unfinished(one, runs), missing)
+    return Judged(one, one.decide(runs))
 
 
 def _unfinished(one: Statement, runs: Runs) -> str:

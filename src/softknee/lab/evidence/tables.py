@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...measure.estimate import t_quantile
 from ..ledger.text import cell
-from ..studies.description import Description
 from ..studies.outcome import Outcome
-from ..studies.reading import read_recipe
 from ..studies.recipe import Recipe
-from ..studies.yaml_text import dump
+from .commands import command_of
 from .runs import Runs, Study
 
 # What a measure is called, what it is multiplied by to be shown, and how.
@@ -40,7 +37,7 @@ def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] 
     for name in runs.names:
         if not name.startswith(f"{stem}-") or name.endswith(".json"):
             continue
-        study, recipe = runs.study(name), recipe_of(runs, name)
+        study, recipe = runs.study(name), runs.recipe(name)
         paper = recipe.paper
         if paper is None:
             continue
@@ -50,10 +47,10 @@ def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] 
         if name in runs.unfinished:
             done, whole = runs.unfinished[name]
             yield f"\nUnfinished: {done} of {whole} activations were run so far.\n"
+        scale = ", of logarithms for mean squared errors" if "mse" in _measures(recipe) else ""
         yield (
-            f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval, of logarithms for mean squared "
-            f"errors. {' '.join(paper.note.split())} Again: `softknee study run {name}`. [Records]"
-            f"(evidence/{name}/trials).\n"
+            f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval{scale}. "
+            f"{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](evidence/{name}/trials).\n"
         )
         for of, file, caption in figures:
             if of == name:
@@ -89,11 +86,11 @@ def _short_name(variant: str) -> str:
     return variant.partition("(")[0] + next((after for word, after in mode.items() if word in variant), "")
 
 
-def recipe_of(runs: Runs, name: str) -> Recipe:
-    """The recipe that a study was run with."""
-    path = runs.folder / name / "study.json"
-    found = Description.from_json(path.read_bytes(), source=str(path))
-    return read_recipe(dump(json.loads(json.dumps(found.recipe))))
+def _measures(recipe: Recipe) -> list[str]:
+    """The scores that the table has: those that the paper prints, or else what the study is about."""
+    named = {one for of in recipe.paper.values.values() for one in of} if recipe.paper else set()
+    online = recipe.training.progressive is not None
+    return [one for one in _SHOWN if one in named] or list(_ONLINE if online else ["accuracy"])
 
 
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
@@ -101,7 +98,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     values = recipe.paper.values
     online = recipe.training.progressive is not None
     named = {one for of in values.values() for one in of}
-    measures = [one for one in _SHOWN if one in named] or list(_ONLINE if online else ["accuracy"])
+    measures = _measures(recipe)
     printed = [one for one in _DIFFERENCES if one in named]
     heads = ["activation", "parameters"]
     for measure in measures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ from .curves import CURVES, first_shown
 from .drawn import curve_of, reach_of
 from .figures import after_epochs
 from .numbers import plain
-from .palette import COLOURS, DASHES, SYMBOLS, looks
-from .parts import Band, Measure, Profile, Row, Shape, Summary
-from .plane import axis_title, interval_of, middle_of
+from .palette import COLOURS, DASHES, SYMBOLS, Look, looks
+from .parts import Band, Profile, Shape, Summary
+from .placing import Room
 from .shapes import site_name
+from .view import Group, View, Written, axis_title, interval_of, middle_of, view_of, written_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,11 +40,11 @@ def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes
 
 def _figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
     found: dict[str, tuple[bytes, str]] = {}
-    metric, spread = summary.metric, summary.spread
-    if spread is not None and any(row.found(spread) for row in summary.judged):
-        words = f"{metric.title} against {spread.title}; bars are 95 % intervals"
+    view = view_of(summary)
+    if view is not None:
+        words = f"{view.metric.title} against {view.spread.title}; bars are 95 % intervals"
         joined = "; a line joins the values of a knob in their order" if summary.knobs else ""
-        found["plane"] = plane_pdf(summary, metric, spread), f"{words}{joined}."
+        found["plane"] = plane_pdf(summary, view), f"{words}{joined}. {view.caption}".strip()
     for name, (title, axis, scale) in CURVES.items():
         bands = [band for band in summary.bands if band.curve == name and band.label in first_shown(summary)]
         if bands and name in ("validation_accuracy", "train_loss"):
@@ -61,53 +63,68 @@ def _figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
 # -- each figure ------------------------------------------------------------------------------------------
 
 
-def plane_pdf(summary: Summary, metric: Measure, spread: Measure) -> bytes:
+def plane_pdf(summary: Summary, view: View) -> bytes:
     """The metric against the prediction difference, as on the page."""
     look = looks(summary)
-    rows = [row for row in summary.judged if row.found(metric) and row.found(spread)]
-    names = {row.label: knob.name for knob in summary.knobs for row in knob.rows}
-    groups: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: _knob_value(summary, row)):
-        groups.setdefault(names.get(row.label, row.label), []).append(row)
-    below = _legend_height(len(groups))
-    with _page(_WIDE, 3.5 + below) as (figure, content):
-        axes = figure.add_axes(_above(below, 3.5))
-        _furnish(axes, axis_title(metric), axis_title(spread))
-        order = [row.label for row in rows]
-        for name, members in sorted(groups.items(), key=lambda pair: min(order.index(row.label) for row in pair[1])):
-            style = look[members[0].label]
-            xs, ys = zip(*(middle_of(row, metric, spread) for row in members), strict=True)
-            bars = [
-                [_sides(x, interval_of(row, one)) for row, x in zip(members, at, strict=True)]
-                for one, at in ((metric, xs), (spread, ys))
-            ]
-            axes.errorbar(
-                xs,
-                ys,
-                xerr=list(zip(*bars[0], strict=True)),
-                yerr=list(zip(*bars[1], strict=True)),
-                color=style.colour,
-                marker=_SYMBOLS[style.symbol],
-                markersize=5.5,
-                linewidth=1.3,
-                elinewidth=0.7,
-                capsize=2,
-                linestyle="-" if len(members) > 1 else "none",
-                label=_safe(name),
+    note = textwrap.fill(view.note, 84, max_lines=3, placeholder=" ...")
+    named = [group for group in view.groups if any(row in view.shown for row in group.rows)]
+    below, above = _legend_height(len(named)), 0.08 + 0.13 * (note.count("\n") + 1)
+    height = 3.5 + below + above
+    with _page(_WIDE, height) as (figure, content):
+        left, bottom, wide, tall = 0.12, below / height, 0.85, 3.4 / height
+        axes = figure.add_axes((left, bottom, wide, tall))
+        _furnish(axes, axis_title(view.metric), axis_title(view.spread))
+        axes.set_xlim(*view.spans[0])
+        axes.set_ylim(*view.spans[1])
+        for place, group in enumerate(view.groups):
+            _path(axes, view, group, look[group.rows[0].label], name=group in named, height=3 + place / 100)
+        letters = Room(72 * _WIDE * wide, 72 * height * tall, letter=4.3, line=8.5, mark=4.0)
+        beside = written_at(view, room=letters)
+        for row in view.shown:
+            if row.label in beside:
+                at = middle_of(row, view.metric, view.spread)
+                _write_beside(axes, at, beside[row.label], look[row.label].colour)
+        better = "better ↘" if view.metric.larger_is_better else "↙ better"
+        for at, side, text in ((0.0, "left", note), (1.0, "right", better)):
+            remark = axes.text(
+                at, 1.01, text, transform=axes.transAxes, ha=side, va="bottom", fontsize=7.5, color=_SOFT
             )
-            for row, x, y in zip(members, xs, ys, strict=True):
-                if len(members) > 1:
-                    value = plain(_knob_value(summary, row)[1])
-                    _write(axes, x, y, value)
+            remark.set_parse_math(False)
         _legend(figure, axes)
     return content()
 
 
-def _knob_value(summary: Summary, row: Row) -> tuple[str, float]:
-    for knob in summary.knobs:
-        if row.label in {one.label for one in knob.rows}:
-            return knob.name, row.number(knob.parameter)
-    return row.label, 0.0
+def _path(axes: Axes, view: View, group: Group, style: Look, *, name: bool, height: float) -> None:
+    """The points of one activation with their intervals, and the line that joins the values of a knob."""
+    metric, spread = view.metric, view.spread
+    xs, ys = zip(*(middle_of(row, metric, spread) for row in group.rows), strict=True)
+    bars = [
+        [_sides(x, interval_of(row, one)) for row, x in zip(group.rows, at, strict=True)]
+        for one, at in ((metric, xs), (spread, ys))
+    ]
+    axes.errorbar(
+        xs,
+        ys,
+        xerr=list(zip(*bars[0], strict=True)),
+        yerr=list(zip(*bars[1], strict=True)),
+        fmt="none",
+        ecolor=style.colour,
+        elinewidth=0.7,
+        capsize=1.5,
+        alpha=0.45,  # many of them cross, and the points matter more
+        zorder=2,
+    )
+    axes.plot(
+        xs,
+        ys,
+        color=style.colour,
+        marker=_SYMBOLS[style.symbol],
+        markersize=5,
+        linewidth=1.2,
+        linestyle="-" if group.joined else "none",
+        label=_safe(group.name) if name else "_",
+        zorder=height,
+    )
 
 
 def _sides(value: float, interval: tuple[float, float] | None) -> tuple[float, float]:
@@ -304,8 +321,27 @@ def _title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=9, color=_INK).set_parse_math(False)
 
 
-def _write(axes: Axes, x: float, y: float, text: str) -> None:
-    axes.annotate(text, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=7, color=_INK).set_parse_math(False)
+def _write_beside(axes: Axes, at: tuple[float, float], what: Written, colour: str) -> None:
+    """A text with a light edge, so that lines that it crosses do not cut it."""
+    from matplotlib.patheffects import withStroke
+
+    upright, side = what.place.split()
+    made = axes.annotate(
+        what.text,
+        at,
+        xytext=(
+            {"left": -4.0, "center": 0.0, "right": 4.0}[side],
+            {"bottom": -3.5, "middle": 0.0, "top": 3.5}[upright],
+        ),
+        textcoords="offset points",
+        ha={"left": "right", "right": "left"}.get(side, "center"),
+        va={"bottom": "top", "top": "bottom"}.get(upright, "center"),
+        fontsize=7,
+        color=colour,
+        path_effects=[withStroke(linewidth=1.6, foreground="white")],
+        zorder=5,
+    )
+    made.set_parse_math(False)
 
 
 def _safe(label: str) -> str:

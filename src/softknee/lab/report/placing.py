@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 _PLACES = (
     "top right",
@@ -15,7 +16,7 @@ _PLACES = (
     "middle right",
     "middle left",
 )
-_OF_TEXTS, _OF_MARKS = 0.02, 0.35  # shares of a name that may lie on other names, and on points
+_OF_TEXTS, _OF_MARKS = 0.02, 0.1  # shares of a name that may lie on other names, and on points
 _STEPS = 12  # points of a line between two of its values, as something that a name may cover
 _Box = tuple[float, float, float, float]
 
@@ -66,7 +67,9 @@ def places_for(
 
     >>> places_for([Spot(0, 0, "left"), Spot(1, 1, "right")])
     ['top right', 'bottom left']
-    >>> places_for([Spot(0, 0, "first", rank=1), Spot(1, 1, "far"), *(Spot(0, 0, "more", rank=2) for _ in range(9))])[-1]
+    >>> crowd = [Spot(0, 0, "more", rank=1)] * 9
+    >>> places_for([Spot(0, 0, "first"), Spot(1, 1, "far"), *crowd])[-1] is None
+    True
     """
     wide, tall = spans or (
         _span([one.x for one in spots], [one.across for one in spots]),
@@ -115,7 +118,7 @@ def _along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Points of the way from the first to the last."""
     return [
         (x + (u - x) * step / _STEPS, y + (v - y) * step / _STEPS)
-        for (x, y), (u, v) in zip(points, points[1:], strict=False)
+        for (x, y), (u, v) in pairwise(points)
         for step in range(1, _STEPS)
     ]
 

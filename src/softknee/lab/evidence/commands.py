@@ -1,0 +1,37 @@
+"""The command that makes each study or record that statements are judged by."""
+
+from __future__ import annotations
+
+from .lambda_gelu_language import LARGE, SMALL
+from .squaf import MODES, TIMES
+from .squaf_networks import ALONE, RATE, VGG, WRN
+
+_FOLDER = "docs/evidence"
+_WIKITEXT = "softknee study wikitext --train wikitext2_train.txt.gz,valid"
+_MODEL = "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --repeats 9 --seconds 1"
+_SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
+_MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
+# Records that a command of its own makes; all others are studies by recipe.
+COMMANDS = {
+    RATE: f"softknee study rate --json {_FOLDER}/{RATE}",
+    ALONE: f"softknee study distil --data-set cifar-10 --teacher none --student vgg8 --json {_FOLDER}/{ALONE}",
+    VGG: f"softknee study distil --data-set cifar-10 --teacher vgg13 --student vgg8 --json {_FOLDER}/{VGG}",
+    WRN: f"softknee study distil --data-set cifar-10 --teacher wrn40_2 --student wrn16_2 --json {_FOLDER}/{WRN}",
+    TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
+    f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "
+    f"--json {_FOLDER}/{TIMES}",
+    MODES: f"{_MODEL} --swap relu {_MODES} --dtype bf16 --json {_FOLDER}/{MODES}",
+    SMALL: f"{_WIKITEXT} --layers 6 --width 384 --heads 6 --context 256 --batch 16 --steps 500 --dropout 0.1 "
+    f"--recover 60 --no-layerwise --json {_FOLDER}/{SMALL}",
+    LARGE: f"{_WIKITEXT} --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --steps 400 --dropout 0.1 "
+    f"--learning-rate 6e-4 --rows gelu,lambda_gelu,relu --recover 0 --json {_FOLDER}/{LARGE}",
+}
+
+
+def command_of(name: str) -> str:
+    """What makes the records of this name.
+
+    >>> command_of("squaf-table-12")
+    'softknee study run squaf-table-12'
+    """
+    return COMMANDS.get(name, f"softknee study run {name}")
