@@ -108,7 +108,7 @@ def test_onnx_operators(result: DeployReport) -> None:
     assert after.operators == {"Gemm": 3, "Relu": 2}
     assert before.foreign == after.foreign == ()
     assert 0 < before.difference < 1e-4
-    assert 0 < after.difference < 1e-4
+    assert 0 <= after.difference < 1e-4  # maxima and sums alone may agree to the bit
 
 
 def test_int8_leaves_no_float_between_layers_with_relu(result: DeployReport) -> None:

@@ -74,11 +74,11 @@ def both(found: list[dict[str, Any]], key: str) -> dict[str, torch.Tensor]:
 
 
 def near(ours: dict[str, Any], losses: list[float], expected: dict[str, Any]) -> None:
-    """Symbols, values and gradients are the same bits; what is left is the rounding of sums."""
+    """Symbols, values and gradients are the same bits; the rounding of sums is left, which training lets grow."""
     torch.testing.assert_close(losses, expected["losses"], rtol=1e-5, atol=1e-6)
     assert ours.keys() == expected["state"].keys()
     for key, value in expected["state"].items():
-        torch.testing.assert_close(ours[key], value, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(ours[key], value, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in those.LAYERS if name != "half"])

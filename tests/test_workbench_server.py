@@ -261,13 +261,15 @@ def _command(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is sent to a process group here")
-@pytest.mark.parametrize("busy", [False, True], ids=["at once", "with a worker"])
-def test_ctrl_c_ends_it_cleanly(tmp_path: Path, busy: bool) -> None:
+@pytest.mark.parametrize("when", ["at once", "while it imports", "with a worker"])
+def test_ctrl_c_ends_it_cleanly(tmp_path: Path, when: str) -> None:
     process = _command("--port", "0", folder=tmp_path)
     assert process.stdout is not None
     line = process.stdout.readline()
     port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", line).group(1))  # type: ignore[union-attr]
-    if busy:
+    if when == "while it imports":
+        time.sleep(0.4)
+    if when == "with a worker":
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.request("POST", "/api/curve", json.dumps(CURVE), JSON)
         assert connection.getresponse().status == 200

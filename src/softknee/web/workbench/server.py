@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from ...errors import ParameterError
 from .app import Workbench, make_app, missing
 from .guard import LOCAL
-from .workers import end_nursery
+from .workers import begin_nursery, end_nursery
 
 HOST, PORT = "127.0.0.1", 8765
 _NEEDED = ("starlette", "uvicorn", "latex2mathml", "numpy", "yaml")
@@ -70,16 +71,34 @@ def serve(
                 super().handle_exit(sig, frame)
 
         server = Server(settings)
-        try:
-            with suppress(KeyboardInterrupt):  # uvicorn ends in order and raises it again
+        with _ending_on_interrupt(server):
+            try:
+                begin_nursery()
                 bench.quick.warm()
                 say(f"The workbench is at {address} (Ctrl-C ends it).")
                 if open_browser:
                     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
                 server.run(sockets=[listener])
-        finally:
-            bench.close()
-            end_nursery()
+            finally:
+                bench.close()
+                end_nursery()
+
+
+@contextmanager
+def _ending_on_interrupt(server: Any) -> Iterator[None]:
+    """Ctrl-C asks the server to end, also while it begins or has ended; uvicorn listens for it in between only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals go to the main thread alone
+        return
+
+    def ask(number: int, frame: Any) -> None:
+        server.should_exit = True
+
+    held = signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, held)
 
 
 def bound(host: str, port: int | None) -> socket.socket:

@@ -86,7 +86,12 @@ class _Worker:
             return sentence("The workbench is ending.")
         if self._process is None or not self._process.is_alive() or len(self.functions) > _MOST_FUNCTIONS:
             self.stop()
-            self._start()
+            try:
+                self._start()
+            except Exception:
+                if not self._ending:  # else whatever new processes come from may be gone already
+                    raise
+                return sentence("The workbench is ending.")
         try:
             self._pipe.send((job, asked))
             if self._pipe.poll(seconds):
@@ -171,6 +176,23 @@ class Workers:
         for worker in self._all:
             worker.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def begin_nursery() -> None:
+    """Start the process that new ones are forked from, deaf to Ctrl-C, which is for the server.
+
+    By itself it would be deaf only after its imports, which take seconds.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # it is started on the way otherwise, and opens the ears again
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def end_nursery() -> None:
