@@ -36,9 +36,9 @@ def read_pickle(content: bytes, *, what: str) -> Any:
 
     >>> read_pickle(pickle.dumps({"labels": [3, 1], "data": b"xyz"}, protocol=2), what="A file")
     {'labels': [3, 1], 'data': b'xyz'}
-    >>> read_pickle(pickle.dumps(print), what="A file")
+    >>> read_pickle(pickle.dumps(eval), what="A file")
     Traceback (most recent call last):
-    softknee.errors.DataError: A file asks for builtins.print, and only arrays, bytes, text, whole numbers, ...
+    softknee.errors.DataError: A file asks for builtins.eval, and only arrays, bytes, text, whole numbers, ...
     """
     _refuse_instructions(content, what)
     try:
