@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import ParameterError
 
 
-class ManyModels:
+class ManyModels(ABC):
     """`count` models, numbered from 0, and for each epoch a log [steps, 1 or 2, M]: losses, gradient norms."""
 
     count: int
@@ -34,8 +36,9 @@ class ManyModels:
         """The gradient norm of every step so far, [steps, M]; NaN where it was not asked for."""
         return self._logged(1)
 
+    @abstractmethod
     def _copy(self, index: int) -> nn.Module:
-        raise NotImplementedError
+        """The model of this number, counted from 0, with tensors of its own."""
 
     def _logged(self, row: int) -> Tensor:
         kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]

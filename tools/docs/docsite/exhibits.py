@@ -5,12 +5,15 @@ What a recipe runs has its numbers there, under `paper`. Numbers of what a comma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from softknee.lab.distilling.paper import PAPER
 from softknee.lab.distilling.study import ENTRIES
+from softknee.lab.evidence.commands import COMMANDS
 from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
+from softknee.lab.evidence.squaf import TIMES
 from softknee.lab.evidence.squaf_networks import ALONE, RATE, VGG, WRN
 
 
@@ -42,9 +45,8 @@ class Exhibit:
 
 
 _PREFERENCE = "softknee study preference --model gpt2 --sets hh,shp --swap {swap} --betas {beta}"
-_WIKITEXT = (
-    "softknee study wikitext --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --recover 0 --rows {row}"
-)
+# One row of the command that makes the record of all.
+_WIKITEXT = re.sub(r"--rows \S+", "--rows {row}", COMMANDS[LARGE]).partition(" --json")[0]
 _SETTINGS = "Those of the recipes; [the page on studies](../studies.md) says how they are written."
 
 
@@ -277,7 +279,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         ),
         Exhibit("Figure 3", "bits and accuracy", records=(RATE,), printed=Printed(("bits an activation",), _RATES)),
         Exhibit("Tables 8 and 9", "settings", where=_SETTINGS),
-        Exhibit("Table 10", "cost in ViT-Tiny", records=("h200-model-vit-table-10.json",)),
+        Exhibit("Table 10", "cost in ViT-Tiny", records=(TIMES,)),
         Exhibit(
             "Table 11",
             "larger language models trained on preferences",
