@@ -95,3 +95,16 @@ def test_onnx_runs_the_whole_zoo(exported):
     results = session.run(None, {session.get_inputs()[0].name: X.numpy()})
     for name, found, expected in zip(whole.parts, results, whole(X), strict=True):
         close(torch.from_numpy(found), expected, name)
+
+
+# TorchScript is still asked for, here and there. Its tracer warns of every check of a shape.
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_scripting_is_refused_with_the_two_ways_that_work():
+    net = nn.Sequential(nn.Linear(5, 5), sk.nn.SQUAF(k=4, learn=True), sk.nn.SReLU())
+    ways = r"torch\.export\.export\(model, \(x,\)\), or torch\.jit\.trace\(model, x\)"
+    for module, name in ((net, "SQUAF"), (net[2], "SReLU"), (sk.nn.SQUAFS(k=4), "SQUAFS")):
+        with pytest.raises(sk.InputError, match=rf"{name} cannot be scripted.*{ways}"):
+            torch.jit.script(module)
+    traced = torch.jit.trace(net, X, check_trace=False)
+    close(traced(X[:1] * 0.5), net(X[:1] * 0.5), "a trace")
+    torch.jit.script(traced)  # is TorchScript already

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,9 +64,24 @@ def ordinary(x: Tensor) -> bool:
     )
 
 
+def beside_the_trace(function: Any) -> Any:
+    """torch.compile calls the function and takes its result for a constant.
+
+    This is torch.compiler.assume_constant_result without its import of the whole compiler, 1.2 s.
+    """
+    function._dynamo_marked_constant = True
+    return function
+
+
+@beside_the_trace
+def exporting() -> bool:
+    """torch.compiler.is_exporting(), which inside a trace torch 2.11's compiler takes for True without an export."""
+    return torch.compiler.is_exporting()
+
+
 def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:
     """How this call will be computed."""
-    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+    if torch.compiler.is_compiling() or exporting():
         return Choice(
             "plain",
             "torch.compile and torch.export take plain operations and fuse them with their neighbours",

@@ -18,7 +18,7 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, by_key, set_engine
 from . import operators, plain
-from .dispatch import choose, ordinary
+from .dispatch import beside_the_trace, choose, ordinary
 from .generate import torch_function
 from .layout import sum_to_shape
 
@@ -37,15 +37,6 @@ class Runtime:
     traced_value: Any
 
 
-def _beside_the_trace(function: Any) -> Any:
-    """torch.compile calls the function and takes its result for a constant.
-
-    This is torch.compiler.assume_constant_result without its import of the whole compiler, 1.2 s.
-    """
-    function._dynamo_marked_constant = True
-    return function
-
-
 class Shelf:
     """Things by name, as attributes: torch.compile reads a dictionary once per trace, an attribute each time."""
 
@@ -53,7 +44,7 @@ class Shelf:
 _runtimes, _definitions = Shelf(), Shelf()
 
 
-@_beside_the_trace
+@beside_the_trace
 def prepare(key: str) -> str:
     """Derive and print the functions of the definition with this key, once; return the key.
 
@@ -71,7 +62,7 @@ def runtime_of(act: Activation) -> Runtime:
     return getattr(_runtimes, prepare(act.key))
 
 
-@_beside_the_trace
+@beside_the_trace
 def _build(name: str) -> str:
     setattr(_definitions, name, get(name))
     return name
@@ -153,7 +144,9 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
     def traced_value(x: Tensor, *params: Tensor) -> Tensor:
         work = plain.working_type(x.dtype)
         chosen = coarse_value if _is_half_on_gpu(x) else value
-        return operators.own(chosen(x.to(work), *(p.to(work) for p in params))[0].to(x.dtype), x)
+        (found,) = chosen(x.to(work), *(p.to(work) for p in params))
+        # torch 2.11's compiler loses the gradient of a Function that ends in a conversion to the type there was.
+        return operators.own(found if found.dtype == x.dtype else found.to(x.dtype), x)
 
     class Traced(torch.autograd.Function):
         @staticmethod

@@ -6,7 +6,9 @@ counters, the order of the examples), so that a replay does the next step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -30,6 +32,19 @@ def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: tor
         torch.cuda.current_stream().wait_stream(side)
         del before
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with _nothing_collected(), torch.cuda.graph(graph):
             step()
     return graph.replay
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Python's collector waits. A graph of an earlier training that it found now would end this recording."""
+    gc.collect()
+    held = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if held:
+            gc.enable()

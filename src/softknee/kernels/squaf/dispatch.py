@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..dispatch import interpreting, triton_works
+from ..dispatch import exporting, interpreting, triton_works
 
 Path = Literal["fused", "plain"]
 
@@ -36,7 +36,7 @@ def choose_kernel(x: Tensor) -> tuple[Path, str]:
 def must_differentiate_through() -> bool:
     """True where an opaque operator is in the way: in an export, and in forward-mode differentiation."""
     # The level is -1 outside of any dual-number context; torch.func.jvp enters one as well.
-    return torch.compiler.is_exporting() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+    return exporting() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
 
 
 def inside_transform() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..dispatch import exporting
 from . import modes_op  # noqa: F401  (defines the operators)
 from .choice import (
     as_symbols,
@@ -31,7 +32,7 @@ from .windows import check_weights
 
 def new_seed(x: Tensor) -> Tensor:
     """A seed for one call on x, from torch's default generator of its device; one for each replica under vmap."""
-    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+    if torch.compiler.is_compiling() and not exporting():
         return torch.ops.softknee.squaf_seed(x, torch.empty(0, device=x.device), [])
     return draw_seed(x)
 
