@@ -26,3 +26,23 @@ def data_criteo(
         shards = convert(raw, out, report=report)
     count = len(shards.counts)
     typer.echo(f"{len(shards):,} rows in {count} shard{'s' * (count != 1)} are in '{out}'.")
+
+
+@data.command("imagenet")
+def data_imagenet(
+    folder: Annotated[
+        Path | None,
+        typer.Option("--data", help="the data folder, with imagenet/train and imagenet/val; or SOFTKNEE_DATA"),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="so many pictures of each part at most, a random part")] = None,
+) -> None:
+    """Decode ImageNet's pictures once, into files of bytes that studies read their batches from."""
+    from ..lab.data.imagenet_bytes import write_bytes
+    from ..lab.data_folder import data_folder
+    from .screen import progress_line
+
+    root = data_folder(folder)
+    with progress_line("decoding") as report:
+        found = write_bytes(root, limit=limit, begin=lambda said: typer.echo(said, err=True), report=report)
+    train, test = (f"{len(found.labels[part]):,}" for part in ("train", "val"))
+    typer.echo(f"{train} pictures to train on and {test} to test with are in '{found.folder}'.")

@@ -13,6 +13,7 @@ from .apart import Apart
 from .augment import Augment
 from .capture import captured
 from .compiling import compile_method
+from .feed import Feed
 from .optimizers import StackedOptimizer
 from .stacked_modules import Draws
 from .together import Together
@@ -24,7 +25,7 @@ class Program:
     Args:
         differentiate: the losses and gradients of all replicas for a batch.
         tensors: all parameters and buffers, stacked.
-        x, y: the examples, on the device.
+        x, y: the examples, on the device; or in the place of x what brings each batch of them there.
         order: [M or 1, n], rewritten at the start of each epoch.
         rates: the rate of every step of this training, [steps] or [steps, M].
         log: [steps of an epoch, 1 or 2, M]: the losses, and the gradient norms where there is room for them.
@@ -38,7 +39,7 @@ class Program:
         differentiate: Together | Apart,
         tensors: dict[str, Tensor],
         draws: Draws,
-        x: Tensor,
+        x: Tensor | Feed,
         y: Tensor,
         order: Tensor,
         rates: Tensor,
@@ -52,23 +53,33 @@ class Program:
     ) -> None:
         self.differentiate, self.tensors, self.draws = differentiate, tensors, draws
         self.x, self.y, self.order, self.rates, self.log = x, y, order, rates, log
+        self.device = y.device
         self.batch, self.optimizer, self.clip, self.augment = batch, optimizer, clip, augment
         self.count, self.foretold = log.shape[-1], foretold
-        self.row = torch.zeros(1, dtype=torch.int64, device=x.device)  # of the rates
-        self.turn = torch.zeros(1, dtype=torch.int64, device=x.device)  # within the epoch
+        self.row = torch.zeros(1, dtype=torch.int64, device=self.device)  # of the rates
+        self.turn = torch.zeros(1, dtype=torch.int64, device=self.device)  # within the epoch
         self._steps: dict[int, Callable[[], None]] = {}
         self._batch: Any = self._gather
         if compiled:
             self._gather(1)  # puts the constants of the augmentation on the device, which must not happen inside
             self._batch = compile_method(self._gather)
 
+    def begin_epoch(self, order: Tensor) -> None:
+        """The steps to come take the examples in this order, [M or 1, n]."""
+        self.order.copy_(order)
+        self.turn.zero_()
+        if isinstance(self.x, Feed):
+            self.x.begin(order[:, : len(self.log) * self.batch])  # without what a dropped batch would have
+
     def run(self, size: int) -> None:
         """The next step, on a batch of this size."""
+        if isinstance(self.x, Feed):
+            self.x.take()
         if size not in self._steps:
             plain = partial(self._step, size)
-            if self.x.device.type == "cuda":
+            if self.device.type == "cuda":
                 changes = [*self.tensors.values(), *self.optimizer.tensors(), self.row, self.turn, self.draws.step]
-                self._steps[size] = captured(plain, changes=[*changes, self.log], device=self.x.device)
+                self._steps[size] = captured(plain, changes=[*changes, self.log], device=self.device)
             else:
                 self._steps[size] = plain
         self._steps[size]()
@@ -96,13 +107,20 @@ class Program:
         """The next batch of every replica, [M, n, ...], augmented."""
         with torch.no_grad():
             chosen = self.order.index_select(1, self._places(size))
-            x, y = self._chosen(self.x, chosen), self._chosen(self.y, chosen)
+            y = self._chosen(self.y, chosen)
+            if isinstance(self.x, Feed):
+                x = self._for_each(self.x.images(size, ready=self.augment is None))
+            else:
+                x = self._chosen(self.x, chosen)
             return (x, y) if self.augment is None else self.augment(x, y, draws=self.draws)
 
     def _places(self, size: int) -> Tensor:
         """Of the next batch within the epoch."""
-        return self.turn * self.batch + torch.arange(size, device=self.x.device)
+        return self.turn * self.batch + torch.arange(size, device=self.device)
 
     def _chosen(self, data: Tensor, chosen: Tensor) -> Tensor:
-        found = data.index_select(0, chosen.flatten()).view(*chosen.shape, *data.shape[1:])
+        return self._for_each(data.index_select(0, chosen.flatten()).view(*chosen.shape, *data.shape[1:]))
+
+    def _for_each(self, found: Tensor) -> Tensor:
+        """[M or 1, ...] for every replica."""
         return found.expand(self.count, *found.shape[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from ..surgery.groups import LR_SCALE
 from .apart import Apart, read_precision
 from .arguments import check_clip, read_examples, read_rate, read_seeds, read_shares, read_single, steps_of_epoch
 from .augment import Augment
+from .feed import Feed
 from .losses import Loss, read_loss
 from .many import ManyModels
 from .optimizers import StackedOptimizer, read_options
@@ -25,6 +27,7 @@ from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
 from .state import carry_over, pair_tensors, read_state, write_state
+from .streamed import Streamed
 from .together import Together, norms, outputs
 
 
@@ -93,7 +96,7 @@ class Replicas(ManyModels):
 
     def fit(
         self,
-        x: Tensor,
+        x: Tensor | Streamed,
         y: Tensor,
         *,
         epochs: int,
@@ -119,7 +122,9 @@ class Replicas(ManyModels):
         """Train for some epochs more; what the optimiser keeps goes on while optimiser and options stay the same.
 
         Args:
-            x, y: all examples and their targets; they are kept on the device, and batches are gathered there.
+            x, y: all examples and their targets; they are kept on the device, and batches are gathered there. Images
+                that no memory holds are `Streamed`: each batch is brought from the disk while the ones before are
+                trained on. The training is the same to the bit; with `augment` it is given the bytes of the images.
             epochs, batch: how many passes, and how many examples a replica sees in a step.
             lr: the rate of all replicas, or one for each.
             optimizer: "sgd", "adagrad", "adam", "adamw" or "rmsprop"; `options` are those of torch.optim.
@@ -146,7 +151,13 @@ class Replicas(ManyModels):
                 float32.
             on_step, on_epoch: called after each step with its number, and after each epoch with the replicas.
         """
-        x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
+        if isinstance(x, Streamed):
+            # The places stand in for the examples, which are as many.
+            _, y = read_examples(x.places, y, epochs=epochs, batch=batch, device=self.device)
+            if progressive:
+                raise ParameterError("progressive: what is read from a disk is not for it; give a tensor of examples.")
+        else:
+            x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
         per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
         check_clip(clip)
         shares = read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
@@ -158,49 +169,55 @@ class Replicas(ManyModels):
         chosen = self._choose_optimizer(optimizer, options, lr_scale)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
         on_gpu = self.device.type == "cuda"
-        program = Program(
-            differentiate=self._differentiator(loss, compiled=compiled, precision=precision),
-            tensors=self._stack.tensors,
-            draws=self._draws,
-            x=x,
-            y=y,
-            order=torch.zeros(len(ordered), len(x), dtype=torch.int64, device=self.device),
-            rates=self._rates(lr, shares),
-            log=log,
-            batch=batch,
-            optimizer=chosen,
-            clip=clip,
-            augment=augment,
-            compiled=on_gpu and (compiled or augment is not None),
-            foretold=foretold,
-        )
-        for _ in range(epochs):
-            drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
-            program.order.copy_(drawn)
-            program.turn.zero_()
-            for turn in range(per_epoch):
-                program.run(min(batch, len(x) - turn * batch))
-                self.step += 1
-                if on_step is not None:
-                    on_step(self.step)
-            self.epoch += 1
-            self._logs.append(log.clone())
-            if foretold is not None:
-                self.foretold = by_example(foretold, program.order)
-            if on_epoch is not None:
-                on_epoch(self)
+        with (
+            Feed(x, orders=len(ordered), batch=min(batch, len(x)), device=self.device)
+            if isinstance(x, Streamed)
+            else nullcontext(x)
+        ) as source:
+            program = Program(
+                differentiate=self._differentiator(loss, compiled=compiled, precision=precision),
+                tensors=self._stack.tensors,
+                draws=self._draws,
+                x=source,
+                y=y,
+                order=torch.zeros(len(ordered), len(x), dtype=torch.int64, device=self.device),
+                rates=self._rates(lr, shares),
+                log=log,
+                batch=batch,
+                optimizer=chosen,
+                clip=clip,
+                augment=augment,
+                compiled=on_gpu and (compiled or augment is not None),
+                foretold=foretold,
+            )
+            for _ in range(epochs):
+                drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
+                program.begin_epoch(drawn)
+                for turn in range(per_epoch):
+                    program.run(min(batch, len(x) - turn * batch))
+                    self.step += 1
+                    if on_step is not None:
+                        on_step(self.step)
+                self.epoch += 1
+                self._logs.append(log.clone())
+                if foretold is not None:
+                    self.foretold = by_example(foretold, program.order)
+                if on_epoch is not None:
+                    on_epoch(self)
         return self
 
     @torch.no_grad()
-    def predict(self, x: Tensor, *, probabilities: bool = False, batch: int = 1024) -> Tensor:
+    def predict(self, x: Tensor | Streamed, *, probabilities: bool = False, batch: int = 1024) -> Tensor:
         """The outputs of every replica in eval mode, [M, N, ...]; with `probabilities`, through softmax (one output:
         the sigmoid)."""
-        if not isinstance(x, Tensor) or x.dim() == 0 or batch < 1:
+        if not isinstance(x, Tensor | Streamed) or len(x.shape) == 0 or batch < 1:
             raise InputError("predict needs a tensor of examples, and a batch of at least 1.")
         training = self._skeleton.training
         self._skeleton.eval()
         try:
-            parts = [self._outputs(part.to(self.device)) for part in x.split(batch)]
+            on_disk = isinstance(x, Streamed)
+            each = x.batches(batch, self.device) if on_disk else (one.to(self.device) for one in x.split(batch))
+            parts = [self._outputs(one) for one in each]
         finally:
             self._skeleton.train(training)  # predict may be called between two epochs
         found = torch.cat(parts, dim=1)

@@ -128,6 +128,11 @@ class Stack:
 
 def build_model(make_model: Callable[..., nn.Module], seed: int) -> nn.Module:
     """The model of a seed, on the CPU; torch's global random state is left as it was."""
+    if isinstance(make_model, nn.Module) or not callable(make_model):
+        raise InputError(
+            f"make_model is a function that builds a new model, and {type(make_model).__name__} was given; give for "
+            "instance lambda: MyNet()."
+        )
     takes_seed = "seed" in inspect.signature(make_model).parameters
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

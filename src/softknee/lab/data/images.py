@@ -41,18 +41,7 @@ class ImageSet:
 
     @cached_property
     def _moments(self) -> tuple[tuple[float, float], ...]:
-        # Sums of whole numbers are exact, so that the same files give the same floats on every machine.
-        found = []
-        for channel in range(self.train_images.shape[1]):
-            pixels = self.train_images[:, channel].flatten()
-            counts = torch.bincount(pixels, minlength=256).tolist()
-            total = sum(value * count for value, count in enumerate(counts))
-            square = sum(value**2 * count for value, count in enumerate(counts))
-            variance = len(pixels) * square - total**2  # times the square of their number
-            if variance == 0:
-                raise DataError(f"{self.name}: every training pixel of channel {channel} is the same: it is empty.")
-            found.append((total / len(pixels), math.sqrt(variance) / len(pixels)))
-        return tuple(found)
+        return moments_of(level_counts(self.train_images), name=self.name)
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -81,6 +70,28 @@ class ImageSet:
         """The same data on another device."""
         names = ("train_images", "train_labels", "test_images", "test_labels")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+def level_counts(images: Tensor) -> Tensor:
+    """How often each channel of images [n, channels, height, width] in uint8 has each level, [channels, 256]."""
+    return torch.stack([torch.bincount(images[:, one].flatten(), minlength=256) for one in range(images.shape[1])])
+
+
+def moments_of(counts: Tensor, *, name: str) -> tuple[tuple[float, float], ...]:
+    """Mean and standard deviation of each channel, from how often each has each level.
+
+    Sums of whole numbers are exact, so that the same files give the same floats on every machine.
+    """
+    found = []
+    for channel, each in enumerate(counts.tolist()):
+        pixels = sum(each)
+        total = sum(value * count for value, count in enumerate(each))
+        square = sum(value**2 * count for value, count in enumerate(each))
+        variance = pixels * square - total**2  # times the square of their number
+        if variance == 0:
+            raise DataError(f"{name}: every training pixel of channel {channel} is the same: it is empty.")
+        found.append((total / pixels, math.sqrt(variance) / pixels))
+    return tuple(found)
 
 
 def load_image_set(

@@ -8,16 +8,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ...train.streamed import Streamed
 from ..data.adult import load_adult
 from ..data.criteo import LABELS as CLICKS
 from ..data.criteo import load_criteo
+from ..data.imagenet_bytes import PictureBytes, find_bytes
 from ..data.images import IMAGES, load_image_set
+from ..data_folder import data_folder
 from ..pictures import PICTURES, SIDE, picture_parts
 from ..splits import OWN_PARTS, ROW_SETS, load_split
 from ..synthetic import CLUSTERS, synthetic_parts
@@ -39,6 +42,9 @@ class Examples:
     picture:     height and width, where the examples are the pixels of one picture, row by row; else None.
     image:       channels, height and width, where each example is an image, or a row of its numbers; else None.
     mean, spread: of each channel of such an image, in levels of 0 to 255: an example is (level - mean) / spread.
+
+    Inputs that no memory holds are no tensors but `Streamed`, all three of them, which has as much of a tensor as a
+    study needs; see `on_disk`.
     """
 
     task: Literal["classification", "regression"]
@@ -59,6 +65,11 @@ class Examples:
     spread: tuple[float, ...] = ()
 
     @property
+    def on_disk(self) -> bool:
+        """Whether the inputs are read from a disk when they are needed."""
+        return isinstance(self.train_x, Streamed)
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example."""
         return tuple(self.train_x.shape[1:])
@@ -69,7 +80,7 @@ class Examples:
         return self.classes or self.train_y.shape[1]
 
     def to(self, device: torch.device | str) -> Examples:
-        """The same examples on another device."""
+        """The same examples on another device; what is on a disk stays there."""
         return replace(self, **{name: one.to(device) for name, one in _tensors(self).items()})
 
     def sentence(self) -> str:
@@ -158,6 +169,10 @@ def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool)
         ready, test = (lambda one: one), (rows.test_x, rows.test_y)
         about = {}
     else:
+        # A part is held in memory, and the whole of ImageNet is not.
+        on_disk = find_bytes(data_folder(folder)) if data.set == "imagenet" and data.limit is None else None
+        if on_disk is not None:
+            return _of_disk(data, on_disk, flat)
         # Enough that the training part has its limit when validation has been taken from it.
         most = None if data.limit is None else math.ceil(data.limit / (1 - data.validation)) + 1
         images = load_image_set(data.set, folder, most=most)
@@ -169,6 +184,19 @@ def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool)
     parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": test}
     floats = {part: (ready(one).flatten(1) if flat else ready(one), target) for part, (one, target) in parts.items()}
     return replace(_examples(floats, labels=labels, name=data.set), **about)
+
+
+def _of_disk(data: Data, found: PictureBytes, flat: bool) -> Examples:
+    """The pictures that `softknee data imagenet` wrote, in the parts that they have in memory."""
+    y = found.labels
+    kept, rest = split(y["train"], share=data.validation, seed=data.split_seed)
+    whole = torch.arange(len(y["val"]))
+    parts = {
+        part: (cast(Tensor, found.streamed(file, places, flat=flat)), y[file][places])
+        for part, file, places in (("train", "train", rest), ("validation", "train", kept), ("test", "val", whole))
+    }
+    about: dict[str, Any] = {"image": (3, found.side, found.side), "mean": found.mean, "spread": found.spread}
+    return replace(_examples(parts, labels=found.classes, name="imagenet"), **about)
 
 
 def _image(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -299,6 +327,11 @@ def _tensors(examples: Examples) -> dict[str, Tensor]:
 
 def _fingerprint(examples: Examples) -> str:
     found = hashlib.sha256(f"{examples.task} {examples.classes}".encode())
+    for part in _PARTS if examples.on_disk else ():
+        # What was summed when the file was written stands for the file, which is not read for this.
+        x: Any = getattr(examples, f"{part}_x")
+        found.update(f" {part}_x of {x.sha256} {tuple(x.shape)} {x.mean} {x.spread} ".encode())
+        found.update(x.places.numpy().data)
     for name, one in _tensors(examples).items():
         found.update(f" {name} {one.dtype} {tuple(one.shape)} ".encode())
         raw: Any = one.contiguous().view(torch.uint8).numpy()

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import MissingToolError, SoftkneeError
+from ...errors import InputError, MissingToolError, SoftkneeError
 from ...measure.record import Record
 from .engine import Done, Surroundings
 from .examples import Examples
@@ -148,6 +148,11 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
 
 def pack_examples(examples: Examples) -> dict[str, bytes]:
     """Examples as bytes: their tensors, and the rest as JSON."""
+    if examples.on_disk:
+        raise InputError(
+            f"--engine ray sends the examples to its workers, and those of {examples.name} are read from a disk. Leave "
+            "--engine ray out; or take a part of them, which is in memory: --set data.limit=N."
+        )
     every = {one.name: getattr(examples, one.name) for one in fields(examples)}
     tensors = {name: one for name, one in every.items() if isinstance(one, Tensor)}
     rest = {name: one for name, one in every.items() if name not in tensors}

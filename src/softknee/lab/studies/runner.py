@@ -6,12 +6,14 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from ...errors import ParameterError, did_you_mean
+from ...measure.speed import need_device
 from .description import Description, StoreError
 from .engine import Engine, LocalEngine, RunTrial, Surroundings, plain_path
 from .examples import Examples, recipe_examples
@@ -73,13 +75,17 @@ def run_study(
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ParameterError(f"threads must be a whole number of at least 1, and {threads!r} was given.")
     _refuse_unknown(only, recipe)
-    examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
     store = RunStore(out)
     store.refuse_foreign_folder()
+    # With Ray the trials run on other machines, and a study that is there may be finished.
+    local = engine == "local"
+    if local and store.description() is None:
+        _need_device(recipe)
+    examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
     wanted = Description(
         recipe=recipe_mapping(recipe),
         fingerprint=examples.fingerprint,
-        threads=threads or (torch.get_num_threads() if engine == "local" else 1),
+        threads=threads or (torch.get_num_threads() if local else 1),
     )
     with StudyLock(store.folder) as lock, Stopping() as stopping:
         known = _begin(store, wanted, resume=resume, threads_given=threads is not None)
@@ -98,7 +104,10 @@ def run_study(
             torch.set_num_threads(known.threads)
             chosen = _engine(engine, around, store=store, progress=progress, stopping=stopping, examples=examples)
             try:
-                study = _Study(store, chosen, progress, resume=resume, check=lock.check, each=each, only=only)
+                need = partial(_need_device, recipe) if local else lambda: None
+                study = _Study(
+                    store, chosen, progress, resume=resume, need=need, check=lock.check, each=each, only=only
+                )
                 return study.run(recipe, examples)
             finally:
                 chosen.close()
@@ -155,11 +164,12 @@ class _Study:
         progress: Progress,
         *,
         resume: bool,
+        need: Callable[[], None],
         check: Callable[[], None],
         each: Callable[[Outcome], object] | None,
         only: Sequence[str] = (),
     ) -> None:
-        self._only = tuple(only)
+        self._only, self._need = tuple(only), need
         self._store, self._engine, self._progress, self._resume, self._check = store, engine, progress, resume, check
         self._each = each or (lambda _: None)
         # A store without records is as good as new.
@@ -204,6 +214,8 @@ class _Study:
                 f"'{self._store.url}' holds this study unfinished, with {len(finished)} trials done. Use --resume to "
                 "go on with it, or choose another place with --out."
             )
+        if missing:
+            self._need()
         places = {trial.key: first + index for index, trial in enumerate(every)}
         for done in self._engine.run(missing):
             self._check()
@@ -238,6 +250,16 @@ class _Study:
                 )
             aside = self._store.set_aside(key, suffix="foreign")
             self._progress.note(f"'{place}' is of a trial that this study does not have; it is kept as {aside}.")
+
+
+def _need_device(recipe: Recipe) -> None:
+    """A sentence where the recipe's device is not there, before anything is written or trained."""
+    single = "" if recipe.training.precision == "float32" else " --set training.precision=float32"
+    cures = (
+        f"add --smoke to see in a tiny form that the recipe runs, or --set device=cpu{single} to train on the CPU, "
+        "where the larger studies take very long; or run it where there is one"
+    )
+    need_device(recipe.device, cures=cures)
 
 
 def _speaks_of(wanted: str, chosen: Chosen) -> bool:

@@ -19,8 +19,13 @@ def training_inputs(trial: Trial, examples: Examples) -> tuple[Tensor, Augment |
     """The inputs that `fit` is given, and its `augment`.
 
     Bytes take a quarter of the room of floats on a GPU, and black is 0 in them; they are normalised after they were
-    changed.
+    changed. Images on a disk are bytes there, and stay there.
     """
+    if examples.on_disk and trial.training.engine == "loop":
+        raise RecipeError(
+            f"training.engine: loop has all examples in memory, and those of {examples.name} are read from a disk. "
+            "Take training.engine: compiled or replicas; or a part of them, which is in memory: --set data.limit=N."
+        )
     if trial.augment is None:
         return examples.train_x, None
     if examples.image is None:
@@ -32,7 +37,7 @@ def training_inputs(trial: Trial, examples: Examples) -> tuple[Tensor, Augment |
         std=[one / 255 for one in examples.spread],
         shape=examples.image if examples.input_shape != examples.image else None,
     )
-    return levels(examples), augment
+    return examples.train_x if examples.on_disk else levels(examples), augment
 
 
 def levels(examples: Examples) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....measure import HardnessProfile, SiteEntropy, prediction_difference
+from ....train.streamed import Streamed
 from ..examples import Examples
 from ..outcome import Finished, Outcome
 from ..trial import Trial
@@ -18,7 +19,7 @@ from .foretelling import foretold
 from .progress import Progress
 from .replacing import replaced
 from .saving import write_tensors
-from .scores import REGRESSION, finite_rows, judge, probabilities_of, spread_out
+from .scores import REGRESSION, finite_rows, judge, judge_on_disk, probabilities_of, spread_out
 from .sites import activities, entropy, hardness, parameters, profiles, site_entropies
 from .trainer import Trainer
 from .training import selected_epochs
@@ -40,10 +41,9 @@ def finish(
     task, asked = examples.task, trial.measures
     for_report = trial.kind == "train"
     examples, said = foretold(trial, trainer, examples)
-    parts = [
-        ("train", examples.train_x, examples.train_y),
-        ("validation", examples.validation_x, examples.validation_y),
-    ]
+    parts = [("validation", examples.validation_x, examples.validation_y)]
+    if not isinstance(examples.train_x, Streamed):
+        parts.insert(0, ("train", examples.train_x, examples.train_y))
     if for_report:
         parts.append(("test", examples.test_x, examples.test_y))
     outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x) and (name != "test" or said is None)}
@@ -53,8 +53,14 @@ def finish(
         # Finite at the end of every epoch on what was looked at, and not on all that is looked at now.
         if not all(bool(finite_rows(one)[seed]) for one in outputs.values()):
             progress.diverged[seed] = trainer.epoch
+    by_parts: dict[str, Any] = {}
+    if isinstance(examples.train_x, Streamed):
+        about = examples.train_x, examples.train_y
+        by_parts["train"], gone = judge_on_disk(trainer.predict, *about, rows=progress.alive)
+        for seed in gone:
+            progress.diverged[seed] = trainer.epoch
     rows = progress.alive
-    scores = {
+    scores = by_parts | {
         name: judge(
             outputs[name],
             y,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ....errors import ParameterError
 from ....surgery import relu_ize_
+from ....train.streamed import Streamed
 from .scores import REGRESSION, judge, logits_of, spread_out
 from .trainer import Trainer
 
@@ -51,4 +52,5 @@ def replaced(
 def _predict(model: nn.Module, x: Tensor) -> Tensor:
     model.eval()
     device = next(model.parameters()).device
-    return torch.cat([model(part.to(device)) for part in x.split(_AT_ONCE)])
+    parts = x.batches(_AT_ONCE, device) if isinstance(x, Streamed) else (one.to(device) for one in x.split(_AT_ONCE))
+    return torch.cat([model(one) for one in parts])

@@ -71,7 +71,8 @@ def run_trial(
     start_entropies = site_entropies(trainer, looked_at(examples), everyone) if wanted else {}
     validation = None
     if len(examples.validation_x):
-        validation = examples.validation_x.to(trainer.device), examples.validation_y.to(trainer.device)
+        kept = examples.validation_x if examples.on_disk else examples.validation_x.to(trainer.device)
+        validation = kept, examples.validation_y.to(trainer.device)
     inputs, augment = training_inputs(trial, examples)
     progress = train(
         trial,

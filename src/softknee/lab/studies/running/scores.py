@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ....measure import Score, accuracy, auc, expected_calibration_error, log_loss, mse, psnr, r2, ssim
+from ....train.streamed import Streamed
 from ..outcome import Each
 
 REGRESSION = "regression"
+_AT_ONCE = 16_384  # examples on a disk whose outputs are held at once: 1,000 classes and 3 models take 200 MB
 
 
 def spread_out(values: Sequence[float], rows: Sequence[int], count: int) -> Each:
@@ -60,6 +64,41 @@ def judge(
     else:
         found = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
     return {name: spread_out(score.each, chosen, count) for name, score in found.items()}
+
+
+def judge_on_disk(
+    predict: Callable[[Tensor], Tensor], x: Streamed, labels: Tensor, *, rows: Sequence[int]
+) -> tuple[dict[str, Each], list[int]]:
+    """Accuracy and log loss on all examples of a disk, and which of the models in `rows` gave a number that is not
+    finite.
+
+    A part of the examples after the other, whose means are weighed by their numbers: what the models say of all of
+    ImageNet would not fit into a memory. AUC is no mean of parts, and is left out.
+    """
+    alive, sums, count = list(rows), {}, 0
+    for first in range(0, len(x), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        outputs = predict(cast(Tensor, x.part(part)))
+        count, fine = len(outputs), finite_rows(outputs)
+        alive = [row for row in alive if fine[row]]
+        found = judge(outputs, labels[part], task="classification", rows=alive)
+        for name in ("accuracy", "log_loss"):
+            sums.setdefault(name, []).append((len(labels[part]), found[name]))
+    means = {name: _joined(parts, alive, count) for name, parts in sums.items()}
+    return means, [row for row in rows if row not in alive]
+
+
+def _joined(parts: Sequence[tuple[int, Each]], rows: Sequence[int], count: int) -> Each:
+    """Means of parts of so many examples as the mean of all; None where a part has none."""
+    if len(parts) == 1:
+        return parts[0][1]
+    total = sum(many for many, _ in parts)
+    each = [math.fsum(many * _number(values[row]) for many, values in parts) / total for row in rows]
+    return spread_out(each, rows, count)
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ....errors import InputError
 from ....measure import HardnessProfile, SiteActivity, SiteEntropy, activity, entropies, hardness_profile
 from ....surgery.modules import activation_modules
+from ....train.streamed import Streamed
 from ..outcome import Curve, Each
 from .scores import spread_out
 from .trainer import Trainer
 
 MOST_EXAMPLES = 2048  # that the activity is looked at on: enough for a share of zeros, and quick
+_AT_ONCE = 256  # of those that are read from a disk, which are large
 MOST_ENTRIES = 64  # of a vector that is followed entry by entry; of more, the models that a study keeps have the end
 
 
@@ -103,7 +106,7 @@ def activities(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> tuple[dict[s
     for row in rows:
         # A pre-activation may be infinite where the output is finite; such a seed has no activity.
         with suppress(InputError):
-            seen[row] = activity(trainer.model(row), [x[:MOST_EXAMPLES]]).sites
+            seen[row] = activity(trainer.model(row), _first(x, trainer.device)).sites
     rows = list(seen)
     found = []
     for sites in zip(*seen.values(), strict=True):
@@ -126,7 +129,7 @@ def site_entropies(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> dict[int
     found: dict[int, tuple[SiteEntropy, ...]] = {}
     for row in rows:
         with suppress(InputError):  # as in `activities`: a number on the way may be infinite
-            found[row] = entropies(trainer.model(row), [x[:MOST_EXAMPLES]])
+            found[row] = entropies(trainer.model(row), _first(x, trainer.device))
     return found
 
 
@@ -152,6 +155,13 @@ def entropy(
         }
         for place, site in enumerate(first)
     )
+
+
+def _first(x: Tensor, device: torch.device) -> Iterable[Tensor]:
+    """The examples that are looked at; in several batches where they are read from a disk."""
+    if isinstance(x, Streamed):
+        return x.part(slice(MOST_EXAMPLES)).batches(_AT_ONCE, device)
+    return [x[:MOST_EXAMPLES]]
 
 
 def _each(values: Sequence[float], rows: Sequence[int], trainer: Trainer) -> Each:
