@@ -1,6 +1,8 @@
 """Everything that is refused is refused with the right kind of error and a sentence with cause and cure."""
 
+import inspect
 import math
+from collections.abc import Callable
 
 import pytest
 import sympy
@@ -143,6 +145,63 @@ def test_refused_with_cause_and_cure(case: str):
     assert sentence.endswith((".", "?"))
     for word in words:
         assert word in sentence, sentence
+
+
+# What functions of a model need beside it, by the name of the argument.
+BESIDE_A_MODEL = {
+    "activation": "srelu",
+    "activations": torch.optim.Adam,
+    "batches": [torch.zeros(2, 3)],
+    "count": 2,
+    "first": 2.0,
+    "last": 1.0,
+    "loss": lambda model, batch: model(batch).sum(),
+    "lr": 0.1,
+    "mode": "step",
+    "path": "plan.json",
+    "total": 10,
+    "weight": 0.1,
+    "weights": torch.optim.Adam,
+}
+
+
+def of_a_model(first: str) -> dict[str, Callable[..., object]]:
+    """Every public function and class whose first argument has this name, called with what else it needs."""
+    found = {}
+    for room in (sk, sk.nn, sk.surgery, sk.train, sk.measure):
+        for name in room.__all__:
+            one = getattr(room, name)
+            error = isinstance(one, type) and issubclass(one, Exception)
+            takes = inspect.signature(one).parameters if callable(one) and not error else {}
+            if next(iter(takes), None) == first:
+                needed = [p.name for p in takes.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+                values = {other: BESIDE_A_MODEL[other] for other in needed if other != first}
+                found[name] = lambda given, one=one, values=values: one(given, **values)
+    return found
+
+
+def test_what_is_no_model_is_refused_by_every_function_of_a_model():
+    functions = of_a_model("model")
+    assert {"Hardener", "RatePenalty", "gradient_norms", "swap_", "train_squaf_", "widths_by_depth"} <= set(functions)
+    for given, words in (
+        ("text", "str was given; build or load the model first"),
+        (None, "NoneType was given; build"),
+        (torch.nn.Flatten, "the class Flatten was given; make a model of it first."),
+        ([torch.nn.Flatten()], "list was given; pass one model, or join several in a torch.nn.ModuleList."),
+        ({"weight": X}, "dict was given; build the model, give it these weights with load_state_dict,"),
+    ):
+        for name, function in functions.items():
+            with pytest.raises(InputError) as caught:
+                function(given)
+            assert f"a torch.nn.Module is needed, and {words}" in str(caught.value).replace("A torch", "a torch"), name
+    with pytest.raises(ParameterError, match=r"and str is none; give one of them, such as sk\.nn\.SReLU\(\)"):
+        sk.surgery.name_of("text")
+    makers = of_a_model("make_model")
+    assert set(makers) == {"Ensemble", "OneByOne", "Replicas"}
+    for given, kind in (("text", "str"), (torch.nn.Linear(2, 2), "Linear")):
+        for function in makers.values():
+            with pytest.raises(InputError, match=f"builds a new model, and {kind} was given; give for instance lambda"):
+                function(given)
 
 
 def test_what_is_allowed_is_not_refused():

@@ -592,7 +592,9 @@ def test_a_compiled_model_sees_every_step_and_compiles_once_for_the_freeze():
         assert torch.allclose(fast(x), net(x), atol=1e-6)
         counts.append(counter.frame_count)
     # Once at first, and once more because the knobs need no gradient any longer.
-    assert counts == [1, 1, *[2] * 10]
+    # 2.11's compiler does not look at requires_grad again.
+    again = 2 if torch.__version__ >= (2, 12) else 1
+    assert counts == [1, 1, *[again] * 10]
 
 
 def test_data_parallel_processes_that_wait_for_every_gradient_are_refused(tmp_path):

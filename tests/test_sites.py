@@ -224,7 +224,7 @@ def test_the_example_is_left_as_it_was() -> None:
 
 def test_bad_input() -> None:
     model = Mixed()
-    with pytest.raises(sk.InputError, match=r"needed to look for activations, and Tensor was given\.$"):
+    with pytest.raises(sk.InputError, match=r"sites: a torch\.nn\.Module is needed, and Tensor was given; .*\.$"):
         sk.sites(X)  # type: ignore[arg-type]
     with pytest.raises(sk.InputError, match=r"The example does not fit Mixed: RuntimeError: .* Give what the model is"):
         sk.sites(model, torch.zeros(2, 5))

@@ -1,6 +1,7 @@
 """The verdicts about SQUAF's image networks, from records that say what the paper says and from others."""
 
 import json
+import re
 
 import pytest
 
@@ -144,4 +145,6 @@ def test_the_page_shows_the_tables_and_their_figures(tmp_path):
     assert "![Accuracy against bits per activation" in text
     assert "| SQUAF | 100 | 92.50 ± 0.07 |" in text
     assert "Again: `softknee study distil`. [Record](evidence/h200-squaf-vgg8-cifar-10.json)." in text
-    assert "VGG-13 teaches VGG-8" not in text
+    assert "### SQUAF, tables 7 and 14: VGG-13 teaches VGG-8" not in text
+    assert "| Table 6 | CIFAR-100 |" in text
+    assert re.search(r"\| Figure 3 \| bits and accuracy \| `softknee study rate` \| run \|", text)

@@ -113,6 +113,10 @@ def test_the_settings_are_those_of_the_paper():
             training = recipe.training
             assert (training.batch, training.epochs, training.milestones) == (64, 240, (150, 180, 210))
             assert training.learning_rate == (0.01 if "shuffle" in name else 0.05)
+            # What differs from the paper's Adam with 0.001 for the parameters of activations is said, all of it.
+            assert (training.momentum, training.schedule) == (0.9, "step")
+            for words in ("by an Adam of their own with rate 0.001", "momentum and all", "falls with the weights'"):
+                assert words in recipe.paper.note
         other = find_recipe(name, settings=["data.set=cifar-10", f"name={name}-cifar-10"])
         assert (other.data.set, other.name) == ("cifar-10", f"{name}-cifar-10")
 

@@ -182,3 +182,12 @@ def test_what_cannot_be_trained_is_said_and_nothing_changes():
     assert model.blocks[0][1].learned == ()
     with pytest.raises(InputError, match="has no SQUAF layer"):
         sk.train_squaf_(nn.ReLU())
+
+
+def test_alpha_that_float16_holds_fixed_but_not_learned_is_refused_and_nothing_changes():
+    model = nn.Sequential(sk.nn.SQUAF(k=4), nn.Linear(2, 2), sk.nn.SQUAF(k=4, alpha=5e4)).half()
+    before = list(model.state_dict())
+    with pytest.raises(ParameterError, match=r"2: squaf: anchor_alpha=72111.* is inf .*Nothing was changed"):
+        sk.train_squaf_(model)
+    assert list(model.state_dict()) == before
+    assert sk.train_squaf_(model, ("q", "z")).numbers == 20

@@ -146,7 +146,7 @@ def test_models_that_cannot_be_changed() -> None:
         (sk.nn.SReLU(), r"is itself an activation \(srelu\)"),
         (nn.DataParallel(mlp(nn.ReLU())), r"already wrapped \(DataParallel\).*swap first, then wrap"),
         (torch.fx.symbolic_trace(Called()), "Nothing of Called can be changed"),
-        ("model", "Surgery is done on a torch.nn.Module, and str was given"),
+        ("model", "swap_: a torch.nn.Module is needed, and str was given; build or load the model"),
     ):
         with pytest.raises(sk.InputError, match=message):
             sk.swap_(model, "srelu", example=X if isinstance(model, torch.fx.GraphModule) else None)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..nn.parameters import require_model
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
     >>> found.mean, found.variance
     (2.0, 2.0)
     """
+    require_model(model, "gradient_norms")
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not trained:
         raise InputError(f"{type(model).__name__} has no parameter that is trained, and so no gradient.")

@@ -99,9 +99,31 @@ def choose_device(name: str) -> torch.device:
     """The device called `name`, where "auto" is the GPU if there is one, else the CPU."""
     if name not in ("auto", "cpu", "cuda"):
         raise ParameterError(f"There is no device choice {name!r}: it is auto, cpu or cuda.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("No CUDA device is visible to torch here: use --device cpu, or run where there is one.")
-    return torch.device("cuda" if torch.cuda.is_available() and name != "cpu" else "cpu")
+    if name == "cuda":
+        return need_device(name, cures="use --device cpu, or run where there is one")
+    return torch.device("cuda" if torch.cuda.is_available() and name == "auto" else "cpu")
+
+
+def need_device(name: str, *, cures: str) -> torch.device:
+    """The device as torch names it ("cuda", "cuda:1", "mps"), or a sentence that says what is missing, with `cures`."""
+    device = torch.device(name)
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    missing = missing_device(device, cuda=seen, mps=torch.backends.mps.is_available())
+    if missing:
+        raise InputError(f"{missing}: {cures}.")
+    return device
+
+
+def missing_device(device: torch.device, *, cuda: int, mps: bool) -> str:
+    """What a machine with so many CUDA devices, and with or without Apple's, lacks for this one; empty for nothing."""
+    if device.type == "mps":
+        return "" if mps else "No MPS device (the GPU of an Apple computer) is visible to torch here"
+    if device.type != "cuda" or (device.index or 0) < cuda:
+        return ""
+    if not cuda:
+        return "No CUDA device is visible to torch here"
+    there = "cuda:0 alone" if cuda == 1 else f"cuda:0 to cuda:{cuda - 1}"
+    return f"There is no device {device} here, where torch sees {there}"
 
 
 def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]) -> Iterable[dict[str, Any]]:

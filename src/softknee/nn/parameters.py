@@ -178,6 +178,13 @@ class Parameterised(nn.Module):
                 return self.effective(p)
         return super().__getattr__(name)
 
+    def __prepare_scriptable__(self) -> Self:
+        """torch.jit.script asks every module for this before it reads code; ours is not in its part of Python."""
+        raise InputError(
+            f"{type(self).__name__} cannot be scripted: torch.jit.script reads a small part of Python only. Use "
+            "torch.export.export(model, (x,)), or torch.jit.trace(model, x) where TorchScript is asked for."
+        )
+
     def _shown(self) -> list[str]:
         """The parameters and their granularity, for `repr`."""
         parts = [_show(p.name, self.effective(p), p.name in self.learned) for p in self.params]
@@ -203,6 +210,22 @@ def require_tensor(title: str, input: Any) -> None:
         raise InputError(
             f"{title} works on a torch.Tensor, and {type(input).__name__} was given; wrap it with torch.as_tensor."
         )
+
+
+def require_model(model: Any, title: str = "") -> None:
+    """Raise unless this is a model: an instance of torch.nn.Module."""
+    if isinstance(model, nn.Module):
+        return
+    kind = type(model).__name__
+    if isinstance(model, type):
+        kind, cure = f"the class {model.__name__}", "make a model of it first"
+    elif isinstance(model, Mapping):
+        cure = "build the model, give it these weights with load_state_dict, and pass the model"
+    elif isinstance(model, list | tuple):
+        cure = "pass one model, or join several in a torch.nn.ModuleList"
+    else:
+        cure = "build or load the model first and pass that"
+    raise InputError(f"{title + ': a' if title else 'A'} torch.nn.Module is needed, and {kind} was given; {cure}.")
 
 
 def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from ..kernels.squaf.dispatch import inside_transform
 from ..kernels.squaf.marginal import entropy_in_bits, squaf_marginal
+from .parameters import require_model
 from .squaf import SQUAF
 
 
@@ -86,6 +87,7 @@ class RatePenalty:
     """
 
     def __init__(self, model: nn.Module, *, weight: float) -> None:
+        require_model(model, "RatePenalty")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise ParameterError(
                 f"RatePenalty: weight must be a finite number of at least 0, and {weight!r} was given."

@@ -21,6 +21,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
 
 from ..errors import ParameterError, did_you_mean
+from .parameters import require_model
 
 _STRAIGHT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -117,6 +118,7 @@ def row_norm(model: nn.Module, *, v: float = 1.0, p: float = 2.0, where: str | I
     True
     >>> done.remove_()
     """
+    require_model(model, "row_norm")
     _check(v, p)
     found = {path: one for path, one in model.named_modules() if isinstance(one, (*_STRAIGHT, *_TRANSPOSED))}
     chosen = _chosen(type(model).__name__, found, where)

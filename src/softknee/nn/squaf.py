@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -26,7 +25,8 @@ from ..kernels.squaf.quick import Given, quick_squaf, usual
 from ..kernels.squaf.tails import check_tails
 from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
-from .parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
+from .parameters import Held, Parameterised, choose_learned, leaf_of_graph, require_tensor
+from .squaf_range import refuse_converted, refuse_loaded, refuse_written
 
 if TYPE_CHECKING:
     from .squaf_modes import SQUAFP, SQUAFS
@@ -60,7 +60,8 @@ class SQUAF(Parameterised):
             alpha = 1.5/q^2): a linear tail of that ReLU has the slope 0.4665, not 1.
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
         per, size, dim, inplace, device, dtype: as in `Pointwise`. float16 ends at 65504: an alpha above it (1.5/q^2
-            from q = 0.0047 down; learned, above 45404) is refused, here and by .half(). bfloat16 holds it.
+            from q = 0.0047 down; learned, above 45404) or a z above it is refused, here, by .half(), by set_ and by
+            load_state_dict. bfloat16 holds them.
 
     A trained layer becomes SQUAF-P by `as_sampled()` and SQUAF-S by `as_step()`; a whole model by `sk.squaf_mode_`.
 
@@ -136,12 +137,6 @@ class SQUAF(Parameterised):
             device=device,
             dtype=dtype,
         )
-        for p in params:
-            if p.name in ("q", "alpha"):
-                start = torch.as_tensor(self._starts[p.name], dtype=torch.float64, device="cpu")
-                kept = p.constraint.anchor(start) if p.name in self.learned else start
-                cure = f"use torch.float32 or torch.float64, or another {p.name}."
-                self._refuse_lost(p.name, kept, torch.get_default_dtype() if dtype is None else dtype, cure)
 
     # -- construction -----------------------------------------------------------------------------------
 
@@ -189,34 +184,33 @@ class SQUAF(Parameterised):
     def _tail(self, name: str) -> tuple[int, ...]:
         return (self.points,) if name in ("z", "grid") else ()
 
-    def _refuse_lost(self, name: str, kept: Tensor, dtype: torch.dtype, cure: str) -> None:
-        """A spacing or a sharpness that is 0 or infinite in the type that holds it would give NaN, or another alpha."""
-        for wanted, held in zip(kept.double().flatten().tolist(), kept.to(dtype).flatten().tolist(), strict=True):
-            if not 0 < held < math.inf:
-                learned = name in self.learned
-                what = f"anchor_{name}={wanted:g} ({name} is learned as a multiple of it)"
-                raise ParameterError(
-                    f"{self.title}: {what if learned else f'{name}={wanted:g}'} is {held:g} in {dtype}, which has no "
-                    f"number so near to 0 or so large; {cure}"
-                )
+    # -- numbers that the type cannot hold --------------------------------------------------------------
+
+    def _checked(self, p: Held, start: Any) -> float | Tensor:
+        value = super()._checked(p, start)
+        # set_ checks all values before it writes one; while a layer is built there is nothing to write to yet.
+        if (held := self._kept(p)) is not None:
+            refuse_written(self, p, value, held.dtype, learned=p.name in self.learned)
+        return value
+
+    def _write(self, p: Held, value: float | Tensor) -> None:
+        held = self._kept(p)
+        assert held is not None
+        refuse_written(self, p, value, held.dtype, learned=p.name in self.learned)
+        super()._write(p, value)
+
+    def _kept(self, p: Held) -> Tensor | None:
+        """The tensor that stands for a parameter, once there is one."""
+        return self._parameters.get(self._raw_name(p)) if p.name in self.learned else self._buffers.get(p.name)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What .to(), .half() and .cuda() do; here .half() is refused where q or alpha would be lost."""
-        for name in ("q", "alpha"):
-            kept = self._buffers.get(f"anchor_{name}" if name in self.learned else name)
-            if kept is None or kept.is_meta:
+        """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
+        for name, kept in (*self._parameters.items(), *self._buffers.items()):
+            if kept is None or kept.is_meta or not kept.is_floating_point():
                 continue
-            made = fn(kept)
-            if made.is_meta or type(made) is not Tensor or not made.is_floating_point():
-                continue
-            # Values are looked at only where a type of less range is asked for: nothing else waits for a GPU.
-            old, new = torch.finfo(kept.dtype), torch.finfo(made.dtype)
-            if new.max < old.max or new.smallest_normal > old.smallest_normal:
-                cure = (
-                    "use torch.bfloat16 or torch.autocast. This layer is as it was; others of the model may have been "
-                    "converted before it."
-                )
-                self._refuse_lost(name, kept.detach(), made.dtype, cure)
+            made = fn(kept.detach())
+            if not made.is_meta and type(made) is Tensor and made.is_floating_point():
+                refuse_converted(self, name, kept.detach(), made.dtype)
         return super()._apply(fn, recurse)
 
     @property
@@ -267,8 +261,12 @@ class SQUAF(Parameterised):
             loaded = getattr(kept, "_is_hf_initialized", False)
             self._set_window(int(kept.item()) or None if loaded else self._first_window)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(  # as torch calls it
+        self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
+    ) -> None:
+        if not local_metadata.get("assign_to_params_buffers", False):  # else the types are those of the state
+            refuse_loaded(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
         if self.window_is_auto and self._held("window_kept").device.type != "meta":
             self.window = int(self._held("window_kept").item()) or None
 

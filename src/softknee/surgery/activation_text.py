@@ -169,7 +169,10 @@ def name_of(module: nn.Module, *, numbers: bool = True) -> str:
     ('softknee:srelu(delta=0.05, learn=delta)', 'softknee:srelu(learn=delta)')
     """
     if not isinstance(module, Parameterised):
-        raise ParameterError(f"Only modules of softknee have such a text, and {type(module).__name__} is none.")
+        raise ParameterError(
+            f"Only modules of softknee have such a text, and {type(module).__name__} is none; give one of them, such "
+            "as sk.nn.SReLU(), and of a whole model its activations one by one."
+        )
     definition: Any = getattr(module, "definition", None)
     baseline = baseline_named(module.title) if isinstance(module, OneVector) else None
     if baseline is not None and isinstance(module, baseline.module):

@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
+from ..nn.parameters import require_model
 from .finding.identify import GATES
 from .finding.sites import Site, sites
 from .swapping.choosing import choose
@@ -103,6 +104,7 @@ def clip_activations_(
     >>> net[1](torch.tensor([9.0]))
     tensor([9.])
     """
+    require_model(model, "clip_activations_")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
         raise ParameterError(f"clip_activations_: limit must be a finite number above 0, and {limit!r} was given.")
     if side not in SIDES:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from ..errors import InputError, ParameterError
-from ..nn.parameters import Parameterised
+from ..nn.parameters import Parameterised, require_model
 from .hardening.sites import unwrapped
 
 Group = dict[str, Any]
@@ -35,6 +35,7 @@ def param_groups(model: nn.Module, *, lr: float, weight_decay: float = 0.0, lr_s
     >>> [(g["name"], g["lr"], g["weight_decay"], len(g["params"])) for g in groups]
     [('weights', 0.01, 0.05, 2), ('no_decay', 0.01, 0.0, 2), ('activations', 0.09, 0.0, 1)]
     """
+    require_model(model, "param_groups")
     for name, value in (("lr", lr), ("weight_decay", weight_decay), ("lr_scale", lr_scale)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise ParameterError(

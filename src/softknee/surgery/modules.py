@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from ..nn.parameters import Parameterised
+from ..nn.parameters import Parameterised, require_model
 
 
 def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
@@ -21,6 +21,7 @@ def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
     >>> activation_modules(net)
     {'1': SReLU(delta=0.01)}
     """
+    require_model(model)
     found = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}
     depths = [vars(module).get(_DEPTH) for module in found.values()]
     if None in depths or len(set(depths)) != len(depths):

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from ..errors import InputError
+from ..nn.parameters import require_model
 from .groups import Group, check, split
 
 Maker = Callable[[list[Group]], Optimizer]
@@ -30,6 +31,7 @@ def optimizers(model: nn.Module, *, weights: Maker, activations: Maker) -> Paire
     >>> [(group["name"], group["lr"]) for group in both.param_groups]
     [('weights', 0.1), ('no_decay', 0.1), ('activations', 0.001)]
     """
+    require_model(model, "optimizers")
     parts = split(model)
     if not parts["activations"]:
         raise InputError(

@@ -95,7 +95,8 @@ def relu_ize_(
         )
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
-    refuse_untouchable(model, cure="and its wrapper knows its parameters; give the model inside (model.module).")
+    cure = "and its wrapper knows its parameters; give the model inside (model.module)."
+    refuse_untouchable(model, "relu_ize_", cure=cure)
     everything = find_sites(model)[0]
     found = [site for site in everything if isinstance(site.place.old, Parameterised | EntropicSpline)]
     if not found:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from ..errors import InputError, ParameterError
+from ..nn.parameters import require_model
 from ..nn.squaf import SQUAF
 from ..nn.squaf_modes import class_in_mode
 from .modules import activation_modules
@@ -45,8 +46,7 @@ def squaf_mode_(model: nn.Module, mode: str) -> SquafMode:
     >>> type(net[1]).__name__
     'SQUAFP'
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"squaf_mode_: a torch.nn.Module is needed, and {type(model).__name__} was given.")
+    require_model(model, "squaf_mode_")
     found = {path: one for path, one in activation_modules(model).items() if isinstance(one, SQUAF)}
     if not found:
         raise InputError(

@@ -23,7 +23,8 @@ from torch import nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..nn import SQUAF
-from ..nn.parameters import Held
+from ..nn.parameters import Held, require_model
+from ..nn.squaf_range import refuse_written
 from .hardening.sites import unwrapped
 from .modules import activation_modules
 
@@ -74,6 +75,7 @@ def train_squaf_(
     >>> sk.train_squaf_(net, "z").numbers, net[0].learned, net[0].raw_q.requires_grad
     (66, ('q', 'alpha', 'z'), False)
     """
+    require_model(model, "train_squaf_")
     asked = _read_parts(parts)
     inside = unwrapped(model)
     layers = _layers(inside)
@@ -188,6 +190,10 @@ def _refuse_unlearnable(path: str, module: SQUAF, held: Iterable[Held]) -> None:
                 raise ParameterError(
                     f"{path}: to be learned, {p.name} must be {p.constraint.learned_words}, and it is {one!r}."
                 )
+        try:
+            refuse_written(module, p, value.cpu(), value.dtype, learned=True)
+        except ParameterError as error:
+            raise ParameterError(f"{path}: {error} Nothing was changed.") from None
 
 
 def _train_(module: SQUAF, held: Iterable[Held]) -> None:

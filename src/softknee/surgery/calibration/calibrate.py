@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...nn import Squaf
-from ...nn.parameters import Parameterised
+from ...nn.parameters import Parameterised, require_model
 from ...spec import Activation
 from ..modules import activation_modules
 from .observe import observe
@@ -103,6 +103,7 @@ def calibrate_(
     >>> f"{net[1].delta.item():.2f}"  # half of the median 1.5 of |x| over 0.6745
     '1.11'
     """
+    require_model(model, "calibrate_")
     _check_number("fraction", fraction, 0, math.inf)
     _check_number("cover", cover, 0, 1)
     chosen = _chosen(model, where)

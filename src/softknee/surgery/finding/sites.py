@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-from ...errors import InputError
+from ...nn.parameters import require_model
 from .identify import Identity, identify, identify_module
 from .probing import harmless
 from .source import Call
@@ -71,13 +71,13 @@ def sites(model: nn.Module, example: Any = None) -> list[Site]:
     >>> [(site.path, site.activation, site.kind) for site in sk.sites(net)]
     [('1', 'gelu_tanh', 'module')]
     """
+    require_model(model, "sites")
     return find_sites(model, example)[0]
 
 
 def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace | None]:
     """The sites, and what the run of the example showed."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"A torch.nn.Module is needed to look for activations, and {type(model).__name__} was given.")
+    require_model(model)
     parts = parts_of_weights(model)
     modules = [module for module in model.modules() if id(module) not in parts]
     identities = {id(module): found for module in modules if (found := identify_module(module)) is not None}

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from ...errors import ParameterError
+from ...nn.parameters import require_model
 from . import state as saved
 from .checks import agreed, free_steps, metric_number, refuse_other_sign, refuse_replaced, refuse_zero, some
 from .plateau import Plateau
@@ -83,6 +84,7 @@ class Hardener:
         latest: float = 0.5,
         seed: int = 0,
     ) -> None:
+        require_model(model, "Hardener")
         if isinstance(total, bool) or not isinstance(total, Integral) or total < 1:
             raise ParameterError(f"Hardener: total must be a whole number of at least 1, and {total!r} was given.")
         if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < math.inf:

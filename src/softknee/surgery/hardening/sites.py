@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...nn.module import Pointwise
+from ...nn.parameters import require_model
 from ..modules import activation_modules
 from .limits import definition_of, is_hard, why_no_limit
 
@@ -99,6 +100,7 @@ def _stored(module: Pointwise, knobs: Iterable[str]) -> list[Tensor]:
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model inside of what DDP, averaging or the compiler put around it."""
+    require_model(model)
     while True:
         children = dict(model.named_children())
         inside = [children[name] for name in ("module", *_WRAPPERS) if name in children]

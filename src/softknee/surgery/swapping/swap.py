@@ -73,7 +73,7 @@ def swap_(
     >>> report.undo(); net[1]
     GELU(approximate='none')
     """
-    refuse_untouchable(model)
+    refuse_untouchable(model, "swap_")
     definition = baseline_named(activation) or activation
     definition = find(os.fspath(definition)) if isinstance(definition, str | os.PathLike) else definition
     if not isinstance(definition, Definition):
@@ -139,7 +139,7 @@ class _Calls(contextlib.ExitStack):
 
 def apply_(model: nn.Module, path: str | os.PathLike[str]) -> Report:
     """Repeat the surgery that `report.save(path)` wrote, before the weights of the changed model are loaded."""
-    refuse_untouchable(model)
+    refuse_untouchable(model, "apply_")
     plan = plans.read(path)
     definition, chosen, arguments, kept = plans.resolve(model, plan, source=os.fspath(path))
     with plans.blamed_on(os.fspath(path)):

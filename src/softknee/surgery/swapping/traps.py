@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ...errors import InputError
+from ...nn.parameters import require_model
 from ..finding.identify import identify_module
 from .operation import Step, Undo
 
@@ -79,11 +80,10 @@ _NESTED = ("enable_nested_tensor", "use_nested_tensor")
 
 
 def refuse_untouchable(
-    model: nn.Module, *, cure: str = "and would not train what surgery adds; swap first, then wrap."
+    model: nn.Module, title: str, *, cure: str = "and would not train what surgery adds; swap first, then wrap."
 ) -> None:
     """Refuse what cannot be changed, or would not train what is added; `cure` ends the sentence for a wrapped model."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"Surgery is done on a torch.nn.Module, and {type(model).__name__} was given.")
+    require_model(model, title)
     own = identify_module(model)
     if own is not None:
         raise InputError(
