@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from softknee.errors import ParameterError
+from softknee.errors import InputError, ParameterError
 from softknee.measure import Quantity, Record, candidates, speed
 from softknee.measure.clock import Clock, Samples, bytes_held
 from softknee.measure.pseudocode import PSEUDOCODE
@@ -177,6 +177,36 @@ def test_strange_elements_are_refused(text: str) -> None:
 def test_strange_settings_are_refused(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence):
         settings(**change)
+
+
+@pytest.mark.parametrize(
+    ("device", "cuda", "mps", "said"),
+    [
+        ("cpu", 0, False, ""),
+        ("cuda", 1, False, ""),
+        ("cuda:1", 2, False, ""),
+        ("mps", 0, True, ""),
+        ("cuda", 0, True, "No CUDA device is visible to torch here"),
+        ("cuda:7", 0, False, "No CUDA device is visible to torch here"),
+        ("cuda:7", 1, False, "There is no device cuda:7 here, where torch sees cuda:0 alone"),
+        ("cuda:2", 2, False, "There is no device cuda:2 here, where torch sees cuda:0 to cuda:1"),
+        ("mps", 1, False, "No MPS device (the GPU of an Apple computer) is visible to torch here"),
+    ],
+)
+def test_a_device_that_is_not_there_is_said(device: str, cuda: int, mps: bool, said: str) -> None:
+    assert speed.missing_device(torch.device(device), cuda=cuda, mps=mps) == said
+
+
+def test_a_device_is_chosen_or_the_way_out_is_said() -> None:
+    assert speed.choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(ParameterError, match="auto, cpu or cuda"):
+        speed.choose_device("gpu")
+    if torch.cuda.is_available():
+        assert speed.choose_device("auto") == speed.choose_device("cuda") == torch.device("cuda")
+    else:
+        assert speed.choose_device("auto") == torch.device("cpu")
+        with pytest.raises(InputError, match="use --device cpu, or run where there is one"):
+            speed.choose_device("cuda")
 
 
 def test_numbers_of_the_squaf_baseline() -> None:

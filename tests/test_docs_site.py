@@ -14,15 +14,17 @@ import torch
 from docsite import beside, found, links, markdown, reference, rooms, staging, status, zoo
 from docsite import build as building
 from docsite.blocks import check_command
-from docsite.exhibits import EXHIBITS
 from docsite.places import DOCS
 
 import softknee as sk
 from softknee.lab import gallery
 from softknee.lab.evidence.commands import COMMANDS
+from softknee.lab.evidence.exhibits import EXHIBITS
+from softknee.lab.evidence.runs import Runs
 from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.reading import find_recipe, shipped
 from softknee.lab.studies.trials import every_chosen
+from softknee.measure import Record
 
 # The sliders take longest to draw, and are the same code for all.
 BENT = ("smelu", "squaf")
@@ -94,7 +96,7 @@ def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_
     listed = {name for several in EXHIBITS.values() for one in several for name in one.recipes}
     papers = tuple(f"{paper.stem.replace('_', '-')}-" for paper in PAPERS)
     named = {name for name, _ in shipped() if name.startswith(papers) and find_recipe(name).paper is not None}
-    assert listed == named, "A recipe of a paper has its place in tools/docs/docsite/exhibits.py."
+    assert listed == named, "A recipe of a paper has its place in src/softknee/lab/evidence/exhibits.py."
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
         for name in (name for one in EXHIBITS[paper.stem] for name in one.recipes):
@@ -137,6 +139,15 @@ def test_the_command_of_a_row_leaves_out_where_it_wrote():
     assert beside.without(
         shlex.split("softknee bench model m --swap a --swap 'b(x=1)' --json x.json --data /d --batch 4"), "--swap"
     ) == ["softknee", "bench", "model", "m", "--batch", "4"]
+
+
+def test_the_rows_of_a_record_of_preferences_have_their_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rows = [{"activation": name, "beta": beta} for name in ("as loaded", "crrelu") for beta in (0.1, 5.0)]
+    whole = "softknee study preference --model gpt2 --swap crrelu --betas 0.1,5 --json r.json"
+    Record.now("study preference", command=whole, rows=rows).write(tmp_path / "r.json")
+    monkeypatch.setattr(beside, "runs", lambda: Runs(tmp_path))
+    alone = "softknee study preference --model gpt2 --swap crrelu --betas"
+    assert list(beside._record_commands("r.json")) == [f"{alone} {beta}" for beta in ("0.1", "0.1", "5", "5")]
 
 
 def test_mathematics_is_mathml_and_needs_no_script(site: Path):

@@ -1,6 +1,7 @@
 """The empirical ledger: verdicts that follow from records, the rules, and what is said where records are missing."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from softknee.errors import DataError
 from softknee.lab import evidence
 from softknee.lab.evidence.commands import COMMANDS
+from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.squaf import FITTING
 from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Part, corrected, wins
+from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.reading import read_recipe
@@ -56,11 +59,14 @@ def test_a_statement_holds_where_every_part_is_shown(tmp_path):
     assert len(found.evidence.parts) == len(FITTING) + 1
     assert "SQUAF 9.9e-06" in found.measured
     assert found.evidence.numbers["relu"] == pytest.approx(1e-2, rel=0.02)
+    assert all(one.effect > 0 for one in found.evidence.parts if one.p is not None)
 
 
 def test_it_fails_where_the_others_are_shown_to_be_better(tmp_path):
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-1 if label == "squaf" else 1e-2})
-    assert verdict(tmp_path, "fits_one_dimension_best").verdict == "fails"
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "fails"
+    assert all(one.effect < 0 for one in found.evidence.parts if one.p is not None)
 
 
 def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
@@ -144,6 +150,23 @@ def test_the_page_is_what_the_records_say(tmp_path, softknee):
     code, out, _ = shown
     assert code == 0
     assert f"{len(evidence.find())} statements" in out
+    without = int(re.findall(r"(\d+) no records", out)[-1])
+    assert out.count("Different from the paper:") == len(evidence.find()) - without > 0
+
+
+def test_the_page_names_every_table_of_a_paper_and_has_its_numbers_as_they_are_printed():
+    text = (ROOT / "docs/evidence.md").read_text("utf-8")
+    for paper in PAPERS:
+        section = text.partition(f"\n## {paper.name}\n")[2].partition("\n## ")[0]
+        assert all(f"| {one.place} | {one.title} |" in section for one in EXHIBITS[paper.stem])
+    runs = evidence.Runs(ROOT / "docs/evidence")
+    judged = {one.statement.decide.__name__: one for one in evidence.judge(evidence.find(["lambda_gelu"]), runs)}
+    drift = judged["drift_follows_temperature_and_rate"].evidence.numbers
+    assert f"| 0.1 | {drift['t=0.1 c=1']:.2f} (" in text  # figure 1 as a grid
+    hardness = judged["learned_gates_become_harder"].evidence.numbers["lambda-gelu-adult: λ-GELU uniform"]
+    assert f"| λ-GELU uniform | 86 | 85.29 | 46 | 34 | 2.45 | {hardness:.2f} | 3.23 |" in text
+    assert "| relu | 10,333,914 | 78.1 | " in text  # the paper has three digits
+    assert "| squaf | 4,561 | 4,561 | 97.22 | " in text  # its count of parameters beside ours
 
 
 def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):

@@ -6,13 +6,16 @@ import pytest
 import scipy.stats
 import torch
 
+from softknee.errors import DataError
 from softknee.lab import evidence, language_study
 from softknee.lab.characters import Characters
 from softknee.lab.evidence.compared import agrees_more, drops, rank_correlation, rank_correlation_of_groups
 from softknee.lab.evidence.lambda_gelu import HARDENED, RATES, TEMPERATURES
 from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
-from softknee.lab.evidence.statement import CANNOT_TELL, corrected
+from softknee.lab.evidence.statement import CANNOT_TELL, NOT_THERE, corrected
 from softknee.lab.evidence.tables import study_tables
+from softknee.lab.evidence.trained_on_preferences import TABLES
+from softknee.lab.language.activations import AS_LOADED
 from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.description import Description
 from softknee.lab.studies.examples import recipe_examples
@@ -21,7 +24,7 @@ from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
 from softknee.lab.studies.trials import train_trials
-from softknee.measure import Record, prediction_difference
+from softknee.measure import Quantity, Record, prediction_difference
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +85,26 @@ def test_srelu_against_the_others_and_against_relu(tmp_path, digits):
     store(tmp_path, "mollification-table-1", accuracies(lambda label: wide.get(label, 0.92)), digits)
     assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").verdict == "holds"
     assert verdict(tmp_path, "mollification.srelu_is_best_in_vit").verdict == "fails"
-    assert verdict(tmp_path, "mollification.smoothing_is_what_helps").verdict == CANNOT_TELL
+    assert verdict(tmp_path, "mollification.srelu_lifts_convnext").verdict == "holds"
+    assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == CANNOT_TELL
+    assert verdict(tmp_path, "mollification.smoothing_helps_vit").verdict == CANNOT_TELL
     assert verdict(tmp_path, "mollification.elu_and_celu_differ").verdict == "fails"
 
 
 def test_a_small_gain_is_not_the_papers(tmp_path, digits):
     means = {"srelu": 0.65, "relu": 0.65}
     store(tmp_path, "mollification-table-2", accuracies(lambda label: means.get(label, 0.60)), digits)
-    found = verdict(tmp_path, "mollification.srelu_is_best_in_convnext")
+    found = verdict(tmp_path, "mollification.srelu_lifts_convnext")
     assert found.verdict == "partly"
-    assert found.counts == "6 hold, 1 fails"
+    assert found.counts == "1 holds, 1 fails"
     assert found.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
+    # A statement about some of a study's activations waits for these alone, and says which of the others were not run.
+    for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
+        if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "relu"):
+            one.unlink()
+    assert verdict(tmp_path, "mollification.srelu_lifts_convnext").verdict == "partly"
+    assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").measured.endswith("5 of 5; not run: mish")
+    assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == NOT_THERE
 
 
 def test_the_sweep_of_delta(tmp_path, digits):
@@ -327,6 +339,31 @@ def test_language_models(as_the_paper, tmp_path):
             "hardening_lessens_the_shock": "partly",
             "language_models_keep_soft_gates": "fails",
         }
+
+
+@pytest.mark.parametrize(("gain", "said"), [(0.05, "holds"), (-0.05, "fails"), (None, "cannot tell")])
+@pytest.mark.parametrize("table", TABLES, ids=lambda one: one.record.removesuffix(".json"))
+def test_preferences(table, gain, said, tmp_path):
+    rows = []
+    for beta in map(float, table.values):
+        for name in (AS_LOADED, table.swap):
+            better = gain if name == table.swap else 0.0
+            found = {
+                f"{one.name}_by_seed": list(near(0.5 + beta / 100 + (better if one.larger else -better), 3))
+                for one in table.columns
+                if better is not None
+            }
+            found |= {one.name: Quantity.mean(found[f"{one.name}_by_seed"], unit="") for one in table.columns if found}
+            rows.append({"activation": name, "beta": beta, **found})
+    record = Record.now("study preference", command="", rows=rows, settings={})
+    record.write(tmp_path / table.record)
+    (of,) = (one for one in evidence.find([table.paper]) if one.needs == (table.record,))
+    judged = verdict(tmp_path, of.id)
+    assert judged.verdict == said
+    assert len(judged.evidence.parts) == len(table.values) * len(table.columns)
+    replace(record, rows=record.rows[1:]).write(tmp_path / table.record)
+    with pytest.raises(DataError, match=f"lacks {table.title} or GELU at beta {next(iter(table.values))}"):
+        verdict(tmp_path, of.id)
 
 
 # -- the page, and the tools ------------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ def test_no_statement_rests_on_a_part(runs):
 
 def test_its_figures_are_drawn_and_named(runs):
     written = write_figures(runs)
-    assert [one.name for one in written] == [file_of(name, "hardness") for name in runs.names[::-1]]
+    drawn = [file_of(name, one) for name in runs.names[::-1] for one in ("hardness", "validation-accuracy")]
+    assert [one.name for one in written] == drawn
     assert all(one.read_bytes().startswith(b"\x89PNG") for one in written)
     assert sorted(file for _, file, _ in figures_of(runs)) == sorted(one.name for one in written)
 

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from language_files import write_gpt2, write_hh, write_vocabulary
-from softknee.errors import InputError, ParameterError
+from softknee.errors import DataError, InputError, ParameterError
+from softknee.lab.evidence.runs import Runs
+from softknee.lab.evidence.trained_on_preferences import CRRELU, preference_tables
 from softknee.lab.language import (
     LanguageModel,
     Pair,
@@ -27,9 +29,11 @@ from softknee.lab.language import (
     scores_of,
     supervise_,
     tokenize,
+    wikitext_study,
 )
 from softknee.lab.language import preference_study as study
 from softknee.lab.language.pair_tokens import PairTokens
+from softknee.lab.language.story_tokenizer import StoryTokenizer
 from softknee.lab.language.tuning import reply_perplexity, share_of_rate
 from softknee.measure.record import Record
 
@@ -211,6 +215,20 @@ def test_the_study_runs_from_files_to_a_record(tmp_path: Path, softknee: Callabl
     assert record.rows[0]["evaluation_loss"] != record.rows[2]["evaluation_loss"]
     assert printed.count("\n") == 5
     assert "ERA" in printed
+    # Such a record has its place on the page of the evidence; a smoke run has not.
+    record.write(tmp_path / CRRELU.record)
+    with pytest.raises(DataError, match="is the record of a smoke run, whose numbers mean nothing"):
+        list(preference_tables(Runs(tmp_path), "eafo"))
+    replace(record, settings={**record.settings, "smoke": False}).write(tmp_path / CRRELU.record)
+    page = "".join(preference_tables(Runs(tmp_path), "eafo"))
+    assert page.startswith(
+        "\n### EAFO, table 4: GPT-2 trained on preferences (DPO)\n\n| β | activation | reward margin: "
+    )
+    ours = record.rows[1]
+    cells = f"0.1428 | {ours['reward_margin'].value:.4f} | 0.6210 | {ours['reward_accuracy'].value:.4f} | 0.6476 | "
+    assert f"| 0.1 | CRReLU | {cells}{ours['evaluation_loss'].value:.4f} |" in page
+    assert f"[Record](evidence/{CRRELU.record})" in page
+    assert not list(preference_tables(Runs(tmp_path), "squaf"))
 
 
 def test_a_seed_that_diverged_is_said_and_not_averaged(language: LanguageModel, tmp_path: Path) -> None:
@@ -233,6 +251,9 @@ def test_what_cannot_be_run_is_said(language: LanguageModel, tmp_path: Path) -> 
     assert study.divide(few, few, study.Settings(activations=(), evaluation_pairs=2))[1].pairs == few.pairs[::2]
     with pytest.raises(ParameterError, match="do not fit"):
         study.run(settings, language, few, few, command="")
+    stories = replace(language, name="stories", tokenizer=StoryTokenizer([b"a"] * 259, [0.0] * 259))
+    with pytest.raises(InputError, match=r"that of stories is none \(StoryTokenizer\).*--backend own"):
+        study.run(replace(settings, backend="trl").for_smoke(), stories, few, few, command="")
     for wrong, said in (({"betas": (0.0,)}, "beta"), ({"backend": "x"}, "backend"), ({"seeds": ()}, "a seed")):
         with pytest.raises(ParameterError, match=said):
             study.Settings(activations=("crrelu",), **wrong)
@@ -244,6 +265,9 @@ def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., 
     model = write_gpt2(tmp_path / "gpt2-tiny")
     for part in ("valid", "test"):
         (tmp_path / f"{part}.txt").write_text(" the end of the story \n" * 12)
+    more = tmp_path / "text" / "wikitext-2-raw-1MB" / "more.txt"
+    more.parent.mkdir(parents=True)
+    more.write_text(" the other one \n")
     common = ["study", "wikitext", "--data", str(tmp_path), "--own-vocabulary", "--device", "cpu", "--json"]
     file = tmp_path / "r.json"
     code, printed, said = softknee(
@@ -258,12 +282,34 @@ def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., 
     )
     assert loaded["perplexity"] == pytest.approx(math.exp(loaded["loss"]))
     sizes = ["--layers", "1", "--width", "8", "--heads", "1", "--context", "16", "--batch", "2", "--steps", "4"]
-    tokenizer = ["--tokenizer", str(model), "--train", "valid", "--recover", "1", "--seeds", "1"]
-    code, printed, said = softknee(*common, str(file), *sizes, *tokenizer)
+    # A file that is not here is found in the data folder.
+    trained = ["--tokenizer", str(model), "--train", "more.txt,valid"]
+    code, printed, said = softknee(*common, str(file), *sizes, *trained, "--recover", "1", "--seeds", "1")
     assert code == 0, said
     record = Record.read(file)
     row = record.rows[0]
     assert row["perplexity"]["replaced"].value == pytest.approx(math.exp(row["loss_by_seed"]["replaced"][0]))
     assert "went on" in printed
-    assert json.loads(file.read_text())["settings"]["train"] == "valid"
+    assert json.loads(file.read_text())["settings"]["train"] == "more.txt, valid"
+    assert "smoke" not in record.settings
     assert softknee(*common, str(file), "--most", "9")[0] != 0
+    for kind in (trained, ["--model", str(model)]):
+        code, _, said = softknee(*common, str(file), *kind, "--smoke")
+        assert code == 0, said
+        record = Record.read(file)
+        assert record.settings["smoke"] is True
+        assert record.settings["context"] == wikitext_study.SMOKE_CONTEXT
+        assert "its numbers mean nothing" in record.notes[-1]
+
+
+def test_a_text_that_is_nowhere_is_said_with_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SOFTKNEE_DATA", raising=False)
+    with pytest.raises(DataError, match=r"no text 'more.txt' to train on") as error:
+        wikitext_study.read_tokens(None, train="more.txt", folder=tmp_path)
+    for place in ("more.txt", "text/more.txt", "text/wikitext-2-raw-1MB/more.txt", "wikitext-2/more.txt"):
+        assert f"'{tmp_path / place}'" in str(error.value)
+    with pytest.raises(DataError, match=r"no text 'more.txt' .* No data folder was given. Pass one"):
+        wikitext_study.read_tokens(None, train="more.txt")
+    with pytest.raises(DataError, match=r"no text '/nowhere/x' to train on: looked for '/nowhere/x'. softknee"):
+        wikitext_study.read_tokens(None, train="/nowhere/x", folder=tmp_path)

@@ -163,6 +163,7 @@ def test_a_training_that_diverges_is_said():
 
 
 def test_settings_that_cannot_be():
+    assert rates.Settings().weights == tuple(one / 1000 for one in range(7))  # as the paper: 0, 0.001 ... 0.006
     for wrong, said in (
         ({"weights": (-1.0,)}, "at least 0"),
         ({"weights": (1.0, 1.0)}, "all different"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from softknee.errors import ParameterError
+from softknee.errors import InputError, ParameterError
 from softknee.lab.studies.description import StoreError
 from softknee.lab.studies.git_state import git_state
 from softknee.lab.studies.reading import read_recipe
@@ -75,6 +75,23 @@ def test_every_trial_is_run_once_and_then_read(run, folder: Path) -> None:
     assert found is not None
     assert read_recipe(dump(found.recipe)) == small_recipe()
     assert store.record(outcomes[0].trial.key).command == "softknee study small.yaml"
+
+
+def test_a_device_that_is_missing_is_said_before_anything_is_written(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = small_recipe(RECIPE, "device=cuda:99")
+    with pytest.raises(InputError, match=r"(cuda:99|No CUDA device) .*--smoke.*--set device=cpu"):
+        run(elsewhere)
+    assert not (folder / "study").exists()
+    # What was trained where there is such a device can be read here; what is left of it cannot be trained.
+    with monkeypatch.context() as there:
+        there.setattr("softknee.lab.studies.runner.need_device", lambda *_, **__: None)
+        outcomes = run(elsewhere)
+    assert run(elsewhere) == outcomes
+    os.remove(folder / "study" / "trials" / f"{outcomes[1].trial.key}.json")
+    with pytest.raises(InputError, match="--set device=cpu"):
+        run(elsewhere, resume=True)
 
 
 def test_tuning_comes_first_and_decides_the_training(run) -> None:

@@ -104,17 +104,20 @@ def test_help_says_what_can_be_asked_for(softknee) -> None:
         (("study", "nowhere.yaml"), "could not be read"),
         (("study", "recipes/mine.yaml", "--set", "epochs=3"), "epochs is no key"),
         (("study", "recipes/mine.yaml", "--engine", "rya"), "Did you mean 'ray'?"),
+        (("study", "recipes/mine.yaml", "--set", "device=cuda:99"), "--set device=cpu to train on the CPU"),
+        (("study", "recipes/mine.yaml", "--set", "device=gpu"), "such as 'cuda:1'"),
         (("study", "recipes/mine.yaml", "--out", "recipes"), "Give the study a folder of its own"),
         (("study", "recipes/mine.yaml", "--out", "nowhere://x"), "cannot be used"),
         (("report", "recipes"), "holds no study"),
     ],
-    ids=["recipe", "command", "file", "key", "engine", "folder", "store", "report"],
+    ids=["recipe", "command", "file", "key", "engine", "device", "no device", "folder", "store", "report"],
 )
 def test_what_cannot_be_done_is_a_sentence_with_a_cure(softknee, arguments: tuple[str, ...], said: str) -> None:
     code, _, err = softknee(*arguments)
     assert code == 2
     assert said in err
     assert "Traceback" not in err
+    assert not Path("studies").exists()  # nothing is left behind
 
 
 def test_a_missing_tool_of_the_report_is_said_before_the_training(

@@ -90,7 +90,7 @@ def test_a_state_that_is_not_whole_or_of_another_trial_is_refused():
     assert sorted(saved) == ["state.json", "state.safetensors"]
     json.loads(saved["state.json"])  # plain text, and nothing pickled
     for name in saved:
-        for damage in (lambda one: one[:-7], lambda one: b"", lambda one: one[:40] + b"7" + one[41:]):
+        for damage in (lambda one: one[:-7], lambda one: b"", lambda one: one[:40] + bytes([one[40] ^ 1]) + one[41:]):
             with pytest.raises(SavedError, match=r"damaged|is not what was saved"):
                 run_trial(asked, examples=DATA, saved={**saved, name: damage(saved[name])})
         with pytest.raises(SavedError, match=f"lacks '{name}'"):

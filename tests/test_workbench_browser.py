@@ -102,9 +102,10 @@ def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[...
     page.changed(before)
     times = sorted(page.tab.evaluate("() => workbench.latencies"))
     assert len(times) >= 8
-    # The quickest quarter is what the page itself takes; where more runs than there are cores, everybody waits.
+    # The quickest is what the page itself takes; where more runs than there are cores, everybody waits.
     busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else 1.0
-    assert times[len(times) // 4] < 100 * busy, times
+    assert times[0] < 100, times
+    assert times[len(times) // 2] < 250 * busy, times  # and it does not pile up
     value = float(page.tab.locator("article input[type=number]").input_value())
     assert 0.5 < value < 1
     page.until(lambda: f"delta%3D{value:g}" in page.url, "the value in the address")

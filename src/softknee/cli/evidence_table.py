@@ -41,10 +41,21 @@ def _print(judged: Sequence[Judged]) -> None:
     drawn.add_column("verdict", no_wrap=True)
     for one in judged:
         where = f"{one.statement.paper.name}, {one.statement.place}"
-        texts = (where, one.statement.says, one.measured)
         verdict = "\n".join([one.verdict, *one.counts.split(", ")]).rstrip()
-        drawn.add_row(*(Text(plain(text)) for text in texts), Text(verdict, _STYLES.get(one.verdict, "")))
+        drawn.add_row(
+            *(Text(plain(text)) for text in (where, one.statement.says)),
+            _found(one),
+            Text(verdict, _STYLES.get(one.verdict, "")),
+        )
     console.print(drawn)
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _STYLES}
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     console.print(f"{len(judged)} statements: {said}.", markup=False)
+
+
+def _found(one: Judged) -> Text:
+    """What was found, and below it what was different from the paper, which concerns only what was found."""
+    found = Text(plain(one.measured))
+    if one.evidence is not None:
+        found.append(plain(f"\nDifferent from the paper: {one.statement.different}."), style="dim")
+    return found

@@ -114,6 +114,9 @@ def wikitext(
     tokenizer: Tokenizer = None,
     own_vocabulary: OwnVocabulary = False,
     device: Device = "auto",
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="the first words, a tiny network, on the CPU: only to see that it runs")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Perplexity on WikiText-2 before and after ReLU takes the place of the activations."""
@@ -135,7 +138,8 @@ def wikitext(
                 stride=stride,
                 batch=batch,
                 most=most,
-                device=device,
+                device="cpu" if smoke else device,
+                smoke=smoke,
                 command=command_line(),
                 report=report,
             )
@@ -159,12 +163,13 @@ def wikitext(
         settings = language_study.Settings(
             recipe=recipe, seeds=tuple(range(seeds)), device=device, rows=tuple(several(rows))
         )
+        settings = room.for_smoke(settings) if smoke else settings
         tokens = room.read_tokens(
-            load_gpt2_tokenizer(tokenizer or data, check=check), train=train, folder=data, check=check
+            load_gpt2_tokenizer(tokenizer or data, check=check), train=train, folder=data, check=check, smoke=smoke
         )
         with progress_bar("training", total=language_study.steps(settings)) as advance:
             record = room.train_models(
-                settings, tokens, train_name=_names(train), command=command_line(), advance=advance
+                settings, tokens, train_name=_names(train), command=command_line(), smoke=smoke, advance=advance
             )
     _finish(record, json, room.wikitext_markdown(record))
 

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from softknee.lab.distilling.study import ENTRIES, TEACHER
+from softknee.lab.evidence.exhibits import EXHIBITS, Exhibit, Printed
 from softknee.lab.ledger.entry import Paper
 from softknee.lab.ledger.text import cell
 from softknee.lab.report.measures import PARAMETERS, score_called
@@ -15,7 +16,6 @@ from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import every_chosen
 
-from .exhibits import EXHIBITS, Exhibit, Printed
 from .found import runs
 from .markdown import badge
 from .places import DOCS
@@ -100,8 +100,7 @@ def _states(one: Exhibit) -> str:
 
 def _exhibit(one: Exhibit, sections: dict[str, str]) -> str:
     parts = [f"### {_heading(one)}"]
-    if one.where:
-        parts.append(one.where)
+    parts += [text for text in (one.where, one.also) if text]
     for name in one.recipes:
         recipe = recipe_for(name)
         assert recipe.paper is not None
@@ -184,8 +183,10 @@ def _places(value: float) -> int:
 
 def _printed(table: Printed) -> str:
     lines = _head(["", *(f"{one}: paper" for one in table.heads), "here", RERUN])
-    lines += [_line([cell(label), *values, NOT_RUN, _code(command)]) for label, values, command in table.rows]
-    return f"{badge(NOT_RUN)}\n\n" + "\n".join(lines)
+    for label, values, command in table.rows:
+        lines.append(_line([cell(label), *values, NOT_RUN, _code(command) if command else "no command runs it"]))
+    note = f"\n\n{{.under}}\n{table.note}" if table.note else ""
+    return f"{badge(NOT_RUN)} The whole table: {_code(table.command)}\n\n" + "\n".join(lines) + note
 
 
 def _swaps(of: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
@@ -231,8 +232,11 @@ def _record_commands(name: str) -> Iterator[str]:
     """For every row of a record the command that runs it, from the command that made the record."""
     record = runs().benchmark(name)
     whole = shlex.split(record.command)
-    for row in record.rows:
-        if "variant" in row:
+    # Those of preferences stand in the order of their beta.
+    for row in sorted(record.rows, key=lambda one: one.get("beta", 0)):
+        if "beta" in row:  # the model's own activation is always run with the others
+            yield shlex.join([*without(whole, "--betas"), "--betas", f"{row['beta']:g}"])
+        elif "variant" in row:
             swap = "relu" if row is record.rows[0] else row["variant"]  # the first is the model as it is, always run
             yield shlex.join([*without(whole, "--swap"), "--swap", swap])
         elif "row" in row:

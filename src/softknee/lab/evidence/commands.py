@@ -5,6 +5,7 @@ from __future__ import annotations
 from .lambda_gelu_language import LARGE, SMALL
 from .squaf import MODES, TIMES
 from .squaf_networks import ALONE, RATE, VGG, WRN
+from .trained_on_preferences import TABLES
 
 _FOLDER = "docs/evidence"
 _WIKITEXT = "softknee study wikitext --train wikitext2_train.txt.gz,valid"
@@ -25,6 +26,7 @@ COMMANDS = {
     f"--recover 60 --no-layerwise --json {_FOLDER}/{SMALL}",
     LARGE: f"{_WIKITEXT} --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --steps 400 --dropout 0.1 "
     f"--learning-rate 6e-4 --rows gelu,lambda_gelu,relu --recover 0 --json {_FOLDER}/{LARGE}",
+    **{table.record: f"{table.command()} --json {_FOLDER}/{table.record}" for table in TABLES},
 }
 
 
@@ -35,3 +37,8 @@ def command_of(name: str) -> str:
     'softknee study run squaf-table-12'
     """
     return COMMANDS.get(name, f"softknee study run {name}")
+
+
+def command_to_look(name: str) -> str:
+    """The command of a record without the file that it writes."""
+    return COMMANDS[name].partition(" --json")[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 from ...files import write_whole
 from ..report import summarise
 from ..report.pdf import pdf_figures
+from ..report.view import FEWEST_DRAWN
 from .runs import Runs
 
 # Which figures of a report the page shows, by study.
@@ -16,8 +17,8 @@ DRAWN: dict[str, Sequence[str]] = {
     "smelu-figure-13": ("plane",),
     "smelu-figure-3": ("plane",),
     "smelu-figure-3-twelve": ("plane",),
-    "lambda-gelu-fashion": ("hardness",),
-    "lambda-gelu-adult": ("hardness",),
+    "lambda-gelu-fashion": ("hardness", "validation-accuracy"),
+    "lambda-gelu-adult": ("hardness", "validation-accuracy"),
     "lambda-gelu-cifar-10": ("hardness", "validation-accuracy"),
     "mollification-table-1": ("plane", "validation-accuracy"),
     "mollification-table-2": ("plane", "validation-accuracy"),
@@ -50,8 +51,14 @@ def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
         "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
         "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval",
     }
+
+    def caption(name: str, figure: str) -> str:
+        few = all(len(one.diverged) < FEWEST_DRAWN for one in runs.study(name).outcomes.values())
+        without = captions[figure].replace(", 95 % intervals", " of two models each, which have no interval")
+        return without if few else captions[figure]
+
     return [
-        (name, file_of(name, figure), captions[figure])
+        (name, file_of(name, figure), caption(name, figure))
         for name, wanted in DRAWN.items()
         for figure in wanted
         if (runs.folder / file_of(name, figure)).is_file()

@@ -5,34 +5,19 @@ from __future__ import annotations
 import math
 
 from ...measure.significance import compare_each
-from .compared import mean, percent, rank_correlation_of_groups
+from .compared import IN_VISION, accuracies, best_in_vision, mean, rank_correlation_of_groups
 from .runs import Runs, Study
-from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, counted, statements_of, wins
+from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, statements_of, wins
 
 statement = statements_of("eafo")
 
 CIFAR_10, CIFAR_100 = "eafo-table-1", "eafo-table-2"
 ALL = "mollification-table-1"  # the same network and data, with the functions of the other papers, too
-OTHERS = ("gelu", "elu", "prelu", "celu", "silu", "mish")
 _DIFFERENT = "of timm's augmentation only crops and mirror images; trained in bfloat16"
 _RESOLUTION = (
     "the outputs of ReLU have no density, so that entropy is that of cells of 1/64, on validation images (`sk.measure."
     "entropies`)"
 )
-
-
-def _accuracies(study: Study, labels: tuple[str, ...]) -> str:
-    return ", ".join(f"{label} {percent(study.mean(label, 'accuracy'))}" for label in labels)
-
-
-def _best(runs: Runs, name: str) -> Evidence:
-    study = runs.study(name)
-    parts = corrected(wins(study, "crrelu", OTHERS, "accuracy", larger=True))
-    return Evidence(
-        f"{_accuracies(study, ('crrelu', *OTHERS))}; CRReLU is shown to be better than {counted(parts)}",
-        parts=parts,
-        numbers={label: study.mean(label, "accuracy") for label in ("crrelu", *OTHERS)},
-    )
 
 
 @statement(
@@ -43,7 +28,7 @@ def _best(runs: Runs, name: str) -> Evidence:
 )
 def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
-    return _best(runs, CIFAR_10)
+    return best_in_vision(runs.study(CIFAR_10), "crrelu", "CRReLU")
 
 
 @statement(
@@ -54,20 +39,21 @@ def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
 )
 def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
-    return _best(runs, CIFAR_100)
+    return best_in_vision(runs.study(CIFAR_100), "crrelu", "CRReLU")
 
 
 @statement(
     place="Sections 2 and 3",
     says="The correction improves ReLU.",
     needs=[CIFAR_10],
+    labels=["crrelu", "relu"],
     different=f"{_DIFFERENT}; the paper has no plain ReLU beside CRReLU",
 )
 def the_correction_helps(runs: Runs) -> Evidence:
     """CRReLU, its eps trained, against plain ReLU by test accuracy."""
     study = runs.study(CIFAR_10)
     parts = corrected(wins(study, "crrelu", ["relu"], "accuracy", larger=True))
-    return Evidence(_accuracies(study, ("crrelu", "relu")), parts=parts)
+    return Evidence(accuracies(study, ("crrelu", "relu")), parts=parts)
 
 
 @statement(
@@ -79,9 +65,9 @@ def the_correction_helps(runs: Runs) -> Evidence:
 def prelu_is_next(runs: Runs) -> Evidence:
     """PReLU against GELU, ELU, CELU, SiLU and Mish by test accuracy."""
     study = runs.study(CIFAR_10)
-    others = tuple(one for one in OTHERS if one != "prelu")
+    others = tuple(one for one in IN_VISION if one != "prelu")
     parts = corrected(wins(study, "prelu", others, "accuracy", larger=True))
-    return Evidence(_accuracies(study, ("prelu", *others)), parts=parts)
+    return Evidence(accuracies(study, ("prelu", *others)), parts=parts)
 
 
 @statement(
@@ -95,7 +81,7 @@ def elu_and_celu_are_one(runs: Runs) -> Evidence:
     study = runs.study(CIFAR_10)
     gap = abs(study.mean("elu", "accuracy") - study.mean("celu", "accuracy"))
     return Evidence(
-        _accuracies(study, ("elu", "celu")), parts=[bound("within one point", gap <= 0.01)], numbers={"gap": gap}
+        accuracies(study, ("elu", "celu")), parts=[bound("within one point", gap <= 0.01)], numbers={"gap": gap}
     )
 
 
@@ -146,7 +132,7 @@ def the_correction_lowers_entropy(runs: Runs) -> Evidence:
         parts = [Part(says, CANNOT_TELL)]
     else:
         compared = compare_each([a for a, _ in pairs], [b for _, b in pairs])
-        parts = corrected([Part(says, p=compared.p, direction=-compared.difference)])
+        parts = corrected([Part.compared(says, compared, larger=False)])
     return Evidence(f"{mean(ours):.3f} nats with CRReLU, {mean(plain):.3f} with ReLU", parts=parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from .compared import drops, drops_less, mean, percent, rank_correlation
+from .compared import accuracies, drops, drops_less, mean, percent, rank_correlation
 from .runs import Runs, Study
 from .statement import Evidence, bound, corrected, statements_of, wins
 
@@ -24,17 +24,13 @@ _DIFFERENT = (
 _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror images, in bfloat16"
 
 
-def _accuracies(study: Study, labels: tuple[str, ...]) -> str:
-    return ", ".join(f"{label} {percent(study.mean(label, 'accuracy'))}" for label in labels)
-
-
-def _profiles(study: Study, label: str) -> list[list[float]]:
+def profiles_of(study: Study, label: str) -> list[list[float]]:
     """The hardness of each layer at the end, in order of depth, for each seed that came to its end."""
     sites = [site["end"] for site in study.outcomes[label].hardness]
     return [list(one) for one in zip(*sites, strict=True) if None not in one]
 
 
-def _drift(study: Study, label: str) -> float:
+def drift_of(study: Study, label: str) -> float:
     """The paper's V: the mean over layers and seeds of how far λ goes from epoch to epoch, all steps summed."""
     found = []
     for way in study.outcomes[label].parameters.values():
@@ -43,13 +39,13 @@ def _drift(study: Study, label: str) -> float:
     return mean(found)
 
 
-def _cell(temperature: float, rate: int) -> tuple[str, ...]:
+def cell_of(temperature: float, rate: int) -> tuple[str, ...]:
     return tuple(f"{mode} temperature={temperature:g} rate={rate:g}" for mode in MODES)
 
 
-def _best_validation(study: Study, label: str) -> float:
+def best_validation(study: Study, label: str) -> float:
     """The paper's BVS: the highest validation accuracy of a run, in the mean over the seeds."""
-    curve = study.outcomes[label].curves["validation_accuracy"]
+    curve = study.outcomes[label].curves.get("validation_accuracy", ())
     return mean(max((one for one in seed if one is not None), default=None) for seed in zip(*curve, strict=True))
 
 
@@ -69,7 +65,7 @@ def learning_hardness_costs_nothing(runs: Runs) -> Evidence:
         for label in LEARNED
     }
     return Evidence(
-        "; ".join(f"{one.name}: {_accuracies(one, ('gelu', *LEARNED))}" for one in studies),
+        "; ".join(f"{one.name}: {accuracies(one, ('gelu', *LEARNED))}" for one in studies),
         parts=[bound(f"{name} within 2 points of GELU", abs(gap) <= 0.02) for name, gap in gaps.items()],
         numbers=gaps,
     )
@@ -87,7 +83,7 @@ def learned_gates_become_harder(runs: Runs) -> Evidence:
     with."""
     studies = [runs.study(name) for name in (FASHION, ADULT)]
     means = {
-        f"{study.name}: {label}": mean(one for profile in _profiles(study, label) for one in profile)
+        f"{study.name}: {label}": mean(one for profile in profiles_of(study, label) for one in profile)
         for study in studies
         for label in LEARNED
     }
@@ -111,7 +107,7 @@ def order_of_layers_is_robust(runs: Runs) -> Evidence:
     found = {}
     for name in (FASHION, ADULT):
         study = runs.study(name)
-        profiles = {label: _profiles(study, label) for label in LEARNED}
+        profiles = {label: profiles_of(study, label) for label in LEARNED}
         found[name] = mean(
             rank_correlation(a, b)
             for one, other in combinations(LEARNED, 2)
@@ -168,7 +164,7 @@ def _replacing(study: Study, *, at_most: float) -> Evidence:
     lost, bare = mean(drops(study, HARDENED)), mean(drops(study, "gelu"))
     return Evidence(
         f"hardened λ-GELU loses {100 * lost:.2f} points, GELU {100 * bare:.2f} (before: "
-        f"{_accuracies(study, ('gelu', HARDENED))})",
+        f"{accuracies(study, ('gelu', HARDENED))})",
         parts=[
             bound(f"at most {100 * at_most:g} points after hardening", lost <= at_most),
             *corrected([drops_less(study, HARDENED, "gelu")]),
@@ -226,7 +222,7 @@ def hardening_costs_accuracy_on_adult(runs: Runs) -> Evidence:
     """GELU against hardened λ-GELU by test accuracy, before the replacement."""
     study = runs.study(ADULT)
     parts = corrected(wins(study, "gelu", [HARDENED], "accuracy", larger=True))
-    return Evidence(_accuracies(study, ("gelu", HARDENED)), parts=parts)
+    return Evidence(accuracies(study, ("gelu", HARDENED)), parts=parts)
 
 
 @statement(
@@ -239,7 +235,7 @@ def drift_follows_temperature_and_rate(runs: Runs) -> Evidence:
     """The paper's drift of each cell, a mean over starts and seeds: from neighbour to neighbour it must grow with c and
     fall with t."""
     study = runs.study(GRID)
-    drift = {(t, c): mean(_drift(study, label) for label in _cell(t, c)) for t in TEMPERATURES for c in RATES}
+    drift = {(t, c): mean(drift_of(study, label) for label in cell_of(t, c)) for t in TEMPERATURES for c in RATES}
     along_c = [(f"t={t:g}: c={a} to {b}", drift[t, a] < drift[t, b]) for t in TEMPERATURES for a, b in pairwise(RATES)]
     along_t = [
         (f"c={c}: t={a:g} to {b:g}", drift[a, c] > drift[b, c]) for c in RATES for a, b in pairwise(TEMPERATURES)
@@ -260,7 +256,7 @@ def drift_follows_temperature_and_rate(runs: Runs) -> Evidence:
 def the_chosen_cell_is_as_good_as_gelu(runs: Runs) -> Evidence:
     """Whether the mean best validation accuracy of the cell, over starts and seeds, is at most 1 point from GELU's."""
     study = runs.study(GRID)
-    ours, gelu = mean(_best_validation(study, one) for one in _cell(0.1, 9)), _best_validation(study, "gelu")
+    ours, gelu = mean(best_validation(study, one) for one in cell_of(0.1, 9)), best_validation(study, "gelu")
     return Evidence(
         f"best validation accuracy {percent(ours)} against {percent(gelu)} with GELU",
         parts=[bound("within 1 point", abs(ours - gelu) <= 0.01)],

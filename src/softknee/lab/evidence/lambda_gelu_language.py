@@ -50,7 +50,7 @@ def language_tables(runs: Runs) -> Iterator[str]:
             f"{sizes}, {batches}, trained on {settings['train']} ({settings['tokens']:,} tokens). *bare*: ReLU in the "
             "place of λ-GELU that was learned freely; *replaced*: in the place of what is hardened, or of GELU. The "
             "paper's GPT-2, with the whole training part: GELU 28.46, ReLU 30.48, λ-GELU 28.45 to 28.71; it prints no "
-            f"number after the replacement. [Record](evidence/{name}).\n"
+            f"number after the replacement. Again: `{record.command}`. [Record](evidence/{name}).\n"
         )
 
 
@@ -69,7 +69,7 @@ def _lower(says: str, ours: Sequence[float], theirs: Sequence[float]) -> Part:
     if len(ours) < FEWEST_PAIRS:
         return Part(says, CANNOT_TELL)
     found = compare_each(ours, theirs)
-    return Part(says, p=found.p, direction=-found.difference)
+    return Part.compared(says, found, larger=False)
 
 
 @statement(

@@ -10,12 +10,15 @@ from ...measure import write_whole
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY
 from ..ledger.text import cell
 from .commands import command_of
+from .contents import comparisons, contents
 from .drawing import figures_of, write_figures
+from .further import BELOW
 from .lambda_gelu_language import language_tables
 from .runs import Runs
 from .squaf_networks import record_tables
 from .statement import CANNOT_TELL, NOT_THERE, Judged
 from .tables import cost_table, study_tables
+from .trained_on_preferences import preference_tables
 
 # (study, file in the folder of the evidence, caption); `softknee fits` draws them from the runs.
 FIGURES: dict[str, Sequence[tuple[str, str, str]]] = {
@@ -61,11 +64,19 @@ Statements of the papers that only training can test: where each stands, what it
 found, what was different from the paper, and a verdict. The rules were fixed before the studies ran: seeds are paired,
 a comparison is a paired t-test over them (of logarithms where errors span decades) with Holm's correction over the
 parts of one statement at 5 %; a part holds or fails if the difference is shown in one direction or the other, and
-cannot be told otherwise. A statement holds *partly* where its parts differ. `src/softknee/lab/evidence` has the rules
-and, function by function, the parts.
+cannot be told otherwise, nor with fewer than three pairs of seeds. Other parts hold a number of ours against a bound
+that the statement's function names. Effect sizes (Hedges' g_z of the pairs) are told and decide nothing. A statement
+holds *partly* where its parts differ. `src/softknee/lab/evidence` has the rules and, function by function, the parts.
 
-    softknee claims --empirical         # judge the records in docs/evidence
-    softknee study run squaf-table-3-1d # run one of the studies again (made for a GPU)
+Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
+`elu_and_celu_differ` and `elu_and_celu_are_one`. Entropy against accuracy over all runs tests EAFO's premise:
+`less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the paper's where it has
+them; where its own are wrong, [the mathematical half](claims.md) says so (`parameters_of_the_networks`).
+
+    softknee claims --empirical                     # judge the records in docs/evidence
+    softknee study run squaf-table-3-1d             # run one of the studies again (made for a GPU)
+    softknee study run squaf-table-3-1d --only relu # one row of it
+    softknee study run squaf-table-3-1d --smoke     # two batches on a CPU, only to see that it runs
 
 """
 
@@ -98,19 +109,23 @@ def _papers(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         if not of:
             continue
         yield f"\n## {paper.name}\n\n*{paper.title}*\n\n"
+        yield from contents(paper, runs)
+        yield "\n"
         with_records = [one for one in of if one.evidence is not None]
         without = [one for one in of if one.evidence is None]
         yield from _table(with_records)
+        yield from comparisons(with_records)
         yield "\n" if with_records and without else ""
         yield from _without_records(without)
         figures = [*FIGURES.get(paper.stem, ()), *figures_of(runs)]
-        yield from study_tables(runs, paper.stem.replace("_", "-"), figures)
+        yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW)
         for name, heading, quoted in COSTS.get(paper.stem, ()):
             yield from cost_table(runs, name, quoted, heading)
         if paper.stem == "squaf":
             yield from record_tables(runs)
         if paper.stem == "lambda_gelu":
             yield from language_tables(runs)
+        yield from preference_tables(runs, paper.stem)
 
 
 def _table(judged: Sequence[Judged]) -> Iterator[str]:
@@ -135,7 +150,8 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
     for one in judged:
         needs = ", ".join(f"`{name}`" for name in one.statement.needs)
         begun = f" Begun: {one.unfinished}." if one.unfinished else ""
-        yield f"- {one.statement.place}: {one.statement.says} Decided by {needs}.{begun}\n"
+        place = f"{one.statement.place} (`{one.statement.decide.__name__}`)"
+        yield f"- {place}: {one.statement.says} Decided by {needs}.{begun}\n"
     wanted = dict.fromkeys(name for one in judged for name in one.missing)
     yield "\nThese commands make them:\n\n"
     yield from (f"    {command_of(name)}\n" for name in wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -73,9 +74,11 @@ class Runs:
             )
         return tuple(sorted(one.name for one in self.folder.iterdir() if _is_evidence(one)))
 
-    def has(self, *names: str) -> bool:
-        """Whether these are there, the studies among them whole."""
-        return all(name in self.names and name not in self.unfinished for name in names)
+    def has(self, name: str, labels: Collection[str] = ()) -> bool:
+        """Whether this is there: a study whole, or at least these activations of it."""
+        if name not in self.unfinished:
+            return name in self.names
+        return bool(labels) and set(labels) <= set(self.study(name).outcomes)
 
     @cached_property
     def unfinished(self) -> dict[str, tuple[int, int]]:
@@ -116,7 +119,13 @@ class Runs:
     def benchmark(self, name: str) -> Record:
         """A record of a benchmark, which lies beside the studies."""
         path = self.folder / name
-        return Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+        found = Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+        if found.settings.get("smoke"):
+            raise DataError(
+                f"'{path}' is the record of a smoke run, whose numbers mean nothing. Move it elsewhere; without "
+                f"--smoke the same command makes one to judge by: {found.command}."
+            )
+        return found
 
 
 def _is_evidence(path: Path) -> bool:

@@ -17,6 +17,7 @@ TABLES = APART, IN_ORDER, SAME_START = "smelu-table-1", "smelu-table-2", "smelu-
 ONLINE, PAIR = "smelu-figure-3-twelve", "smelu-figure-3"
 FAMILIES = ("smelu", "swish", "gelu", "mish", "tanhexp", "softplus")
 RELATIVE = "binary"  # the paper's relative difference of two labels
+_NOTHING = 0.02  # an AUC so near to one half is of a model that gives all examples the same, or nearly
 _SAMPLE = (
     "a sample of Criteo, 7,200 rows to train on and 391 for the test, and not 37 and 4 million; batches of 32, and not "
     "1024"
@@ -51,7 +52,11 @@ def _spread(study: Study, label: str) -> float:
 
 def _offline(study: Study, label: str) -> str:
     relative = percent(difference(study, label, RELATIVE))
-    return f"{label} AUC {study.mean(label, 'auc'):.4f}, delta 1 {difference(study, label):.4f}, relative {relative}"
+    found = study.values(label, "auc")
+    blind = sum(one is not None and abs(one - 0.5) < _NOTHING for one in found)
+    learned = f" ({blind} of {len(found)} models learned nothing)" if blind else ""
+    told = f"{label} AUC {study.mean(label, 'auc'):.4f}{learned}"
+    return f"{told}, delta 1 {difference(study, label):.4f}, relative {relative}"
 
 
 def _online(study: Study, label: str) -> str:

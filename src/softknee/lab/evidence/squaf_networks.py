@@ -58,13 +58,13 @@ def _better(says: str, first: Sequence[float | None], second: Sequence[float | N
     if len(pairs) < FEWEST_PAIRS:
         return Part(says, CANNOT_TELL)
     found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
-    return Part(says, p=found.p, direction=found.difference if larger else -found.difference)
+    return Part.compared(says, found, larger=larger)
 
 
 @statement(
     place="Figure 3 and section 4.4",
-    says="With SQUAF-P the activations of VGG-8 take 3.4 bits in place of 32 (weight 0.006), and the accuracy is still "
-    "above that with ReLU.",
+    says="With SQUAF-P the activations of VGG-8 take down to 3.4 bits in place of 32, and the accuracy is still above "
+    "that with ReLU.",
     needs=[RATE],
     different=_OTHER,
 )

@@ -8,6 +8,7 @@ than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the sa
     holds        the part's p is below the level and the difference has the direction the paper states
     fails        the p is below the level and the direction is the other one; or all seeds of what should win diverged
     cannot tell  neither; also with fewer than three pairs of seeds that came to their end
+    effect size  Hedges' g_z of the pairs, as in the reports: it is told beside the p and decides nothing
     a bound      a number of ours against a number of the paper's; holds or fails
 
 A statement holds or fails if all its parts do, cannot be told if no part can, and holds partly otherwise.
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...measure.record import Record
-from ...measure.significance import compare_each, holm
+from ...measure.significance import Comparison, compare_each, holm
 from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY, Paper, paper
 from .runs import Runs, Study
 
@@ -39,12 +40,21 @@ class Part:
 
     p, direction: of a comparison: its p, and the difference with the sign that the paper states; `corrected` turns them
                   into a verdict.
+    effect:       its effect size g_z (`measure.significance`), with the sign that the paper states.
     """
 
     says: str
     verdict: str = ""
     p: float | None = None
     direction: float = 0.0
+    effect: float | None = None
+
+    @classmethod
+    def compared(cls, says: str, found: Comparison, *, larger: bool) -> Part:
+        """A comparison that the paper says the first wins; `larger` says whether more is better."""
+        sign = 1.0 if larger else -1.0
+        effect = None if found.effect is None else sign * found.effect
+        return cls(says, p=found.p, direction=sign * found.difference, effect=effect)
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Statement:
 
     needs:     the studies whose records it is judged by.
     different: what was different from the paper.
+    labels:    the activations of each of these studies that it is judged by; empty for all.
     """
 
     paper: Paper
@@ -75,6 +86,7 @@ class Statement:
     needs: tuple[str, ...]
     different: str
     decide: Callable[[Runs], Evidence]
+    labels: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -127,9 +139,9 @@ def statements_of(stem: str) -> Callable[..., Callable[[Callable[[Runs], Evidenc
     of = paper(stem)
 
     def statement(
-        *, place: str, says: str, needs: Iterable[str], different: str
+        *, place: str, says: str, needs: Iterable[str], different: str, labels: Iterable[str] = ()
     ) -> Callable[[Callable[[Runs], Evidence]], Statement]:
-        return lambda decide: Statement(of, place, says, tuple(needs), different, decide)
+        return lambda decide: Statement(of, place, says, tuple(needs), different, decide, tuple(labels))
 
     return statement
 
@@ -138,7 +150,6 @@ def wins(
     study: Study, winner: str, others: Iterable[str], measure: str, *, larger: bool, logarithmic: bool = False
 ) -> list[Part]:
     """For each of the others: is the winner's score better? See the rules above."""
-    sign = 1.0 if larger else -1.0
     scale = math.log10 if logarithmic else float
     mine = study.values(winner, measure)
     parts = []
@@ -153,7 +164,7 @@ def wins(
         else:
             first, second = ([scale(max(pair[i], 1e-300)) for pair in pairs] for i in (0, 1))
             found = compare_each(first, second)
-            parts.append(Part(says, p=found.p, direction=sign * found.difference))
+            parts.append(Part.compared(says, found, larger=larger))
     return parts
 
 
@@ -196,7 +207,7 @@ def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
 
 
 def _judged(one: Statement, runs: Runs) -> Judged:
-    if missing := tuple(name for name in one.needs if not runs.has(name)):
+    if missing := tuple(name for name in one.needs if not runs.has(name, one.labels)):
         return Judged(one, None, _unfinished(one, runs), missing)
     return Judged(one, one.decide(runs))
 

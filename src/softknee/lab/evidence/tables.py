@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...measure.estimate import t_quantile
 from ..ledger.text import cell
@@ -30,10 +30,24 @@ _DIFFERENCES = {
     "binary": ("Δ₁ relative to the positive label", "{:.3f}"),
 }
 _ONLINE = ("log_loss", "auc")  # what predictions before training are judged by
+# Those that the SmeLU paper's figures 13 to 15 show beside that of its figure 4: name, factor, form.
+_FURTHER = {
+    "delta_2": ("Δ₂", 1.0, "{:.5f}"),
+    "true_label": ("Δ₁ of the true label", 1.0, "{:.5f}"),
+    "hamming": ("labels that differ, %", 100.0, "{:.3f}"),
+}
+Below = Callable[[Study], str]
+"""Makes what stands below the table of one study."""
 
 
-def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] = ()) -> Iterator[str]:
-    """A section for every study of one paper, in the order of their names; `figures` are (study, file, caption)."""
+def study_tables(
+    runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] = (), below: Mapping[str, Below] | None = None
+) -> Iterator[str]:
+    """A section for every study of one paper, in the order of their names.
+
+    figures: (study, file, caption).
+    below:   by study: what else the paper's table or figure has, which stands below ours.
+    """
     for name in runs.names:
         if not name.startswith(f"{stem}-") or name.endswith(".json"):
             continue
@@ -52,6 +66,8 @@ def study_tables(runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] 
             f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval{scale}. "
             f"{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](evidence/{name}/trials).\n"
         )
+        if name in (below or {}):
+            yield "\n" + (below or {})[name](study)
         for of, file, caption in figures:
             if of == name:
                 yield f"\n![{caption}](evidence/{file})\n"
@@ -75,8 +91,8 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     shape = "x".join(str(one) for one in next(iter(record.settings["inputs"].values())))
     yield (
         f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
-        f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
-        f"[Record](evidence/{name}).\n"
+        f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. Again: "
+        f"`{command_of(name)}`. [Record](evidence/{name}).\n"
     )
 
 
@@ -100,7 +116,8 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     named = {one for of in values.values() for one in of}
     measures = _measures(recipe)
     printed = [one for one in _DIFFERENCES if one in named]
-    heads = ["activation", "parameters"]
+    counted = "parameters" in named
+    heads = ["activation", *(("parameters: paper", "here") if counted else ("parameters",))]
     for measure in measures:
         heads += [f"{_SHOWN[measure][0]}: paper", "here"] if measure in named else [_SHOWN[measure][0]]
     for measure in printed:
@@ -109,33 +126,61 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     differ = not values and any(one.difference for one in study.outcomes.values())
     spread, told = ("binary", _DIFFERENCES["binary"][0]) if online else ("delta_1", "prediction difference")
     swapped = any(one.replacement for one in study.outcomes.values())
-    heads += ([told] if differ else []) + (["accuracy, %, when replaced"] if swapped else [])
+    further = [one for one in _FURTHER if differ and not online and _all_have(study, one)]
+    # The axes of the SmeLU paper's figure 3: losses in percent of ReLU's.
+    basis = "relu" if online and "relu" in study.outcomes else ""
+    heads += [f"log loss against {basis}'s, %", f"ranking loss against {basis}'s, %"] if basis else []
+    heads += ([told] if differ else []) + [_FURTHER[one][0] for one in further]
+    heads += ["accuracy, %, when replaced"] if swapped else []
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
     best = {measure: _best(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
-        row = [cell(label), "" if outcome.trained is None else f"{outcome.trained:,}"]
+        quoted = values.get(label, {}).get("parameters")
+        row = [cell(label), *(["" if quoted is None else f"{quoted:,.0f}"] if counted else [])]
+        row.append("" if outcome.trained is None else f"{outcome.trained:,}")
         for measure in measures:
-            _, _, form = _SHOWN[measure]
-            quoted = values.get(label, {}).get(measure)
+            form = _SHOWN[measure][2]
             ours = _ours(study.values(label, measure), measure)
-            row += ["" if quoted is None else form.format(quoted)] if measure in named else []
+            row += [_as_printed(values, label, measure, form)] if measure in named else []
             row.append(f"**{ours}**" if best[measure] == label else ours)
         for measure in printed:
-            quoted = values.get(label, {}).get(measure)
-            row.append("" if quoted is None else _DIFFERENCES[measure][1].format(quoted))
-            row.append(_difference(outcome, measure, _DIFFERENCES[measure][1]))
+            form = _DIFFERENCES[measure][1]
+            row += [_as_printed(values, label, measure, form), _difference(outcome, measure, form)]
+        row += [_change(study, label, basis, one) for one in _ONLINE] if basis else []
         row += [_difference(outcome, spread, "{:.5f}")] if differ else []
+        row += [_difference(outcome, one, _FURTHER[one][2], scale=_FURTHER[one][1]) for one in further]
         row += [_replaced(outcome)] if swapped else []
         yield f"| {' | '.join(row)} |\n"
 
 
-def _difference(outcome: Outcome, measure: str, form: str) -> str:
+def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: str, form: str) -> str:
+    """What a paper has, with as many digits as the column has there; errors that span decades as ours."""
+    if measure not in values.get(label, {}):
+        return ""
+    if form.endswith("e}"):
+        return form.format(values[label][measure])
+    places = max(len(f"{of[measure]:.6f}".rstrip("0").partition(".")[2]) for of in values.values() if measure in of)
+    return f"{values[label][measure]:.{places}f}"
+
+
+def _change(study: Study, label: str, basis: str, measure: str) -> str:
+    """By how many percent the mean loss is above that of the basis; the ranking loss is 1 - AUC."""
+    mine, theirs = (study.mean(one, measure) for one in (label, basis))
+    return f"{100 * ((1 - mine) / (1 - theirs) - 1 if measure == 'auc' else mine / theirs - 1):+.2f}"
+
+
+def _all_have(study: Study, measure: str) -> bool:
+    return all(measure in one.difference for one in study.outcomes.values())
+
+
+def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0) -> str:
     """A prediction difference with its interval."""
     found = outcome.difference.get(measure)
     if found is None:
         return ""
     low, high = found.get("interval") or (None, None)
-    return form.format(found["value"]) + ("" if low is None else f" [{form.format(low)}, {form.format(high)}]")
+    ends = "" if low is None or high is None else f" [{form.format(scale * low)}, {form.format(scale * high)}]"
+    return form.format(scale * found["value"]) + ends
 
 
 def _replaced(outcome: Outcome) -> str:

@@ -22,7 +22,7 @@ from .activations import AS_LOADED, full_text, put_in_
 from .loading import LanguageModel
 from .pair_tokens import PairTokens, tokenize
 from .preferences import Preferences
-from .trl_backend import prefer_with_trl_, supervise_with_trl_
+from .trl_backend import need_tokenizer_of_transformers, prefer_with_trl_, supervise_with_trl_
 from .tuning import Recipe, log_probabilities, prefer_, reply_perplexity, scores_of, supervise_
 
 KIND = "study preference"
@@ -113,6 +113,8 @@ def run(
             f"Texts of {recipe.length} tokens do not fit {language.name}, which takes {language.context}. Give a "
             f"smaller --length."
         )
+    if settings.backend == "trl":
+        need_tokenizer_of_transformers(language.tokenizer, name=language.name)
 
     def numbers(pairs: Preferences) -> list[PairTokens]:
         sizes = {"length": recipe.length, "prompt_length": recipe.prompt_length}

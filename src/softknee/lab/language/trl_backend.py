@@ -23,12 +23,24 @@ from typing import Any
 
 import torch
 
+from ...errors import InputError
 from ...surgery import param_groups
 from .pair_tokens import PairTokens
-from .tools import trl
+from .tools import transformers, trl
 from .tuning import Recipe, share_of_rate, without_dropout_
 
 _NAMES = ("prompt", "chosen", "rejected")
+
+
+def need_tokenizer_of_transformers(tokenizer: Any, *, name: str) -> None:
+    """trl takes no other tokenizer than one of transformers, such as that of llama2.c; `name` is the model's."""
+    library = transformers("The backend 'trl'")
+    if not isinstance(tokenizer, library.PreTrainedTokenizerBase):
+        raise InputError(
+            f"The backend 'trl' takes a tokenizer of transformers alone, and that of {name} is none "
+            f"({type(tokenizer).__name__}). Train it with --backend own, or give a model whose folder holds a "
+            f"tokenizer of transformers."
+        )
 
 
 def _needed(pairs: Sequence[PairTokens], recipe: Recipe, seed: int) -> Sequence[PairTokens]:

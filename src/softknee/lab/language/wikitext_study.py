@@ -17,17 +17,23 @@ from typing import Any
 
 import torch
 
-from ...errors import ParameterError
+from ...errors import DataError, ParameterError
 from ...measure.record import Quantity, Record
 from ...measure.speed import choose_device
 from .. import language_study
 from ..characters import Characters
 from ..compressed import read_text
+from ..data_folder import VARIABLE, data_folder
 from .activations import AS_LOADED, full_text, put_in_
 from .loading import LanguageModel
 from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
 
 KIND = "study wikitext"
+# A form of either kind that takes seconds: so many characters of each text, in pieces of so many tokens.
+SMOKE_CHARACTERS, SMOKE_CONTEXT, SMOKE_BATCH = 1000, 16, 4
+_SMOKE_NOTE = "A smoke run: it shows that everything works, and its numbers mean nothing."
+# Where a text to train on may lie in the data folder, besides as it is named.
+_FOLDERS = ("", "text/", *(f"{at}{one}/" for one in ("wikitext-2-raw-1MB", "wikitext-2") for at in ("text/", "")))
 
 
 def measure_model(
@@ -41,11 +47,18 @@ def measure_model(
     batch: int = 4,
     most: int | None = None,
     device: str = "cpu",
+    smoke: bool = False,
     command: str,
     report: Callable[[str], None] = lambda _: None,
 ) -> Record:
-    """The record of a model's perplexity before and after ReLU; the given model is left as it is."""
+    """The record of a model's perplexity before and after ReLU; the given model is left as it is.
+
+    Args:
+        smoke: only the beginning of the text, in short pieces, to see that everything works.
+    """
     long = min(context or language.context, language.context)
+    if smoke:
+        text, long, stride, batch = text[:SMOKE_CHARACTERS], min(long, SMOKE_CONTEXT), None, SMOKE_BATCH
     options = {"context": long, "stride": stride, "batch": batch}
     tokens = text_tokens(language.tokenizer, text, most=most)
     rows: list[dict[str, Any]] = []
@@ -72,10 +85,17 @@ def measure_model(
         KIND,
         command=command,
         rows=rows,
-        settings={"model": language.name, "read": text_name, "most": most, **options},
+        settings={"model": language.name, "read": text_name, "most": most, **options, **_smoke_setting(smoke)},
         baseline="the model as loaded",
-        notes=["No weight was trained: activations are put in, and ReLU after them, as the model stands."],
+        notes=[
+            "No weight was trained: activations are put in, and ReLU after them, as the model stands.",
+            *([_SMOKE_NOTE] if smoke else []),
+        ],
     )
+
+
+def _smoke_setting(smoke: bool) -> dict[str, bool]:
+    return {"smoke": True} if smoke else {}
 
 
 def _numbers(prefix: str, found: Foretold) -> dict[str, float | str]:
@@ -85,16 +105,23 @@ def _numbers(prefix: str, found: Foretold) -> dict[str, float | str]:
 
 
 def read_tokens(
-    tokenizer: Any, *, train: str, folder: str | os.PathLike[str] | None = None, check: bool = True
+    tokenizer: Any,
+    *,
+    train: str,
+    folder: str | os.PathLike[str] | None = None,
+    check: bool = True,
+    smoke: bool = False,
 ) -> Characters:
     """WikiText-2 as a tokenizer's numbers, judged by its test part.
 
     Args:
         train: what to train on: a part ("train", "valid") or a text file; or several with commas between, of which one
-            text is made.
+            text is made. A file is looked for as it is named, and then in the data folder.
+        smoke: only the beginning of each text.
     """
-    parts = [_text(one.strip(), folder, check=check) for one in train.split(",")]
-    texts = ["".join(parts), load_wikitext("test", folder, check=check)]
+    cut = SMOKE_CHARACTERS if smoke else None
+    parts = [_text(one.strip(), folder, check=check)[:cut] for one in train.split(",")]
+    texts = ["".join(parts), load_wikitext("test", folder, check=check)[:cut]]
     numbers = [torch.tensor(tokenizer.encode(one, add_special_tokens=False)) for one in texts]
     return Characters(train=numbers[0], validation=numbers[1], vocabulary=len(tokenizer))
 
@@ -102,8 +129,50 @@ def read_tokens(
 def _text(name: str, folder: str | os.PathLike[str] | None, *, check: bool) -> str:
     if name == "test":
         raise ParameterError("The test part is what models are judged by; train on 'train', 'valid' or a file.")
-    text = load_wikitext(name, folder, check=check) if name in PARTS else read_text(Path(name), what="text to train on")
+    if name in PARTS:
+        text = load_wikitext(name, folder, check=check)
+    else:
+        text = read_text(_text_file(name, folder), what="text to train on")
     return text if text.endswith("\n") else f"{text}\n"
+
+
+def _text_file(name: str, folder: str | os.PathLike[str] | None) -> Path:
+    """The file of this name here, or where a data folder may have it."""
+    if os.path.exists(name):
+        return Path(name)
+    places = [Path(name).absolute()]
+    try:
+        if not os.path.isabs(name):
+            places += [data_folder(folder) / f"{at}{name}" for at in _FOLDERS]
+    except DataError as error:
+        raise DataError(f"There is no text '{name}' to train on: looked for '{places[0]}'. {error}") from error
+    for place in places:
+        if place.is_file():
+            return place
+    looked = ", ".join(f"'{place}'" for place in dict.fromkeys(places))
+    raise DataError(
+        f"There is no text '{name}' to train on: looked for {looked}. softknee downloads nothing: put it in one of "
+        f"these places, give its whole path, or name another data folder with --data or {VARIABLE}."
+    )
+
+
+def for_smoke(settings: language_study.Settings) -> language_study.Settings:
+    """The same study in seconds on the CPU: one seed, four steps of a tiny network, GELU and one that is hardened."""
+    known = [row for row in settings.rows if row != "relu"]
+    hardened = [row for row in known if row != "gelu"]
+    recipe = replace(
+        settings.recipe,
+        layers=1,
+        width=8,
+        heads=1,
+        context=SMOKE_CONTEXT,
+        batch=SMOKE_BATCH,
+        steps=4,
+        warmup=1,
+        recover=min(settings.recipe.recover, 1),
+    )
+    rows = tuple(dict.fromkeys((*known[:1], *hardened[:1]))) or settings.rows
+    return replace(settings, recipe=recipe, seeds=settings.seeds[:1], device="cpu", rows=rows)
 
 
 def train_models(
@@ -112,9 +181,14 @@ def train_models(
     *,
     train_name: str,
     command: str,
+    smoke: bool = False,
     advance: Callable[[str], None] = lambda _: None,
 ) -> Record:
-    """Train as the language study does, on these tokens; the record has each loss as a perplexity, too."""
+    """Train as the language study does, on these tokens; the record has each loss as a perplexity, too.
+
+    Args:
+        smoke: these are the settings and tokens of a smoke run, which the record then says.
+    """
     if min(len(tokens.train) - 1, len(tokens.validation)) <= settings.recipe.context:
         raise ParameterError(
             f"The texts have {len(tokens.train):,} and {len(tokens.validation):,} tokens, which is too few for a "
@@ -136,11 +210,18 @@ def train_models(
         record,
         kind=KIND,
         rows=tuple(rows),
-        settings={"train": train_name, "tokens": len(tokens.train), **asdict(settings.recipe), **record.settings},
+        settings={
+            "train": train_name,
+            "tokens": len(tokens.train),
+            **asdict(settings.recipe),
+            **record.settings,
+            **_smoke_setting(smoke),
+        },
         notes=(
             "Loss in nats for each token of WikiText-2's test part; perplexity is its exp, per token of the tokenizer.",
             record.notes[1],
             *([] if train_name == "train" else [f"Not trained on WikiText-2's training part, but on: {train_name}."]),
+            *([_SMOKE_NOTE] if smoke else []),
         ),
     )
 

@@ -51,8 +51,8 @@ BASELINES = (
     squaf("SQUAF"),
 )
 SAMPLED = "SQUAF-P"
-# The paper's weights but 0.005.
-WEIGHTS = (0.0, 0.001, 0.002, 0.003, 0.004, 0.006)
+# The paper's, all of them.
+WEIGHTS = (0.0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ _DIFFERENCES = (
     Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),
     Measure(name="delta_2", title="Δ₂", larger_is_better=False, of_sets=True),
     Measure(name="relative", title="relative Δ₁", larger_is_better=False, of_sets=True),
-    Measure(name="binary", title="Δ₁ of the positive label", larger_is_better=False, of_sets=True),
+    Measure(name="binary", title="Δ₁ relative to the positive label", larger_is_better=False, of_sets=True),
     Measure(name="true_label", title="Δ₁ of the true label", larger_is_better=False, of_sets=True),
     Measure(name="hamming", title="labels that differ", larger_is_better=False, of_sets=True, **_PERCENT),
 )

@@ -19,7 +19,7 @@ from .numbers import plain
 from .palette import COLOURS, DASHES, SYMBOLS, Look, looks
 from .parts import Band, Profile, Shape, Summary
 from .placing import Room
-from .shapes import site_name
+from .shapes import knob_name, site_name
 from .view import Group, View, Written, axis_title, interval_of, middle_of, view_of, written_at
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ def _hardness(summary: Summary) -> bytes:
     with _page(_WIDE, _TALL + below if alone else 2.7 * rows) as (figure, content):
         for place, (knob, paths) in enumerate(knobs):
             axes = figure.add_axes(_above(below, _TALL) if alone else _panel(place, rows))
-            _furnish(axes, "", knob if alone else "")
+            _furnish(axes, "from the input to the output" if alone else "", knob_name(knob) if alone else "")
             if not alone:
-                _title(axes, knob)
+                _title(axes, knob_name(knob))
             profiles = [one for one in summary.profiles if (one.knob, one.paths) == (knob, paths)]
             for one in profiles:
                 _profile(axes, one, look[one.label])

@@ -10,7 +10,7 @@ from .figures import Figure, figure, safe
 from .numbers import with_reach
 from .palette import Look, looks
 from .parts import Measure, Row, Summary
-from .view import Group, View, Written, axis_title, middle_of, view_of, written_at
+from .view import FEWEST_DRAWN, Group, View, Written, axis_title, interval_of, middle_of, view_of, written_at
 
 
 def plane(summary: Summary) -> Figure | None:
@@ -34,7 +34,9 @@ def plane(summary: Summary) -> Figure | None:
         ],
         "height": 520,
     }
-    caption = f"Further {toward} is more accurate, further down more reproducible. Bars are 95 % intervals."
+    caption = f"Further {toward} is more accurate, further down more reproducible."
+    if any(len(row.seeds) >= FEWEST_DRAWN for row in view.shown):
+        caption += " Bars are 95 % intervals."
     if summary.knobs:
         caption += " A line joins the values of a knob in their order, with values beside it where there is room."
     label = f"{metric.title} against {spread.title} of every activation; the numbers are in the first table"
@@ -91,10 +93,10 @@ def _bars(rows: Sequence[Row], measure: Measure, style: Look) -> dict[str, Any]:
     above, below = [], []
     for row in rows:
         found = row.found(measure)
-        low, high = found.interval if found and found.interval else (math.nan, math.nan)
-        value = found.value if found else math.nan
-        above.append(_or_none(measure.scale * (high - value)))
-        below.append(_or_none(measure.scale * (value - low)))
+        low, high = interval_of(row, measure) or (math.nan, math.nan)
+        value = measure.scale * found.value if found else math.nan
+        above.append(_or_none(high - value))
+        below.append(_or_none(value - low))
     return {
         "type": "data",
         "symmetric": False,

@@ -123,6 +123,11 @@ def site_name(path: str) -> str:
     return f"site {path}" if path.replace(".", "").isdigit() else path
 
 
+def knob_name(knob: str) -> str:
+    """The name of a knob on an axis: lam, which is no word, as its letter."""
+    return {"lam": "λ"}.get(knob, knob)
+
+
 def hardness(summary: Summary) -> list[Figure]:
     """For each knob: its value at every site, from the input to the output, before and after training."""
     names = list(dict.fromkeys((one.knob, len(one.paths)) for one in summary.profiles))
@@ -187,7 +192,7 @@ def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figur
             "title": {"text": "from the input to the output"},
             "automargin": True,
         },
-        "title": {"text": safe(f"{profiles[0].label}: {knob}" if len(profiles) == 1 else knob)},
+        "title": {"text": safe(f"{profiles[0].label}: {knob_name(knob)}" if len(profiles) == 1 else knob_name(knob))},
         "yaxis": {"automargin": True},
         "hovermode": "closest",
         "height": 400,

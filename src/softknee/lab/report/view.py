@@ -13,6 +13,7 @@ from .placing import SCREEN, Room, Spot, places_for
 
 _EDGE = 0.05  # of the width, left free at both ends
 _ARROWS = {(-1, 1): "↖", (0, 1): "↑", (1, 1): "↗", (-1, 0): "←", (1, 0): "→", (-1, -1): "↙", (0, -1): "↓", (1, -1): "↘"}
+FEWEST_DRAWN = 3  # seeds that have an interval in a picture
 _Span = tuple[float, float]
 
 
@@ -175,7 +176,8 @@ def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]
 
 
 def interval_of(row: Row, measure: Measure) -> tuple[float, float] | None:
+    """The interval that is drawn: none of two seeds, whose t is 12.7 and whose bars would cross the whole plane."""
     found = row.found(measure)
-    if found is None or found.interval is None:
+    if found is None or found.interval is None or len(row.seeds) < FEWEST_DRAWN:
         return None
     return measure.scale * found.interval[0], measure.scale * found.interval[1]

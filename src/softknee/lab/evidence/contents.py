@@ -1,0 +1,72 @@
+"""For each paper: its tables and figures with what runs each and how far it was run, and the comparisons one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ledger.entry import Paper
+from ..ledger.text import cell
+from .commands import command_to_look
+from .exhibits import EXHIBITS, Exhibit
+from .runs import Runs
+from .statement import Judged
+
+_WORDS = ("run", "unfinished", "not run yet")
+
+
+def contents(paper: Paper, runs: Runs) -> Iterator[str]:
+    """Every table and figure of a paper, in its order."""
+    yield "Its tables and figures. A name in the third column is run whole by `softknee study run NAME`, and one row "
+    yield "of it with `--only LABEL`:\n\n| in the paper | what | run by | here |\n|---|---|---|---|\n"
+    for one in EXHIBITS[paper.stem]:
+        by = "<br>".join(f"`{cell(name)}`" for name in _run_by(one))
+        yield f"| {one.place} | {one.title} | {by} | {_state(one, runs)} |\n"
+
+
+def _run_by(one: Exhibit) -> list[str]:
+    """Recipes by name, everything else as a command."""
+    commands = [command_to_look(name) for name in one.records]
+    if one.printed is not None and not commands:
+        commands.append(one.printed.command)
+    return [*one.recipes, *(one.swaps or ()), *commands]
+
+
+def _state(one: Exhibit, runs: Runs) -> str:
+    if one.where:
+        return "no training of its own"
+    names = [*one.recipes, *(one.swaps or ())] or [name for name in one.records if name in runs.names]
+    each = [_word(name, runs) for name in names] or [_WORDS[-1]]
+    if len(set(each)) == 1:
+        return each[0]
+    return ", ".join(f"{each.count(word)} of {len(each)} {word}" for word in _WORDS if word in each)
+
+
+def _word(name: str, runs: Runs) -> str:
+    return _WORDS[2] if name not in runs.names else _WORDS[1] if name in runs.unfinished else _WORDS[0]
+
+
+def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
+    """The parts of all statements that have any to compare: p after Holm's correction, effect size, verdict."""
+    rows = [
+        (one.statement.decide.__name__, part)
+        for one in judged
+        if one.evidence is not None
+        for part in one.evidence.parts
+        if part.p is not None
+    ]
+    if not rows:
+        return
+    yield f"\n<details><summary>The {len(rows)} comparisons behind these verdicts, one by one</summary>\n\n"
+    yield "| statement | says | p | effect size | verdict |\n|---|---|--:|--:|---|\n"
+    for name, part in rows:
+        effect = "" if part.effect is None else f"{part.effect:+.2f}"
+        yield f"| `{name}` | {cell(part.says)} | {_p(part.p or 0.0)} | {effect} | {part.verdict} |\n"
+    yield (
+        "\nThe p is that after Holm's correction over the comparisons of the statement. The effect size is Hedges' "
+        "g_z, the mean difference of the pairs over their standard deviation, positive where it goes the way that the "
+        "paper says.\n\n</details>\n"
+    )
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
