@@ -12,7 +12,7 @@ from softknee.lab import evidence
 from softknee.lab.evidence.commands import COMMANDS
 from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.squaf import FITTING
-from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Part, corrected, wins
+from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Judged, Part, corrected, wins
 from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.outcome import Outcome
@@ -75,6 +75,23 @@ def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
     assert found.verdict == "partly"
     (equal,) = (one for one in found.evidence.parts if "than ditac" in one.says)
     assert equal.verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("each", "verdict", "counts"),
+    [
+        (["holds", "holds"], "holds", ""),
+        (["fails", "cannot tell", "cannot tell"], "fails", "1 fails, 2 cannot be told"),
+        (["holds", "fails"], "partly", "1 holds, 1 fails"),
+        (["holds", "cannot tell"], "partly", "1 holds, 1 cannot be told"),
+        (["cannot tell"], "cannot tell", ""),
+    ],
+)
+def test_what_the_parts_make_of_a_statement(each, verdict, counts):
+    """Nothing holds partly of which no part holds."""
+    found = Evidence("", [Part("", one) for one in each])
+    assert found.verdict == verdict
+    assert Judged(evidence.find(["squaf"])[0], found).counts == counts
 
 
 def test_what_diverges_with_every_seed_has_not_won(tmp_path):

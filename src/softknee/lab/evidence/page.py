@@ -66,7 +66,9 @@ a comparison is a paired t-test over them (of logarithms where errors span decad
 parts of one statement at 5 %; a part holds or fails if the difference is shown in one direction or the other, and
 cannot be told otherwise, nor with fewer than three pairs of seeds. Other parts hold a number of ours against a bound
 that the statement's function names. Effect sizes (Hedges' g_z of the pairs) are told and decide nothing. A statement
-holds *partly* where its parts differ. `src/softknee/lab/evidence` has the rules and, function by function, the parts.
+holds if all parts do, *partly* if some do, and fails if a part fails and none holds (the last was added with records at
+hand: two statements of which no part held had been called partly). `src/softknee/lab/evidence` has the rules and,
+function by function, the parts.
 
 Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
 `elu_and_celu_differ` and `elu_and_celu_are_one`. Entropy against accuracy over all runs tests EAFO's premise:

@@ -11,7 +11,8 @@ than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the sa
     effect size  Hedges' g_z of the pairs, as in the reports: it is told beside the p and decides nothing
     a bound      a number of ours against a number of the paper's; holds or fails
 
-A statement holds or fails if all its parts do, cannot be told if no part can, and holds partly otherwise.
+A statement holds if all its parts do, fails if one fails and none holds, cannot be told if no part can, and holds
+partly otherwise. (That none may hold was added when records were there: `partly` had been said where no part held.)
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Evidence:
     @property
     def verdict(self) -> str:
         found = {one.verdict for one in self.parts}
-        return found.pop() if len(found) == 1 else PARTLY
+        if len(found) == 1:
+            return found.pop()
+        return PARTLY if HOLDS in found else FAILS
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,9 @@ class Judged:
     @property
     def counts(self) -> str:
         """How many parts have each verdict, where they differ: "9 hold, 1 fails"."""
-        if self.evidence is None or self.verdict != PARTLY:
+        each = [] if self.evidence is None else [one.verdict for one in self.evidence.parts]
+        if len(set(each)) < 2:
             return ""
-        each = [one.verdict for one in self.evidence.parts]
         words = {HOLDS: ("holds", "hold"), FAILS: ("fails", "fail"), CANNOT_TELL: ("cannot be told",) * 2}
         told = [(each.count(verdict), pair) for verdict, pair in words.items()]
         return ", ".join(f"{count} {pair[count > 1]}" for count, pair in told if count)
