@@ -56,7 +56,8 @@ def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
     ]
     if not rows:
         return
-    yield f"\n<details><summary>The {len(rows)} comparisons behind these verdicts, one by one</summary>\n\n"
+    many = f"The {len(rows)} comparisons behind these verdicts, one by one"
+    yield f"\n<details><summary>{many if len(rows) > 1 else 'The comparison behind this verdict'}</summary>\n\n"
     yield "| statement | says | p | effect size | verdict |\n|---|---|--:|--:|---|\n"
     for name, part in rows:
         effect = "" if part.effect is None else f"{part.effect:+.2f}"

@@ -9,6 +9,8 @@ from ...files import write_whole
 from ..report import summarise
 from ..report.pdf import pdf_figures
 from ..report.view import FEWEST_DRAWN
+from .further import TABLE_I
+from .order_of_layers import CAPTION, FIGURE, order_figure
 from .runs import Runs
 
 # Which figures of a report the page shows, by study.
@@ -17,9 +19,7 @@ DRAWN: dict[str, Sequence[str]] = {
     "smelu-figure-13": ("plane",),
     "smelu-figure-3": ("plane",),
     "smelu-figure-3-twelve": ("plane",),
-    "lambda-gelu-fashion": ("hardness", "validation-accuracy"),
-    "lambda-gelu-adult": ("hardness", "validation-accuracy"),
-    "lambda-gelu-cifar-10": ("hardness", "validation-accuracy"),
+    **dict.fromkeys(TABLE_I, ("hardness", "validation-accuracy", FIGURE)),
     "mollification-table-1": ("plane", "validation-accuracy"),
     "mollification-table-2": ("plane", "validation-accuracy"),
 }
@@ -36,11 +36,14 @@ def write_figures(runs: Runs) -> list[Path]:
     for name, wanted in DRAWN.items():
         if name not in runs.names:
             continue
-        found = pdf_figures(summarise(runs.recipe(name), list(runs.study(name).outcomes.values())), png=True)
+        study = runs.study(name)
+        report = pdf_figures(summarise(runs.recipe(name), list(study.outcomes.values())), png=True)
+        found = {figure: content for figure, (content, _) in report.items()}
+        if FIGURE in wanted and (drawn := order_figure(study)) is not None:
+            found[FIGURE] = drawn
         for figure in wanted:
             if figure in found:
-                path = runs.folder / file_of(name, figure)
-                written.append(write_whole(path, found[figure][0], what="figure"))
+                written.append(write_whole(runs.folder / file_of(name, figure), found[figure], what="figure"))
     return written
 
 
@@ -50,6 +53,7 @@ def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
         "plane": "Accuracy or loss against prediction difference, 95 % intervals; a line joins the values of a knob",
         "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
         "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval",
+        FIGURE: CAPTION,
     }
 
     def caption(name: str, figure: str) -> str:

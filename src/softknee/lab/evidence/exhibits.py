@@ -219,8 +219,8 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Figure 3",
             "validation curves and the order of layers by hardness",
-            where="The studies of table I keep both; their reports draw the curves, and the statement about the order "
-            "of the layers stands [above](#what-it-found-by-training).",
+            where="Drawn from the records of the studies of table I, below the tables of each on "
+            "[the page of the evidence](../evidence.md).",
         ),
     ),
     "eafo": (

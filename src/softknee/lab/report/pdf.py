@@ -6,7 +6,7 @@ import io
 import math
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ def _figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
         if bands and name in ("validation_accuracy", "train_loss"):
             words = f"{title} {after_epochs(bands[0].epochs)}: mean over seeds with its 95 % interval"
             gone = "; every seed where one diverged" if any(band.each for band in bands) else ""
-            found[name.replace("_", "-")] = _curves(summary, bands, axis, scale), f"{words}{gone}."
+            found[name.replace("_", "-")] = _curves(looks(summary), bands, axis, scale), f"{words}{gone}."
     if summary.shapes:
         words = "What activations learned: dashed the start, lines the mean of the learned parameters at each site"
         found["shapes"] = _shapes(summary.shapes), f"{words}."
@@ -131,8 +131,13 @@ def _sides(value: float, interval: tuple[float, float] | None) -> tuple[float, f
     return (0.0, 0.0) if interval is None else (max(0.0, value - interval[0]), max(0.0, interval[1] - value))
 
 
-def _curves(summary: Summary, bands: Sequence[Band], axis: str, scale: float) -> bytes:
-    look = looks(summary)
+def bands_png(look: Mapping[str, Look], bands: Sequence[Band], axis: str) -> bytes:
+    """Curves of one's own over the epochs, drawn as those of a report."""
+    with _as_png(True):
+        return _curves(look, bands, axis, 1.0)
+
+
+def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: float) -> bytes:
     below = _legend_height(len(bands))
     with _page(_WIDE, _TALL + below) as (figure, content):
         axes = figure.add_axes(_above(below, _TALL))
