@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import softknee as sk
+from softknee.devices import missing_device
 from softknee.errors import InputError, ParameterError
 from softknee.measure import Quantity, Record, candidates, speed
 from softknee.measure.clock import Clock, Samples, bytes_held
@@ -194,7 +195,7 @@ def test_strange_settings_are_refused(change: dict[str, Any], sentence: str) -> 
     ],
 )
 def test_a_device_that_is_not_there_is_said(device: str, cuda: int, mps: bool, said: str) -> None:
-    assert speed.missing_device(torch.device(device), cuda=cuda, mps=mps) == said
+    assert missing_device(torch.device(device), cuda=cuda, mps=mps) == said
 
 
 def test_a_device_is_chosen_or_the_way_out_is_said() -> None:

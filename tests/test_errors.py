@@ -230,3 +230,16 @@ def test_a_parameter_on_another_device_is_refused_with_both_named() -> None:
         sk.nn.SReLU(device="meta")(X)
     with pytest.raises(ParameterError, match="beta lies on cpu and the input on meta"):
         sk.get("smelu")(X.to("meta"), beta=torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    "train", [sk.train.Replicas, sk.train.OneByOne, sk.train.Ensemble], ids=["replicas", "one by one", "ensemble"]
+)
+def test_a_device_that_is_not_there_is_said_before_anything_is_built(train: Callable[..., object]) -> None:
+    def never() -> torch.nn.Module:
+        pytest.fail("a model was built")
+
+    with pytest.raises(InputError, match=r"(cuda:99|No CUDA device) .*choose device='cpu'"):
+        train(never, count=2, device="cuda:99")
+    with pytest.raises(ParameterError, match="'gpu' is no device that torch knows: write it like 'cpu', 'cuda'"):
+        train(never, count=2, device="gpu")

@@ -16,7 +16,8 @@ from torch import Tensor
 
 import softknee as sk
 
-from ..errors import InputError, ParameterError, did_you_mean
+from ..devices import need_device
+from ..errors import ParameterError, did_you_mean
 from ..registry import FILE_ENDING
 from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
 from .clock import Clock, Samples, why_not
@@ -102,28 +103,6 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda":
         return need_device(name, cures="use --device cpu, or run where there is one")
     return torch.device("cuda" if torch.cuda.is_available() and name == "auto" else "cpu")
-
-
-def need_device(name: str, *, cures: str) -> torch.device:
-    """The device as torch names it ("cuda", "cuda:1", "mps"), or a sentence that says what is missing, with `cures`."""
-    device = torch.device(name)
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    missing = missing_device(device, cuda=seen, mps=torch.backends.mps.is_available())
-    if missing:
-        raise InputError(f"{missing}: {cures}.")
-    return device
-
-
-def missing_device(device: torch.device, *, cuda: int, mps: bool) -> str:
-    """What a machine with so many CUDA devices, and with or without Apple's, lacks for this one; empty for nothing."""
-    if device.type == "mps":
-        return "" if mps else "No MPS device (the GPU of an Apple computer) is visible to torch here"
-    if device.type != "cuda" or (device.index or 0) < cuda:
-        return ""
-    if not cuda:
-        return "No CUDA device is visible to torch here"
-    there = "cuda:0 alone" if cuda == 1 else f"cuda:0 to cuda:{cuda - 1}"
-    return f"There is no device {device} here, where torch sees {there}"
 
 
 def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]) -> Iterable[dict[str, Any]]:

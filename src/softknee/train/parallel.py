@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..devices import need_device, read_device
 from ..errors import InputError, ParameterError, did_you_mean
 
 STRATEGIES = ("none", "ddp", "fsdp2")
@@ -62,9 +63,9 @@ def join(strategy: str, device: torch.device | str) -> torch.device:
             f"strategy must be one of {', '.join(map(repr, STRATEGIES))}, and {strategy!r} was given."
             f"{did_you_mean(strategy, STRATEGIES)}"
         )
-    chosen = torch.device(device)
     if strategy == "none":
-        return chosen
+        return need_device(device)
+    chosen = read_device(device)
     if not dist.is_available():
         raise ParameterError(f"strategy={strategy!r} needs a torch that was built with torch.distributed.")
     if not _joined() and not _started_by_torchrun():
@@ -74,6 +75,8 @@ def join(strategy: str, device: torch.device | str) -> torch.device:
         )
     if chosen.type == "cuda" and chosen.index is None:
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    need_device(chosen, cures="start one process for each GPU, or choose device='cpu'")
+    if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     if not _joined():
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_PATIENCE)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..devices import need_device
 from ..errors import InputError, ParameterError
 from ..surgery.groups import LR_SCALE
 from .apart import Apart, read_precision
@@ -77,7 +78,7 @@ class Replicas(ManyModels):
         device: torch.device | str = "cpu",
     ) -> None:
         self.seeds = read_seeds("Replicas", count=count, seeds=seeds)
-        self.count, self.device = count, torch.device(device)
+        self.count, self.device = count, need_device(device)
         self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
         starts = [self.seeds[0]] * count if share_init else self.seeds
         self._stack = Stack(make_model, seeds=starts, knobs=knobs or {}, device=self.device)

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import torch
 
+from ...devices import need_device
 from ...errors import ParameterError, did_you_mean
-from ...measure.speed import need_device
 from .description import Description, StoreError
 from .engine import Engine, LocalEngine, RunTrial, Surroundings, plain_path
 from .examples import Examples, recipe_examples

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...devices import need_device
 from ...errors import InputError, ParameterError, did_you_mean
 from ..arguments import read_examples, read_seeds
 from ..losses import Loss, read_loss
@@ -96,7 +97,7 @@ class Ensemble:
             near = did_you_mean(objective, OBJECTIVES) or f" Known are {', '.join(OBJECTIVES)}."
             raise ParameterError(f"Ensemble: there is no objective called {objective!r}.{near}")
         _check_number("weight", weight)
-        self.make_model, self.count, self.device = make_model, count, torch.device(device)
+        self.make_model, self.count, self.device = make_model, count, need_device(device)
         self.of, self.weight, self.objective, self.share_order = of, float(weight), objective, share_order
         starts = [self.seeds[0]] * count if share_init else self.seeds
         self._stack = Stack(make_model, seeds=starts, knobs={}, device=self.device)
