@@ -106,6 +106,11 @@ class Browser:
         """Load a page, and return when its scripts have run."""
         self.call("Page.navigate", url=url)
         self._until(lambda one: one.get("method") == "Page.loadEventFired")
+        # On a busy machine that may have been the empty page that a browser starts with.
+        end = time.monotonic() + 60
+        while self.evaluate("location.href === 'about:blank' || document.readyState !== 'complete'"):
+            assert time.monotonic() < end, f"The browser did not load {url} in time."
+            time.sleep(0.02)
 
     def size(self, width: int, height: int) -> None:
         self.call(

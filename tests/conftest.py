@@ -62,6 +62,14 @@ def own_functions_go_with_their_file() -> Iterator[None]:
         unregister(name)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled_functions_go_with_their_file() -> Iterator[None]:
+    """torch compiles a code object eight times at most, and all `nn.Sequential` share one: each file starts anew."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 4096 numbers instead of 262,144: what a CPU does block by block is then asked of 9,000 numbers.

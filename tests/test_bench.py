@@ -2,8 +2,8 @@
 
 import math
 import shutil
-import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from torch import Tensor
 import softknee as sk
 from softknee.devices import missing_device
 from softknee.errors import InputError, ParameterError
-from softknee.measure import Quantity, Record, candidates, speed
+from softknee.measure import Quantity, Record, candidates, clock, speed
 from softknee.measure.clock import Clock, Samples, bytes_held
 from softknee.measure.pseudocode import PSEUDOCODE
 from softknee.measure.speed_table import speed_tables
@@ -132,27 +132,34 @@ def test_bytes_held_sees_what_custom_functions_keep() -> None:
     assert bytes_held(lambda: Keeper.apply(x), besides=[x]) == 4 * 64  # type: ignore[arg-type]
 
 
-def test_the_clock_takes_turns_and_bounds_slow_calls() -> None:
+def test_the_clock_takes_turns_and_bounds_slow_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a time of its own, in which calls take what they say and a busy machine takes nothing."""
     order: list[str] = []
+    now = 0.0
+
+    def quick_call() -> None:
+        nonlocal now
+        order.append("quick")
+        now += 0.001
 
     def slow() -> None:
+        nonlocal now
         order.append("slow")
-        time.sleep(0.02)
+        now += 0.02
 
     def failing() -> None:
         raise ValueError("never works")
 
-    quick, limited, failed = Clock(device=CPU, repeats=8, seconds_per_call=0.05).race(
-        [lambda: order.append("quick"), slow, failing]
-    )
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=lambda: now))
+    quick, limited, failed = Clock(device=CPU, repeats=8, seconds_per_call=0.05).race([quick_call, slow, failing])
     assert isinstance(quick, Samples)
     assert isinstance(limited, Samples)
     assert isinstance(failed, ValueError)
     assert len(quick.device) == 8
-    assert 3 <= len(limited.device) < 8
     measured = order[-(8 + len(limited.device)) :]
-    assert measured[:6] == ["quick", "slow"] * 3
-    assert min(limited.device) >= 0.02
+    assert measured == ["quick", "slow"] * 3 + ["quick"] * 5  # two fit into 0.05 s, and three are the least
+    assert limited.device == limited.host == pytest.approx([0.02] * 3)
+    assert quick.device == pytest.approx([0.001] * 8)
 
 
 @pytest.mark.parametrize(("text", "count"), [("4096", 4096), ("64K", 65536), ("64M", 2**26), ("1g", 2**30)])

@@ -36,7 +36,9 @@ def title(page: Path) -> str:
 @pytest.mark.parametrize(
     "page", [pytest.param(one, id=title(one), marks=[pytest.mark.slow] if title(one) in SLOW else []) for one in RUN]
 )
-def test_the_blocks_of_a_page_run(page: Path):
+def test_the_blocks_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch):
+    # A cluster of its own: Ray would take one that a test of the other worker has just started, and loses soon.
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     printed = run_blocks_of(page)
     assert any(one.strip() for one in printed)
 
@@ -125,7 +127,7 @@ def test_a_function_that_was_added_passes_the_tests_of_the_zoo(followed: tuple[P
     copy, _ = followed
     files = [f"tests/test_{name}.py" for name in ("values", "claims")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "smoothstep_gate", *files],
+        [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", "-k", "smoothstep_gate", *files],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": ""},
         capture_output=True,

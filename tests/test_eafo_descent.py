@@ -206,20 +206,21 @@ def test_a_leaky_relu_is_a_minimum_and_softplus_ends_as_one():
 
 
 def test_the_cost_grows_like_n_log_n():
-    """Processor time, best of two: from 1e5 to 1e6 samples n log n grows 12-fold, n squared 100-fold."""
+    """Processor time, best of two in turns: from 1e5 to 1e6 samples n log n grows 12-fold, n squared 100-fold.
 
-    def cost(count: int) -> float:
-        x = draw(count)
-        times = []
-        for _ in range(2):
-            start = time.process_time()
-            sk.design.eafo_descent("softplus", x, steps=3)
-            times.append(time.process_time() - start)
-        return min(times)
+    The limit lies between: on a busy machine the large one may lack the cache that the small one had.
+    """
 
-    cost(10_000)  # what is built once is built here
-    few, many = cost(100_000), cost(1_000_000)
-    assert many < 30 * few
+    def cost(x: torch.Tensor) -> float:
+        start = time.process_time()
+        sk.design.eafo_descent("softplus", x, steps=3)
+        return time.process_time() - start
+
+    cost(draw(10_000))  # what is built once is built here
+    few, many = draw(100_000), draw(1_000_000)
+    pairs = [(cost(few), cost(many)) for _ in range(2)]
+    least_of_few, least_of_many = map(min, zip(*pairs, strict=True))
+    assert least_of_many < 40 * least_of_few
 
 
 def test_samples_that_coincide():

@@ -4,7 +4,6 @@ import pickle
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from softknee.design.texts.declared import read_constraint, read_param, write_co
 from softknee.spec import Activation, AtLeastOne, Between, Line, Param, Positive, Ramp, Real, parse, positive, real, x
 from softknee.spec.algebra import Expr
 from softknee.spec.text import write
+from test_parse import at_once
 
 BETA = positive("beta", 1.0)
 beta = BETA.symbol
@@ -175,10 +175,8 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED)
 def test_everything_else_is_refused_at_once(text: str, words: str) -> None:
-    start = time.perf_counter()
-    with pytest.raises(FormulaError) as refused:
+    with at_once(), pytest.raises(FormulaError) as refused:
         definition(text)
-    assert time.perf_counter() - start < 1
     assert words in str(refused.value)
     assert str(refused.value).endswith((".", "?"))
 
@@ -278,22 +276,18 @@ def refused_or_valid(text: str) -> bool:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_refused(text: str) -> None:
-    start = time.perf_counter()
-    with pytest.raises(FormulaError):
+    with at_once(), pytest.raises(FormulaError):
         definition(text)
-    assert time.perf_counter() - start < 1
 
 
 def test_ten_thousand_random_texts_end_in_a_definition_or_a_formula_error() -> None:
-    draw, read, slowest = random.Random(0), 0, 0.0
+    draw, read = random.Random(0), 0
     for _ in range(10_000):
         pieces = [draw.choice(WORDS) for _ in range(draw.randint(1, 12))]
         text = draw.choice(["", " "]).join(pieces)
-        start = time.perf_counter()
-        read += refused_or_valid(text)
-        slowest = max(slowest, time.perf_counter() - start)
+        with at_once():
+            read += refused_or_valid(text)
     assert read > 20  # the drawing does find formulas
-    assert slowest < 1
 
 
 def random_text(draw: random.Random, depth: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,10 @@ pytestmark = [
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What the processes found, one dict each."""
     folder = tmp_path_factory.mktemp("processes")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    as_torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(those.WORLD)}
+    # The store is here, as it is with torchrun itself: a port that was only looked up may be taken when they bind it.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    as_torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(those.WORLD)}
+    as_torchrun |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
     as_torchrun |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     before = {name: os.environ.get(name) for name in as_torchrun}
     os.environ |= as_torchrun

@@ -1,7 +1,10 @@
 """The text language: what it can say, and that nothing else gets through or takes long."""
 
+import gc
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 import sympy
@@ -13,6 +16,23 @@ from softknee.spec import Activation, parse, positive
 from softknee.spec.algebra import Expr
 
 BETA = positive("beta", 1.0)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Fails where the block takes a second of the processor.
+
+    Not of the clock: others may have the machine. Nor with the collector, which comes when it will.
+    """
+    gc.disable()
+    start = time.thread_time()
+    try:
+        yield
+    finally:
+        gc.enable()
+    assert time.thread_time() - start < 1
+
+
 SAME_AS_THE_ZOO = {
     "swish": "x * sigmoid(beta * x)",
     "gelu": "x * normal_cdf(beta * x)",
@@ -91,10 +111,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
 def test_everything_else_is_refused_at_once(text: str) -> None:
-    start = time.perf_counter()
-    with pytest.raises(FormulaError) as refused:
+    with at_once(), pytest.raises(FormulaError) as refused:
         parse(text)
-    assert time.perf_counter() - start < 1
     assert str(refused.value).endswith((".", "?"))
 
 
@@ -123,19 +141,14 @@ WORDS = [
 
 
 def test_ten_thousand_random_texts_end_in_an_expression_or_a_formula_error() -> None:
-    draw, read, slowest = random.Random(0), 0, 0.0
+    draw, read = random.Random(0), 0
     for _ in range(10_000):
         pieces = [draw.choice(WORDS) for _ in range(draw.randint(1, 14))]
         text = draw.choice(["", " "]).join(pieces)
-        start = time.perf_counter()
-        try:
+        with at_once(), suppress(FormulaError):
             assert isinstance(parse(text, params=(BETA,)), sympy.Expr)
             read += 1
-        except FormulaError:
-            pass
-        slowest = max(slowest, time.perf_counter() - start)
     assert read > 50  # the drawing does find formulas
-    assert slowest < 1
 
 
 def test_ten_hundred_random_formulas_are_read() -> None:

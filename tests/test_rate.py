@@ -103,7 +103,8 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("window", [5, 0])
 def test_no_tensor_of_elements_times_points(window):
-    x, q, alpha = torch.randn(1, 1, 1, 1, 400_000), torch.ones(1), torch.ones(1)
+    x = torch.randn(1, 1, 1, 1, 400_000, generator=torch.Generator().manual_seed(0))
+    q, alpha = torch.ones(1), torch.ones(1)
     layout = arrange(x, parameter_shape=q.shape)
     options = {"layout": layout, "window": window, "laplacian": False}
     with Largest() as seen:
@@ -111,8 +112,11 @@ def test_no_tensor_of_elements_times_points(window):
         eager_gradients(torch.ones(1, 33), x, q, alpha, **options, parameters=True)
     # x itself, its gradient, or a piece: never 400,000 times 5 or 33.
     assert seen.elements <= max(PIECE, 400_000) + 33
-    # Pieces add up to what one piece gives, and the same bits come again.
+    # The same bits come again, and pieces add up to what one piece gives. The latter in float64: far out a few elements
+    # are all there is, and in which piece they stand may change their last bit.
     assert torch.equal(sums, eager_sums(x, q, alpha, 33, **options))
+    x, q, alpha = x.double(), q.double(), alpha.double()
+    sums = eager_sums(x, q, alpha, 33, **options)
     one_by_one = sum(eager_sums(part, q, alpha, 33, **options) for part in x.split(50_000, dim=-1))
     torch.testing.assert_close(sums, one_by_one, rtol=1e-10, atol=0)
 

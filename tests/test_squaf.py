@@ -36,6 +36,7 @@ def test_value_and_derivatives_match_fifty_digits(weights, window, dtype):
 @pytest.mark.parametrize("window", [3, 5, 7])
 def test_second_derivative_keeps_its_digits_where_an_even_number_of_equal_weights_is_left(window, weights):
     sample = draw(200, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
+    torch.manual_seed(12)
     # Near an end the window is cut; so soft that all weights are equal to a part in a thousand or less.
     step = sample.x.sign() * (4 - window // 2 + 1 - 0.5 + 0.4999 * torch.rand_like(sample.x))
     softness = 10 ** -(3 + 5 * torch.rand_like(sample.q))

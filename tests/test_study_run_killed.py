@@ -17,7 +17,7 @@ from softknee.lab.studies.store import RunStore
 from study_processes import StudyProcesses
 from study_runs import RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
 
-KILLS = 20
+KILLS, STAGES = 20, 3
 REAL = """
 name: small
 data: {file: points.csv}
@@ -57,34 +57,38 @@ def check_opens(out: Path, before: dict[str, bytes]) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments_it_ends_in_the_same_bits(processes: StudyProcesses, tmp_path: Path) -> None:
+    processes.start(out=str(tmp_path / "whole"), recipe=REAL, run="real")
     start = time.monotonic()
-    code, printed = processes.run(out=str(tmp_path / "whole"), recipe=REAL, run="real")
-    usual = time.monotonic() - start
+    code, printed = processes.wait()
+    longest = time.monotonic() - start
     assert code == 0, printed
     expected, moments = results(tmp_path / "whole"), random.Random(20)
     assert len([name for name in expected if name.startswith("trials")]) == 6
-    kills = rounds = stages = 0
-    while kills < KILLS:
+    kills = rounds = stages = 0  # stages: kills that met the study at another place than the one before
+    while kills < KILLS or stages < STAGES:
         rounds += 1
         out, seen = tmp_path / f"round {rounds}", {}
         while True:
             number = processes.start(out=str(out), recipe=REAL, run="real", resume=True)
-            if kills < KILLS:
-                time.sleep(moments.uniform(0.0, 0.3) * usual)
+            if kills < KILLS or stages < STAGES:
+                time.sleep(moments.uniform(0.0, longest))
                 with suppress(ProcessLookupError):  # it may have come to its end
                     os.kill(number, signal.SIGKILL)
             code, printed = processes.wait()
             assert code in (0, -signal.SIGKILL), printed
+            # How fast the machine is may change at any time: later kills where they met nothing new, earlier ones
+            # where they came too late.
             if code == 0:
+                longest *= 0.8
                 break
             kills += 1
             before, seen = seen, check_opens(out, seen)
             stages += len(seen) > len(before)
+            longest *= 1.0 if len(seen) > len(before) else 1.25
+            assert kills < 10 * KILLS, "no study gets anywhere"
         assert results(out) == expected
         assert not (out / "state").exists() or not list((out / "state").iterdir())
         assert not list(out.rglob("*.tmp"))
-    assert kills == KILLS
-    assert stages >= 3  # the kills met the study at several places
 
 
 @pytest.mark.slow
@@ -114,6 +118,15 @@ def until(there: Callable[[], bool]) -> None:
     while not there():
         assert time.monotonic() < end, "the other process did not get there within a minute"
         time.sleep(0.02)
+
+
+def worked(number: int) -> float:
+    """The seconds that a process has had a processor: on a busy machine it gets no further in the others."""
+    try:
+        fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # not Linux
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_second_process_is_told_who_works_there_and_changes_nothing(
@@ -149,7 +162,8 @@ def test_ctrl_c_ends_the_command_with_how_to_go_on(processes: StudyProcesses, tm
     for again in ([], ["--resume"]):
         number = processes.start(command=[*command, *again])
         until(lambda: (out / ".lock").exists() and bool((out / ".lock").read_bytes()))
-        time.sleep(1.0)  # some steps of training
+        begun = worked(number)
+        until(lambda begun=begun, number=number: worked(number) > begun + 1.0)  # some steps of training
         os.kill(number, signal.SIGINT)
         code, printed = processes.wait()
         assert code == 130, printed

@@ -253,7 +253,8 @@ import torch, transformers
 inputs, wanted = torch.load(sys.argv[1] + "/wanted.pt", weights_only=True)
 model = transformers.GPT2LMHeadModel.from_pretrained(sys.argv[1]).eval()
 with torch.no_grad():
-    assert torch.equal(model(**inputs).logits, wanted)
+    # Not bit by bit: another process may take another kernel for the same product (other alignment of memory).
+    torch.testing.assert_close(model(**inputs).logits, wanted)
 print("the same")
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)

@@ -35,11 +35,12 @@ def test_times_and_ratios_come_with_their_spread(costs):
 def test_the_baseline_is_found_by_label_or_name_or_measured_beside(costs):
     asked, rows = costs
     assert (rows["our gelu"]["train_ratio"].low, rows["our gelu"]["train_ratio"].high) == (1.0, 1.0)
-    assert rows["relu"]["train_ratio"].value != 1.0
+    # Two times may be equal by chance, down to the last digit of the clock; half of all turns are not.
+    assert (rows["relu"]["train_ratio"].low, rows["relu"]["train_ratio"].high) != (1.0, 1.0)
     only = replace(asked, activations=asked.activations[:1])
     (row,) = run_trial(only, examples=DATA).outcome.cost
     assert row["label"] == "relu"
-    assert row["infer_ratio"].value != 1.0
+    assert (row["infer_ratio"].low, row["infer_ratio"].high) != (1.0, 1.0)
 
 
 @pytest.mark.parametrize("loss", ["mse", "bce_with_logits"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from softknee.lab.studies.running import Interrupted, SavedError, run_trial
+from softknee.lab.studies.running.saving import unpack
 from trial_models import examples, trial
 
 DATA = examples()
@@ -65,7 +66,8 @@ def test_going_on_after_every_epoch_gives_the_same_bits(asked):
     for saved in watch.saved:
         again = run_trial(asked, examples=DATA, saved=saved)
         assert same(again, whole)
-        assert again.outcome.seconds > whole.outcome.seconds / 100
+        # The time of the first part is in it; what the rest takes is another time at each run.
+        assert again.outcome.seconds > unpack(saved, of=asked.key)["progress"]["seconds"] > 0
 
 
 def test_looking_on_changes_nothing():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -38,10 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def found(folder: str) -> list[dict[str, Any]]:
     """What rank 0 and rank 1 found, and what rank 0 found when rank 1 was killed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started = [mp.get_context("spawn").Process(target=those.process, args=(rank, port, folder)) for rank in (0, 1)]
+    started = [mp.get_context("spawn").Process(target=those.process, args=(rank, folder)) for rank in (0, 1)]
     for one in started:
         one.start()
     end = time.monotonic() + SECONDS
