@@ -14,6 +14,7 @@ ROOMS = (
     "version",
     "errors",
     "files",
+    "devices",
     "registry",
     "spec",
     "zoo",
