@@ -1,5 +1,6 @@
 """`softknee study`: a recipe by name or file is run; `list` and `show` say what there is."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,6 +128,33 @@ def study_show(
 
     recipe = _find(name, settings)[0]  # also where the text is printed: a recipe that cannot be run is not shown
     typer.echo(to_yaml(recipe) if settings or full else recipe_text(name), nl=False)
+
+
+@study.command("merge")
+def study_merge(
+    into: Annotated[str, typer.Argument(help="the folder or URL that they are brought together in; it may be new")],
+    parts: Annotated[list[str], typer.Argument(help="folders or URLs of the same study, as --out named them")],
+) -> None:
+    """Bring parts of a study together that were run apart, with --only and --out, on several GPUs or machines."""
+    from ..lab.studies.merging import merge_studies
+    from ..lab.studies.reporting import recipe_of
+    from ..lab.studies.store import RunStore
+    from ..lab.studies.trials import every_chosen
+
+    merged = merge_studies(into, parts)
+    store = RunStore(into)
+    there = {one.trial.activation.label for one in store.outcomes() if one.trial.kind == "train"}
+    wanted = [one.label for one in every_chosen(recipe_of(store))]
+    left = [label for label in wanted if label not in there]
+    added, kept = len(merged.added), len(merged.kept)
+    stay = "1 was there already and stays as it is" if kept == 1 else f"{kept} were there already and stay as they are"
+    was = "1 trial was" if added == 1 else f"{added} trials were"
+    typer.echo(f"{was} added to '{into}'{f'; {stay}' if kept else ''}.")
+    typer.echo(
+        f"All {len(wanted)} activations are there. Write the report with: softknee report {shlex.quote(into)}"
+        if not left
+        else f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}."
+    )
 
 
 def report(

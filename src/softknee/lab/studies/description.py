@@ -67,25 +67,36 @@ class Description:
 
     def refuse_other(self, wanted: Description, place: str) -> None:
         """Raise where another recipe or other examples are wanted than the store's own."""
+        what, cure = self.other_than(wanted)
+        if what:
+            raise StoreError(f"'{place}' holds a study {what}. {cure}")
+
+    def other_than(self, wanted: Description) -> tuple[str, str]:
+        """In which way this is the description of another study, and what to do about it; two empty texts if it is not.
+
+        "there" is this one, "here" the one that is wanted.
+        """
         theirs, ours = _flat(_trained_by(self.recipe)), _flat(_trained_by(wanted.recipe))
         differing = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         if differing:
             several = [f"{name} is {_short(theirs, name)} there and {_short(ours, name)} here" for name in differing]
             more = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-            raise StoreError(
-                f"'{place}' holds a study with another recipe: {'; '.join(several[:_SHOWN])}{more}. Choose another "
-                "place with --out, or take the recipe as it is there."
+            return (
+                f"with another recipe: {'; '.join(several[:_SHOWN])}{more}",
+                "Choose another place with --out, or take the recipe as it is there.",
             )
         if wanted.fingerprint != self.fingerprint:
-            raise StoreError(
-                f"'{place}' holds a study of other examples: the recipe is the same, but the data have changed since "
-                "it began. Bring the old data back, or choose another place with --out."
+            return (
+                "of other examples: the recipe is the same, but the data have changed since it began",
+                "Bring the old data back, or choose another place with --out.",
             )
         if wanted.softknee != self.softknee:
-            raise StoreError(
-                f"'{place}' holds a study that was begun with softknee {self.softknee}, and this is {wanted.softknee}; "
-                "results of two versions are not mixed. Use that version, or choose another place with --out."
+            return (
+                f"that was begun with softknee {self.softknee}, and this is {wanted.softknee}; results of two versions "
+                "are not mixed",
+                "Use that version, or choose another place with --out.",
             )
+        return "", ""
 
 
 def _trained_by(recipe: Mapping[str, Any]) -> dict[str, Any]:

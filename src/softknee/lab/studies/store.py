@@ -82,6 +82,7 @@ class RunStore:
 
         position: the place of the trial in its study, which `outcomes` is ordered by.
         """
+        record = _without_the_stores(record)
         kept: dict[str, Any] = {"position": position, "sha256": _checksum(record), "files": {}}
         for given, content in (files or {}).items():
             name = given.removeprefix(f"{key}.")
@@ -118,6 +119,12 @@ class RunStore:
                 has = "is missing" if size is None else f"has {size:,} bytes where {expected['bytes']:,} were written"
                 raise DamagedError(f"'{part}', a part of {source}, {has}. {_CURE}")
         return record
+
+    def take(self, other: RunStore, key: str) -> None:
+        """Keep a finished trial of another store of the same study, with its files; every checksum is compared."""
+        record = other.record(key)
+        files = {name: other.file(key, name) for name in self._files(record, key)}
+        self.add(key, record, files, position=self._kept(record).get("position", 0))
 
     def outcome(self, key: str) -> Outcome:
         """The outcome of a finished trial."""
@@ -201,5 +208,8 @@ _CURE = (
 
 def _checksum(record: Record) -> str:
     """Of all that a record says, but for what the store has added."""
-    own = replace(record, settings={name: one for name, one in record.settings.items() if name != KEPT})
-    return hashlib.sha256(own.to_json().encode()).hexdigest()
+    return hashlib.sha256(_without_the_stores(record).to_json().encode()).hexdigest()
+
+
+def _without_the_stores(record: Record) -> Record:
+    return replace(record, settings={name: one for name, one in record.settings.items() if name != KEPT})
