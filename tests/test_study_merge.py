@@ -131,7 +131,7 @@ def test_the_command(run, folder: Path, softknee, monkeypatch: pytest.MonkeyPatc
     code, out, _ = softknee("study", "merge", "all", "one")
     assert code == 0
     assert "1 trial was added to 'all'." in out
-    assert "1 of 3 activations are there; these are not: smelu beta=0.5, smelu beta=1." in out
+    assert "1 of 3 activations are there; these are not: smelu beta=0.5, smelu beta=1. Go on" in out
     code, out, _ = softknee("study", "merge", "all", "two", "one")
     assert code == 0
     assert "2 trials were added to 'all'; 1 was there already and stays as it is." in out

@@ -153,7 +153,8 @@ def study_merge(
     typer.echo(
         f"All {len(wanted)} activations are there. Write the report with: softknee report {shlex.quote(into)}"
         if not left
-        else f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}."
+        else f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}. Go on "
+        f"here with: softknee study RECIPE --out {shlex.quote(into)} --resume"
     )
 
 
