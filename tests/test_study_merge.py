@@ -135,7 +135,7 @@ def test_the_command(run, folder: Path, softknee, monkeypatch: pytest.MonkeyPatc
     code, out, _ = softknee("study", "merge", "all", "two", "one")
     assert code == 0
     assert "2 trials were added to 'all'; 1 was there already and stays as it is." in out
-    assert "All 3 activations are there. Write the report with: softknee report all" in out
+    assert "All 3 activations are there. Write the report: softknee report all" in out
     assert softknee("report", "all")[0] == 0
     shutil.rmtree("two")
     os.mkdir("two")

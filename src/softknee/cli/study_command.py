@@ -150,12 +150,13 @@ def study_merge(
     stay = "1 was there already and stays as it is" if kept == 1 else f"{kept} were there already and stay as they are"
     was = "1 trial was" if added == 1 else f"{added} trials were"
     typer.echo(f"{was} added to '{into}'{f'; {stay}' if kept else ''}.")
-    typer.echo(
-        f"All {len(wanted)} activations are there. Write the report with: softknee report {shlex.quote(into)}"
-        if not left
-        else f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}. Go on "
-        f"here with: softknee study RECIPE --out {shlex.quote(into)} --resume"
-    )
+    if left:
+        typer.echo(
+            f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}. "
+            f"Go on with: softknee study RECIPE --out {shlex.quote(into)} --resume"
+        )
+    else:
+        typer.echo(f"All {len(wanted)} activations are there. Write the report: softknee report {shlex.quote(into)}")
 
 
 def report(
