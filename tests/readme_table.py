@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from softknee.lab.evidence.statement import SAID
 from softknee.measure import Quantity, Record
 
 ROOT = Path(__file__).parent.parent
@@ -104,19 +105,11 @@ def _training() -> str:
     sums = {name: sum(int(row[place]) for row in rows) for place, name in enumerate(head) if place}
     open_, every = sums.pop("no records"), sums.pop("statements")
     each = ({"holds": 0, "partly": 0, "fails": 0} | sums).items()
-    words = ", ".join(f"{count} {_VERDICTS.get(name, (name, name))[count != 1]}" for name, count in each)
+    words = ", ".join(f"{count} {SAID[name][count != 1]}" for name, count in each)
     return (
         f"**Training.** {every - open_} of {every} findings are [judged by records](docs/evidence.md) so far: {words}. "
         f"The other {open_} wait for their studies."
     )
-
-
-_VERDICTS = {  # of one, of several
-    "holds": ("holds", "hold"),
-    "partly": ("holds partly", "hold partly"),
-    "fails": ("fails", "fail"),
-    "cannot tell": ("cannot be told", "cannot be told"),
-}
 
 
 def _lifted() -> str:

@@ -9,7 +9,7 @@ import torch
 from softknee.errors import DataError
 from softknee.lab import evidence, language_study
 from softknee.lab.characters import Characters
-from softknee.lab.evidence.compared import agrees_more, drops, rank_correlation, rank_correlation_of_groups
+from softknee.lab.evidence.compared import agrees_more, drops, rank_correlation_of_groups
 from softknee.lab.evidence.lambda_gelu import HARDENED, RATES, TEMPERATURES
 from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
 from softknee.lab.evidence.statement import CANNOT_TELL, NOT_THERE, corrected
@@ -24,7 +24,7 @@ from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
 from softknee.lab.studies.trials import train_trials
-from softknee.measure import Quantity, Record, prediction_difference
+from softknee.measure import Quantity, Record, prediction_difference, spearman
 
 
 @pytest.fixture(scope="module")
@@ -383,4 +383,4 @@ def test_rank_correlation_is_scipys():
     random = torch.Generator().manual_seed(0)
     for _ in range(5):
         a, b = torch.randint(5, (2, 9), generator=random).double().tolist()
-        assert rank_correlation(a, b) == pytest.approx(scipy.stats.spearmanr(a, b).statistic)
+        assert spearman(a, b) == pytest.approx(scipy.stats.spearmanr(a, b).statistic)

@@ -9,19 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..lab import evidence
-from ..lab.evidence.statement import CANNOT_TELL, NOT_THERE, Judged
+from ..lab.evidence.statement import CANNOT_TELL, NOT_THERE, Judged, in_words
 from ..lab.ledger.entry import FAILS, HOLDS, PARTLY
 from ..lab.ledger.text import plain
 from .screen import console_of
 
-# Of one statement, and of several.
-_SAID = {
-    HOLDS: ("holds", "hold"),
-    PARTLY: ("holds partly", "hold partly"),
-    FAILS: ("fails", "fail"),
-    CANNOT_TELL: ("cannot be told",) * 2,
-    NOT_THERE: ("has no records yet", "have no records yet"),
-}
 _STYLES = {HOLDS: "green", PARTLY: "yellow", FAILS: "red", CANNOT_TELL: "cyan", NOT_THERE: "dim"}
 
 
@@ -57,8 +49,7 @@ def _print(judged: Sequence[Judged]) -> None:
         )
     console.print(drawn)
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in _STYLES}
-    said = ", ".join(f"{count} {_SAID[verdict][count > 1]}" for verdict, count in counts.items() if count)
-    console.print(f"{len(judged)} statements: {said}.", markup=False)
+    console.print(f"{len(judged)} statements: {in_words(counts)}.", markup=False)
 
 
 def _found(one: Judged) -> Text:

@@ -9,6 +9,7 @@ spearman(first, second)                           # do two trainings order their
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -181,8 +182,7 @@ def spearman(a: HardnessProfile | Sequence[float], b: HardnessProfile | Sequence
 def _ranks(values: Sequence[float]) -> list[float]:
     """From 1 up; equal values share the mean of their places."""
     ordered = sorted(values)
-    first = {one: ordered.index(one) for one in set(ordered)}
-    return [first[one] + (ordered.count(one) + 1) / 2 for one in values]
+    return [(bisect_left(ordered, one) + bisect_right(ordered, one) + 1) / 2 for one in values]
 
 
 def _values(profile: HardnessProfile | Sequence[float]) -> list[float]:

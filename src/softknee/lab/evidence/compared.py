@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from ...measure.estimate import Estimate
+from ...measure.hardness import spearman
 from ...measure.significance import compare_each, compare_sets
 from ..ledger.entry import FAILS
 from .runs import Study
@@ -105,18 +105,6 @@ def mean(values: Iterable[float | None]) -> float:
     return statistics.fmean(there) if there else math.nan
 
 
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's: Pearson's of the ranks, equal values sharing the mean of theirs; NaN where all are equal.
-
-    >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
-    0.5
-    """
-    try:
-        return statistics.correlation(_ranks(first), _ranks(second))
-    except statistics.StatisticsError:
-        return math.nan
-
-
 def rank_correlation_of_groups(
     groups: Sequence[Sequence[tuple[float, float]]], *, draws: int = 2000, level: float = 0.95
 ) -> tuple[float, float, float]:
@@ -129,7 +117,7 @@ def rank_correlation_of_groups(
 
     def of(chosen: Iterable[Sequence[tuple[float, float]]]) -> float:
         points = [point for group in chosen for point in group]
-        return rank_correlation([a for a, _ in points], [b for _, b in points])
+        return spearman([a for a, _ in points], [b for _, b in points]) if len(points) > 1 else math.nan
 
     chance = random.Random(0)
     drawn = sorted(
@@ -140,11 +128,6 @@ def rank_correlation_of_groups(
     whole, tail = of(groups), (1 - level) / 2
     low, high = drawn[int(tail * len(drawn))], drawn[min(len(drawn) - 1, int((1 - tail) * len(drawn)))]
     return whole, min(low, whole), max(high, whole)
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    order = sorted(values)
-    return [(bisect_left(order, one) + bisect_right(order, one) + 1) / 2 for one in values]
 
 
 def percent(share: float) -> str:

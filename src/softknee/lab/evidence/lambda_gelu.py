@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from .compared import accuracies, drops, drops_less, mean, percent, rank_correlation
+from ...measure.hardness import spearman
+from .compared import accuracies, drops, drops_less, mean, percent
 from .runs import Runs, Study
 from .statement import Evidence, bound, corrected, statements_of, wins
 
@@ -26,8 +27,13 @@ _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror ima
 
 def profiles_of(study: Study, label: str) -> list[list[float]]:
     """The hardness of each layer at the end, in order of depth, for each seed that came to its end."""
+    return [one for one in _profile_of_each_seed(study, label) if one is not None]
+
+
+def _profile_of_each_seed(study: Study, label: str) -> list[list[float] | None]:
+    """The same for every seed, None of one that diverged."""
     sites = [site["end"] for site in study.outcomes[label].hardness]
-    return [list(one) for one in zip(*sites, strict=True) if None not in one]
+    return [None if None in one else list(one) for one in zip(*sites, strict=True)]
 
 
 def drift_of(study: Study, label: str) -> float:
@@ -107,11 +113,12 @@ def order_of_layers_is_robust(runs: Runs) -> Evidence:
     found = {}
     for name in (FASHION, ADULT):
         study = runs.study(name)
-        profiles = {label: profiles_of(study, label) for label in LEARNED}
+        profiles = {label: _profile_of_each_seed(study, label) for label in LEARNED}
         found[name] = mean(
-            rank_correlation(a, b)
+            spearman(a, b)
             for one, other in combinations(LEARNED, 2)
-            for a, b in zip(profiles[one], profiles[other], strict=False)
+            for a, b in zip(profiles[one], profiles[other], strict=True)
+            if a is not None and b is not None
         )
     return Evidence(
         f"mean rank correlation {found[FASHION]:.2f} on Fashion-MNIST, {found[ADULT]:.2f} on Adult",

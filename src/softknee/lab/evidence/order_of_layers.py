@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TypeAlias
 
+from ...measure.hardness import spearman
 from ..report.palette import COLOURS, DASHES, SYMBOLS, Look
 from ..report.parts import Band
 from ..report.pdf import bands_png
-from .compared import rank_correlation
 from .lambda_gelu import LEARNED
 from .runs import Study
 
@@ -41,7 +41,7 @@ def correlations(study: Study) -> dict[str, list[list[float]]]:
     profiles = {label: _profiles(study, label) for label in LEARNED if label in study.outcomes}
     return {
         f"{_short(one)} and {_short(other)}": [
-            [rank_correlation(a, b) for a, b in zip(first, second, strict=True)]
+            [spearman(a, b) for a, b in zip(first, second, strict=True)]
             for first, second in zip(profiles[one], profiles[other], strict=True)
             if first and second
         ]

@@ -31,6 +31,14 @@ from ..ledger.entry import FAILS, HOLDS, PAPERS, PARTLY, Paper, paper
 from .runs import Runs, Study
 
 CANNOT_TELL, NOT_THERE = "cannot tell", "no records"
+# What is said of one statement or part with that verdict, and of several.
+SAID = {
+    HOLDS: ("holds", "hold"),
+    PARTLY: ("holds partly", "hold partly"),
+    FAILS: ("fails", "fail"),
+    CANNOT_TELL: ("cannot be told", "cannot be told"),
+    NOT_THERE: ("has no records yet", "have no records yet"),
+}
 LEVEL = 0.05
 FEWEST_PAIRS = 3
 
@@ -124,9 +132,7 @@ class Judged:
         each = [] if self.evidence is None else [one.verdict for one in self.evidence.parts]
         if len(set(each)) < 2:
             return ""
-        words = {HOLDS: ("holds", "hold"), FAILS: ("fails", "fail"), CANNOT_TELL: ("cannot be told",) * 2}
-        told = [(each.count(verdict), pair) for verdict, pair in words.items()]
-        return ", ".join(f"{count} {pair[count > 1]}" for count, pair in told if count)
+        return in_words({verdict: each.count(verdict) for verdict in SAID})
 
     @property
     def measured(self) -> str:
@@ -135,6 +141,11 @@ class Judged:
             return self.evidence.measured
         begun = f"; begun: {self.unfinished}" if self.unfinished else ""
         return f"there are no records of it yet: {', '.join(self.statement.needs)}{begun}"
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """How many have each verdict, without those that none has: "9 hold, 1 fails"."""
+    return ", ".join(f"{count} {SAID[verdict][count > 1]}" for verdict, count in counts.items() if count)
 
 
 def statements_of(stem: str) -> Callable[..., Callable[[Callable[[Runs], Evidence]], Statement]]:

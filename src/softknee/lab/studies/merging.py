@@ -41,7 +41,9 @@ def merge_studies(into: str | os.PathLike[str], parts: Sequence[str | os.PathLik
     _refuse_others(store, others, described)  # before a new folder is made
     with StudyLock(store.folder):
         _refuse_others(store, others, described)
-        there = {key: store.record(key) for key in store.finished()}
+        there = store.finished()
+        for key in there:
+            store.record(key)  # what stays is whole, too
         wanted: dict[str, RunStore] = {}
         kept: dict[str, None] = {}
         for other in others:
