@@ -1,4 +1,4 @@
-"""EAFO: the sign and size of the correction, what it does to the entropy, and the worst function."""
+"""EAFO: the sign and size of the correction, what it does to the entropy, the definition, and what is refused."""
 
 import math
 import pickle
@@ -9,22 +9,16 @@ import sympy
 import torch
 
 import softknee as sk
+from entropic_samples import DENSITIES, normal_samples
 from helpers import F32, F64, assert_close_to_reference
 from softknee import DefinitionError, FormulaError, InputError, ParameterError
-from softknee.design import quadrature
-from softknee.design.entropic.densities import of_formula, read
-from softknee.design.entropic.sample_density import of_samples
+from softknee.design.entropic.densities import read
 from softknee.spec import Activation, NormalPdf, Sigmoid, Softplus, Tanh, elementary, x
 
-DENSITIES = ("normal", "laplace", "logistic", "uniform")
 SMOOTH = ("softplus", "tanh", "sigmoid", "softsign")
 BENT = ("elu", "leaky_relu", "smelu", "hardtanh")
 WORST_ALREADY = {("sigmoid", "logistic"), ("leaky_relu", "uniform"), ("hardtanh", "uniform")}
 FOLDED = ("swish", "gelu", "mish", "hardswish")
-
-
-def normal_samples(count: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(count, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 # -- the sign ---------------------------------------------------------------------------------------------
@@ -271,55 +265,7 @@ def test_parameters_that_the_correction_was_made_for_are_the_defaults():
     assert [p.name for p in sk.design.eafo("crrelu").activation.params] == ["eps", "eps_eafo"]
 
 
-# -- densities --------------------------------------------------------------------------------------------
-
-
-def test_entropies_of_the_named_densities():
-    known = {
-        "normal": math.log(2 * math.pi * math.e) / 2,
-        "laplace": 1 + math.log(2),
-        "logistic": 2.0,
-        "uniform": math.log(2),
-    }
-    for name, entropy in known.items():
-        assert read(name).entropy == pytest.approx(entropy, abs=1e-13)
-        assert read(name).mass(-math.inf, math.inf) == pytest.approx(1, abs=1e-13)
-    assert sk.design.normal(mean=3, scale=2).entropy == pytest.approx(known["normal"] + math.log(2), abs=1e-12)
-
-
-def test_a_formula_means_the_same_as_the_name():
-    by_formula, by_name = sk.design.eafo("softplus", "3 * exp(-x**2 / 2)"), sk.design.eafo("softplus", "normal")
-    assert by_formula.predicted == pytest.approx(by_name.predicted, rel=1e-9)
-    assert by_formula.measured == pytest.approx(by_name.measured, rel=1e-9)
-    assert of_formula("exp(-abs(x))").entropy == pytest.approx(1 + math.log(2), abs=1e-12)
-    assert of_formula("1/(1+x**2)").entropy == pytest.approx(math.log(4 * math.pi), abs=1e-6)
-    assert of_formula("exp(-abs(x - 50))").centre == pytest.approx(50, abs=1e-9)
-    assert of_formula("where(abs(x) < 1, 1 - x**2, 0)").reach == (-1, 1)
-
-
-def test_samples_give_about_what_their_density_gives():
-    exact = sk.design.eafo("softplus", "normal")
-    found = sk.design.eafo("softplus", normal_samples(50_000))
-    assert not found.symbolic
-    assert found.density.fit < 0.01
-    assert found.predicted == pytest.approx(exact.predicted, rel=0.05)
-    assert found.measured == pytest.approx(found.predicted, rel=0.05)
-    assert "differs from the samples" in str(found)
-    at = torch.linspace(-3, 3, 61, dtype=F64)
-    torch.testing.assert_close(
-        found.activation.partial("eps")(at), exact.activation.partial("eps")(at), atol=0.03, rtol=0
-    )
-
-
-def test_samples_of_other_shapes_are_fitted():
-    generator = torch.Generator().manual_seed(1)
-    two = torch.cat([torch.randn(10_000, generator=generator) - 3, torch.randn(10_000, generator=generator) + 2])
-    skew = torch.log(torch.rand(20_000, generator=generator)).neg()
-    for seen, distance in ((two, 0.03), (skew, 0.04), (1000 + 5 * two, 0.03)):
-        density = of_samples(seen)
-        assert density.fit < distance
-        assert density.mass(-math.inf, math.inf) == pytest.approx(1, abs=1e-9)
-        assert density.entropy == pytest.approx(sk.design.spacing_entropy(seen), abs=0.1)
+# -- refusals ---------------------------------------------------------------------------------------------
 
 
 REFUSED = {
@@ -354,95 +300,3 @@ def test_refusals_are_sentences(case: str):
         do()
     for word in words:
         assert word in str(caught.value), str(caught.value)
-
-
-# -- the worst function -----------------------------------------------------------------------------------
-
-
-def random_monotone(density: sk.design.Density, low: float, high: float, seed: int):
-    """The slope of a random increasing function from low to high, as a function of x: a mixture of steps, or the
-    distribution function sent through a random increasing map of (0, 1)."""
-    generator = torch.Generator().manual_seed(seed)
-    rise = high - low
-    if seed % 2:
-        share = torch.rand(6, generator=generator, dtype=F64)
-        share = rise * share / share.sum()
-        centre = density.centre + 2 * density.spread * torch.randn(6, generator=generator, dtype=F64)
-        width = density.spread * torch.exp(torch.randn(6, generator=generator, dtype=F64))
-
-        def slope(at: torch.Tensor) -> torch.Tensor:
-            z = (at[:, None] - centre) / width
-            return (share * torch.sigmoid(z) * torch.sigmoid(-z) / width).sum(1)
-
-        return slope
-    power, mix = (
-        torch.exp(0.8 * torch.randn(2, generator=generator, dtype=F64)),
-        torch.rand(1, generator=generator, dtype=F64),
-    )
-    cdf = Activation("cdf", density.cdf)
-
-    def through(at: torch.Tensor) -> torch.Tensor:
-        share = cdf(at).clamp(1e-300, 1)
-        bent = mix * power[0] * share ** (power[0] - 1) + (1 - mix) * power[1] * share ** (power[1] - 1)
-        return rise * bent * density.pdf(at)
-
-    return through
-
-
-@pytest.mark.parametrize("name", DENSITIES)
-def test_the_worst_function_has_the_largest_entropy_of_a_hundred(name: str):
-    density, (low, high) = read(name), (-1.0, 2.0)
-    function = sk.design.worst(name, low, high)
-    largest = sk.design.entropy(function, name)
-    assert largest == pytest.approx(math.log(high - low), abs=1e-12)
-    others = []
-    # The integrals over the ends of a uniform density take ten times as long.
-    for seed in range(100 if name != "uniform" else 30):
-        slope = random_monotone(density, low, high, seed)
-        inside = quadrature.integrate(slope, density.edges())
-        assert inside <= (high - low) * (1 + 1e-9)  # it does not leave the bounds
-        gain = lambda at, s=slope: torch.where(density.pdf(at) > 0, density.pdf(at) * torch.log(s(at)), 0.0)  # noqa: E731
-        others.append(density.entropy + quadrature.integrate(gain, density.edges()))
-    assert max(others) < largest
-    assert max(others) > largest - 0.7  # some come near it, so that the test could fail
-
-
-@pytest.mark.parametrize("name", DENSITIES)
-def test_equation_five_leaves_the_worst_function_alone(name: str):
-    found = sk.design.eafo(sk.design.worst(name, -1, 1), name)
-    assert found.correction == 0
-    assert found.measured == 0
-    assert "worst function of this density" in str(found)
-
-
-def test_the_worst_functions_have_closed_forms_and_hold_their_claims():
-    assert sk.design.worst("logistic").formula == Sigmoid(x)
-    line = sk.design.worst(sk.design.uniform(low=-2, high=3), 0, 1)
-    at = torch.linspace(-2, 3, 101, dtype=F64)
-    torch.testing.assert_close(line(at), (at + 2) / 5, rtol=1e-14, atol=1e-15)
-    far = torch.tensor([-math.inf, -1e30, 1e30, math.inf], dtype=F64)
-    dense = torch.linspace(-9, 9, 20001, dtype=F64)
-    for name in DENSITIES:
-        act = sk.design.worst(name, -1, 2)
-        assert act(far).tolist() == [-1, -1, 2, 2]
-        slope = act.derivative(1)(dense)
-        assert float(slope.min()) >= 0
-        assert float(slope.max()) == pytest.approx(float(act.claims.lipschitz), rel=1e-6)
-
-
-@pytest.mark.parametrize("given", ["1/(1+x**2)", "exp(-x**4)", "where(abs(x)<1, 1-x**2, 0)"])
-def test_the_worst_function_of_a_formula_is_its_distribution_function(given: str):
-    act, density = sk.design.worst(given, 0, 1), of_formula(given)
-    for share in (-0.9, -0.2, 0.0, 0.7):
-        truth = density.mass(-math.inf, share)
-        assert float(act(torch.tensor([share], dtype=F64))) == pytest.approx(truth, abs=2e-4)
-    assert act(torch.tensor([-math.inf, math.inf])).tolist() == pytest.approx([0, 1], abs=1e-6)
-
-
-def test_the_worst_function_of_samples_makes_them_uniform():
-    seen = normal_samples(5000) * 2 - 1
-    act = sk.design.worst(seen, 0, 1)
-    output = torch.sort(act(seen)).values
-    even = (torch.arange(len(seen), dtype=F64) + 0.5) / len(seen)
-    assert float((output - even).abs().max()) < 0.02
-    assert bool((act.derivative(1)(torch.linspace(-9, 9, 2001, dtype=F64)) >= 0).all())

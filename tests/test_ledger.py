@@ -3,7 +3,6 @@
 import doctest
 import json
 import re
-import sys
 import time
 from importlib import import_module
 from pathlib import Path
@@ -351,22 +350,6 @@ def test_formulas_in_plain_signs():
 
 
 # -- the command ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def softknee(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
-    pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
-    from softknee.cli import main
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["softknee", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return int(stopped.value.code or 0), printed.out, printed.err
-
-    return run
 
 
 def test_the_command_prints_json_and_nothing_else(softknee):

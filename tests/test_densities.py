@@ -1,0 +1,60 @@
+"""Densities of the inputs, by name, formula and samples: their entropies, and that `eafo` takes each of them."""
+
+import math
+
+import pytest
+import torch
+
+import softknee as sk
+from entropic_samples import normal_samples
+from helpers import F64
+from softknee.design.entropic.densities import of_formula, read
+from softknee.design.entropic.sample_density import of_samples
+
+
+def test_entropies_of_the_named_densities():
+    known = {
+        "normal": math.log(2 * math.pi * math.e) / 2,
+        "laplace": 1 + math.log(2),
+        "logistic": 2.0,
+        "uniform": math.log(2),
+    }
+    for name, entropy in known.items():
+        assert read(name).entropy == pytest.approx(entropy, abs=1e-13)
+        assert read(name).mass(-math.inf, math.inf) == pytest.approx(1, abs=1e-13)
+    assert sk.design.normal(mean=3, scale=2).entropy == pytest.approx(known["normal"] + math.log(2), abs=1e-12)
+
+
+def test_a_formula_means_the_same_as_the_name():
+    by_formula, by_name = sk.design.eafo("softplus", "3 * exp(-x**2 / 2)"), sk.design.eafo("softplus", "normal")
+    assert by_formula.predicted == pytest.approx(by_name.predicted, rel=1e-9)
+    assert by_formula.measured == pytest.approx(by_name.measured, rel=1e-9)
+    assert of_formula("exp(-abs(x))").entropy == pytest.approx(1 + math.log(2), abs=1e-12)
+    assert of_formula("1/(1+x**2)").entropy == pytest.approx(math.log(4 * math.pi), abs=1e-6)
+    assert of_formula("exp(-abs(x - 50))").centre == pytest.approx(50, abs=1e-9)
+    assert of_formula("where(abs(x) < 1, 1 - x**2, 0)").reach == (-1, 1)
+
+
+def test_samples_give_about_what_their_density_gives():
+    exact = sk.design.eafo("softplus", "normal")
+    found = sk.design.eafo("softplus", normal_samples(50_000))
+    assert not found.symbolic
+    assert found.density.fit < 0.01
+    assert found.predicted == pytest.approx(exact.predicted, rel=0.05)
+    assert found.measured == pytest.approx(found.predicted, rel=0.05)
+    assert "differs from the samples" in str(found)
+    at = torch.linspace(-3, 3, 61, dtype=F64)
+    torch.testing.assert_close(
+        found.activation.partial("eps")(at), exact.activation.partial("eps")(at), atol=0.03, rtol=0
+    )
+
+
+def test_samples_of_other_shapes_are_fitted():
+    generator = torch.Generator().manual_seed(1)
+    two = torch.cat([torch.randn(10_000, generator=generator) - 3, torch.randn(10_000, generator=generator) + 2])
+    skew = torch.log(torch.rand(20_000, generator=generator)).neg()
+    for seen, distance in ((two, 0.03), (skew, 0.04), (1000 + 5 * two, 0.03)):
+        density = of_samples(seen)
+        assert density.fit < distance
+        assert density.mass(-math.inf, math.inf) == pytest.approx(1, abs=1e-9)
+        assert density.entropy == pytest.approx(sk.design.spacing_entropy(seen), abs=0.1)
