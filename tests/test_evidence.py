@@ -13,10 +13,14 @@ from softknee.lab.evidence.commands import COMMANDS
 from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.squaf import FITTING
 from softknee.lab.evidence.statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Judged, Part, corrected, wins
+from softknee.lab.evidence.tables import study_tables
 from softknee.lab.ledger.entry import PAPERS
+from softknee.lab.studies.description import Description
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.outcome import Outcome
-from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.reading import find_recipe, read_recipe
+from softknee.lab.studies.runner import recipe_mapping
+from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import train_trials
 from softknee.measure import Record
 
@@ -75,6 +79,18 @@ def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
     assert found.verdict == "partly"
     (equal,) = (one for one in found.evidence.parts if "than ditac" in one.says)
     assert equal.verdict == CANNOT_TELL
+
+
+def test_a_table_marks_the_best_and_what_is_not_shown_to_be_worse(tmp_path):
+    near = {"squaf": 1e-5, "ditac": 1e-5}
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": near.get(label, 1e-2), "r2": 0.5})
+    recipe = recipe_mapping(find_recipe("squaf-table-3-1d"))
+    RunStore(tmp_path / "squaf-table-3-1d").describe(Description(recipe=recipe, fingerprint="", threads=1))
+    table = "".join(study_tables(evidence.Runs(tmp_path), "squaf"))
+    head, *lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    errors = {line[0]: line[head.index("mean squared error: paper") + 1] for line in lines}
+    assert sorted(one[-1] for one in (errors["squaf"], errors["ditac"])) == ["*", "°"]
+    assert all(errors[label][-1] == "]" for label in FITTING if label != "ditac")
 
 
 @pytest.mark.parametrize(

@@ -321,16 +321,16 @@ def test_the_table_of_language_models(tmp_path):
 
 @pytest.mark.parametrize("as_the_paper", [True, False])
 def test_language_models(as_the_paper, tmp_path):
-    if as_the_paper:
-        language_record(tmp_path / SMALL, shock=0.9, hardened_shock=0.3)
-    else:
-        language_record(tmp_path / SMALL, shock=0.05, hardened_shock=0.0, relu=-0.1, learned=1.5)
-    names = [one.decide.__name__ for one in evidence.find(["lambda_gelu"]) if one.needs == (SMALL,)]
+    paper, other = {"shock": 0.9, "hardened_shock": 0.3}, {"shock": 0.05, "hardened_shock": 0.0}
+    settings = paper if as_the_paper else {**other, "relu": -0.1, "learned": 1.5}
+    language_record(tmp_path / SMALL, **settings)
+    assert verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").missing == (LARGE,)
+    language_record(tmp_path / LARGE, **settings, parameters=124_439_808)
+    names = [one.decide.__name__ for one in evidence.find(["lambda_gelu"]) if SMALL in one.needs]
     assert len(names) == 4
     found = {name: verdict(tmp_path, f"lambda_gelu.{name}").verdict for name in names}
     if as_the_paper:
         assert set(found.values()) == {"holds"}
-        language_record(tmp_path / LARGE, shock=0.9, hardened_shock=0.3, parameters=124_439_808)
         assert len(verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").evidence.parts) == 4
     else:
         assert found == {

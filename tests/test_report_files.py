@@ -7,15 +7,18 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from report_outcomes import outcomes, recipe
+from report_outcomes import chosen, outcomes, recipe
 from softknee.files import WriteError
-from softknee.lab.report import write_report
+from softknee.lab.report import pdf, write_report
 from softknee.lab.report.csv_files import RESULTS, SEEDS
 from softknee.lab.report.latex import escaped as tex
 from softknee.lab.report.markdown import escaped as md
+from softknee.lab.report.parts import Profile
 from softknee.lab.report.pdf import plane_pdf
 from softknee.lab.report.summary import summarise
 from softknee.lab.report.view import view_of
@@ -215,3 +218,27 @@ def test_a_place_that_cannot_be_written_to_is_named(found: list[Outcome], tmp_pa
     with pytest.raises(WriteError, match="could not be made"):
         write_report(recipe(), found[:2], tmp_path / "file" / "report", command="softknee study")
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("names", [["0", "1", "2"], [f"layer{i // 4}.{i % 4 // 2}.act{i % 2}" for i in range(17)]])
+def test_names_of_sites_leave_room_for_the_legend(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a profile over depth: nothing that is written below the axes lies over anything else there."""
+    sites = tuple((1.0 + place, 1.5 + place) for place in range(len(names)))
+    ways = [
+        Profile(label=label, knob="lam", paths=tuple(names), start=sites, end=sites, distance=sites)
+        for label in [one.label for one in chosen()][:3]
+    ]
+    found: list[Any] = []
+
+    def boxes(figure: Any) -> bytes:
+        FigureCanvasAgg(figure).draw()
+        axes = figure.axes[0]
+        ticks = [one.get_window_extent().y0 for one in axes.get_xticklabels()]
+        found.append((min(ticks), axes.xaxis.label.get_window_extent(), figure.legends[0].get_window_extent()))
+        return b"drawn"
+
+    monkeypatch.setattr(pdf, "png_of", boxes)
+    summary = replace(summarise(recipe(), outcomes(recipe())), shapes=(), profiles=tuple(ways))
+    assert pdf.pdf_figures(summary, png=True)["hardness"][0] == b"drawn"
+    ticks, title, legend = found[-1]
+    assert ticks >= title.y1 > title.y0 >= legend.y1 > legend.y0 >= 0

@@ -186,3 +186,18 @@ def holm(found: Sequence[float | None]) -> tuple[float | None, ...]:
         largest = max(largest, min(1.0, (len(order) - rank) * p))
         adjusted[place] = largest
     return tuple(adjusted)
+
+
+def may_be_best(found: Sequence[float | None], *, planned: bool = False, level: float = 0.95) -> tuple[bool, ...]:
+    """Which rows are not shown to be worse than the best, by the p of each against it; None is no test.
+
+    Which row comes out best is known only after looking. So a row is ruled out only if its p, times the number of rows
+    that might have been the best instead (Bonferroni), is small: then the truly best is not ruled out in at least 95 %
+    of studies (multiple comparisons with the best, Hsu 1984). Where the tests were planned, as against a baseline,
+    Holm's correction is enough.
+
+    >>> may_be_best([0.001, 0.02, None, 0.4])
+    (False, True, True, True)
+    """
+    adjusted = holm(found) if planned else [None if p is None else len(found) * p for p in found]
+    return tuple(p is None or p > 1 - level for p in adjusted)

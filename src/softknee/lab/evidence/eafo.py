@@ -74,6 +74,7 @@ def prelu_is_next(runs: Runs) -> Evidence:
     place="Tables 1 to 3",
     says="ELU and CELU, which at 1 are one function, have the same accuracy to three digits.",
     needs=[CIFAR_10],
+    labels=["elu", "celu"],
     different=_DIFFERENT,
 )
 def elu_and_celu_are_one(runs: Runs) -> Evidence:
@@ -119,6 +120,7 @@ def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
     place="Section 2.4",
     says="The correction lowers the entropy of what comes out of ReLU.",
     needs=[CIFAR_10],
+    labels=["crrelu", "relu"],
     different=f"{_DIFFERENT}; {_RESOLUTION}",
 )
 def the_correction_lowers_entropy(runs: Runs) -> Evidence:

@@ -76,7 +76,7 @@ def _lower(says: str, ours: Sequence[float], theirs: Sequence[float]) -> Part:
     place="Table I, WikiText-2",
     says="GPT-2 with ReLU is worse than with GELU (perplexity 30.48 against 28.46); with learned hardness it is as "
     "good (28.45 to 28.71).",
-    needs=[SMALL],
+    needs=[SMALL, LARGE],
     different=_WIKITEXT,
 )
 def relu_is_worse_in_language_models(runs: Runs) -> Evidence:
@@ -97,7 +97,7 @@ def relu_is_worse_in_language_models(runs: Runs) -> Evidence:
     place="Section IV-C, WikiText-2",
     says="Putting ReLU in the place of the activations deteriorates GPT-2 severely, with GELU and with hardened λ-GELU "
     "alike.",
-    needs=[SMALL],
+    needs=[SMALL, LARGE],
     different=f"{_WIKITEXT}; the paper has no number for it: severe is taken as a perplexity 10 % higher",
 )
 def replacing_breaks_language_models(runs: Runs) -> Evidence:
@@ -114,7 +114,7 @@ def replacing_breaks_language_models(runs: Runs) -> Evidence:
 @statement(
     place="Section V",
     says="In GPT-2 hardening lessens the shock of a direct swap, and does not preserve the performance.",
-    needs=[SMALL],
+    needs=[SMALL, LARGE],
     different=_WIKITEXT,
 )
 def hardening_lessens_the_shock(runs: Runs) -> Evidence:
@@ -128,7 +128,7 @@ def hardening_lessens_the_shock(runs: Runs) -> Evidence:
         )
         compared.append(_lower(f"{size}: hardened λ-GELU loses less than GELU", hard, plain))
         bounds.append(bound(f"{size}: hardened λ-GELU loses more than 1 %", mean(hard) > 0.01))
-        words.append(f"{size}: {mean(hard):.4f} nats with hardened λ-GELU, {mean(plain):.4f} with GELU")
+        words.append(f"{size}: {mean(hard):z.4f} nats with hardened λ-GELU, {mean(plain):z.4f} with GELU")
     return Evidence("the replacement adds, " + "; ".join(words), parts=[*corrected(compared), *bounds])
 
 
@@ -136,7 +136,7 @@ def hardening_lessens_the_shock(runs: Runs) -> Evidence:
     place="Table I, WikiText-2",
     says="The learned hardness of GPT-2 stays near its start: its mean over the layers is 1.00 from the uniform start, "
     "and at most 1.24 from the others.",
-    needs=[SMALL],
+    needs=[SMALL, LARGE],
     different=_WIKITEXT,
 )
 def language_models_keep_soft_gates(runs: Runs) -> Evidence:

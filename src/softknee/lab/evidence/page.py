@@ -70,6 +70,10 @@ holds if all parts do, *partly* if some do, and fails if a part fails and none h
 hand: two statements of which no part held had been called partly). `src/softknee/lab/evidence` has the rules and,
 function by function, the parts.
 
+In the tables the best mean is bold. A ° marks those that are not shown to be worse: the same test against the best,
+where a p counts times the number of the others (which one comes out best is known only after looking). With two seeds
+there is no test and no mark.
+
 Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
 `elu_and_celu_differ` and `elu_and_celu_are_one`. Entropy against accuracy over all runs tests EAFO's premise:
 `less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the paper's where it has

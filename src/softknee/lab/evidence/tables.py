@@ -7,11 +7,13 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...measure.estimate import t_quantile
+from ...measure.significance import may_be_best
 from ..ledger.text import cell
 from ..studies.outcome import Outcome
 from ..studies.recipe import Recipe
 from .commands import command_of
 from .runs import Runs, Study
+from .statement import wins
 
 # What a measure is called, what it is multiplied by to be shown, and how.
 _SHOWN = {
@@ -133,16 +135,15 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     heads += ([told] if differ else []) + [_FURTHER[one][0] for one in further]
     heads += ["accuracy, %, when replaced"] if swapped else []
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
-    best = {measure: _best(study, measure) for measure in measures}
+    ours = {measure: _marked(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
         quoted = values.get(label, {}).get("parameters")
         row = [cell(label), *(["" if quoted is None else f"{quoted:,.0f}"] if counted else [])]
         row.append("" if outcome.trained is None else f"{outcome.trained:,}")
         for measure in measures:
             form = _SHOWN[measure][2]
-            ours = _ours(study.values(label, measure), measure)
             row += [_as_printed(values, label, measure, form)] if measure in named else []
-            row.append(f"**{ours}**" if best[measure] == label else ours)
+            row.append(ours[measure][label])
         for measure in printed:
             form = _DIFFERENCES[measure][1]
             row += [_as_printed(values, label, measure, form), _difference(outcome, measure, form)]
@@ -188,11 +189,20 @@ def _replaced(outcome: Outcome) -> str:
     return "" if found is None else f"{found['limit']}: {_ours(found['test']['accuracy'], 'accuracy')}"
 
 
-def _best(study: Study, measure: str) -> str:
-    larger = measure not in _SMALLER
-    means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
+def _marked(study: Study, measure: str) -> Mapping[str, str]:
+    """Of each activation its mean and interval: bold the best, with ° what these seeds do not show to be worse."""
+    larger, logarithmic = measure not in _SMALLER, measure == "mse"
+    marked = {label: _ours(study.values(label, measure), measure) for label in study.outcomes}
+    means = {label: study.mean(label, measure, logarithmic=logarithmic) for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
-    return (max if larger else min)(finite, key=finite.__getitem__, default="")
+    if not finite:
+        return marked
+    best = (max if larger else min)(finite, key=finite.__getitem__)
+    others = [label for label in finite if label != best]
+    tested = [one.p for one in wins(study, best, others, measure, larger=larger, logarithmic=logarithmic)]
+    for label, p, may in zip(others, tested, may_be_best(tested), strict=True):
+        marked[label] += "°" if may and p is not None else ""
+    return marked | {best: f"**{marked[best]}**"}
 
 
 def _ours(values: Sequence[float | None], measure: str) -> str:

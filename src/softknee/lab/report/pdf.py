@@ -30,6 +30,8 @@ _SYMBOLS: dict[str, str] = dict(zip(SYMBOLS, ("o", "s", "D", "^", "P", "*", "p",
 _STROKES: Any = dict(zip(DASHES, ("-", "--", ":", "-.", (0, (8, 3))), strict=True))
 _INK, _SOFT, _HAIR = "#22221f", "#6a6963", "#e4e3de"
 _WIDE, _TALL = 6.2, 2.9  # inches; a line of text in a paper is about 6
+_ROW = 2.7  # inches of a row of panels
+_MOST_NAMES = 24  # of sites, beside each other
 
 
 def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:
@@ -164,7 +166,7 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
 def _shapes(shapes: Sequence[Shape]) -> bytes:
     labels = list(dict.fromkeys(shape.label for shape in shapes))
     rows = math.ceil(len(labels) / 2)
-    with _page(_WIDE, 2.7 * rows) as (figure, content):
+    with _page(_WIDE, _ROW * rows) as (figure, content):
         for place, label in enumerate(labels):
             sites = [shape for shape in shapes if shape.label == label]
             axes = figure.add_axes(_panel(place, rows))
@@ -199,10 +201,11 @@ def _hardness(summary: Summary) -> bytes:
     look = looks(summary)
     knobs = list(dict.fromkeys((one.knob, one.paths) for one in summary.profiles))
     rows, alone = math.ceil(len(knobs) / 2), len(knobs) == 1
-    below = _legend_height(len(summary.profiles))
-    with _page(_WIDE, _TALL + below if alone else 2.7 * rows) as (figure, content):
+    names = max(_names_height(paths) for _, paths in knobs)
+    below = _legend_height(len(summary.profiles)) + names
+    with _page(_WIDE, _TALL + below if alone else (_ROW + names) * rows) as (figure, content):
         for place, (knob, paths) in enumerate(knobs):
-            axes = figure.add_axes(_above(below, _TALL) if alone else _panel(place, rows))
+            axes = figure.add_axes(_above(below, _TALL) if alone else _panel(place, rows, names))
             _furnish(axes, "from the input to the output" if alone else "", knob_name(knob) if alone else "")
             if not alone:
                 _title(axes, knob_name(knob))
@@ -212,15 +215,30 @@ def _hardness(summary: Summary) -> bytes:
             every = [value for one in profiles for site in (*one.start, *one.end) for value in site]
             if min(every) > 0 and max(every) / min(every) > 10:
                 _logarithmic(axes)
-            axes.set_xticks(range(1, len(paths) + 1))
-            for tick, path in zip(axes.set_xticklabels([site_name(path) for path in paths]), paths, strict=True):
-                tick.set_parse_math(False)
-                tick.set_rotation(0 if len(paths) < 5 and len(path) < 14 else 30)
+            _name_sites(axes, paths)
             if alone:
                 _legend(figure, axes)
             else:
                 _inner_legend(axes)
     return content()
+
+
+def _slanted(paths: Sequence[str]) -> bool:
+    return len(paths) > 4 or any(len(site_name(path)) > 13 for path in paths)
+
+
+def _names_height(paths: Sequence[str]) -> float:
+    """Inches that slanted names of sites take below the axes, beyond what upright ones do."""
+    return 0.032 * max(len(site_name(path)) for path in paths) if _slanted(paths) else 0.0
+
+
+def _name_sites(axes: Axes, paths: Sequence[str]) -> None:
+    """The names of the sites below the axes; of very many, every second or third."""
+    named = range(0, len(paths), math.ceil(len(paths) / _MOST_NAMES))
+    axes.set_xticks([place + 1 for place in named])
+    slanted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if _slanted(paths) else {}
+    for tick in axes.set_xticklabels([site_name(paths[place]) for place in named], **slanted):
+        tick.set_parse_math(False)
 
 
 def _profile(axes: Axes, one: Profile, style: Any) -> None:
@@ -293,10 +311,10 @@ def _above(below: float, tall: float) -> tuple[float, float, float, float]:
     return 0.12, below / (below + tall), 0.85, (tall - 0.1) / (below + tall)
 
 
-def _panel(place: int, rows: int) -> tuple[float, float, float, float]:
-    """Two beside each other, from the top."""
-    row = place // 2
-    return 0.08 + 0.5 * (place % 2), (rows - row - 1 + 0.2) / rows, 0.4, 0.66 / rows
+def _panel(place: int, rows: int, names: float = 0.0) -> tuple[float, float, float, float]:
+    """Two beside each other, from the top; `names`: inches that the names below each take."""
+    tall, above = _ROW + names, rows - place // 2 - 1
+    return 0.08 + 0.5 * (place % 2), (above + (0.2 * _ROW + names) / tall) / rows, 0.4, 0.66 * _ROW / tall / rows
 
 
 def _furnish(axes: Axes, across: str, upright: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...measure.significance import Comparison, compare_each, compare_sets, holm
+from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from .parts import BETTER, EQUIVALENT, SLIGHTLY, UNDECIDED, WORSE, Measure, Row, Verdict
 
 
@@ -57,10 +57,7 @@ def best_and_rivals(
 ) -> tuple[Row, tuple[Row, ...]] | None:
     """The best row by a measure, and the others that are not shown to be worse; None where no row has the measure.
 
-    Which row comes out best is known only after looking. So a row is left out only if its p against the best, times the
-    number of rows that might have been the best instead (k - 1, Bonferroni), is small: then the truly best is among
-    those returned in at least 95 % of studies (multiple comparisons with the best, Hsu 1984). Where the best is the
-    baseline its tests were planned, and Holm's correction over them, as in the verdicts, is enough.
+    Where the best is the baseline its tests were planned; see `may_be_best`.
     """
     had = {row.label: found.value for row in rows if (found := row.found(measure)) is not None}
     if not had:
@@ -70,6 +67,5 @@ def best_and_rivals(
     best = max(able, key=lambda row: sign * had[row.label])
     others = [row for row in able if row is not best]
     found = [None if (one := compare(row, best, measure, level=level)) is None else one.p for row in others]
-    adjusted = holm(found) if best.baseline else [None if p is None else len(others) * p for p in found]
-    rivals = [row for row, p in zip(others, adjusted, strict=True) if p is None or p > 1 - level]
-    return best, tuple(rivals)
+    rivals = may_be_best(found, planned=best.baseline, level=level)
+    return best, tuple(row for row, may in zip(others, rivals, strict=True) if may)
