@@ -23,6 +23,18 @@ def accuracies(study: Study, labels: Iterable[str]) -> str:
     return ", ".join(f"{label} {percent(study.mean(label, 'accuracy'))}" for label in labels)
 
 
+def against(study: Study, first: str, second: str) -> Evidence:
+    """The first by test accuracy against the second: both means, and the mean difference of the pairs in points."""
+    parts = corrected(wins(study, first, [second], "accuracy", larger=True))
+    (part,) = parts
+    ends = "" if part.interval is None else " [{:z.2f}, {:z.2f}]".format(*(100 * one for one in part.interval))
+    return Evidence(
+        f"{accuracies(study, (first, second))}: {100 * part.direction:+z.2f} points{ends}",
+        parts=parts,
+        numbers={label: study.mean(label, "accuracy") for label in (first, second)},
+    )
+
+
 def best_in_vision(study: Study, winner: str, title: str) -> Evidence:
     """The winner by test accuracy against each of the six that was run; those that were not are named."""
     there = tuple(one for one in IN_VISION if one in study.outcomes)

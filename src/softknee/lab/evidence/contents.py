@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ..ledger.entry import Paper
@@ -9,7 +10,7 @@ from ..ledger.text import cell
 from .commands import command_to_look
 from .exhibits import EXHIBITS, Exhibit
 from .runs import Runs
-from .statement import Judged
+from .statement import Judged, Part
 
 _WORDS = ("run", "unfinished", "not run yet")
 
@@ -46,7 +47,7 @@ def _word(name: str, runs: Runs) -> str:
 
 
 def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
-    """The parts of all statements that have any to compare: p after Holm's correction, effect size, verdict."""
+    """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
     rows = [
         (one.statement.decide.__name__, part)
         for one in judged
@@ -58,15 +59,28 @@ def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
         return
     many = f"The {len(rows)} comparisons behind these verdicts, one by one"
     yield f"\n<details><summary>{many if len(rows) > 1 else 'The comparison behind this verdict'}</summary>\n\n"
-    yield "| statement | says | p | effect size | verdict |\n|---|---|--:|--:|---|\n"
+    yield "| statement | says | pairs | difference | p | effect size | verdict |\n|---|---|--:|--:|--:|--:|---|\n"
     for name, part in rows:
         effect = "" if part.effect is None else f"{part.effect:+.2f}"
-        yield f"| `{name}` | {cell(part.says)} | {_p(part.p or 0.0)} | {effect} | {part.verdict} |\n"
+        numbers = f"{part.pairs} | {_difference(part)} | {_p(part.p or 0.0)} | {effect}"
+        yield f"| `{name}` | {cell(part.says)} | {numbers} | {part.verdict} |\n"
     yield (
-        "\nThe p is that after Holm's correction over the comparisons of the statement. The effect size is Hedges' "
-        "g_z, the mean difference of the pairs over their standard deviation, positive where it goes the way that the "
-        "paper says.\n\n</details>\n"
+        "\nThe difference is the mean over the pairs of seeds with its 95 % interval, in the unit of the score: "
+        "accuracies as fractions, errors that span decades as their decimal logarithms. The p is that after Holm's "
+        "correction over the comparisons of the statement. The effect size is Hedges' g_z, the mean difference of the "
+        "pairs over their standard deviation. Difference and effect size are positive where they go the way that the "
+        "paper says.\n\n"
+        "</details>\n"
     )
+
+
+def _difference(part: Part) -> str:
+    """The mean and its interval, all to the third digit of the interval's width."""
+    if part.interval is None:
+        return f"{part.direction:+.2g}"
+    low, high = part.interval
+    places = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 4
+    return f"{part.direction:+z.{places}f} [{low:z.{places}f}, {high:z.{places}f}]"
 
 
 def _p(value: float) -> str:

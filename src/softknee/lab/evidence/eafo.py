@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...measure.significance import compare_each
-from .compared import IN_VISION, accuracies, best_in_vision, mean, rank_correlation_of_groups
+from .compared import IN_VISION, accuracies, against, best_in_vision, mean, rank_correlation_of_groups
 from .runs import Runs, Study
 from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, statements_of, wins
 
@@ -51,9 +51,7 @@ def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
 )
 def the_correction_helps(runs: Runs) -> Evidence:
     """CRReLU, its eps trained, against plain ReLU by test accuracy."""
-    study = runs.study(CIFAR_10)
-    parts = corrected(wins(study, "crrelu", ["relu"], "accuracy", larger=True))
-    return Evidence(accuracies(study, ("crrelu", "relu")), parts=parts)
+    return against(runs.study(CIFAR_10), "crrelu", "relu")
 
 
 @statement(

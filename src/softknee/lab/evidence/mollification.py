@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .compared import accuracies, best_in_vision
+from dataclasses import replace
+
+from .compared import accuracies, against, best_in_vision
 from .runs import Runs
 from .statement import Evidence, bound, corrected, statements_of, wins
 
@@ -13,15 +15,6 @@ _CROPS = "of timm's augmentation only crops and mirror images"
 _VIT = f"{_CROPS}; trained in bfloat16"
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
 _CONVNEXT = f"{_VIT}; the paper gives no settings of ConvNeXt's own: its transformers' are taken"
-
-
-def _smoothed(runs: Runs, name: str) -> Evidence:
-    study = runs.study(name)
-    return Evidence(
-        accuracies(study, ("srelu", "relu")),
-        parts=corrected(wins(study, "srelu", ["relu"], "accuracy", larger=True)),
-        numbers={label: study.mean(label, "accuracy") for label in ("srelu", "relu")},
-    )
 
 
 @statement(
@@ -46,15 +39,9 @@ def srelu_is_best_in_vit(runs: Runs) -> Evidence:
 def srelu_lifts_convnext(runs: Runs) -> Evidence:
     """S-ReLU against GELU by test accuracy, and whether the gain is at least half the paper's 25 points."""
     study = runs.study(CONVNEXT)
-    gain = study.mean("srelu", "accuracy") - study.mean("gelu", "accuracy")
-    return Evidence(
-        f"{accuracies(study, ('srelu', 'gelu'))}: {100 * gain:+.2f} points",
-        parts=[
-            *corrected(wins(study, "srelu", ["gelu"], "accuracy", larger=True)),
-            bound("at least 12.5 points above GELU", gain >= 0.125),
-        ],
-        numbers={"gain": gain},
-    )
+    found, gain = against(study, "srelu", "gelu"), study.mean("srelu", "accuracy") - study.mean("gelu", "accuracy")
+    enough = bound("at least 12.5 points above GELU", gain >= 0.125)
+    return replace(found, parts=[*found.parts, enough], numbers={"gain": gain})
 
 
 @statement(
@@ -78,7 +65,7 @@ def srelu_is_best_in_convnext(runs: Runs) -> Evidence:
 )
 def smoothing_helps_vit(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
-    return _smoothed(runs, VIT)
+    return against(runs.study(VIT), "srelu", "relu")
 
 
 @statement(
@@ -90,7 +77,7 @@ def smoothing_helps_vit(runs: Runs) -> Evidence:
 )
 def smoothing_helps_convnext(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
-    return _smoothed(runs, CONVNEXT)
+    return against(runs.study(CONVNEXT), "srelu", "relu")
 
 
 @statement(

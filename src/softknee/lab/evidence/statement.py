@@ -50,6 +50,8 @@ class Part:
     p, direction: of a comparison: its p, and the difference with the sign that the paper states; `corrected` turns them
                   into a verdict.
     effect:       its effect size g_z (`measure.significance`), with the sign that the paper states.
+    interval:     the 95 % interval of the difference, likewise.
+    pairs:        how many pairs of seeds it is of.
     """
 
     says: str
@@ -57,13 +59,23 @@ class Part:
     p: float | None = None
     direction: float = 0.0
     effect: float | None = None
+    interval: tuple[float, float] | None = None
+    pairs: int | None = None
 
     @classmethod
     def compared(cls, says: str, found: Comparison, *, larger: bool) -> Part:
         """A comparison that the paper says the first wins; `larger` says whether more is better."""
         sign = 1.0 if larger else -1.0
         effect = None if found.effect is None else sign * found.effect
-        return cls(says, p=found.p, direction=sign * found.difference, effect=effect)
+        ends = None if found.interval is None else sorted(sign * one for one in found.interval)
+        return cls(
+            says,
+            p=found.p,
+            direction=sign * found.difference,
+            effect=effect,
+            interval=None if ends is None else (ends[0], ends[1]),
+            pairs=found.seeds,
+        )
 
 
 @dataclass(frozen=True)
