@@ -10,6 +10,7 @@ from softknee.errors import DataError
 from softknee.lab import evidence, language_study
 from softknee.lab.characters import Characters
 from softknee.lab.evidence.compared import agrees_more, drops, rank_correlation_of_groups
+from softknee.lab.evidence.contents import comparisons
 from softknee.lab.evidence.lambda_gelu import HARDENED, RATES, TEMPERATURES
 from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
 from softknee.lab.evidence.statement import CANNOT_TELL, NOT_THERE, corrected
@@ -98,6 +99,14 @@ def test_a_small_gain_is_not_the_papers(tmp_path, digits):
     assert found.verdict == "partly"
     assert found.counts == "1 holds, 1 fails"
     assert found.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
+    compared = found.evidence.parts[0]
+    seeds = [near(means.get(label, 0.60), compared.pairs) for label in ("srelu", "gelu")]
+    truth = scipy.stats.ttest_rel(*seeds)
+    assert compared.interval == pytest.approx(tuple(truth.confidence_interval()))
+    low, high = (100 * one for one in truth.confidence_interval())
+    assert found.measured.endswith(f": {100 * compared.direction:+.2f} points [{low:.2f}, {high:.2f}]")
+    (line,) = [one for one in comparisons([found]) if one.startswith("| `srelu_lifts")]
+    assert f" | {compared.pairs} | {compared.direction:+.5f} [{low / 100:.5f}, {high / 100:.5f}] | " in line
     # A statement about some of a study's activations waits for these alone, and says which of the others were not run.
     for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
         if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "relu"):
