@@ -6,6 +6,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -105,3 +107,54 @@ def softknee(
         return (code if isinstance(code, int) else 0), printed.out, printed.err
 
     return run
+
+
+# -- the workbench, in a browser ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the workbench of a file keeps its trainings."""
+    return tmp_path_factory.mktemp("studies")
+
+
+@pytest.fixture(scope="module")
+def address(studies: Path) -> Iterator[str]:
+    """Of a running workbench."""
+    from workbench_page import running
+
+    with running(studies) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    from workbench_page import chromium
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Opens the page for one visitor; afterwards no script may have failed, and nothing been fetched from outside."""
+    from workbench_page import Page
+
+    pages: list[Page] = []
+
+    def opened(*functions: str, width: int = 1440, scheme: str = "light", context: Any = None, **more: str) -> Page:
+        context = context or browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            permissions=["clipboard-read", "clipboard-write"],
+            accept_downloads=True,
+        )
+        page = Page(context, address)
+        pages.append(page)
+        return page.open(*functions, **more)
+
+    yield opened
+    assert [complaint for page in pages for complaint in page.complaints] == []
+    for page in pages:
+        page.tab.context.close()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import timm
@@ -274,6 +275,23 @@ def test_batches_come_in_many_forms_and_nothing_else_changes(kind: str):
     assert all(p.grad is None for p in model.parameters())
 
 
+@torch.no_grad()  # with gradients torch's compiler warns of itself
+def test_a_compiled_model_is_looked_into_and_not_compiled_again():
+    torch._dynamo.reset()
+    graphs: list[object] = []
+
+    def backend(graph: Any, _: object) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    net = nn.Sequential(nn.Linear(1, 4), sk.nn.SReLU()).eval()
+    fast = torch.compile(net, backend=backend)
+    fast(NORMAL)
+    report = sk.calibrate_(fast, [NORMAL])
+    assert report.sites[0].count == 4 * len(NORMAL)
+    assert len(graphs) == 1
+
+
 def bad_batches() -> Iterator[object]:
     yield NORMAL
     raise OSError("the disk is gone")
@@ -284,6 +302,7 @@ def bad_batches() -> Iterator[object]:
     [
         (NORMAL, {}, InputError, "put it in a list"),
         ({"x": NORMAL}, {}, InputError, "put it in a list"),
+        (3, {}, InputError, "batches must be an iterable of batches, .* and int was given"),
         ([], {}, InputError, "empty"),
         ([3.0], {}, InputError, "Batch 0 must be a tensor"),
         ([()], {}, InputError, "Batch 0 must be a tensor"),
@@ -295,6 +314,7 @@ def bad_batches() -> Iterator[object]:
         ([torch.zeros(50, 1)], {}, InputError, "no spread to go by"),
         (bad_batches(), {}, OSError, "disk"),
         ([NORMAL], {"where": "secnd"}, InputError, "Did you mean 'second'"),
+        ([NORMAL], {"where": 3}, ParameterError, "where takes a pattern .* and int was given"),
         ([NORMAL], {"fraction": 0.0}, ParameterError, "fraction must be"),
         ([NORMAL], {"fraction": math.inf}, ParameterError, "fraction must be"),
         ([NORMAL], {"cover": 1.5}, ParameterError, "cover must be"),

@@ -278,7 +278,7 @@ def test_refusals():
     with pytest.raises(sk.UnknownActivationError, match="Did you mean"):
         certify("gelou")
     with pytest.raises(sk.DefinitionError, match="element-wise"):
-        certify(3)
+        certify([3])
     with pytest.raises(sk.ParameterError, match="list of 5 numbers"):
         certify("squaf", z=[1, 2, 3], k=2)
 

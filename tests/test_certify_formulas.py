@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -123,6 +124,19 @@ def test_spelled_out_functions_are_those_of_the_zoo():
     assert of(sympy.log(1 + exp(x))).largest_slope.attained is False
     textbook = of(x * (1 + sympy.erf(x / sqrt(2))) / 2)
     assert str(textbook.lipschitz) == str(certify("gelu").lipschitz)
+
+
+def test_texts_formulas_and_files_have_certificates(tmp_path: Path):
+    silu = certify("silu").lipschitz
+    assert certify("x * sigmoid(x)").lipschitz == silu
+    assert certify(x * Sigmoid(x)).lipschitz == silu
+    assert certify("x").lipschitz.lower == 1
+    saved = sk.save(sk.design.mollify("relu", "box", 0.25), tmp_path / "knee.json")
+    assert certify(saved) == certify(str(saved)) == certify("mollify(relu, box, width=0.25)")
+    with pytest.raises(sk.FormulaError, match="params="):
+        certify("x * sigmoid(beta * x)", beta=2)
+    with pytest.raises(sk.DefinitionError, match="NoneType"):
+        certify(None)
 
 
 def test_jumps_and_values_at_seams():

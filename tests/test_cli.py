@@ -104,3 +104,19 @@ for missing in ("typer", "rich", "sklearn"):
         assert name in complaint
         assert "pip install 'softknee[lab]'" in complaint
         assert "Traceback" not in complaint
+
+
+_LONG = [
+    *("bench kernels", "bench wire", "bench epoch vit_tiny", "bench model timm:resnet18 --swap srelu", "surface"),
+    *("study rate", "study distil", "study wikitext", "study hardening", "study language"),
+]
+
+
+@pytest.mark.parametrize("command", _LONG)
+def test_a_place_that_no_record_can_be_written_to_is_refused_first(command: str, softknee, tmp_path: Path) -> None:
+    """Hours of training are not lost to a folder that is not there."""
+    code, _, err = softknee(*command.split(), "--json", str(tmp_path / "none" / "found.json"))
+    assert code == 2
+    assert "there is no folder" in err
+    code, _, err = softknee(*command.split(), "--json", str(tmp_path))
+    assert "it is a folder" in err

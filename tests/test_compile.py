@@ -136,6 +136,18 @@ def test_a_hundred_tensors_as_knobs_compile_once(name: str):
     assert counter.frame_count == 1
 
 
+@pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "leaky_relu", "crrelu_exact", "squaf"])
+def test_numbers_as_knobs_compile_twice_at_most(name: str):
+    """Once for the first number as it is; from the second one on torch.compile takes a number for a variable."""
+    act, counter = sk.get(name), CompileCounter()
+    knob = act.knobs[0]
+    compiled = torch.compile(lambda x, value: act(x, **{knob: value}), fullgraph=True, backend=counter)
+    for step in range(20):
+        value = (0.01 if name == "crrelu_exact" else 1.1) + 0.02 * step
+        torch.testing.assert_close(compiled(X, value), act(X, **{knob: value}), rtol=1e-12, atol=1e-12)
+    assert counter.frame_count <= 2
+
+
 def test_training_a_knob_compiles_once():
     module = sk.nn.make("smelu", learn=True)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)

@@ -37,6 +37,8 @@ SAVED = {
     "formula": lambda: definition("x * sigmoid(beta * x)", params={"beta": 2.0}, name="knee"),
     "mollify": lambda: mollify("relu", "epanechnikov", 0.1, name="knee"),
     "mollify, learned": lambda: mollify("prelu", "box", "w", name="knee"),
+    "mollify, a step": lambda: mollify(sympy.Heaviside(x) + sympy.Heaviside(x - 1), "biweight", "w"),
+    "mollify, a fraction": lambda: mollify("relu", "box", sympy.Rational(1, 3)),
     "mixture": lambda: mollify("relu", ("box", "triangle"), "w"),
     "nested": lambda: mollify(join(0, x, between=(-1, 0)), "box", 0.1),
     "join": lambda: join("tanh", "x", between=("-beta", "beta"), smoothness=2, params=[BETA]),

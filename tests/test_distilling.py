@@ -10,7 +10,7 @@ from torch import nn
 
 from data_files import publish_cifar, write_binary
 from small_images import tiny, two_halves
-from softknee.errors import ParameterError
+from softknee.errors import InputError, ParameterError
 from softknee.lab import distilling
 from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
 from softknee.lab.vision_networks import NETWORKS
@@ -103,6 +103,8 @@ def test_with_no_share_of_the_teacher_it_might_as_well_not_be_there():
 
 
 def test_table_figure_and_shapes(record, tmp_path):
+    with pytest.raises(ParameterError, match="'softknee study distil', and this one is of 'bench'"):
+        distilling.distil_markdown(replace(record, kind="bench"))
     table = distilling.distil_markdown(record).splitlines()
     assert len(table) == 2 + 4 + 2
     assert table[2].split("|")[4].strip() == "74.64"
@@ -146,6 +148,14 @@ def test_what_cannot_be_is_refused():
         distilling.choose_entries(["swich"])
     (last,) = distilling.choose_entries(["squaf"], where="all")
     assert last.where == "all"
+
+
+def test_layers_that_are_not_there_are_said_before_anything_is_trained():
+    entries = distilling.choose_entries(["relu", "squaf"], where="nowhere")
+    trained = []
+    with pytest.raises(InputError, match="no SQUAF layer matches 'nowhere'"):
+        distilling.run(replace(SMALL, entries=entries), command="-", data=two_halves(), advance=trained.append)
+    assert not trained
 
 
 def test_the_command_from_the_files_to_the_table(softknee, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from docsite.blocks import check_command
 from docsite.places import DOCS
 
 import softknee as sk
+from browser import CHROMIUM, Browser
 from softknee.lab import gallery
 from softknee.lab.evidence.commands import COMMANDS
 from softknee.lab.evidence.exhibits import EXHIBITS
@@ -170,6 +171,20 @@ def test_a_slider_holds_the_function(site: Path):
     values = sk.get("smelu")(places, beta=float(beta))
     drawn = torch.tensor([3 * (ground - y) / (ground - top) for _, y in points], dtype=torch.float64)
     torch.testing.assert_close(drawn, values, atol=0.012, rtol=0)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed, and the pages are looked at in it")
+def test_no_page_is_wider_than_its_window(site: Path):
+    pages = ("index", "zoo/index", "zoo/smelu", "evidence", "reference/nn")
+    wide = []
+    with Browser() as browser:
+        for width in (400, 820, 1024, 1366, 1440):  # a phone, tablets, laptops
+            browser.size(width, 800)
+            for page in pages:
+                browser.open((site / f"{page}.html").as_uri())
+                if (found := browser.evaluate("document.documentElement.scrollWidth")) > width:
+                    wide.append((page, width, found))
+    assert wide == []
 
 
 # -- what is wrong is noticed -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import math
 import pickle
 
 import mpmath
+import numpy
 import pytest
 import sympy
 import torch
@@ -284,6 +285,12 @@ REFUSED = {
     "derivative": (lambda: sk.design.eafo(sk.get("tanh").derivative(1)), DefinitionError, ["derivative"]),
     "flat word": (lambda: sk.design.eafo("relu", flat="drop"), ParameterError, ["'leave'", "'drop'"]),
     "too large": (lambda: sk.design.eafo("softplus", eps=2.0), ParameterError, ["fold", "below 1.2"]),
+    "too small": (lambda: sk.design.eafo("relu", eps=-100.0), ParameterError, ["-100 folds"]),
+    "complex samples": (lambda: sk.design.eafo("tanh", torch.ones(99) * 1j), InputError, ["complex"]),
+    "words as samples": (lambda: sk.design.eafo("tanh", numpy.array(["a"])), InputError, ["ndarray was given"]),
+    "a word as scale": (lambda: sk.design.normal(scale="1"), ParameterError, ["scale above 0"]),  # type: ignore
+    "no interval": (lambda: sk.design.entropy("tanh", between=(1, 0)), ParameterError, ["low below high"]),
+    "an empty interval": (lambda: sk.design.entropy("tanh", between=(99, 100)), ParameterError, ["a wider interval"]),
     "no number": (lambda: sk.design.eafo("softplus", eps=math.nan), ParameterError, ["eps", "finite"]),
     "misspelt": (lambda: sk.design.eafo("softplus", bete=1.0), ParameterError, ["Did you mean 'beta'"]),
     "scale": (lambda: sk.design.normal(scale=0.0), ParameterError, ["scale above 0"]),

@@ -162,6 +162,7 @@ REFUSED = {
     "steps": (lambda: sk.design.eafo_descent("relu", draw(99), -1), ParameterError, ["steps", "-1"]),
     "knots": (lambda: sk.design.eafo_descent("relu", draw(99), knots=2), ParameterError, ["knots", "4 to 512"]),
     "floor": (lambda: sk.design.eafo_descent("relu", draw(99), floor=0.0), ParameterError, ["floor"]),
+    "a word as floor": (lambda: sk.design.eafo_descent("relu", draw(99), floor="0.1"), ParameterError, ["floor"]),  # type: ignore
     "rate": (lambda: sk.design.eafo_descent("relu", draw(99), rate=0), ParameterError, ["rate"]),
     "falling spline": (
         lambda: sk.design.Spline(torch.arange(3.0), torch.arange(3.0), -torch.ones(3)),

@@ -42,6 +42,11 @@ def test_algorithm_1_to_the_number(total: int):
     assert all(act.lam.item() == pytest.approx(159.576912161, rel=F32) for act in net.acts)
 
 
+def test_numbers_of_numpy_are_numbers():
+    starts = (np.float64(0.25), np.int64(2), np.float64(0.29), 0.29)
+    assert [sk.Hardener(Net(), total=np.int64(8), start=start).last_free for start in starts] == [2, 2, 2, 2]
+
+
 def test_the_share_is_the_decimal_that_was_written():
     assert sk.Hardener(Net(), total=100, start=0.29).last_free == 29
     assert sk.Hardener(Net(), total=100, start=0.1).last_free == 10
@@ -248,6 +253,9 @@ def test_plateaus_that_are_refused(settings, words):
         ({"tolerance": math.inf}, "tolerance"),
         ({"tolerance": "small"}, "tolerance"),
         ({"where": "encoder.*"}, "matches none of the 2 softknee activations"),
+        ({"where": 3}, "where takes a pattern.*and int was given"),
+        ({"data": 3}, "data must be batches.*and int was given"),
+        ({"data": torch.zeros(4, 6)}, "and one Tensor was given; put a single batch in a list"),
     ],
 )
 def test_settings_that_are_refused(settings, words):

@@ -84,6 +84,7 @@ def test_states_that_are_refused_change_nothing():
     refused("version", given=[1, 2])
     refused("total=9", total=9)
     refused("schedule='cosine'", schedule="cosine")
+    refused("tolerance=0.1", tolerance=0.1)
     refused("trains freely for 5", last_free=5)
     refused("plateau", plateau={"best": None, "waited": 0})
     refused("damaged", position=math.nan)
@@ -95,6 +96,8 @@ def test_states_that_are_refused_change_nothing():
     sites = copy.deepcopy(state["sites"])
     sites["acts.0"]["target"] = None
     refused("damaged", sites=sites)
+    # Older states do not say their tolerance.
+    bare.load_state_dict({key: value for key, value in state.items() if key != "tolerance"})
 
 
 def test_a_resumed_run_without_its_state_is_refused():

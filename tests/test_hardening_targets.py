@@ -232,6 +232,24 @@ def test_a_compiled_model_is_looked_into():
     assert seen["acts.0"]["lam"] == plain["acts.0"]["lam"]
 
 
+class ByName(nn.Module):
+    """Calls its activation by keyword, and is called so itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = sk.nn.SReLU(delta=1.0)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.act(input=pixels)
+
+
+def test_inputs_by_name_with_labels_beside_them():
+    x = torch.linspace(-2, 2, 999)
+    wanted = sk.Hardener(nn.Sequential(sk.nn.SReLU(delta=1.0)), total=4).targets_from([x])["0"]["delta"]
+    for batch in ({"pixels": x}, ({"pixels": x}, torch.zeros(1))):
+        assert sk.Hardener(ByName(), total=4).targets_from([batch])["act"]["delta"] == wanted
+
+
 def test_refusals_of_data():
     net = Net(sk.nn.SReLU(delta=1.0))
     with pytest.raises(ParameterError, match="no batch"):
@@ -243,6 +261,10 @@ def test_refusals_of_data():
         sk.Hardener(net, total=4, data=nan).targets_from(nan)
     with pytest.raises(ParameterError, match="give one of them"):
         sk.Hardener(net, total=4, data=batches(), target=0.1)
+    narrow = sk.Hardener(net, total=4, start=0, data=[torch.zeros(4, 5)])
+    with pytest.raises(InputError, match=r"batch 0 of data does not fit Net: .*The knobs are as they were\.$"):
+        narrow.step(1)
+    assert (narrow.position, narrow.begun) == (0, False)
     assert not net.acts[0]._forward_pre_hooks
     assert net.training
 

@@ -221,6 +221,29 @@ def test_accelerate(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
 
 
+def test_attached_to_an_optimiser_that_accelerate_has_prepared():
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(True)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = srelu_net()
+    wrapped, optimizer = accelerator.prepare(net, adam(net))
+    hardener = sk.Hardener(wrapped, total=6, start=0.5)
+    hardener.attach(optimizer)
+    positions = []
+    for batch in range(8):
+        with accelerator.accumulate(wrapped):
+            x, y = data(batch)
+            accelerator.backward((wrapped(x) - y).square().mean())
+            positions.append(hardener.position)
+            optimizer.step()
+            optimizer.zero_grad()
+    assert positions == [1, 1, 2, 2, 3, 3, 4, 4]
+    with pytest.raises(ParameterError, match="takes a torch optimiser, and int was given"):
+        sk.Hardener(srelu_net(), total=6).attach(3)
+
+
 def test_names_do_not_depend_on_the_wrapper():
     from torch.nn.parallel import DataParallel
 

@@ -36,6 +36,11 @@ def test_a_gain_keeps_the_variance(name: str, q: float):
     assert abs(sk.design.init_gain(name, q=q) ** 2 * float((f.value(draws) ** 2).mean()) / q - 1) < 0.01
 
 
+def test_a_text_and_a_formula_have_a_gain():
+    assert sk.design.init_gain("x * sigmoid(x)") == pytest.approx(sk.design.init_gain("silu"), rel=1e-12)
+    assert sk.design.init_gain(2 * x) == 0.5
+
+
 def test_what_is_said_of_torchs_gains():
     assert abs(sk.design.init_gain("tanh") - 1.5925) < 1e-4
     assert abs(sk.design.init_gain("tanh", q=1.17848049) - torch.nn.init.calculate_gain("tanh")) < 1e-8
@@ -46,5 +51,7 @@ def test_gains_that_do_not_exist():
         sk.design.init_gain("relu", q=0.0)
     with pytest.raises(sk.ParameterError, match="no gain brings"):
         sk.design.init_gain(Activation("zero", 0 * x))
+    with pytest.raises(sk.ParameterError, match="above 0"):
+        sk.design.init_gain("gelu", q=True)
     with pytest.raises(sk.UnknownActivationError):
         sk.design.init_gain("rleu")

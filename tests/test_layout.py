@@ -169,3 +169,15 @@ def test_inplace_is_ignored_while_a_parameter_learns(act: Activation):
     module = sk.nn.make(act, inplace=True, learn=True, dtype=F64)
     module(x).sum().backward()
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("name", ["srelu", "squaf"])
+def test_inplace_is_ignored_where_torch_lets_nothing_be_overwritten(name: str):
+    module, plain = sk.nn.make(name, inplace=True), sk.nn.make(name)
+    wide = torch.linspace(-2, 2, 5).reshape(5, 1).expand(5, 3)
+    with torch.inference_mode():
+        kept = wide.clone()
+    for x in (wide, kept):
+        before = x.clone()
+        assert torch.equal(module(x), plain(x))
+        assert torch.equal(x, before)

@@ -78,6 +78,15 @@ def test_built_on_the_meta_device(act: Activation, granularity: str):
     assert torch.equal(module(X), sk.nn.make(act, **options)(X))
 
 
+@pytest.mark.parametrize("name", ["smelu", "lambda_gelu", "squaf"])
+def test_written_where_meta_is_the_device_of_all_tensors(name: str):
+    with torch.device("meta"):
+        module = sk.nn.make(name, learn=True, device="cpu")
+        module.reset_parameters()
+        module.set_(**{p.name: p.start for p in module.params if p.name != "z"})
+    assert torch.equal(module(X), sk.nn.make(name, learn=True)(X))
+
+
 # -- copies -----------------------------------------------------------------------------------------------
 
 
@@ -114,6 +123,13 @@ def test_repr_says_it_all():
     ):
         assert part in learned
     assert "per='neuron', size=(2, 3)" in repr(sk.nn.make("smelu", per="neuron", size=(2, 3)))
+    assert repr(sk.nn.GELU()) == "GELU(beta=1)"
+    assert repr(sk.nn.GELU(approximate="tanh")) == "GELU('gelu_tanh', beta=1)"
+
+
+def test_a_size_may_be_any_whole_number():
+    """NumPy's and torch's too, which shapes are often computed with."""
+    assert repr(sk.nn.SmeLU(per="channel", size=torch.tensor(3))) == "SmeLU(beta=1, per='channel', size=3, dim=1)"
 
 
 def test_a_module_inside_a_model():

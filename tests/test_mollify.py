@@ -1,8 +1,10 @@
 """Mollification: identities with the zoo, 30-digit convolutions, mixtures, the bump kernel's proof, refusals."""
 
 import itertools
+from fractions import Fraction
 
 import mpmath
+import numpy
 import pytest
 import sympy
 import torch
@@ -324,6 +326,28 @@ def test_a_width_of_ones_own():
 
 
 @pytest.mark.parametrize(
+    "width", [numpy.float32(0.25), numpy.float64(0.25), Fraction(1, 4), sympy.Rational(1, 4)], ids=repr
+)
+def test_a_width_is_any_kind_of_number(width):
+    assert sk.design.mollify("relu", "box", width).formula == sk.design.mollify("relu", "box", 0.25).formula
+
+
+def test_decimals_in_a_formula_are_fractions():
+    bent = piecewise((0.3 * 0.7 - 0.1 * x, x < 0.7), (0.2 * x, True))
+    found = sk.design.certify(sk.design.mollify(Activation("bent", bent), "triweight", 0.3))
+    assert found.smoothness == 4
+    assert Fraction(1, 5) in found.lipschitz
+    assert found.lipschitz.width < 1e-12
+    made = sk.design.mollify(0.3 * sympy.Max(x, 0.7) - 0.1 * x, "triweight", 0.3)
+    assert sk.design.certify(made).lipschitz == found.lipschitz
+    assert sk.design.mollify(sympy.Max(x, 0) ** 2.0, "box").formula.has(x)
+
+
+def test_the_identity_is_a_formula_and_no_name():
+    assert sk.design.mollify("x", "box").formula == x
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("gelu",), "no polynomial"),
@@ -332,6 +356,10 @@ def test_a_width_of_ones_own():
         (("relu", ("box", "gaussian")), "in a mixture"),
         (("relu", ("box", "box")), "stands twice"),
         (("relu", ()), "needs a kernel"),
+        (("relu", None), "no kernel None"),
+        ((float("nan"),), "not a finite real number"),
+        ((sympy.I * x,), "not a finite real number"),
+        (("relu", "box", 10**400), "above 0"),
         (("relu", "box", -1.0), "above 0"),
         (("relu", "box", float("nan")), "above 0"),
         (("relu", "box", real("w", 1.0)), "must be a positive"),

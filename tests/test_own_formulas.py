@@ -6,6 +6,7 @@ import pytest
 import sympy
 import torch
 
+import softknee as sk
 from softknee.spec import (
     Activation,
     Expm1,
@@ -95,3 +96,49 @@ def test_a_constant_used_twice_is_a_number() -> None:
     e3 = sympy.exp(3)
     act = Activation("own_constant", x * Ramp(e3 / (1 + e3), evaluate=False) + e3)
     assert act(torch.zeros(1, dtype=torch.float64)).item() == pytest.approx(float(e3))
+
+
+# A slope that is x itself, one that is also the slope of a parameter, and one that is a parameter.
+SHARED = {"x^2/2": x**2 / 2, "tanh(x + b)": Tanh(x + B), "a x": A * x, "x + b": x + B}
+
+
+@pytest.mark.parametrize("text", SHARED)
+def test_the_gradients_of_a_large_tensor_do_not_write_into_each_other(text: str):
+    """Large enough to be worked on in blocks on a CPU."""
+    act = Activation("shared", SHARED[text], params=tuple(p for p in PARAMS if SHARED[text].has(p.symbol)))
+    large = torch.randn(1 << 19, generator=torch.Generator().manual_seed(0))
+    grad, before = large.flip(0), large.clone()
+    values = {p.name: torch.full((1,), p.default, requires_grad=True) for p in act.params}
+    leaves = [large.requires_grad_(), *values.values()]
+    found = torch.autograd.grad(act(large, **values), leaves, grad)
+    assert large.equal(before)
+    with torch.no_grad():
+        for name, one in zip(("x", *values), found, strict=True):
+            slope = act.partial(name)(large.double(), **values) * grad
+            expected = slope if name == "x" else slope.sum().reshape(1)
+            torch.testing.assert_close(one.double(), expected, rtol=1e-5, atol=1e-2 if name != "x" else 1e-5)
+
+
+def test_the_gradient_of_a_parameter_is_summed_with_care():
+    """Half a million equal terms: a running float32 sum loses its fourth digit."""
+    values = {"b": torch.zeros(1, requires_grad=True)}
+    y = Activation("moved", x + B, params=PARAMS[1:])(torch.zeros(1 << 19), **values)
+    y.backward(torch.full_like(y, 0.01))
+    torch.testing.assert_close(values["b"].grad, torch.tensor([0.01 * (1 << 19)]), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("x/sqrt(1+x**2)", lambda x: x * torch.rsqrt(1 + x * x)),
+        ("x/sqrt(1+x**2)**3", lambda x: x * (1 + x * x) ** -1.5),
+        ("x*sqrt(1+x**2)**5", lambda x: x * (1 + x * x) ** 2.5),
+        ("asinh(x)", torch.asinh),
+    ],
+)
+def test_roots_and_their_powers(text, truth):
+    x = torch.linspace(-3, 3, 25, dtype=torch.float64, requires_grad=True)
+    function = sk.design.definition(text)
+    torch.testing.assert_close(function(x), truth(x))
+    assert torch.autograd.gradcheck(function, (x,))
+    assert torch.autograd.gradgradcheck(function, (x,))

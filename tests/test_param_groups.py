@@ -1,6 +1,7 @@
 """Optimiser groups: activations apart, no decay on them, nothing left out or twice; two optimisers as one."""
 
 import copy
+import pickle
 
 import pytest
 import timm
@@ -171,6 +172,22 @@ def test_a_closure_is_evaluated_once():
     assert calls == [1]
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_with_its_model_trains_on_like_the_original(copied):
+    model = network()
+    both = two(model)
+    train(model, both, 2)
+    other, others = copied((model, both))
+    train(model, both, 2)
+    train(other, others, 2)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    others.param_groups[-1]["lr"] = 0.5
+    assert others.pair["activations"].param_groups[-1]["lr"] == 0.5
+    assert both.param_groups[-1]["lr"] != 0.5
+    with pytest.raises(sk.InputError, match="no more groups"):
+        others.add_param_group({"params": [torch.zeros(1)]})
+
+
 def test_what_is_refused():
     model = network()
     with pytest.raises(sk.ParameterError, match="lr must be"):
@@ -187,6 +204,10 @@ def test_what_is_refused():
         sk.optimizers(model, weights=lambda groups: groups, activations=torch.optim.Adam)
     with pytest.raises(sk.InputError, match="stands in no group"):
         sk.optimizers(model, weights=lambda groups: torch.optim.SGD(groups[:1], lr=0.1), activations=torch.optim.Adam)
+    with pytest.raises(sk.InputError, match=r"'1.raw_delta' \(and . more\) stands in more than one group"):
+        sk.optimizers(model, weights=lambda _: torch.optim.SGD(model.parameters()), activations=torch.optim.Adam)
+    with pytest.raises(sk.InputError, match=r"weights must be a function of groups .* and float was given"):
+        sk.optimizers(model, weights=0.1, activations=torch.optim.Adam)
     shared = nn.Sequential(nn.Linear(1, 1, bias=False), sk.nn.PReLU(learn=True))
     shared[0].weight = shared[1].slope
     with pytest.raises(sk.InputError, match="of its own"):

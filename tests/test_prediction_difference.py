@@ -199,6 +199,14 @@ def test_below_four_models_there_is_no_interval():
     assert all(getattr(difference(draw(4, 20, 2), p=3), name).stdev > 0 for name in ("delta_1", "delta_p", "binary"))
 
 
+def test_equal_models_differ_by_nothing():
+    drawn = torch.softmax(torch.randn(1, 200, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), 2)
+    found = difference(drawn.expand(7, -1, -1), p=3)
+    for one in (found.delta_1, found.delta_2, found.delta_p, found.relative, found.hamming):
+        assert one is not None
+        assert (one.value, one.interval) == (0.0, (0.0, 0.0))
+
+
 def test_intervals_stay_among_what_the_numbers_can_be():
     """Three models agree and one is wide of them: the jackknife reaches below 0."""
     table = torch.cat([draw(1, 30, 2).expand(3, -1, -1), draw(1, 30, 2, seed=1)])
@@ -374,6 +382,9 @@ def test_rounded_probabilities_pass_with_a_tolerance():
     rounded = (GOOD * 100).round() / 100
     with pytest.raises(sk.InputError, match="tolerance"):
         difference(rounded + 0.01)
+    for wrong in (-1.0, math.nan, "0.05", True):  # nothing is larger than NaN: everything would pass
+        with pytest.raises(sk.InputError, match="tolerance must be a finite number of at least 0"):
+            difference(rounded, tolerance=wrong)  # type: ignore[arg-type]
     assert difference(rounded, tolerance=0.05).delta_1.value == pytest.approx(difference(GOOD).delta_1.value, abs=0.05)
     shifted = difference(GOOD - torch.tensor([0.0, 0.0, 1e-9]))
     assert shifted.delta_1.value == pytest.approx(difference(GOOD).delta_1.value)

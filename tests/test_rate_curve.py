@@ -139,6 +139,8 @@ def test_the_record_holds_every_seed_and_can_be_read(record):
 
 
 def test_table_and_figure(record, tmp_path):
+    with pytest.raises(ParameterError, match="'softknee study rate', and this one is of 'bench'"):
+        rates.rate_markdown(replace(record, kind="bench"))
     table = rates.rate_markdown(record).splitlines()
     assert len(table) == 2 + 3
     assert table[2].startswith("| ReLU |")

@@ -247,6 +247,24 @@ def test_copies_are_not_watched_and_close_takes_the_hooks_away():
     model(data())  # hooks of a penalty that is gone do nothing
 
 
+def test_layers_that_are_swapped_take_the_penalty_along_or_have_no_rate():
+    model = net()
+    penalty = sk.nn.RatePenalty(model, weight=0.5)
+    sk.swap_(model, "squaf", where="1", k=6, q=0.2)
+    model(data())
+    torch.testing.assert_close(penalty(), fresh(model))
+    assert [site.bits for site in sk.measure.rate(model).sites] == [seen.bits for seen in penalty.observed.values()]
+    penalty.clear()  # of what `fresh` ran
+    sk.swap_(model, "relu", where="3")
+    model(data())
+    penalty()
+    assert list(penalty.observed) == ["1"]
+    sk.swap_(model, "relu", where="1")
+    model(data())
+    with pytest.raises(InputError, match="No forward pass with gradient reached a SQUAF layer"):
+        penalty()
+
+
 def test_sampling_layers_train_their_rate_as_well():
     model = net()
     soft = fresh(model)

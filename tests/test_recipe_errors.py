@@ -72,6 +72,11 @@ def refused(**changes: str) -> str:
         ("training", "{optimizer: sgd, momentum: 1}", "training.momentum must be a number in [0, 1)"),
         ("training", "{optimizer: adam, momentum: 0.9}", "The optimiser 'adam' has no option 'momentum'"),
         ("training", "{options: {betas: [0.9, 2]}}", "betas must be two numbers in [0, 1)"),
+        (
+            "training",
+            "{options: {betas: 3}}",
+            "training.options.betas must be two numbers, such as [0.9, 0.999]",
+        ),
         ("training", "{options: {beta: [0.9, 0.9]}}", "Did you mean 'betas'?"),
         (
             "training",
@@ -117,6 +122,14 @@ def refused(**changes: str) -> str:
         ("activations", "[{name: smelu, learn: bta}]", "smelu has no parameter 'bta' to learn"),
         ("activations", "[{name: lambda_gelu, lam: 1, learn: lam}]", "to be learned, lam must be"),
         ("activations", "[{name: swish, per: chanel}]", "per must be 'layer', 'channel' or 'neuron'"),
+        ("activations", "[{name: relu, label: ''}]", "label must be a text that is not empty"),
+        ("activations", "[{name: relu, label: /home/mine}]", "activations[0].label is '/home/mine', and records"),
+        (
+            "model",
+            "{build: 'mine:make', arguments: {files: [a.pt, /home/b.pt]}}",
+            "model.arguments.files[1] is '/home/b.pt', and records, which are read elsewhere too, name no place on a "
+            "disk. Give a path seen from the folder that softknee is started in, such as 'b.pt'",
+        ),
         ("activations", "[relu, relu]", "Two of the activations are called 'relu'"),
         ("activations", "[gelu, {name: relu, label: gelu}]", "Two of the activations are called 'gelu'"),
         ("activations", "[{name: smelu, beta: [1, 1.0]}]", "Two of the activations are called 'smelu beta=1'"),

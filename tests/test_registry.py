@@ -71,6 +71,19 @@ def test_unregister_takes_it_back():
         sk.get("passing")
 
 
+@pytest.mark.parametrize("name", ["mish", "silu"])
+def test_unregister_gives_back_what_was_replaced(name: str):
+    """A function of the zoo, and an alias."""
+    before, all_names = sk.get(name), sk.names()
+    sk.register(swoosh(name), replace=True)
+    assert sk.get(name) is not before
+    registry.unregister(name)
+    assert sk.get(name) is before
+    assert sk.names() == all_names
+    registry.unregister(name)  # once more takes nothing away
+    assert sk.get(name) is before
+
+
 def test_replace_puts_another_in_its_place(own: Activation):
     other = sk.register(Activation("swoosh", 2 * x), replace=True)
     assert sk.get("swoosh") is other

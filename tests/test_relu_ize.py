@@ -184,6 +184,33 @@ def test_layer_by_layer() -> None:
     assert (result.after, result.output_change) == (None, None)
 
 
+class Stem(nn.Module):
+    """Its first activation is a call, and becomes the module that is registered last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body = nn.Linear(6, 6), mlp(nn.GELU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(F.gelu(self.stem(x)))
+
+
+def test_layer_by_layer_is_in_order_of_depth() -> None:
+    model = Stem()
+    sk.swap_(model, "srelu", example=X)
+    result = sk.relu_ize_(model, finetune=lambda model: None, order="layerwise")
+    assert [path for path, _, _ in result.trace] == list(result.replaced) == ["gelu", "body.1"]
+
+
+@torch.no_grad()  # with gradients torch's compiler warns of itself
+def test_a_compiled_activation_is_replaced_as_well() -> None:
+    compiled: Any = torch.compile(sk.nn.SReLU(delta=0.16), backend="eager")
+    model = mlp(compiled, sk.nn.SmeLU())
+    result = sk.relu_ize_(model, data=X)
+    assert [type(model[i]) for i in (1, 3)] == [nn.ReLU, nn.ReLU]
+    assert result.bounds["1"] == pytest.approx(0.03)
+
+
 # -- bad input and failures: nothing half changed -------------------------------------------------------------------
 
 
@@ -203,9 +230,11 @@ def test_layer_by_layer() -> None:
         (smooth(), {"order": "layerwise"}, "recovers after each layer, which needs finetune="),
         (smooth(), {"data": torch.zeros(2, 5)}, "The example does not fit Sequential"),
         (smooth(), {"evaluate": lambda model: "good"}, "evaluate must return a number, and str was returned"),
+        (smooth(), {"evaluate": 3}, "evaluate must be a function of the model, and int was given"),
+        (smooth(), {"finetune": 3}, "finetune must be a function of the model, and int was given"),
         (nn.DataParallel(smooth()), {}, "already wrapped"),
     ],
-    ids=["none", "tanh", "squaf", "spline", "shift", "order", "no finetune", "data", "metric", "wrapped"],
+    ids=lambda one: one[:20] if isinstance(one, str) else "",
 )
 def test_bad_input(model: nn.Module, asked: dict[str, Any], message: str) -> None:
     before = snapshot(model)

@@ -286,6 +286,7 @@ def widths() -> nn.Module:
         (lambda: sk_mlp(seed=0), {"count": 2}, "same weights for two seeds"),
         (mlp, {"count": 2, "knobs": {"bta": [1, 2]}}, "Did you mean 'beta'"),
         (mlp, {"count": 2, "knobs": {"beta": [1]}}, "1 values for 2 replicas"),
+        (mlp, {"count": 2, "seeds": 5}, "seeds must be a list"),
     ],
 )
 def test_replicas_that_cannot_be_made_are_refused(make, settings: dict, says: str):
@@ -320,7 +321,11 @@ def test_a_builder_that_takes_the_seed():
         ({"total_epochs": 0}, "total_epochs=0 is less"),
         ({"schedule": lambda progress: -1.0}, "schedule gives -1.0"),
         ({"lr_scale": -1.0}, "lr_scale"),
-        ({"x": X[:, :5]}, "could not be run for all replicas at once"),
+        ({"x": X[:, :5]}, r"cannot be run on x, .* examples of shape \(5,\)"),
+        ({"x": X.double()}, r"cannot be run on x, which has torch\.float64"),
+        ({"y": Y.double()}, r"convert labels with y\.long\(\)"),
+        ({"y": Y + 1}, "from 1 to 3, and the model has 3 outputs"),
+        ({"y": Y - 1}, "from -1 to 1"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(changes: dict, says: str):
@@ -331,6 +336,25 @@ def test_what_cannot_be_fitted_is_refused(changes: dict, says: str):
         replicas.fit(given.pop("x"), given.pop("y"), **given)
     assert replicas.step == 0
     assert torch.equal(replicas.predict(X), before)
+
+
+@pytest.mark.parametrize("way", [sk.train.Replicas, sk.train.OneByOne])
+def test_labels_of_any_whole_type_are_taken(way):
+    options = {"epochs": 1, "batch": 35, "lr": 0.1}
+    expected = way(mlp, count=2).fit(X, Y, **options)
+    for kind in (torch.int32, torch.uint8):
+        assert torch.equal(way(mlp, count=2).fit(X, Y.to(kind), **options).losses, expected.losses)
+    left_out = Y.index_fill(0, torch.tensor([3]), -100)
+    assert way(mlp, count=2).fit(X, left_out, **options).losses.isfinite().all()
+
+
+def test_what_only_one_by_one_can_train_is_said():
+    class Branching(nn.Linear):
+        def forward(self, input):
+            return super().forward(input) if input.sum() > 0 else super().forward(-input)
+
+    with pytest.raises(InputError, match=r"sk\.train\.OneByOne; in a recipe `engine: loop`"):
+        sk.train.Replicas(lambda: Branching(6, 3), count=2).fit(X, Y, epochs=1, batch=35, lr=0.1)
 
 
 def test_random_numbers_without_a_key_are_refused():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 import softknee as sk
 from softknee.train.chain import chain_of
@@ -69,6 +70,21 @@ def test_what_is_no_chain_is_left_to_vmap():
     assert chain_of(shared._skeleton, shared._stack.tensors) is None
     with_hook = sk.train.Replicas(lambda: nn.Sequential(hooked), count=2, share_init=True)
     assert chain_of(with_hook._skeleton, with_hook._stack.tensors) is None
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch has no rule for its own norm under vmap
+@pytest.mark.parametrize("norm", [sk.nn.row_norm, lambda model: weight_norm(model[0])], ids=["rows", "torch"])
+def test_normed_weights_train_in_a_stack_as_alone(norm):
+    x, y = data((6,))
+
+    def make() -> nn.Module:
+        model = nn.Sequential(nn.Linear(6, 8), sk.nn.SmeLU(), nn.Linear(8, 3))
+        norm(model)
+        return model
+
+    options = {"epochs": 2, "batch": 16, "lr": 0.05}
+    many = sk.train.Replicas(make, count=2).fit(x, y, **options)
+    torch.testing.assert_close(many.losses, sk.train.OneByOne(make, count=2).fit(x, y, **options).losses)
 
 
 @pytest.mark.parametrize("name", sk.names())

@@ -8,7 +8,8 @@ import pytest
 from report_outcomes import outcomes, recipe
 from softknee.lab.report import summarise
 from softknee.lab.report.curves import curves
-from softknee.lab.report.shapes import learned
+from softknee.lab.report.figures import log_axis
+from softknee.lab.report.shapes import hardness, learned
 
 OF = recipe(seeds=4)
 NOTED = tuple(range(20, 201, 20))  # ten of two hundred, in the place of ten of ten
@@ -48,6 +49,32 @@ def test_an_interval_of_losses_does_not_reach_below_zero():
     figure = curves(summary)[0]
     assert "down to the lowest seed" in figure.caption
     assert json.loads(figure.json)["layout"]["yaxis"]["type"] == "log"
+
+
+def test_an_axis_of_losses_has_numbers_however_narrow_it_is():
+    assert log_axis(0.01, 3.0)["tickvals"] == pytest.approx([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
+    assert log_axis(1e-6, 3.0)["tickvals"] == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0])
+    assert log_axis(0.44, 0.49) == {}  # linear: no 1, 2 or 5 lies there
+    summary = thin(curves={"train_loss": ((0.45, 0.46, 0.47, 0.48),) * 10})
+    assert "type" not in json.loads(curves(summary)[0].json)["layout"]["yaxis"]
+
+
+def test_few_epochs_have_a_number_each():
+    summary = summarise(OF, outcomes(OF))
+    few = replace(summary, bands=tuple(replace(one, epochs=(1, 2, 3)) for one in summary.bands))
+    for of, step in ((few, 1), (summary, None)):
+        assert {json.loads(one.json)["layout"]["xaxis"].get("dtick") for one in curves(of)} == {step}
+
+
+def test_the_start_of_a_single_site_can_be_seen():
+    summary = summarise(OF, outcomes(OF))
+    whole = summary.profiles[0]
+    alone = replace(whole, paths=whole.paths[:1], start=((1.0, 3.0),), end=((4.0, 4.0),), distance=((),))
+    (figure,) = hardness(replace(summary, profiles=(alone,)))
+    dotted = json.loads(figure.json)["data"][0]
+    assert (dotted["x"], dotted["y"], dotted["line"]["dash"]) == ([0.85, 1.15], [2.0, 2.0], "dot")
+    dotted = json.loads(hardness(summary)[0].json)["data"][0]
+    assert dotted["x"] == list(range(1, len(whole.paths) + 1))
 
 
 def test_a_vector_has_a_figure_of_its_own():

@@ -266,6 +266,15 @@ WRONG = {
     "no window": (lambda: join(0, x, between=(1, 1)), "is not below"),
     "one end": (lambda: join(0, x, between=(1,)), "between=(a, b)"),
     "a kink outside": (lambda: join("relu", x, between=(1, 2)), "two parts of the left function"),
+    "a pole": (lambda: rescu([(0, 0), "1 / x"]), "values 0 and undefined"),
+    "a pole at an end": (
+        lambda: join("log(x)", 0, between=(0, 1)),
+        "the left function or one of its slopes is undefined",
+    ),
+    "not real at an end": (lambda: join(0, "log(x)", between=(-2, -1)), "finite real number is needed"),
+    "no derivative": (lambda: join(sympy.floor(x), x, between=(0, 1)), "finite real number is needed"),
+    "neither fixed nor free": (lambda: join(0, x, between=(0, 1), fixed="no"), "fixed=True or fixed=False"),
+    "rounded": (lambda: rescu([(0, -0.3), ((x + 0.3) ** 2 / 1.2, 0.3), x]), "differ by rounding alone"),
     "infinite": (lambda: join(sympy.oo, x, between=(1, 2)), "not a finite real"),
     "unknown text": (lambda: join("swosh", x, between=(1, 2)), "Did you mean 'swish'"),
 }
@@ -367,6 +376,7 @@ def test_functions_and_points_come_in_every_form() -> None:
         rescu([(sympy.Integer(0), -sympy.Symbol("beta")), (sk.get("smelu"), sympy.Symbol("beta")), x], params=[BETA]),
     ]
     assert all(one.formula == forms[0].formula for one in forms[1:])
+    assert rescu([(0, "-beta"), ("smelu", "beta"), "x"], params={"beta": 1.0}).formula == forms[0].formula
     assert join(0, "x", between=(-0.5, 0.5)).formula == join(0, x, between=("-1/2", "1/2")).formula
 
 

@@ -235,6 +235,7 @@ GOOD = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
         (GOOD[:0], [], {}, "have shape"),
         (GOOD, [0, 1, 1], {}, "2 whole numbers"),
         (GOOD, [0.0, 1.0], {}, "2 whole numbers"),
+        (GOOD, [0j, 1j], {}, "2 whole numbers"),
         (GOOD, [0, 2], {}, "between 0 and 1"),
         (GOOD, [-1, 0], {}, "between 0 and 1"),
         (GOOD * torch.nan, [0, 1], {}, "diverged"),
@@ -249,6 +250,11 @@ def test_refusals(measured: Any, probs: Any, labels: Any, more: dict[str, Any], 
 
 
 def test_other_refusals():
+    for measured in (log_loss, expected_calibration_error, reliability):
+        with pytest.raises(sk.InputError, match=r"sum is off by 0\.5; pass logits=True"):
+            measured(GOOD / 2, [0, 1])
+    with pytest.raises(sk.InputError, match="between two scores"):
+        generalisation_gap(0.9, accuracy(GOOD, [0, 1]))  # type: ignore[arg-type]
     with pytest.raises(sk.InputError, match="all of 2 have it"):
         auc(GOOD, [1, 1])
     with pytest.raises(sk.InputError, match="label 2 and without, and here none"):
@@ -271,3 +277,15 @@ def test_arrays_halves_and_gradients_are_taken():
     assert accuracy(GOOD.numpy(), np.array([0, 0], dtype=np.int32)) == expected
     assert accuracy(GOOD.bfloat16().requires_grad_(), torch.tensor([0, 0])) == expected
     assert accuracy(GOOD.tolist(), [0, 0]) == expected
+
+
+def test_a_list_with_the_predictions_of_each_model():
+    both = torch.stack([GOOD, GOOD.flip(1)])
+    for measured in (accuracy, auc, log_loss, expected_calibration_error):
+        assert measured(list(both), [0, 1]) == measured([GOOD.numpy(), both[1].numpy()], [0, 1])
+        assert measured(list(both), [0, 1]) == measured(both, [0, 1])
+
+
+def test_what_is_infinite_has_no_spread():
+    found = sk.measure.psnr(torch.tensor([[0.0, 1.0], [0.5, 1.0]]), [0.0, 1.0])
+    assert (found.value, found.stdev, found.interval) == (math.inf, None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -157,6 +158,14 @@ def test_what_cannot_be_said_is_none() -> None:
     assert compare_each([1.0, 2.0], [0.0, 4.0]).effect is None
 
 
+def test_arrays_and_tensors_are_numbers_for_each_seed() -> None:
+    first, second = [0.5, 0.75, 0.25], [0.25, 0.25, 0.125]
+    for kind in (torch.tensor, np.array):
+        assert compare_each(kind(first), kind(second)) == compare_each(first, second)
+    with pytest.raises(ParameterError, match="same seeds"):
+        compare_each(np.array([]), np.array([]))
+
+
 def test_differences_without_spread_are_judged_by_signs_alone() -> None:
     same = compare_each([0.9, 0.8, 0.7], [0.9, 0.8, 0.7], margin=0.01)
     assert (same.p, same.effect, same.interval, same.equivalence) == (1.0, 0.0, None, 1 / 8)
@@ -174,8 +183,11 @@ def test_differences_without_spread_are_judged_by_signs_alone() -> None:
         (lambda: compare_each([1.0, 3.0], [1.0, 2.0], level=1.0), "level"),
         (lambda: compare_sets(Estimate(1.0, without=(1.0,) * 4), Estimate(1.0, without=(1.0,) * 5)), "seed by seed"),
         (lambda: sign_flips([]), "up to 20"),
+        (lambda: compare_each(["good"], ["bad"]), "one number for each seed"),
+        (lambda: compare_each(torch.ones(2, 2), torch.ones(2, 2)), "one number for each seed"),
+        (lambda: holm([0.1, math.nan]), "between 0 and 1"),
     ],
-    ids=["lengths", "empty", "nan", "margin", "level", "sets", "signs"],
+    ids=["lengths", "empty", "nan", "margin", "level", "sets", "signs", "words", "table", "no probability"],
 )
 def test_refusals(call, words: str) -> None:
     with pytest.raises(ParameterError, match=words):

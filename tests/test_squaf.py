@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from softknee.errors import InputError, ParameterError
-from softknee.kernels.squaf import auto_window, choose_path, squaf
+from softknee.kernels.squaf import auto_window, choose_path, squaf, squaf_sampled
+from softknee.kernels.squaf.plain import squaf_on_grid
 from squaf_reference import DIGITS, draw, inputs, moments, parameters, worst_ratios
 
 WINDOWS = [3, 5, 7, None]
@@ -186,6 +187,30 @@ def test_only_x_and_parameters_are_kept_for_backward():
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
         squaf(x, **p)
     assert sorted(t.numel() for t in kept) == [1, 1, 9, 1000]
+
+
+@pytest.mark.parametrize("function", [squaf, squaf_sampled])
+@pytest.mark.parametrize("shape", [(1,), (3, 1)])
+def test_a_general_grid_keeps_no_more_and_is_cut_into_pieces_too(function, shape, monkeypatch):
+    monkeypatch.setattr("softknee.kernels.squaf.eager.PIECE", 500)
+    kept = []
+    x, alpha = inputs(50, 3, 7).requires_grad_(), torch.full(shape, 0.8, dtype=torch.float64, requires_grad=True)
+    # One grid for all, also where each has values of its own.
+    grid = torch.tensor([-2.0, -0.5, 0.3, 1.1, 2.6], dtype=torch.float64, requires_grad=True)
+    z = torch.randn(*shape, 5, dtype=torch.float64, requires_grad=True)
+    for at in (x, x.movedim(1, 0).contiguous().movedim(0, 1)):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+            value = function(at, grid=grid, alpha=alpha, z=z, window=None)
+        assert max(kept) == x.numel()
+        whole, sources = squaf_on_grid(x, grid, alpha, z, False), [x, grid, alpha, z]
+        if function is squaf:
+            torch.testing.assert_close(value, whole)
+            assert value.stride() == at.stride()
+        ours, theirs = (torch.autograd.grad(one.sum(), sources, retain_graph=True) for one in (value, whole))
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other)
+        (alone,) = torch.autograd.grad(value.sum(), [alpha])
+        torch.testing.assert_close(alone, theirs[2])
 
 
 # ---- extremes ----------------------------------------------------------------------------------------------

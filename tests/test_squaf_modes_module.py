@@ -228,6 +228,9 @@ def test_what_has_no_symbols_says_so():
     for wrong in (torch.zeros(3), [1, 2], torch.zeros(2, dtype=torch.complex64)):
         with pytest.raises(InputError, match="a tensor of whole numbers"):
             step.from_symbols(wrong)
+    for ask in (step.symbols, step.with_symbols, build("sampled").symbols, build("sampled").with_symbols):
+        with pytest.raises(InputError, match="and list was given"):
+            ask([1.0])
     with pytest.raises(ParameterError, match=r"ask as_sampled\(\)"):
         build().from_symbols(torch.tensor([1]))
 

@@ -1,10 +1,13 @@
-"""SQUAF under vmap, forward mode, torch.compile, export, ONNX and opcheck."""
+"""SQUAF under vmap, forward mode, activation checkpointing, torch.compile, export, ONNX and opcheck."""
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from softknee.kernels.squaf import choose_path, squaf
+from softknee.kernels.flow import bend
+from softknee.kernels.squaf import choose_path, squaf, squaf_sampled, squaf_step
+from softknee.kernels.squaf.marginal import squaf_marginal
 from squaf_reference import inputs, parameters
 
 
@@ -39,6 +42,37 @@ def test_vmap_maps_what_is_mapped_along_any_dimension():
     torch.testing.assert_close(scalars, squaf(x, **p))
     raw = torch.func.vmap(lambda z: torch.ops.softknee.squaf(x, p["q"], p["alpha"], z, 5, False), in_dims=1)(many)
     torch.testing.assert_close(raw, both)
+
+
+def _subjects():
+    p = {name: value.requires_grad_() for name, value in parameters().items()}
+    grid = {"q": p["q"], "alpha": p["alpha"]}
+    theta = inputs(7, seed=4).requires_grad_()
+    return {
+        "soft": (lambda x: squaf(x, **p), p.values()),
+        "sampled": (lambda x: squaf_sampled(x, **p), p.values()),
+        "step": (lambda x: squaf_step(x, q=p["q"], z=p["z"]), (p["q"], p["z"])),
+        "marginal": (lambda x: squaf_marginal(x, **grid, points=p["z"].shape[-1]).square(), grid.values()),
+        "bend": (lambda x: bend(x, theta, low=-3.0, high=3.0, gated=True), (theta,)),
+    }
+
+
+@pytest.mark.parametrize("penalised", [False, True])
+@pytest.mark.parametrize("name", _subjects())
+def test_activation_checkpointing_gives_the_same_gradients(name, penalised):
+    # Also with a gradient taken inside, as a penalty on slopes has it. Checkpointing lets no tensor be read twice.
+    value, sources = _subjects()[name]
+    x = inputs(6, 5).requires_grad_()
+
+    def loss(at):
+        whole = value(at).sum()
+        return torch.autograd.grad(whole, at, create_graph=True)[0].square().sum() + whole if penalised else whole
+
+    found = []
+    for run in (loss, lambda at: checkpoint(loss, at, use_reentrant=False)):
+        torch.manual_seed(6)
+        found.append(torch.autograd.grad(run(x), (x, *sources), materialize_grads=True))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
 
 
 # torch loads its forward-mode formulas with its own deprecated function on first use.

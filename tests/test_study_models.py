@@ -60,6 +60,9 @@ def forgets(classes, activation):
 def breaks(classes):
     raise ZeroDivisionError("by nought")
 
+def no_model_of(activation):
+    return 3
+
 def no_model(classes):
     return 3
 """
@@ -278,6 +281,7 @@ def test_names_of_timm() -> None:
         ("torch.hub:load", "makes no models"),
         ("study_model:forgets", "does not use it"),
         ("study_model:breaks", "ZeroDivisionError: by nought"),
+        ("study_model:no_model_of", "must return a torch.nn.Module, not a int"),
         ("study_model:no_model", "must return a torch.nn.Module, not a int"),
         ("needs_more:make", "needs the package 'not_there_at_all'"),
         ("wrong_text:make", "importing 'wrong_text' failed (SyntaxError"),

@@ -83,6 +83,9 @@ def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.Mo
     assert code == 0, err
     assert "The records are in studies/mine." in out
     assert set(labels(RunStore(folder / "studies" / "mine").outcomes())) == {"smelu beta=1", "relu"}
+    code, out, err = softknee("study", "mine.yaml", "--only", "smelu beta=0.5", "--resume", "--no-report")
+    assert code == 0, err
+    assert "smelu beta=1" in out  # beside what was there, as in the report
     code, out, err = softknee("study", "mine.yaml", "--resume")
     assert code == 0, err
     assert "The report is" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,40 @@ def test_a_value_for_each_channel_leaves_the_configuration_with_a_note(kind: str
     assert "cannot carry this function" in note
     train_a_little(model, kind)
     assert torch.equal(output(reloaded(kind, model, report, tmp_path), kind), output(model, kind))
+
+
+STUBBORN: dict[str, Callable[[], Any]] = {
+    # Fills the entry anew from another one when it is loaded.
+    "t5": lambda: transformers.T5ForConditionalGeneration(
+        transformers.T5Config(d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, **WORDS)
+    ),
+    # Has no entry for its GELU.
+    "bloom": lambda: transformers.BloomForCausalLM(
+        transformers.BloomConfig(hidden_size=16, n_layer=1, n_head=2, **WORDS)
+    ),
+    # Builds a part of its layers with ReLU, whatever the entry says.
+    "resnet": lambda: transformers.ResNetForImageClassification(
+        transformers.ResNetConfig(embedding_size=4, hidden_sizes=[8], depths=[1])
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STUBBORN)
+def test_functions_that_no_entry_brings_back_are_noted(kind: str, tmp_path: Path):
+    """Without a note the old function would come back from the folder, and nobody would know."""
+    model = STUBBORN[kind]().eval()
+    configuration = model.config.to_dict()
+    report = sk.swap_(model, "srelu", learn="delta", delta=0.3)
+    assert model.config.to_dict() == configuration
+    assert report.notes
+    assert all("from_pretrained will build" in note and "sk.apply_" in note for note in report.notes)
+    # What the note advises.
+    file = report.save(tmp_path / "surgery.json")
+    fresh = STUBBORN[kind]().eval()
+    sk.apply_(fresh, file)
+    fresh.load_state_dict(model.state_dict(), strict=True)
+    # Back at ReLU, those built with ReLU are stock models again, and the other is not.
+    assert bool(sk.relu_ize_(model).notes) == (kind == "bloom")
 
 
 def test_a_swap_on_top_of_a_swap_and_back():

@@ -103,13 +103,17 @@ def test_where() -> None:
         ({"where": 3}, "where takes a pattern .* and int was given"),
         ({"where": ["1", 3]}, "where takes a pattern .* and int was given"),
         ({"replacing": "gleu"}, r"no activation here that is 'gleu': it computes .*Did you mean 'gelu'"),
-        ({"replacing": "mish"}, "no activation here that is 'mish'.* Give example="),
+        ({"replacing": "gellu"}, r"Did you mean 'gelu' or '(?!gelu')"),
+        ({"replacing": "mish"}, r"no activation here that is 'mish'[^?]* Give example="),
         ({"replacing": nn.Mish}, "no activation here that is Mish"),
         ({"replacing": 3}, "replacing takes the name of a function or a class.* int was given"),
         ({"replacing": []}, "with nothing in it"),
         ({"where": "13"}, r"nothing that is replaced unasked: it computes tanh\. Name what to replace, such as"),
         ({"activation": "rleu"}, "There is no activation named 'rleu'. Did you mean 'relu'"),
-        ({"activation": nn.ReLU}, r"takes the new activation by name or as a definition, and type was given;"),
+        (
+            {"activation": nn.ReLU},
+            r"takes the new activation by name or as a definition, and the class ReLU was given;",
+        ),
         ({"dleta": 0.1}, "has no parameter 'dleta'.*Did you mean 'delta'"),
         ({"delta": -1.0}, "delta must be"),
         (
@@ -118,6 +122,7 @@ def test_where() -> None:
         ),
         ({"delta": [0.1, 0.2]}, "delta was given 2 values for 6 sites; give one for each"),
         ({"learn": "gamma"}, "no parameter 'gamma' to learn"),
+        ({"learn": 3}, "learn takes the name of a parameter, several, or True for all, and int was given"),
         ({"per": "row"}, "per must be 'layer', 'channel' or 'neuron'"),
         ({"example": torch.zeros(2, 7)}, "The example does not fit Sequential: RuntimeError"),
         (
@@ -184,6 +189,16 @@ def test_calls_that_the_example_does_not_reach_are_said() -> None:
     model = nn.Sequential(Called(), nn.ReLU())
     sk.swap_(model, "srelu", example=X)
     assert [one.path for one in sk.swap_(model, "smelu").skipped] == ["0.gelu"]
+
+
+class OneLine(Called):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(self.fc(x)) if self.extra else F.relu(self.fc(x).relu())
+
+
+def test_of_two_calls_in_one_line_the_one_that_did_not_run_is_said() -> None:
+    report = sk.swap_(OneLine(), "srelu", example=X)
+    assert (changed(report), [one.path for one in report.skipped]) == (["relu", "relu_2"], ["gelu"])
 
 
 # -- all or nothing ------------------------------------------------------------------------------------------------

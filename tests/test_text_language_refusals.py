@@ -18,7 +18,7 @@ BETA = positive("beta", 1.0)
 LONG = " + ".join(f"relu(x - {i})" for i in range(36))
 REFUSED = {
     "unknown name": ("swosh", "Did you mean 'swish'"),
-    "unknown parameter": ("x * gamma", "params={'gamma': 1.0} or --param gamma=1.0"),
+    "unknown parameter": ("x * gamma", "definition(text, params={'gamma': 1.0}), or --param gamma=1.0"),
     "a function without its argument": ("2 * swish", "write swish(x)"),
     "not element-wise": ("squaf", "not an element-wise formula"),
     "a table inside": ("squaf(x) + 1", "not an element-wise formula"),
@@ -44,6 +44,8 @@ REFUSED = {
     "x as a point": ("join(0, x, between=(0, x))", "where a point is wanted"),
     "too smooth": ("join(0, x, between=(0, 1), smoothness=99)", "from 1 to 4"),
     "a refused join": ("rescu((0, 0), x)", "slopes 0 and 1"),
+    "a pole at a join": ("rescu((0, 0), 1 / x)", "undefined"),
+    "no real number at a join": ("join(log(x), x, between=(-1, 1))", "finite real number"),
     "too many pieces": (f"rescu({'(0, 0), ' * 40}0)", "2 to 32 pieces"),
     "engines too deep": ("mollify(mollify(mollify(mollify(relu, box, 1), box, 1), box, 1), box, 1)", "deeper than 3"),
     "a long function": (

@@ -123,3 +123,15 @@ def test_functional_call(act: Activation):
         for name, one in alone.items():
             same(gradients[name][i], one)
     same(functional_call(module, state, (x,)), module(x).detach())
+
+
+@every_subject
+def test_several_gradients_at_once(act: Activation):
+    """torch.autograd's own batching, which jacobian(vectorize=True) and gradcheck use; it is not torch.func's vmap."""
+    x, values = smooth_points(act).requires_grad_(), {n: p.requires_grad_() for n, p in tensors(act).items()}
+    leaves, y = [x, *values.values()], act(x, **values)
+    outer = torch.stack([torch.ones_like(y), y.detach(), -y.detach()])
+    found = torch.autograd.grad(y, leaves, outer, is_grads_batched=True, retain_graph=True)
+    one_by_one = [torch.autograd.grad(y, leaves, g, retain_graph=True) for g in outer]
+    for place, together in enumerate(found):
+        same(together, torch.stack([each[place] for each in one_by_one]))

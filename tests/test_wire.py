@@ -142,6 +142,21 @@ def test_bytes_of_any_kind_and_an_expected_length() -> None:
             decode(data, most=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("coder", CODERS)
+def test_levels_left_out_end_at_the_largest_symbol(coder: str) -> None:
+    symbols = torch.tensor([[0, 1, 3, 3], [3, 0, 4, 0]], dtype=torch.uint8)
+    assert encode(symbols, coder=coder) == encode(symbols, levels=5, coder=coder)
+    assert same(decode(encode(symbols, coder=coder)), symbols)
+    assert same(decode(encode(symbols[:0], coder=coder)), symbols[:0])
+    shares = [3.0, 1.0, 0.5, 2.0, 1.0, 0.25]  # known shares say how many levels there are
+    data = encode(symbols, coder=coder, probabilities=shares)
+    assert data == encode(symbols, levels=6, coder=coder, probabilities=shares)
+    assert same(decode(data, probabilities=shares), symbols)
+    for wrong in ([-1, 2], [0, 65536]):
+        with pytest.raises(ParameterError, match="Symbols are 0 to 65,535, and these go from"):
+            encode(torch.tensor(wrong), coder=coder)
+
+
 def one(levels: int = 4, **options: object):
     return lambda: encode(torch.tensor([0, 1, 3]), levels=levels, **options)
 

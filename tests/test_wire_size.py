@@ -109,6 +109,7 @@ def test_auto_is_the_shortest(count: int, name: str) -> None:
 
 def test_entropy_of_closed_forms() -> None:
     assert entropy(torch.arange(32).repeat(3), levels=33) == pytest.approx(5.0, abs=1e-12)
+    assert entropy(torch.arange(32)) == pytest.approx(5.0, abs=1e-12)
     assert entropy(torch.zeros(10, dtype=torch.uint8), levels=1) == 0.0
     assert entropy(torch.empty(0, dtype=torch.uint8), levels=7) == 0.0
     assert entropy(torch.tensor([0, 1, 1, 1]), levels=2) == pytest.approx(2 - 0.75 * math.log2(3), abs=1e-12)
@@ -125,6 +126,7 @@ def test_sizes_are_those_of_the_messages() -> None:
     assert found.packed < 5.34
     assert found.smallest == "rans"
     assert "rans" in str(found)
+    assert sizes(symbols) == sizes(symbols, levels=int(symbols.max()) + 1)
     empty = sizes(symbols[:0], levels=33)
     assert (empty.count, empty.entropy, empty.rans, empty.huffman, empty.packed) == (0, 0, 0, 0, 0)
     assert str(empty) == "no symbols, and so no bits per symbol"

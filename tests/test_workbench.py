@@ -19,7 +19,7 @@ from workbench_jobs import NORMAL, asked, done, points, refused
 pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
 
 
-@pytest.mark.parametrize("name", ["carrying", "drawing", "inputs", "places", "sheet"])
+@pytest.mark.parametrize("name", ["carrying", "drawing", "inputs", "places", "sheet", "uploads"])
 def test_the_examples_in_the_docstrings(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"softknee.web.workbench.{name}"))
     assert (found.failed, found.attempted > 0) == (0, True)
@@ -109,6 +109,7 @@ def test_the_view_may_be_asked_for() -> None:
         ("x ** 99", "x ** 99", None),
         ("srelux", "srelux", None),
         ("x.real", "x.real", None),
+        ("x * sigmoid(β * x)", "β", None),
         ("(x", None, None),
         ("", None, None),
     ],
@@ -121,6 +122,14 @@ def test_an_error_marks_its_cause(text: str, cause: str | None, unknown: str | N
         first, behind = found["span"]
         assert text[first:behind] == cause
     assert found.get("unknown") == unknown
+
+
+@pytest.mark.parametrize(
+    ("sign", "cure"),
+    [("β", "; write beta."), ("𝛿", "; write delta."), ("−", "; write -."), ("²", "; write **2."), ("語", "with.")],
+)
+def test_a_sign_of_mathematics_is_named_with_what_to_write(sign: str, cure: str) -> None:
+    assert refused("curve", asked(f"x {sign}"))["error"].endswith(cure)
 
 
 def test_a_new_name_with_a_value_is_a_parameter() -> None:

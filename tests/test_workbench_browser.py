@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 
 import softknee as sk
 from browser import CHROMIUM
-from workbench_page import SLOW, Page, chromium, number, running
+from workbench_page import SLOW, Page, number
 
 pytest.importorskip("starlette", reason="starlette is not installed; the extra 'web' brings it")
 pytest.importorskip("playwright", reason="playwright is not installed; requirements/test.txt brings it")
@@ -22,45 +22,6 @@ if CHROMIUM is None:
     pytest.skip("Chromium is not installed, and the page is tested in it", allow_module_level=True)
 
 SLIDER = "article input[type=range]"
-
-
-@pytest.fixture(scope="module")
-def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("studies")
-
-
-@pytest.fixture(scope="module")
-def address(studies: Path) -> Iterator[str]:
-    with running(studies) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Page]]:
-    """Opens the page for one visitor; afterwards no script may have failed, and nothing been fetched from outside."""
-    pages: list[Page] = []
-
-    def opened(*functions: str, width: int = 1440, scheme: str = "light", context: Any = None, **more: str) -> Page:
-        context = context or browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,
-            permissions=["clipboard-read", "clipboard-write"],
-            accept_downloads=True,
-        )
-        page = Page(context, address)
-        pages.append(page)
-        return page.open(*functions, **more)
-
-    yield opened
-    assert [complaint for page in pages for complaint in page.complaints] == []
-    for page in pages:
-        page.tab.context.close()
 
 
 def test_the_first_minute(visit: Callable[..., Page]) -> None:
@@ -322,7 +283,7 @@ def _download(page: Page, button: str, folder: Path) -> Path:
 
 
 def test_try_it_trains_reloads_and_ends_in_the_report(visit: Callable[..., Page], studies: Path) -> None:
-    page = visit("relu", "softplus~beta=4")
+    page = visit("relu", "x * sigmoid(beta * x)~beta=4")
     page.tab.locator("#try-seeds").fill("2")
     page.tab.locator("#try-epochs").fill("2")
     page.tab.locator("#try-go").click()
@@ -337,9 +298,10 @@ def test_try_it_trains_reloads_and_ends_in_the_report(visit: Callable[..., Page]
         page.tab.locator("a.report").click()
     report = opened.value
     report.wait_for_load_state()
-    assert "From the workbench: relu, softplus beta=4" in report.content()
+    assert "From the workbench: relu, x * sigmoid(beta * x), beta=4" in report.content()
     (folder,) = (path.parent.parent for path in studies.glob("workbench-*/report/report.md"))
     assert len(list((folder / "trials").glob("*.json"))) == 3  # two functions and the costs
+    assert len(list((folder / "functions").glob("own_*.json"))) == 1
     record = json.loads(next((folder / "trials").glob("*.json")).read_text(encoding="utf-8"))
     assert record["command"] == "softknee workbench"
 

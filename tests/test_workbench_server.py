@@ -25,6 +25,7 @@ from softknee.errors import MissingToolError, ParameterError
 from softknee.web.workbench import server, workers
 from softknee.web.workbench.app import Workbench, make_app
 from softknee.web.workbench.guard import Guard
+from softknee.web.workbench.trying import Runs
 
 SOURCE = Path(__file__).parent.parent / "src"
 JSON = {"content-type": "application/json"}
@@ -308,6 +309,18 @@ def test_a_port_that_is_taken() -> None:
             server.bound("127.0.0.1", taken.getsockname()[1])
         with server.bound("127.0.0.1", None) as first, server.bound("127.0.0.1", None) as second:
             assert first.getsockname()[1] != second.getsockname()[1]
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_this_machine_does_not_have(host: str) -> None:
+    with pytest.raises(ParameterError, match=r"leave --host out\.$"):
+        server.bound(host, None)
+
+
+def test_a_folder_that_cannot_keep_a_training_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="--out FOLDER"):
+        Runs(tmp_path / "file", threads=1).begin({})
 
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, softknee: Any) -> None:

@@ -3,6 +3,7 @@
 import ast
 import base64
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from softknee.errors import FormulaError, InputError, SoftkneeError
 from softknee.web.workbench.inputs import QUANTILES, density_of, sketch, unpack
 from softknee.web.workbench.reading import read
 from softknee.web.workbench.taking import python_line
-from softknee.web.workbench.training import recipe_for
+from softknee.web.workbench.training import keep_functions, recipe_for
 from softknee.web.workbench.uploads import uploaded
 from workbench_jobs import done, refused
 
@@ -47,6 +48,16 @@ def test_uploads_are_read_and_described() -> None:
     assert found["mean"] == pytest.approx(float(values[np.isfinite(values)].mean()), rel=1e-5)
     text = "first;second\n" + "\n".join(f"{a};{b}" for a, b in values[2:, :2])
     assert uploaded({"name": "a.csv", "content": text.encode()})["count"] == 96
+
+
+@pytest.mark.parametrize(("between", "fraction"), [(",", "."), (";", "."), (";", ","), ("\t", ","), (" ", ".")])
+def test_numbers_of_a_table_are_read_as_they_are_written(between: str, fraction: str) -> None:
+    values = np.random.default_rng(2).normal(size=(40, 2)).round(3)
+    text = "\n\n".join(between.join(str(one).replace(".", fraction) for one in row) for row in values)
+    found = uploaded({"name": "a.csv", "content": text.encode()})
+    assert (found["count"], found["low"], found["high"]) == (80, values.min(), values.max())
+    with pytest.raises(InputError, match=r"Line 81 .*: 'seven"):
+        uploaded({"name": "a.csv", "content": f"{text}\n\nseven{between}8".encode()})
 
 
 def _saved(values: Any, **options: Any) -> bytes:
@@ -142,6 +153,20 @@ def test_the_picture_is_drawn_for_paper() -> None:
         assert refused("picture", request | {"kind": "svg"} | wrong)["error"].endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("texts", "count"),
+    [
+        (["relu"], 1),
+        (["mollify(hardtanh, box, width=0.4)"], 2),  # a width that is a number is no knob, and the page shows the limit
+        (["smooth_relu"], 2),
+        (["srelu", "smelu"], 3),  # both have relu
+    ],
+)
+def test_the_picture_has_the_limits_of_the_page(texts: list[str], count: int) -> None:
+    request = {"functions": [{"text": one} for one in texts], "low": -2, "high": 2, "kind": "svg"}
+    assert len(set(re.findall(r'id="line-0-0-(\d+)-', done("picture", request)["text"]))) == count
+
+
 # -- trying -----------------------------------------------------------------------------------------------
 
 
@@ -150,13 +175,15 @@ def test_the_recipe_is_the_quickstart_with_the_functions_of_the_page(tmp_path: A
 
     usual = find_recipe("quickstart")
     functions = [{"text": "gelu"}, {"text": "x * sigmoid(beta * x)", "values": {"beta": 3.0}}, {"text": "gelu"}]
-    made = recipe_for({"functions": functions, "seeds": 3, "learn": True}, name="workbench-1", folder=tmp_path)
+    made = recipe_for({"functions": functions, "seeds": 3, "learn": True}, name="workbench-1")
     assert [one.title for one in made.activations] == ["relu", "gelu beta=1", "x * sigmoid(beta * x), beta=3"]
     assert (made.data, made.model, made.training) == (usual.data, usual.model, usual.training)
     assert (made.seeds.count, made.baseline) == (3, "relu")
     own = sk.get(made.activations[2].name)
     assert own.param("beta").default == 3.0
-    assert sk.load(next((tmp_path / "functions").glob("*.json"))).name == own.name
+    for _ in range(2):  # before every trial
+        keep_functions(made, tmp_path)
+        assert [sk.load(one).name for one in (tmp_path / "functions").iterdir()] == [own.name]
     assert made.activations[2].learn
     for wrong in ({"functions": []}, {"functions": functions, "seeds": 1}, {"functions": functions, "epochs": 10**9}):
         with pytest.raises(SoftkneeError, match=r"from 1|1 to 4|two seeds"):

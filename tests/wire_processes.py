@@ -33,6 +33,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "half": {"coder": "auto", "gradients": torch.bfloat16},
     "rate": {"coder": "auto", "rate": 0.5},
     "step": {"coder": "packed", "step": True},
+    "compiled": {"coder": "auto", "compiled": True},
 }
 
 
@@ -117,13 +118,16 @@ def train(rank: int, folder: str, name: str) -> dict[str, Any]:
     step = optimiser(*own.values())
     torch.manual_seed(2)
     sent = counted_sends(cut)
+    run: Callable[..., Tensor] = (lambda x: cut(first(x))) if rank == 0 else (lambda: rest(cut.receive()))
+    if case.get("compiled"):
+        run = torch.compile(run, backend="eager")
     for images, labels in batches(folder):
         step.zero_grad()
         if rank == 0:
-            loss = cut(first(images))
+            loss = run(images)
             (loss if penalty is None else loss + penalty()).backward()
         else:
-            loss = F.cross_entropy(rest(cut.receive()), labels)
+            loss = F.cross_entropy(run(), labels)
             loss.backward()
             losses.append(loss.item())
         step.step()
@@ -351,6 +355,8 @@ def process(rank: int, folder: str) -> None:
     """Everything in one start, because importing torch takes longest."""
     torch.set_num_threads(1)
     warnings.simplefilter("error")
+    # torch's compiler looks at .grad of what comes over a break of its graph.
+    warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
     found: dict[str, Any] = {"example": example(rank, folder)}
     store = dist.FileStore(f"{folder}/ranks", WORLD)  # a port that was free a while ago may be another's by now
     dist.init_process_group("gloo", rank=rank, world_size=WORLD, store=store, timeout=timedelta(seconds=60))

@@ -40,6 +40,22 @@ def write_whole(path: str | os.PathLike[str], text: str | bytes, *, what: str) -
     return target
 
 
+def check_place(path: str | os.PathLike[str], *, what: str) -> None:
+    """Refuse a place that a file could not be written to, as far as that can be told beforehand."""
+    folder = Path(path).resolve().parent
+    why = (
+        "it is a folder"
+        if Path(path).is_dir()
+        else f"there is no folder '{folder}'"
+        if not folder.is_dir()
+        else ""
+        if os.access(folder, os.W_OK)
+        else f"the folder '{folder}' cannot be written to"
+    )
+    if why:
+        raise WriteError(f"The {what} could not be written to '{path}': {why}. Choose another place; nothing was done.")
+
+
 def read_small(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> str:
     """The text of a regular file of at most that many bytes."""
     try:

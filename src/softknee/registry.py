@@ -30,6 +30,8 @@ class Definition(Protocol):
 _loaders: dict[str, Callable[[], Any]] = {}
 _aliases: dict[str, str] = {}
 _built: dict[str, Any] = {}
+# What a registered name stood for before: a loader, or the name it was an alias of.
+_beneath: dict[str, tuple[Callable[[], Any] | None, str | None]] = {}
 _shipped: dict[str, Callable[[], Any]] = {}
 _plugins_read = False
 
@@ -57,6 +59,7 @@ def register(activation: Any, *, replace: bool = False) -> Any:
     _read_plugins()
     if (name in _loaders or name in _aliases) and not replace:
         raise DefinitionError(f"There is an activation {name!r} already; pass replace=True to put yours in its place.")
+    _beneath.setdefault(name, (_loaders.get(name), _aliases.get(name)))
     _aliases.pop(name, None)
     _loaders[name] = lambda: activation
     _built[name] = activation
@@ -64,9 +67,14 @@ def register(activation: Any, *, replace: bool = False) -> Any:
 
 
 def unregister(name: str) -> None:
-    """Take back what `register` did."""
+    """Take back what `register` did: a name that was there before stands for what it stood for."""
+    loader, alias = _beneath.pop(name, (_shipped.get(name), None))
     _loaders.pop(name, None)
     _built.pop(name, None)
+    if loader is not None:
+        _loaders[name] = loader
+    if alias is not None:
+        _aliases[name] = alias
 
 
 def names() -> tuple[str, ...]:

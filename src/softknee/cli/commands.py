@@ -15,7 +15,7 @@ from .image_command import distil, rate
 from .language_command import preference, wikitext
 from .study_command import report, study
 from .surface_command import surface
-from .typed import command_line, several
+from .typed import RecordFile, command_line, several
 from .wire_command import bench_wire
 from .workbench import workbench
 
@@ -62,7 +62,7 @@ def bench_kernels(
     repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 25,
     seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 2.0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
     """Time every function, forward and backward, as a multiple of copying the same tensor."""
@@ -107,7 +107,7 @@ def bench_model(
     repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 15,
     seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 5.0,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Step time, memory and output change of a whole model before and after swaps, with random weights."""
     from ..measure import model_speed
@@ -151,7 +151,7 @@ def bench_replicas(
     repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 5,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
     precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Time a training step of many replicas at once, beside as many models one after the other."""
     from ..measure import replica_speed
@@ -189,7 +189,7 @@ def study_hardening(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path | None, typer.Option(help="the folder for checkpoints and the table in Markdown")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Train free, hardened and ReLU networks; compare them before and after ReLU takes the activation's place."""
     from ..files import write_whole
@@ -220,7 +220,7 @@ def study_language(
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
     train_steps: Annotated[int, typer.Option("--steps", min=4, help="training steps")] = 2000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
     from ..lab import language_study
@@ -285,7 +285,7 @@ def deploy_check(
         list[Path], typer.Argument(help="folders of checkpoints, as `study hardening --out` writes them")
     ],
     data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
     points: Annotated[int, typer.Option(min=0, help="test points to ask Marabou about")] = 10,
     eps: Annotated[float, typer.Option(help="how far each input may move")] = 0.05,

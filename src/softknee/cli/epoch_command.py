@@ -1,12 +1,11 @@
 """What `softknee bench epoch` does. Rooms are imported inside, so that `--help` waits for none."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line, several
+from .typed import RecordFile, command_line, several
 
 
 def bench_epoch(
@@ -26,7 +25,7 @@ def bench_epoch(
     precision: Annotated[str, typer.Option(help="bfloat16 or float32")] = "bfloat16",
     repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 2,
     no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Time an epoch of training on images: a plain eager loop beside compiled models trained at once."""
     from ..measure import epoch_speed

@@ -1,12 +1,13 @@
 """`softknee study rate` and `softknee study distil`: the SQUAF paper's experiments on image networks."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line, several
+from .typed import RecordFile, command_line, several
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -19,7 +20,6 @@ Batch = Annotated[int, typer.Option(min=1, help="images in a step; the paper has
 Rate = Annotated[float, typer.Option(help="of SGD; the paper has 0.05 for batches of 64")]
 Precision = Annotated[str, typer.Option(help="auto (bf16 on a GPU), f32 or bf16")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Json = Annotated[Path | None, typer.Option(help="write the record to this file")]
 Figure = Annotated[Path | None, typer.Option(help="draw the curves into this .png or .svg")]
 Shapes = Annotated[Path | None, typer.Option(help="draw the learned SQUAFs into this .png or .svg")]
 Known = Annotated[Path | None, typer.Option("--from", help="a record that is there already: nothing is trained")]
@@ -48,7 +48,7 @@ def rate(
     known: Known = None,
     figure: Figure = None,
     shapes: Shapes = None,
-    json: Json = None,
+    json: RecordFile = None,
 ) -> None:
     """The rate-accuracy curve of SQUAF-P (figure 3 of its paper): bits per activation against accuracy."""
     from ..lab import rates as room
@@ -71,9 +71,8 @@ def rate(
         record = _trained(room, settings, data, smoke=smoke)
     else:
         record = _read(known)
-    if figure is not None:
-        room.draw_rate(record, figure)
-    _finish(record, shapes, json, room.rate_markdown(record))
+    table = room.rate_markdown(record)
+    _finish(record, json=json, figure=figure, draw=room.draw_rate, shapes=shapes, table=table)
 
 
 def distil(
@@ -98,7 +97,7 @@ def distil(
     known: Known = None,
     figure: Figure = None,
     shapes: Shapes = None,
-    json: Json = None,
+    json: RecordFile = None,
 ) -> None:
     """Students of one teacher with different activations (tables 7, 14 and 15, figure 5 of the SQUAF paper)."""
     from ..lab import distilling as room
@@ -120,9 +119,8 @@ def distil(
         record = _trained(room, settings, data, smoke=smoke)
     else:
         record = _read(known)
-    if figure is not None:
-        room.draw_distil(record, figure)
-    _finish(record, shapes, json, room.distil_markdown(record))
+    table = room.distil_markdown(record)
+    _finish(record, json=json, figure=figure, draw=room.draw_distil, shapes=shapes, table=table)
 
 
 def _check(*figures: Path | None) -> None:
@@ -153,13 +151,24 @@ def _read(path: Path) -> "Record":
     return Record.read(path)
 
 
-def _finish(record: "Record", shapes: Path | None, json: Path | None, table: str) -> None:
+def _finish(
+    record: "Record",
+    *,
+    json: Path | None,
+    figure: Path | None,
+    draw: Callable[["Record", Path], object],
+    shapes: Path | None,
+    table: str,
+) -> None:
+    """The record first: a figure that fails loses nothing."""
+    if json is not None:
+        record.write(json)
+    if figure is not None:
+        draw(record, figure)
     if shapes is not None:
         from ..lab.image_training import draw_shapes
 
         draw_shapes(record, shapes)
-    if json is not None:
-        record.write(json)
     typer.echo(table, nl=False)
 
 

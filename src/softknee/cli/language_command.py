@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line, several
+from .typed import RecordFile, command_line, several
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -15,7 +15,6 @@ _MODEL = "a folder of transformers, a llama2.c checkpoint, or hub:OWNER/NAME, wh
 Data = Annotated[Path | None, typer.Option(help="the data folder; default $SOFTKNEE_DATA")]
 Tokenizer = Annotated[Path | None, typer.Option(help="the tokenizer's folder, where it lies apart from the model")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
-Json = Annotated[Path | None, typer.Option(help="write the record to this file")]
 OwnVocabulary = Annotated[bool, typer.Option("--own-vocabulary", help="take another vocabulary than GPT-2's published")]
 
 
@@ -45,7 +44,7 @@ def preference(
     own_vocabulary: OwnVocabulary = False,
     device: Device = "auto",
     smoke: Annotated[bool, typer.Option("--smoke", help="a few pairs and steps, to see that everything works")] = False,
-    json: Json = None,
+    json: RecordFile = None,
 ) -> None:
     """Fine-tune a language model, then train it on preferences (DPO), with its own activation and with others."""
     from ..lab.language import Recipe, find_pairs, load_language_model, read_preferences
@@ -117,7 +116,7 @@ def wikitext(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="the first words, a tiny network, on the CPU: only to see that it runs")
     ] = False,
-    json: Json = None,
+    json: RecordFile = None,
 ) -> None:
     """Perplexity on WikiText-2 before and after ReLU takes the place of the activations."""
     from ..lab import language_study

@@ -101,7 +101,8 @@ def study_run(
         typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
         raise typer.Exit(_STOPPED) from None
     if outcomes:
-        _print_headline(recipe, outcomes)
+        # With --only as in the report: beside what the store had already.
+        _print_headline(recipe, RunStore(place).outcomes() if only else outcomes)
     typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line
+from .typed import RecordFile, command_line
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -32,7 +32,7 @@ def surface(
     dpi: Annotated[int, typer.Option(min=20, max=1200, help="pixels to the inch")] = 160,
     out: Annotated[Path, typer.Option(help="the .png, .svg or .pdf to draw")] = Path("surface.png"),
     numbers: Annotated[Path | None, typer.Option(help="write the heights to this .npz file")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Draw and measure the output of a random network over two inputs, for several activations and norms."""
     from ..lab import surface as room

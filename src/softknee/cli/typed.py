@@ -2,6 +2,10 @@
 
 import shlex
 import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 
 def command_line() -> str:
@@ -12,3 +16,15 @@ def command_line() -> str:
 def several(text: str) -> tuple[str, ...]:
     """The parts of an option with commas between."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _place(path: Path | None) -> Path | None:
+    """Refuse a place that no record can be written to before hours are spent on it."""
+    from ..files import check_place
+
+    if path is not None:
+        check_place(path, what="record")
+    return path
+
+
+RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]

@@ -1,12 +1,11 @@
 """What `softknee bench wire` does. Rooms are imported inside, so that `--help` waits for none."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..errors import ParameterError
-from .typed import command_line, several
+from .typed import RecordFile, command_line, several
 
 
 def bench_wire(
@@ -17,7 +16,7 @@ def bench_wire(
     repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
     forms: Annotated[str, typer.Option(help="any of rans,huffman,packed,bfloat16; default all")] = "",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
-    json: Annotated[Path | None, typer.Option(help="write the record to this file")] = None,
+    json: RecordFile = None,
 ) -> None:
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.splits import load_split

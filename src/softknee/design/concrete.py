@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
 from ..errors import DefinitionError, ParameterError
 from ..registry import get
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
 from ..spec.pieces import Pieces, split
+from .source import meant
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -59,22 +59,23 @@ class Concrete:
 
 
 def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
-    """The function that a name or a definition stands for, with these parameters and the defaults of the others.
+    """The function that a name, a text or a definition stands for, with these parameters and defaults for the others.
 
     >>> from softknee.design.concrete import concrete
     >>> f = concrete("smelu", {"beta": 0.5})
     >>> f.seams, f.two_lines, concrete("leaky_relu").two_lines
     ((-0.5, 0.5), None, (0.01, 1.0))
     """
-    definition = get(f) if isinstance(f, str) else f
+    definition = meant(f)
     given = dict(params or {})
     if isinstance(definition, SoftTable):
         return _of_table(definition, given)
     if isinstance(definition, Activation):
         return _of_formula(definition, given)
     raise ParameterError(
-        f"An element-wise definition is needed here, by name or as an Activation, and {type(definition).__name__} was "
-        f"given. Of a module take its definition; a function of whole rows has no graph over one number."
+        f"An element-wise definition is needed here, by name, as a formula in x or as an Activation, and "
+        f"{type(definition).__name__} was given. Of a module take its definition; a function of whole rows has no "
+        f"graph over one number."
     )
 
 

@@ -23,7 +23,7 @@ from .gaussian import resolve
 def init_gain(f: Any, *, q: float = 1.0, params: Mapping[str, Any] | None = None, **more: Any) -> float:
     """The gain g for which weights of variance g^2/fan_in keep pre-activations at variance q.
 
-    f:      a name or a definition; its parameters follow by name (or in `params`, for one that is called q).
+    f:      a name, a formula or a definition; its parameters follow by name (or in `params`, for one that is called q).
     q:      the variance to keep.
 
     Good to 1e-14; multiply it into an initialiser that keeps the variance of a linear layer:
@@ -34,7 +34,7 @@ def init_gain(f: Any, *, q: float = 1.0, params: Mapping[str, Any] | None = None
     >>> layer = torch.nn.Linear(512, 512)
     >>> _ = torch.nn.init.normal_(layer.weight, std=sk.design.init_gain("gelu") / 512**0.5)
     """
-    if not (isinstance(q, int | float) and 0 < q < math.inf):
+    if isinstance(q, bool) or not (isinstance(q, int | float) and 0 < q < math.inf):
         raise ParameterError(f"q is the variance to keep, a finite number above 0, and {q!r} was given.")
     function = concrete(f, {**(params or {}), **more})
     if function.two_lines is not None and any(function.two_lines):

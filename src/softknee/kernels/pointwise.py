@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import InputError, ParameterError
 from ..registry import get
-from ..spec import Activation, by_key, set_engine
+from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
 from .dispatch import beside_the_trace, choose, ordinary
 from .generate import torch_function
@@ -86,7 +86,7 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
         (g,), needs = grad_outputs, list(ctx.needs_input_grad)
-        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x):
+        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or _batched(g):
             return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
         found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
         return tuple([next(found) if need else None for need in needs])
@@ -118,6 +118,14 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         "jvp": jvp,
     }
     return _function(act, eager), _function(act, apart, generate_vmap_rule=True)
+
+
+def _batched(g: Tensor) -> bool:
+    """Whether this stands for several gradients at once: torch.autograd.grad(..., is_grads_batched=True).
+
+    That is not torch.func's vmap, and no operator of ours can have a rule for it.
+    """
+    return torch._C._functorch.is_legacy_batchedtensor(g)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 def _function(act: Activation, methods: Mapping[str, Any], **attributes: Any) -> Any:
@@ -195,9 +203,15 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     if torch.compiler.is_compiling():
         # Where no gradient is wanted torch 2.12 would call a Function's forward without its context.
         return (runtime.traced.apply if _wants_gradient(x, params) else runtime.traced_value)(x, *params)
-    if inplace and ordinary(x) and not _wants_gradient(x, params):
+    if inplace and ordinary(x) and not _wants_gradient(x, params) and writable(x):
         return operators.value_into(act, x, params)
     return _apply(runtime, x, params)
+
+
+def writable(x: Tensor) -> bool:
+    """Whether torch lets x be overwritten: it has no expanded dimension, and inference mode has not been left."""
+    expanded = any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
+    return not expanded and (torch.is_inference_mode_enabled() or not x.is_inference())
 
 
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
@@ -211,6 +225,8 @@ def check_input(act: Activation, x: Any) -> None:
         )
     if not x.is_floating_point():
         raise InputError(f"{act.name} works on real floating-point tensors, and {x.dtype} was given; convert it first.")
+    if x.layout not in (torch.strided, torch.jagged):
+        raise InputError(f"{act.name} works on dense tensors, and {x.layout} was given; convert it with x.to_dense().")
 
 
 def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
@@ -219,6 +235,8 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
         raise ParameterError(
             f"{act.name}: {name} lies on {p.device} and the input on {x.device}; move one of them with .to(...)."
         )
+    if p.is_complex():
+        raise ParameterError(f"{act.name}: {name} must be real, and {p.dtype} was given.")
     if p.numel() == 1:
         return p if p.dim() <= x.dim() else p.reshape([1] * x.dim())
     lead = x.dim() - p.dim()
@@ -236,7 +254,7 @@ def resolve(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dic
     for option, choices in act.variants.items():
         if option in left:
             chosen = left.pop(option)
-            if chosen not in choices:
+            if not isinstance(chosen, str) or chosen not in choices:
                 raise ParameterError(
                     f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given."
                 )
@@ -258,9 +276,21 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     for p in act.params:
         given = values.get(p.name, p.default)
         if not isinstance(given, Tensor):
-            given = torch.full((1,), float(given), dtype=plain.working_type(x.dtype), device=x.device)
+            work = plain.working_type(x.dtype)
+            given = torch.full((1,), held_number(act.name, p, float(given), work), dtype=work, device=x.device)
         params.append(fit_shape(act, p.name, given, x))
     return call(act, x, params)
+
+
+def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float:
+    """The number, refused where the type has none so large, or none so near to a 0 that is not allowed."""
+    kind, size = torch.finfo(work), abs(number)
+    if size > kind.max or (0 < size < kind.tiny and not p.constraint.allows(0.0)):
+        raise ParameterError(
+            f"{title}: {p.name}={number:g} is beyond the numbers of {work}, in which it is computed; give another "
+            "value, or a float64 input."
+        )
+    return number
 
 
 set_engine(run)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from .estimate import Score, check_level, score
-from .scores import read
+from .scores import read, refuse_sums
 
 Scheme = Literal["width", "mass"]
 
@@ -71,7 +71,10 @@ def _judged(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
     given, truth = read(probs, labels, logits=logits)
     # argmax before softmax, which may round two labels to the same number
     chosen = given.argmax(dim=2, keepdim=True)
-    given = torch.softmax(given, dim=2) if logits else given
+    if logits:
+        given = torch.softmax(given, dim=2)
+    else:
+        refuse_sums(given)
     return given.gather(2, chosen).squeeze(2).cpu(), (chosen.squeeze(2) == truth).double().cpu()
 
 

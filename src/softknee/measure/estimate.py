@@ -51,8 +51,8 @@ class Score:
     """A number that each model has for itself, over the models.
 
     value:            the mean over the models.
-    stdev:            the standard deviation of the models, s; None of a single one.
-    interval:         where the mean of all such models lies: the t interval; None of a single model.
+    stdev:            the standard deviation of the models, s; None of a single one, and where a model's is infinite.
+    interval:         where the mean of all such models lies: the t interval; None where there is no stdev.
     each:             the number of every model.
     larger_is_better: True of accuracy and AUC, False of losses.
     """
@@ -89,7 +89,8 @@ def score(
     """
     values = torch.as_tensor(each, dtype=torch.float64)
     models, mean = len(values), float(values.mean())
-    stdev = float(values.std()) if models > 1 else None
+    # A perfect prediction has an infinite PSNR, and distances to it say nothing.
+    stdev = float(values.std()) if models > 1 and bool(values.isfinite().all()) else None
     interval = None
     if stdev is not None:
         interval = _around(mean, stdev / math.sqrt(models), models - 1, level=level, bounds=bounds)

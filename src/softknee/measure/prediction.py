@@ -113,6 +113,10 @@ def prediction_difference(
         raise InputError(
             f"p must be a number of at least 1 (math.inf for the largest difference), and {p!r} was given."
         )
+    if tolerance is not None and (
+        isinstance(tolerance, bool) or not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf)
+    ):
+        raise InputError(f"tolerance must be a finite number of at least 0, and {tolerance!r} was given.")
     sums = _Sums(p)
     models = names = 0
     for given, truth in _batches(probs, labels):
@@ -179,8 +183,10 @@ class _Sums:
 
 def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[str, Tensor]:
     """Each difference for each example, averaged over the models; `part` is (M, n, L)."""
-    mean = part.mean(dim=0)
-    off = (part - mean).abs()
+    # Seen from the first model: the mean of equal numbers may else be another one, and equal models would differ.
+    apart = part - part[0]
+    shift = apart.mean(dim=0)
+    mean, off = part[0] + shift, (apart - shift).abs()
     size = off.mean(dim=0)
     found = {
         "delta_1": size.sum(dim=1),

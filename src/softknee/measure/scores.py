@@ -1,7 +1,8 @@
 r"""How good models are: accuracy, AUC, ranking loss and log loss, each with its spread over the models.
 
-All take predictions of shape (M, N, L), for M models, or (N, L), for one, and N true labels. Predictions are
-probabilities, or logits with `logits=True`: then nothing is lost to saturation, because softmax is never rounded.
+All take predictions of shape (M, N, L), for M models, or (N, L), for one, and N true labels; a list with one tensor or
+array for each model is as good. Predictions are probabilities, or logits with `logits=True`: then nothing is lost to
+saturation, because softmax is never rounded.
 
     accuracy      share of examples whose most probable label is the true one
     auc           chance that a random example with the label has the higher score of two, equal scores counting half;
@@ -90,7 +91,8 @@ def log_loss(probs: Any, labels: Any, *, logits: bool = False, level: float = 0.
     if logits:
         losses = -torch.log_softmax(given, dim=2).gather(2, chosen)
     else:
-        came = torch.as_tensor(probs).dtype
+        refuse_sums(given)
+        came = _tensor(probs).dtype
         dtype = came if came.is_floating_point else torch.float64
         losses = -given.gather(2, chosen).clamp(min=torch.finfo(dtype).tiny).log()
     return _score(losses.squeeze(2).mean(dim=1), level, larger_is_better=False, most=float("inf"))
@@ -104,6 +106,11 @@ def generalisation_gap(train: Score, test: Score, *, level: float = 0.95) -> Sco
     >>> sk.measure.generalisation_gap(sk.measure.accuracy(sure, [0]), sk.measure.accuracy(unsure, [0])).value
     1.0
     """
+    if not isinstance(train, Score) or not isinstance(test, Score):
+        raise InputError(
+            "A gap is between two scores of sk.measure, as sk.measure.accuracy(probs, labels) gives them, and "
+            f"{type(train).__name__} and {type(test).__name__} were given."
+        )
     if train.larger_is_better != test.larger_is_better or len(train.each) != len(test.each):
         raise InputError(
             f"A gap is between the same score of the same models, and these are of {len(train.each)} and "
@@ -157,7 +164,7 @@ def _area(scores: Tensor, positive: Tensor) -> Tensor:
 def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
     """Predictions as float64 of shape (M, N, L), and labels of shape (N,), on the same device."""
     try:
-        given = torch.as_tensor(probs).detach()
+        given = _tensor(probs).detach()
         truth = torch.as_tensor(labels).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Predictions and labels must be tensors or arrays of numbers: {error}.") from error
@@ -168,7 +175,7 @@ def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
             f"Predictions have shape (models, examples, labels) or (examples, labels), with two labels or more, and "
             f"{tuple(given.shape)} was given."
         )
-    if truth.is_floating_point() or tuple(truth.shape) != (given.shape[1],):
+    if truth.is_floating_point() or truth.is_complex() or tuple(truth.shape) != (given.shape[1],):
         raise InputError(
             f"Labels are {given.shape[1]} whole numbers, one for each example, and {tuple(truth.shape)} of "
             f"{truth.dtype} were given."
@@ -188,3 +195,20 @@ def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
             f"{float(given.max()):.4g}; pass logits=True if that is what they are."
         )
     return given, truth
+
+
+def refuse_sums(given: Tensor) -> None:
+    """Refuse probabilities (M, N, L) of which those of an example do not sum to 1: their size would mean nothing."""
+    miss = float((given.sum(dim=2) - 1).abs().max())
+    if miss > 2e-2:
+        raise InputError(
+            f"The probabilities of an example sum to 1, and here a sum is off by {miss:.3g}; pass logits=True if these "
+            "are logits, or take softmax over the labels first."
+        )
+
+
+def _tensor(probs: Any) -> Tensor:
+    """One tensor; of a list of tensors or arrays, one for each model, their stack."""
+    if isinstance(probs, list | tuple) and probs and hasattr(probs[0], "shape"):
+        return torch.stack([torch.as_tensor(one) for one in probs])
+    return torch.as_tensor(probs)

@@ -68,12 +68,13 @@ def compare_each(
     >>> round(found.difference, 12), round(found.p, 4), found.p_flips, round(found.equivalence, 5)
     (0.0175, 0.0354, 0.125, 0.00327)
     """
+    first, second = _numbers(first), _numbers(second)
     if len(first) != len(second) or not first:
         raise ParameterError(
             f"A paired comparison needs the same seeds on both sides, and there are {len(first)} and {len(second)} "
             f"numbers; leave out the seeds that one side does not have."
         )
-    differences = [float(one) - float(other) for one, other in zip(first, second, strict=True)]
+    differences = [one - other for one, other in zip(first, second, strict=True)]
     if not all(map(math.isfinite, differences)):
         raise ParameterError("A comparison is of finite numbers; leave out what diverged, and say so.")
     return _judge(differences, margin=margin, level=level, flips=True)
@@ -103,6 +104,14 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     middle = statistics.fmean(without)
     pseudo = [difference - (models - 1) * (one - middle) for one in without]
     return _judge(pseudo, margin=margin, level=level, flips=False, mean=difference)
+
+
+def _numbers(given: Sequence[float]) -> list[float]:
+    """One number for each seed, also of an array or a tensor."""
+    try:
+        return [float(one) for one in given]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ParameterError(f"A paired comparison takes one number for each seed on both sides: {error}.") from error
 
 
 def _judge(
@@ -179,6 +188,9 @@ def holm(found: Sequence[float | None]) -> tuple[float | None, ...]:
     >>> holm([0.01, 0.04, None, 0.03])
     (0.03, 0.06, None, 0.06)
     """
+    for p in found:
+        if p is not None and not 0 <= p <= 1:
+            raise ParameterError(f"holm takes probabilities between 0 and 1, or None for no test, and {p!r} was given.")
     order = sorted((p, place) for place, p in enumerate(found) if p is not None)
     adjusted: list[float | None] = [None] * len(found)
     largest = 0.0

@@ -23,6 +23,8 @@ def explain(what: Any, x: Tensor) -> Choice:
     >>> sk.explain(sk.nn.SReLU(), torch.zeros(3)).path
     'plain'
     """
+    if not isinstance(x, Tensor):
+        raise InputError(f"explain() takes the tensor of the call, and {type(x).__name__} was given.")
     if isinstance(what, Pointwise):
         return choose(what.definition, x, what.fitted(x))
     if isinstance(what, Activation):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, SupportsIndex
 
 from torch import Tensor
 
@@ -32,11 +34,13 @@ class Granularity:
             if size is not None:
                 raise ParameterError(f"{name}: size={size!r} was given, but per='layer' has one value; leave size out.")
             return cls(per, (1,))
-        shape = (size,) if isinstance(size, int) else tuple(size or ())
-        counts = all(isinstance(n, int) and n >= 1 for n in shape)
+        shape = _counts(size)
+        counts = all(n >= 1 for n in shape)
         if not shape or not counts or (per == "channel" and len(shape) != 1):
             needs = "the number of channels" if per == "channel" else "the trailing shape of the input"
             raise ParameterError(f"{name}: per={per!r} needs size=, {needs}, and {size!r} was given.")
+        if per == "channel" and (isinstance(dim, bool) or not isinstance(dim, int)):
+            raise ParameterError(f"{name}: dim must be a whole number, the channels' dimension, and {dim!r} was given.")
         return cls(per, shape, dim)
 
     @property
@@ -63,3 +67,12 @@ class Granularity:
             return "per='layer'"
         size = self.shape[0] if self.per == "channel" else self.shape
         return f"per={self.per!r}, size={size}" + (f", dim={self.dim}" if self.per == "channel" else "")
+
+
+def _counts(size: Any) -> tuple[int, ...]:
+    """The whole numbers of a size, Python's or NumPy's; empty where it is none."""
+    try:
+        each = (size,) if isinstance(size, SupportsIndex) else tuple(size or ())
+        return () if any(isinstance(n, bool) for n in each) else tuple(map(operator.index, each))
+    except TypeError:
+        return ()

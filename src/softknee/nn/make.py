@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from ..errors import ParameterError
 from ..kernels import find
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
@@ -33,6 +34,11 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
         return baseline.module(**arguments)
     assert not isinstance(activation, Baseline)
     definition = find(activation) if isinstance(activation, str) else activation
+    if not isinstance(definition, Activation | SoftTable | Rowwise):
+        raise ParameterError(
+            f"make() takes the name of an activation or a definition, and {type(definition).__name__} was given; "
+            "sk.names() lists the names."
+        )
     if isinstance(definition, SoftTable):
         return read_mode(arguments.pop("mode", "soft"))(definition, **arguments)
     if isinstance(definition, Rowwise):

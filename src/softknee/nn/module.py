@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare, resolve
 from ..kernels.pointwise import check_input
 from ..spec import Activation
@@ -24,7 +25,8 @@ class Pointwise(Parameterised):
             the whole trailing shape of the input without the batch).
         size, dim: see `per`.
         inplace: overwrite the input where no gradient is needed; elsewhere it has no effect.
-        device, dtype: of the parameters, as in torch.nn.
+        device, dtype: of the parameters, as in torch.nn. A value that the type cannot hold (1e6 in float16) is refused,
+            here, by .half(), by set_ and by load_state_dict.
         values: the parameters by name, numbers or tensors; a missing one has its default.
 
     A constrained parameter is trained through a raw one (`raw_beta`) that may take any value; `module.beta`
@@ -47,7 +49,7 @@ class Pointwise(Parameterised):
         **values: Any,
     ) -> None:
         super().__init__()
-        named: Activation = find(self.activation) if definition is None else definition
+        named = self._named(definition)
         definition, values = resolve(named, values)
         values = definition.spread(values)
         self.definition = definition
@@ -68,6 +70,21 @@ class Pointwise(Parameterised):
             dtype=dtype,
         )
         prepare(definition.key)
+
+    def _named(self, definition: Any) -> Activation:
+        """The definition that is meant; what else comes first is refused: torch's modules take numbers there."""
+        if definition is None and self.activation:
+            return find(self.activation)
+        if isinstance(definition, Activation):
+            return definition
+        if definition is None or not self.activation:
+            raise ParameterError(
+                f"{type(self).__name__} takes a definition first, and {definition!r} was given; sk.nn.make takes a "
+                "name, for instance sk.nn.make('srelu', delta=0.1)."
+            )
+        names = [*(p.name for p in find(self.activation).params), *find(self.activation).variants]
+        has = f"its own are {', '.join(names)}" if names else "it has no parameters"
+        raise ParameterError(f"{type(self).__name__} takes its arguments by name, and {definition!r} was given; {has}.")
 
     def fitted(self, input: Tensor) -> list[Tensor]:
         """The effective parameters in shapes that broadcast against this input."""
@@ -92,14 +109,16 @@ class Pointwise(Parameterised):
         return super().__getattr__(name)
 
     def extra_repr(self) -> str:
-        parts = [repr(self.definition.name)] if type(self) is Pointwise else []
+        # A class shows its own name; another definition than its own (gelu's tanh form) is named beside it.
+        parts = [] if self.definition.name == self.activation else [repr(self.definition.name)]
         parts += self._shown()
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
 
 
-def _spread_names(definition: Activation, learn: bool | str | Iterable[str]) -> bool | list[str]:
+def _spread_names(definition: Activation, learn: bool | str | Iterable[str]) -> Any:
     """The names to learn, with those of a group in the place of the group's."""
-    if isinstance(learn, bool):
-        return learn
+    if isinstance(learn, bool) or not isinstance(learn, Iterable):
+        return learn  # what is none of these is refused where the names are chosen
     asked = [learn] if isinstance(learn, str) else list(learn)
-    return [one for name in asked for one in definition.groups.get(name, (name,))]
+    groups = definition.groups
+    return [one for name in asked for one in (groups[name] if isinstance(name, str) and name in groups else [name])]

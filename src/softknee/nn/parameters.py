@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..spec import Constraint
-from ..spec.param import check_name
+from ..spec.param import check_name, read_number
 from .granularity import Granularity
+from .held_numbers import refuse_converted, refuse_loaded, refuse_written
 
 
 class Held(Protocol):
@@ -51,8 +52,8 @@ class Parameterised(nn.Module):
         """Make the parameters, at these start values."""
         self.title, self.params, self.learned, self.granularity = title, params, learned, granularity
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        if not dtype.is_floating_point:
-            raise ParameterError(f"{title}: dtype must be a floating-point type, and {dtype} was given.")
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ParameterError(f"{title}: dtype must be a floating-point type, and {dtype!r} was given.")
         self._starts: dict[str, float | Tensor] = {}
         self._unstarted = False
         for p in params:
@@ -69,18 +70,31 @@ class Parameterised(nn.Module):
         learned = p.name in self.learned
         allows = p.constraint.allows_learned if learned else p.constraint.allows
         words = p.constraint.learned_words if learned else p.constraint.words
-        try:
-            each = start.detach().double().flatten().tolist() if isinstance(start, Tensor) else [float(start)]
-        except (TypeError, ValueError):
-            raise ParameterError(
-                f"{self.title}: {p.name} must be a number or a tensor, and {type(start).__name__} was given."
-            ) from None
+        if isinstance(start, Tensor):
+            self._refuse_unreadable(p, start)
+            each = start.detach().double().flatten().tolist()
+        else:
+            each = [read_number(self.title, p.name, start)]
         for one in each:
             if not allows(one):
                 how = "to be learned, " if learned else ""
                 raise ParameterError(f"{self.title}: {how}{p.name} must be {words}, and {one!r} was given.")
-        if not isinstance(start, Tensor):
-            return float(start)
+        value = self._expanded(p, start) if isinstance(start, Tensor) else each[0]
+        # set_ checks all values before it writes one; while a layer is built there is nothing to write to yet.
+        if (kept := self._kept(p)) is not None:
+            refuse_written(self, p, value, kept.dtype, learned=learned)
+        return value
+
+    def _refuse_unreadable(self, p: Held, start: Tensor) -> None:
+        if start.is_meta:
+            raise ParameterError(
+                f"{self.title}: {p.name} lies on the meta device, which holds no numbers; make the tensor with "
+                "device='cpu'."
+            )
+        if start.is_complex():
+            raise ParameterError(f"{self.title}: {p.name} must be real, and {start.dtype} was given.")
+
+    def _expanded(self, p: Held, start: Tensor) -> Tensor:
         shape = (*self.granularity.shape, *self._tail(p.name))
         try:
             return start.detach().cpu().expand(shape).clone()
@@ -89,6 +103,10 @@ class Parameterised(nn.Module):
                 f"{self.title}: {p.name} has shape {tuple(start.shape)}, which does not expand to {shape}, "
                 f"the shape of its values for {self.granularity}."
             ) from None
+
+    def _kept(self, p: Held) -> Tensor | None:
+        """The tensor that stands for a parameter, once there is one."""
+        return self._parameters.get(self._raw_name(p)) if p.name in self.learned else self._buffers.get(p.name)
 
     def _add(self, p: Held, device: torch.device | None, dtype: torch.dtype) -> None:
         many = p.name in self.learned or isinstance(self._starts[p.name], Tensor)
@@ -136,11 +154,16 @@ class Parameterised(nn.Module):
 
     @torch.no_grad()
     def _write(self, p: Held, value: float | Tensor) -> None:
+        # On the CPU whatever device stands for all tensors here, such as a `with torch.device("meta")`.
+        start = torch.as_tensor(value, dtype=torch.float64, device="cpu")
+        kept = self._kept(p)
+        assert kept is not None
+        refuse_written(self, p, start, kept.dtype, learned=p.name in self.learned)
         if p.name not in self.learned:
-            self._held(p.name).copy_(torch.as_tensor(value, dtype=torch.float64))
+            self._held(p.name).copy_(start)
             return
         raw = self._held(self._raw_name(p))
-        start = torch.as_tensor(value, dtype=torch.float64).expand(raw.shape)
+        start = start.expand(raw.shape)
         raw.copy_(p.constraint.raw(start))
         if p.constraint.anchored:
             self._held(f"anchor_{p.name}").copy_(p.constraint.anchor(start))
@@ -164,6 +187,23 @@ class Parameterised(nn.Module):
         work = torch.float64 if raw.dtype == torch.float64 else torch.float32
         anchor = self._held(f"anchor_{p.name}").to(work) if p.constraint.anchored else None
         return p.constraint.lift(raw.to(work), anchor)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
+        for name, kept in (*self._parameters.items(), *self._buffers.items()):
+            if kept is None or kept.is_meta or not kept.is_floating_point():
+                continue
+            made = fn(kept.detach())
+            if not made.is_meta and type(made) is Tensor and made.is_floating_point():
+                refuse_converted(self, name, kept.detach(), made.dtype)
+        return super()._apply(fn, recurse)
+
+    def _load_from_state_dict(  # as torch calls it
+        self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
+    ) -> None:
+        if not local_metadata.get("assign_to_params_buffers", False):  # else the types are those of the state
+            refuse_loaded(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
 
     def _held(self, name: str) -> Tensor:
         """A parameter or buffer of this module by its stored name."""

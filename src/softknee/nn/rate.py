@@ -100,7 +100,6 @@ class RatePenalty:
                 f"{type(model).__name__} has no SQUAF layer, and only these have a rate; put some in first, for "
                 f"instance with sk.swap_(model, 'squaf', k=16, q=0.25, z='fit')."
             )
-        self._modules = {path: weakref.ref(model.get_submodule(path)) for path in self._sites}
         self._handles = [
             model.get_submodule(path).register_forward_pre_hook(_Hook(path, site), with_kwargs=True)
             for path, site in self._sites.items()
@@ -128,7 +127,7 @@ class RatePenalty:
             )
         self.observed = {path: Observed(p.detach(), count) for path, (p, count) in marginals.items()}
         for path, seen in self.observed.items():
-            if (module := self._modules[path]()) is not None:
+            if (module := self._sites[path].layer) is not None:
                 _last[module] = seen
         everything = sum(count for _, count in marginals.values())
         home = next(iter(marginals.values()))[0].device
@@ -170,6 +169,16 @@ class _Site:
     sums: Tensor | None = None
     elements: int = 0
     hidden: bool = False  # a pass without gradient in training: reentrant checkpointing, most likely
+    _layer: weakref.ref[SQUAF] | None = None
+
+    @property
+    def layer(self) -> SQUAF | None:
+        """The layer that ran last; sk.swap_ takes hooks along to another one."""
+        return None if self._layer is None else self._layer()
+
+    @layer.setter
+    def layer(self, module: SQUAF) -> None:
+        self._layer = weakref.ref(module)
 
     def marginal(self, with_gradient: bool) -> tuple[Tensor, int] | None:
         if not with_gradient:
@@ -213,9 +222,10 @@ class _Hook:
         return _Hook, ()
 
 
-def _record(hook: _Hook, module: SQUAF, x: Tensor) -> None:
+def _record(hook: _Hook, module: nn.Module, x: Tensor) -> None:
     site = hook.site
-    if site is None or x.numel() == 0:
+    # A layer that sk.swap_ made something else of keeps its hooks, and has no rate any more.
+    if site is None or x.numel() == 0 or not isinstance(module, SQUAF):
         return
     if inside_transform():
         raise InputError(
@@ -227,6 +237,7 @@ def _record(hook: _Hook, module: SQUAF, x: Tensor) -> None:
     # gradient, so the marginal is taken again as well, but it is not another pass.
     if torch._C._current_graph_task_id() == -1:
         site.add(p, x.numel(), training=module.training)
+        site.layer = module
 
 
 _record_uncompiled: Any = torch.compiler.disable(_record)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import ParameterError, did_you_mean
 from ..kernels import find
+from ..kernels.pointwise import writable
 from ..kernels.squaf import auto_window, squaf
 from ..kernels.squaf.arguments import (
     read_alpha,
@@ -20,13 +22,11 @@ from ..kernels.squaf.arguments import (
     sample,
     uniform_points,
 )
-from ..kernels.squaf.layout import dense
 from ..kernels.squaf.quick import Given, quick_squaf, usual
 from ..kernels.squaf.tails import check_tails
 from ..spec import Param, SoftTable, VectorParam
 from .granularity import Granularity
-from .parameters import Held, Parameterised, choose_learned, leaf_of_graph, require_tensor
-from .squaf_range import refuse_converted, refuse_loaded, refuse_written
+from .parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 if TYPE_CHECKING:
     from .squaf_modes import SQUAFP, SQUAFS
@@ -94,8 +94,10 @@ class SQUAF(Parameterised):
         inplace: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        _refuse_unknown(unknown)
         if definition is not None and not isinstance(definition, SoftTable):
             raise ParameterError(
                 f"squaf: what comes first is a definition, and {definition!r} was given; give every other argument by "
@@ -184,35 +186,6 @@ class SQUAF(Parameterised):
     def _tail(self, name: str) -> tuple[int, ...]:
         return (self.points,) if name in ("z", "grid") else ()
 
-    # -- numbers that the type cannot hold --------------------------------------------------------------
-
-    def _checked(self, p: Held, start: Any) -> float | Tensor:
-        value = super()._checked(p, start)
-        # set_ checks all values before it writes one; while a layer is built there is nothing to write to yet.
-        if (held := self._kept(p)) is not None:
-            refuse_written(self, p, value, held.dtype, learned=p.name in self.learned)
-        return value
-
-    def _write(self, p: Held, value: float | Tensor) -> None:
-        held = self._kept(p)
-        assert held is not None
-        refuse_written(self, p, value, held.dtype, learned=p.name in self.learned)
-        super()._write(p, value)
-
-    def _kept(self, p: Held) -> Tensor | None:
-        """The tensor that stands for a parameter, once there is one."""
-        return self._parameters.get(self._raw_name(p)) if p.name in self.learned else self._buffers.get(p.name)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
-        for name, kept in (*self._parameters.items(), *self._buffers.items()):
-            if kept is None or kept.is_meta or not kept.is_floating_point():
-                continue
-            made = fn(kept.detach())
-            if not made.is_meta and type(made) is Tensor and made.is_floating_point():
-                refuse_converted(self, name, kept.detach(), made.dtype)
-        return super()._apply(fn, recurse)
-
     @property
     def learned(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The names of the parameters that can be trained."""
@@ -264,8 +237,6 @@ class SQUAF(Parameterised):
     def _load_from_state_dict(  # as torch calls it
         self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
     ) -> None:
-        if not local_metadata.get("assign_to_params_buffers", False):  # else the types are those of the state
-            refuse_loaded(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
         if self.window_is_auto and self._held("window_kept").device.type != "meta":
             self.window = int(self._held("window_kept").item()) or None
@@ -292,7 +263,7 @@ class SQUAF(Parameterised):
             return quick_squaf(input, given, mode=self.mode)
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
-            return input.copy_(result) if dense(input) is input else result
+            return input.copy_(result) if writable(input) else result
         return result
 
     def _usual(self, input: Tensor) -> Given | None:
@@ -358,6 +329,12 @@ class SQUAF(Parameterised):
         parts += [f"weights={self.weights!r}"] if self.weights != "gaussian" else []
         parts += [f"tails={self.tails!r}"] if self.tails != "flat" else []
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
+
+
+def _refuse_unknown(arguments: dict[str, Any]) -> None:
+    known = [name for name in inspect.signature(SQUAF).parameters if name not in ("definition", "unknown")]
+    for name in arguments:
+        raise ParameterError(f"squaf has no argument {name!r}; it takes {', '.join(known)}.{did_you_mean(name, known)}")
 
 
 SQUAF._short_ways.add(SQUAF.compute)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels.squaf import new_seed, sampled_symbols, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.choice import value_at
+from .parameters import require_tensor
 from .squaf import SQUAF
 
 
@@ -79,11 +80,13 @@ class SQUAFP(Chosen):
 
         One draw decides both; the next call draws anew.
         """
+        require_tensor(self.title, input)
         values = self.fitted(input) | {"window": self.window, "weights": self.weights, "seed": new_seed(input)}
         return squaf_sampled(input, **values), sampled_symbols(input, **values)
 
     def symbols(self, input: Tensor) -> Tensor:
         """The places in z drawn for this input in a call of its own; see `with_symbols` for both of one draw."""
+        require_tensor(self.title, input)
         values = self.fitted(input)
         return sampled_symbols(input, **values, window=self.window, weights=self.weights, seed=new_seed(input))
 
@@ -108,11 +111,13 @@ class SQUAFS(Chosen):
 
     def with_symbols(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """The output and the places in z it was taken from (int32; -1 where x is NaN)."""
+        require_tensor(self.title, input)
         values = _of_step(self.fitted(input))
         return squaf_step(input, **values), step_symbols(input, **values)
 
     def symbols(self, input: Tensor) -> Tensor:
         """The place in z of the point nearest to each x (int32; -1 where x is NaN): what goes on the wire."""
+        require_tensor(self.title, input)
         return step_symbols(input, **_of_step(self.fitted(input)))
 
 

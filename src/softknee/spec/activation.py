@@ -20,7 +20,7 @@ from ..errors import DefinitionError, ParameterError
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
-from .param import RESERVED, Param, check_values, find_param
+from .param import RESERVED, Param, check_order, check_values, find_param
 from .primitives import u, v, x
 
 
@@ -159,6 +159,12 @@ class Activation:
     _index: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.formula, str):
+            # SymPy would run a text as Python code.
+            raise DefinitionError(
+                f"The formula of {self.name!r} is a text; give a SymPy expression in softknee.spec.x, or read the text "
+                f"with softknee.spec.parse(text, params=...)."
+            )
         object.__setattr__(self, "key", _own_key(self))
         given = sympy.sympify(self.formula)
         bound = given if self.worked is None else sympy.sympify(self.worked)
@@ -175,6 +181,10 @@ class Activation:
                 raise DefinitionError(
                     f"A parameter of {self.name!r} is called {p.name!r}, which is taken or not an identifier; "
                     f"choose another name (taken are {', '.join(sorted(RESERVED))})."
+                )
+            if not p.constraint.allows(p.default):
+                raise DefinitionError(
+                    f"{p.name} of {self.name!r} must be {p.constraint.words}, and its default is {p.default!r}."
                 )
         if len({p.name for p in self.params}) != len(self.params):
             raise DefinitionError(f"Two parameters of {self.name!r} have the same name; rename one of them.")
@@ -220,7 +230,7 @@ class Activation:
         for p in self.params:
             if isinstance(p.constraint, AtLeastOne) and "temperature" in left:
                 given = left.pop("temperature")
-                if not isinstance(given, int | float) or not 0 < given < math.inf:
+                if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
                     raise ParameterError(
                         f"{self.name}: temperature must be a finite number above 0, and {given!r} was given."
                     )
@@ -267,8 +277,7 @@ class Activation:
 
     def derivative(self, order: int = 1) -> Activation:
         """The derivative of that order by x, as a definition again."""
-        if order < 0:
-            raise ParameterError(f"The order of a derivative must be 0 or more, and {order} was given.")
+        check_order(order)
         return self.partial(*["x"] * order)
 
     @functools.cached_property

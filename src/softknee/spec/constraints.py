@@ -39,8 +39,8 @@ class Constraint:
         return self.words
 
     def allows(self, value: float) -> bool:
-        """Whether the parameter may have this value."""
-        return math.isfinite(value)
+        """Whether the parameter may have this value. (In comparisons alone: torch.compile traces no math.isfinite.)"""
+        return -math.inf < value < math.inf
 
     def allows_learned(self, value: float) -> bool:
         """Whether a learned parameter may start there."""
@@ -83,7 +83,7 @@ class Positive(Constraint):
         return "a number between 2^-40 and 2^40"
 
     def allows(self, value: float) -> bool:
-        return math.isfinite(value) and value > 0
+        return 0 < value < math.inf
 
     def allows_learned(self, value: float) -> bool:
         return NARROWEST <= value <= WIDEST
@@ -120,7 +120,7 @@ class AtLeastOne(Constraint):
         return "a number above 1 (1 itself would be a raw value of minus infinity) and at most 2^40"
 
     def allows(self, value: float) -> bool:
-        return math.isfinite(value) and value >= 1
+        return 1 <= value < math.inf
 
     def allows_learned(self, value: float) -> bool:
         return 1 < value <= WIDEST

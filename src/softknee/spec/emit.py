@@ -232,8 +232,12 @@ class Emitter:
             return f"{self.dialect.functions[sympy.exp]}({self._name(exponent)})"
         if exponent == sympy.Rational(1, 2):
             return f"{self.dialect.functions[sympy.sqrt]}({self._name(base)})"
-        if not exponent.is_Integer or abs(exponent) > 64:
-            raise UnsupportedError(f"The power {expr} is not a whole one of at most 64.")
+        if abs(exponent) > 64 or not (exponent.is_Integer or (exponent.is_Rational and exponent.q == 2)):
+            raise UnsupportedError(f"The power {expr} is not a whole or half one of at most 64.")
+        if not exponent.is_Integer:
+            root, whole = self._name(self._known(sympy.sqrt(base))), abs(exponent.p) // 2
+            text = f"({self._name(self._known(base**whole))} * {root})" if whole else root
+            return f"(1.0 / {text})" if exponent < 0 else text
         power = int(exponent)
         if power == -1:
             return f"(1.0 / {self._name(base)})"

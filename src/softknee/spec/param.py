@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,11 +87,35 @@ def check_name(title: str, known: Sequence[str], name: str) -> None:
 
 
 def check_values(title: str, params: Sequence[Param], values: Mapping[str, Any]) -> None:
-    """Refuse names that do not exist and numbers that are not allowed. (Tensors are not read: that would wait for
-    the device.)"""
+    """Refuse names that do not exist, what is no number, and numbers that are not allowed. (Tensors are not read: that
+    would wait for the device.)"""
+    from torch import Tensor
+
     for name, value in values.items():
         constraint = find_param(title, params, name).constraint
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if not constraint.allows(float(value)):
+        if not isinstance(value, Tensor) and not constraint.allows(read_number(title, name, value)):
             raise ParameterError(f"{title}: {name} must be {constraint.words}, and {value!r} was given.")
+
+
+def read_number(title: str, name: str, value: Any) -> float:
+    """What was given for a parameter as a number (Python's or NumPy's), or a sentence that says it is none."""
+    if not isinstance(value, bool | str | bytes):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf
+        except (TypeError, ValueError):
+            pass
+    kind = type(value).__name__
+    cure = "; give a torch.Tensor for several" if kind in ("list", "tuple", "ndarray") else ""
+    raise ParameterError(f"{title}: {name} must be a number or a tensor, and {kind} was given{cure}.")
+
+
+def check_order(order: Any) -> None:
+    """Refuse what is not the order of a derivative."""
+    if isinstance(order, bool) or not isinstance(order, int):
+        raise ParameterError(
+            f"The order of a derivative must be a whole number, 0 or more, and {type(order).__name__} was given."
+        )
+    if order < 0:
+        raise ParameterError(f"The order of a derivative must be 0 or more, and {order} was given.")

@@ -188,7 +188,8 @@ class Reader:
             return self._binary(node, depth)
         if isinstance(node, ast.Call):
             return self._call(node, depth)
-        raise FormulaError(f"{_what(node)} has no place in a formula, at column {_column(node)}.")
+        choice = "; write where(x > 0, x, 0)" if isinstance(node, ast.IfExp) else ""
+        raise FormulaError(f"{_what(node)} has no place in a formula, at column {_column(node)}{choice}.")
 
     def _step(self, depth: int) -> None:
         self.nodes += 1
@@ -218,7 +219,10 @@ class Reader:
             return self._power(node, depth)
         rule = _BINARY.get(type(node.op))
         if rule is None:
-            raise FormulaError(f"The operator {_what(node.op)} is none of + - * / **, at column {_column(node)}.")
+            power = "; a power is written **" if isinstance(node.op, ast.BitXor) else ""
+            raise FormulaError(
+                f"The operator {_what(node.op)} is none of + - * / **, at column {_column(node)}{power}."
+            )
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Div) and right.is_zero:
             raise FormulaError(f"The formula divides by 0 at column {_column(node)}.")

@@ -60,9 +60,15 @@ class Rowwise:
 
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers, or tensors that broadcast against it."""
+        import torch
+
         self._check_input(input)
         self.check(values)
-        result = self.compute(input, **{p.name: self._fitted(p, values, input) for p in self.params})
+        result: Any = self.compute(input, **{p.name: self._fitted(p, values, input) for p in self.params})
+        if not isinstance(result, torch.Tensor):
+            raise DefinitionError(
+                f"{self.name} must give a tensor, and its compute gave {type(result).__name__}; correct it."
+            )
         expected = list(input.shape)
         expected[self.dim] = self.size_out(input.shape[self.dim])
         if list(result.shape) != expected:

@@ -15,7 +15,7 @@ from ..errors import ParameterError, did_you_mean
 from .activation import Claims, load_engine
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
-from .param import Param
+from .param import Param, check_order, read_number
 from .primitives import x
 
 
@@ -107,16 +107,20 @@ class SoftTable:
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse names that do not exist and numbers that are not allowed."""
+        from torch import Tensor
+
         known = [*(p.name for p in self.params), *self.options]
         for name, value in values.items():
             if name not in known:
                 raise ParameterError(
                     f"{self.name} has no argument {name!r}; it takes {', '.join(known)}.{did_you_mean(name, known)}"
                 )
-            if name in self.options or isinstance(value, bool) or not isinstance(value, int | float):
+            if name in self.options or name == "z" or value is None or isinstance(value, Tensor):
+                continue
+            if name == "alpha" and isinstance(value, str):  # "auto", or refused where it is read
                 continue
             constraint = self.param(name).constraint
-            if not constraint.allows(float(value)):
+            if not constraint.allows(read_number(self.name, name, value)):
                 words = constraint.words
                 raise ParameterError(f"{self.name}: {name} must be {words}, and {value!r} was given.")
 
@@ -129,15 +133,14 @@ class SoftTable:
 
     def with_weights(self, weights: str) -> SoftTable:
         """The same definition for another kind of weights."""
-        if weights not in self.formulas:
+        if not isinstance(weights, str) or weights not in self.formulas:
             kinds = " or ".join(map(repr, self.formulas))
             raise ParameterError(f"{self.name}: weights must be {kinds}, and {weights!r} was given.")
         return self._relative(weights, self.order)
 
     def derivative(self, order: int = 1) -> SoftTable:
         """The derivative of that order by x, as a definition again."""
-        if order < 0:
-            raise ParameterError(f"The order of a derivative must be 0 or more, and {order} was given.")
+        check_order(order)
         return self._relative(self.weights, self.order + order)
 
     def _relative(self, weights: str, order: int) -> SoftTable:

@@ -23,7 +23,9 @@ LR_SCALE = 9.0
 
 
 def param_groups(model: nn.Module, *, lr: float, weight_decay: float = 0.0, lr_scale: float = LR_SCALE) -> list[Group]:
-    """The trainable parameters of a model in groups, for any torch optimiser.
+    """The trainable parameters of a model in groups, for every torch optimiser that takes groups of any shape.
+
+    LBFGS takes no groups, Muon matrices alone (the group "weights"), and SparseAdam no dense gradients.
 
     Three groups, each with its `name`, of which an empty one is left out: "weights" with `weight_decay`; "no_decay"
     (biases, norms, what the model exempts); "activations" (every parameter of an activation, whatever its shape)

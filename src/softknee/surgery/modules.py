@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from torch import nn
 
+from ..errors import ParameterError
 from ..nn.parameters import Parameterised, require_model
+
+T = TypeVar("T")
 
 
 def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
@@ -23,10 +27,29 @@ def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
     """
     require_model(model)
     found = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}
-    depths = [vars(module).get(_DEPTH) for module in found.values()]
-    if None in depths or len(set(depths)) != len(depths):
-        return found
-    return dict(sorted(found.items(), key=lambda one: vars(one[1])[_DEPTH]))
+    return dict(by_depth(list(found.items()), lambda one: one[1]))
+
+
+def by_depth(found: Sequence[T], module_of: Callable[[T], nn.Module]) -> list[T]:
+    """In the order in which one swap saw the modules run; as they come where it is not known of all of them."""
+    depths = {id(module_of(one)): vars(module_of(one)).get(_DEPTH) for one in found}
+    if None in depths.values() or len(set(depths.values())) != len(depths):
+        return list(found)
+    return sorted(found, key=lambda one: vars(module_of(one))[_DEPTH])
+
+
+def read_where(where: Any, title: str) -> Any:
+    """Patterns of paths as a list, or a function, or None; anything else is refused with a sentence."""
+    if where is None or callable(where):
+        return where
+    patterns = [where] if isinstance(where, str) else list(where) if isinstance(where, Iterable) else [where]
+    for one in patterns:
+        if not isinstance(one, str):
+            raise ParameterError(
+                f"{title}: where takes a pattern for the paths of activations, several, or a function, and "
+                f"{type(one).__name__} was given."
+            )
+    return patterns
 
 
 def number_by_depth(modules: Iterable[nn.Module]) -> None:

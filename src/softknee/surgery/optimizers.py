@@ -44,24 +44,40 @@ def optimizers(model: nn.Module, *, weights: Maker, activations: Maker) -> Paire
     if not plain:
         raise InputError(f"Only activations of {type(model).__name__} are trainable; use one optimiser for them.")
     own: list[Group] = [{"name": "activations", "params": parts["activations"], "weight_decay": 0.0}]
-    made = PairedOptimizer(weights(plain), activations(own))
-    check(model, made.param_groups)
-    return made
+    pair = _made("weights", weights, plain), _made("activations", activations, own)
+    check(model, [group for one in pair for group in one.param_groups])
+    return PairedOptimizer(*pair)
+
+
+def _made(name: str, maker: Any, groups: list[Group]) -> Optimizer:
+    if not callable(maker):
+        raise InputError(
+            f"optimizers: {name} must be a function of groups that makes an optimiser, such as lambda groups: "
+            f"torch.optim.SGD(groups, lr=0.1), and {type(maker).__name__} was given."
+        )
+    return _optimizer(name, maker(groups))
+
+
+def _optimizer(name: str, one: Any) -> Optimizer:
+    if not isinstance(one, Optimizer):
+        raise InputError(f"optimizers: {name} must make a torch Optimizer, and made a {type(one).__name__}.")
+    return one
 
 
 class PairedOptimizer(Optimizer):
     """Steps, clears, saves and loads two optimisers together. Its groups are theirs, so schedulers reach both."""
 
     def __init__(self, weights: Optimizer, activations: Optimizer) -> None:
-        self.pair = {"weights": weights, "activations": activations}
-        for name, one in self.pair.items():
-            if not isinstance(one, Optimizer):
-                raise InputError(f"optimizers: {name} must make a torch Optimizer, and made a {type(one).__name__}.")
+        self.pair = {name: _optimizer(name, one) for name, one in zip(_PARTS, (weights, activations), strict=True)}
         super().__init__([{**group, "params": list(group["params"])} for group in self._groups()], {})
         self.param_groups = self._groups()
 
     def _groups(self) -> list[Group]:
         return [group for one in self.pair.values() for group in one.param_groups]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own keeps the groups and drops the rest, and a copy could not step.
+        return super().__getstate__() | {"pair": self.pair, "_joined": True}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -13,9 +13,11 @@ from torch import nn
 from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
+from .finding.identify import uncompiled
 from .finding.running import compare, run_example
 from .finding.sites import Site, find_sites
 from .hardening.limits import distance_bound, hard_module
+from .modules import by_depth
 from .swapping.configs import retell
 from .swapping.operation import Step, Undo, perform, take_back
 from .swapping.traps import refuse_untouchable
@@ -76,7 +78,7 @@ def relu_ize_(
         evaluate: a function of the model that returns its metric; called before and after.
         data: what the model is called with (a tensor, a tuple, a dict), to measure the change of its outputs.
         finetune: a function that trains the model for a few steps after the replacement.
-        order: "together", or "layerwise": replace the first, finetune, replace the next, and so on.
+        order: "together", or "layerwise": replace the first in depth, finetune, replace the next, and so on.
 
     The result has plain torch modules only: it loads into the stock model with ReLU and exports to standard operators.
     If anything fails the model is as it was, with its weights. Parameters of the activations are gone afterwards, so an
@@ -95,10 +97,14 @@ def relu_ize_(
         )
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
+    for name, given in (("evaluate", evaluate), ("finetune", finetune)):
+        if given is not None and not callable(given):
+            raise InputError(f"{name} must be a function of the model, and {type(given).__name__} was given.")
     cure = "and its wrapper knows its parameters; give the model inside (model.module)."
     refuse_untouchable(model, "relu_ize_", cure=cure)
     everything = find_sites(model)[0]
-    found = [site for site in everything if isinstance(site.place.old, Parameterised | EntropicSpline)]
+    found = [site for site in everything if isinstance(_old(site), Parameterised | EntropicSpline)]
+    found = by_depth(found, _old)
     if not found:
         raise InputError(
             f"{type(model).__name__} has no activation of softknee to replace; put them in with sk.swap_ first."
@@ -134,19 +140,24 @@ def relu_ize_(
     return result
 
 
+def _old(site: Site) -> Any:
+    """What is there now, without what the compiler put around it."""
+    return uncompiled(site.place.old)
+
+
 def _hard_modules(found: list[Site]) -> list[nn.Module]:
     """The replacement of every site; all are asked for before any is put in."""
     made: dict[int, nn.Module] = {}
     for site in found:
-        if isinstance(site.place.old, EntropicSpline):
+        if isinstance(_old(site), EntropicSpline):
             raise ParameterError(
                 f"{site.path}: EntropicSpline has no hard limit; swap it for a function with one first."
             )
         try:
-            made.setdefault(id(site.place.old), hard_module(site.place.old))
+            made.setdefault(id(_old(site)), hard_module(_old(site)))
         except ParameterError as error:
             raise ParameterError(f"{site.path}: {error}") from None
-    return [made[id(site.place.old)] for site in found]
+    return [made[id(_old(site))] for site in found]
 
 
 def _bounds(found: list[Site]) -> tuple[dict[str, float], list[str]]:
@@ -155,7 +166,7 @@ def _bounds(found: list[Site]) -> tuple[dict[str, float], list[str]]:
     notes: list[str] = []
     for site in found:
         try:
-            bounds[site.path] = distance_bound(site.place.old)
+            bounds[site.path] = distance_bound(_old(site))
         except (ParameterError, MissingToolError) as error:
             bounds[site.path] = math.inf
             notes.append(f"No bound for {site.path}: {error}")

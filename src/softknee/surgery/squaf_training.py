@@ -23,8 +23,8 @@ from torch import nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..nn import SQUAF
+from ..nn.held_numbers import refuse_written
 from ..nn.parameters import Held, require_model
-from ..nn.squaf_range import refuse_written
 from .hardening.sites import unwrapped
 from .modules import activation_modules
 

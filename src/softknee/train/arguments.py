@@ -7,18 +7,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from .losses import Loss, read_loss
 from .schedules import Schedule, read_table
+
+_IGNORED = -100  # a label that torch's cross-entropy leaves out
 
 
 def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None) -> list[int]:
     """One seed for each model, all different; 0, 1, 2, ... by default."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ParameterError(f"{what}: count must be a whole number of at least 1, and {count!r} was given.")
-    found = list(range(count) if seeds is None else seeds)
+    try:
+        found = list(range(count) if seeds is None else seeds)
+    except TypeError:
+        raise ParameterError(f"{what}: seeds must be a list, one for each model, and {seeds!r} was given.") from None
     if len(found) != count:
         raise ParameterError(f"{what}: {len(found)} seeds were given for {count} models; give one for each.")
     for seed in found:
@@ -43,6 +48,46 @@ def read_examples(
     if len(x) != len(y) or len(x) == 0:
         raise InputError(f"fit: x has {len(x)} examples and y has {len(y)} targets; give one target for each.")
     return x.detach().to(device).contiguous(), y.detach().to(device).contiguous()
+
+
+def read_targets(y: Tensor, loss: str | Loss) -> Tensor:
+    """The targets as the loss takes them: labels of any whole type as int64."""
+    if loss != "cross_entropy":
+        return y
+    if y.is_complex() or (y.is_floating_point() and y.dim() < 2):
+        raise InputError(
+            f"fit: cross_entropy takes labels as whole numbers, or the share of each label in a dimension more, and y "
+            f"has {y.dtype} and shape {tuple(y.shape)}; convert labels with y.long(), or choose loss='mse'."
+        )
+    return y if y.is_floating_point() else y.long()
+
+
+@torch.no_grad()
+def try_example(model: nn.Module, x: Tensor, y: Tensor, loss: str | Loss) -> None:
+    """Refuse examples that an ordinary copy of the model cannot be run on, and labels that it has no output for.
+
+    Otherwise the first would be said of running all models at once, and the second by the device, which is lost then.
+    """
+    devices = [x.device] if x.is_cuda else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            made = model.eval()(x[:1])
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        line = (str(error).strip().splitlines() or ["no message"])[0]
+        raise InputError(
+            f"fit: {type(model).__name__} cannot be run on x, which has {x.dtype} and examples of shape "
+            f"{tuple(x.shape[1:])}; give it the type and shape that the model takes. (torch says: {line})"
+        ) from error
+    if loss != "cross_entropy" or y.is_floating_point() or not isinstance(made, Tensor) or made.dim() < 2:
+        return
+    low, high = int(y.where(y != _IGNORED, 0).min()), int(y.max())
+    if low < 0 or high >= made.shape[1]:
+        raise InputError(
+            f"fit: the labels in y go from {low} to {high}, and the model has {made.shape[1]} outputs, for labels from "
+            f"0 to {made.shape[1] - 1}; number the labels from 0, or give the model more outputs."
+        )
 
 
 def steps_of_epoch(examples: int, *, batch: int, drop_last: bool) -> int:

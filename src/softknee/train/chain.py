@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from .stacked_modules import (
     StackedDropout,
@@ -52,7 +53,9 @@ def chain_of(model: nn.Module, tensors: Mapping[str, Tensor]) -> Step | None:
     """
     steps: list[Step] = []
     for path, module in _in_order(model, ""):
-        step = None if _has_hooks(module) else _step(module, path, tensors)
+        # A parametrized module, such as one with normed weights, computes its tensors from others.
+        alone = not _has_hooks(module) and not is_parametrized(module)
+        step = _step(module, path, tensors) if alone else None
         if step is None:
             return None
         steps.append(step)

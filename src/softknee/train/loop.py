@@ -19,8 +19,10 @@ from .arguments import (
     read_seeds,
     read_shares,
     read_single,
+    read_targets,
     steps_of_epoch,
     tensor_of,
+    try_example,
 )
 from .augment import Augment
 from .loop_models import LoopModels
@@ -118,6 +120,9 @@ class OneByOne(ManyModels):
         A `loss` of your own must be a mean over the examples. `on_step` is called when every model has done the step.
         """
         x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
+        y = read_targets(y, loss)
+        if self.step == 0 and augment is None and self.strategy == "none":
+            try_example(self.model(0), x, y, loss)
         per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
         check_clip(clip)
         shares = iter(

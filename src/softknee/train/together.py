@@ -95,7 +95,8 @@ def outputs(
         hint = (
             "it draws random numbers outside of nn.Dropout, which could not be keyed by replica; use modules"
             if "randomness" in str(error)
-            else "use modules that torch.func.vmap can run, or train these models one by one"
+            else "use modules that torch.func.vmap can run, or train these models one by one (sk.train.OneByOne; in a "
+            "recipe `engine: loop` under `training`)"
         )
         raise InputError(
             f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: {line})"

@@ -114,6 +114,9 @@ class Boundary(nn.Module):
         self._channel = Channel(peer, sends=to is not None, group=group, timeout=timeout, most=most)
         self.device = torch.device(device) if device is not None else self._channel.device
         self._table: Tensor | None = None  # the last one that was sent, or received
+        # Bytes on their way are no graph: that of a compiled model ends before them and begins again behind. Made here,
+        # because it imports the compiler, which who only codes symbols does not need.
+        self._uncompiled: Any = torch.compiler.disable(_run)
         self._next = 0
         self._gradients: dict[int, Tensor] = {}
         self.reset()
@@ -122,7 +125,7 @@ class Boundary(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """The sending end: send what the layer makes of this input. The receiving end: `receive`."""
-        return self.receive(input) if self.layer is None else self._send(self.layer, input)
+        return self.receive(input) if self.layer is None else self._uncompiled(self._send, self.layer, input)
 
     def report(self) -> Traffic:
         """Bytes so far, against float32 and bfloat16."""
@@ -222,6 +225,9 @@ class Boundary(nn.Module):
         """
         if self.layer is not None:
             raise ParameterError("Boundary: this is the sending end; call it with the pre-activations.")
+        return self._uncompiled(self._take, ticket)
+
+    def _take(self, ticket: Tensor | None) -> Tensor:
         frame, body = self._channel.receive("activations")
         if frame.kind == "gradient":
             raise WireError(f"Rank {self._channel.peer} sent a gradient in place of activations.")
@@ -273,6 +279,10 @@ class Boundary(nn.Module):
             counted["tables"] += frame.table_bytes
             counted["payload"] += frame.body - frame.table_bytes - CHECK_BYTES
             counted["headers"] += header
+
+
+def _run(method: Any, *args: Any) -> Tensor:
+    return method(*args)
 
 
 def _has_symbols(layer: object) -> bool:

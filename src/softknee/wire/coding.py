@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
 from . import huffman, packed, ranges, varints
 from .message import CODERS, Message, read, require_most
-from .symbols import counts_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
+from .symbols import count_of, counts_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
 
 MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
 _ONE_SYMBOL = 0  # the form of a model that says: all symbols are this one
@@ -21,11 +21,14 @@ _TABLES = {"huffman": huffman, "rans": ranges}
 def encode(
     symbols: Tensor,
     *,
-    levels: int,
+    levels: int | None = None,
     coder: str = "auto",
     probabilities: Tensor | Sequence[float] | None = None,
 ) -> bytes:
     r"""A tensor of whole numbers in [0, levels), of any shape and integer type, as few bytes.
+
+    Without `levels` they end at the largest symbol that occurs (or with the probabilities). Give the number of points,
+    2k+1, where messages should be alike from call to call: the packed form is as long as its levels ask.
 
     With H = -sum_s p_s log2 p_s the entropy of the symbols that occur, in bits per symbol:
 
@@ -49,19 +52,21 @@ def encode(
 
     References: Huffman 1952; Duda 2013 (arXiv:1311.2540); Giesen 2014 (arXiv:1402.3392).
     """
-    require_symbols(symbols, levels)
+    if levels is None and probabilities is not None:
+        levels = count_of(probabilities)
+    points = require_symbols(symbols, levels)
     if coder not in (*CODERS, "auto"):
         raise ParameterError(
             f"There is no coder {coder!r}.{did_you_mean(coder, [*CODERS, 'auto'])} There are {', '.join(CODERS)}, auto."
         )
-    weights = None if probabilities is None else weights_of(probabilities, levels)
+    weights = None if probabilities is None else weights_of(probabilities, points)
 
     def message(name: str, model: bytes, payload: bytes, *, shared: bool = False) -> bytes:
-        return Message(name, levels, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
+        return Message(name, points, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
 
     if coder == "packed" or (coder == "auto" and not _has_numpy()):
-        return message("packed", *packed.encode(symbols, levels))
-    counts = counts_of(symbols, levels)
+        return message("packed", *packed.encode(symbols, points))
+    counts = counts_of(symbols, points)
     if weights is not None:
         require_weights(counts, weights)
     occurring = counts.nonzero().flatten().tolist()
@@ -72,7 +77,7 @@ def encode(
     if coder == "auto":
         coder = _shortest(listed, weights)
     if coder == "packed":
-        return message("packed", *packed.encode(symbols, levels))
+        return message("packed", *packed.encode(symbols, points))
     row = flat_array(symbols, "Entropy coding")
     return message(coder, *_TABLES[coder].encode(row, listed, weights), shared=weights is not None)
 
@@ -152,10 +157,7 @@ def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | Non
                 "The message was coded with probabilities that both sides know. Give the sender's to "
                 "decode(..., probabilities=...)."
             )
-        try:
-            given = len(probabilities)
-        except TypeError:
-            raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
+        given = count_of(probabilities)
         if given != message.levels:
             raise WireError(
                 f"The message has {message.levels} levels, and {given} probabilities are given. Give the sender's."

@@ -39,19 +39,23 @@ class Sizes:
         return f"bits per symbol of {self.count:,}: " + ", ".join(f"{name} {getattr(self, name):.4g}" for name in names)
 
 
-def entropy(symbols: Tensor, *, levels: int) -> float:
+def entropy(symbols: Tensor, *, levels: int | None = None) -> float:
     """H = -sum_s p_s log2 p_s in bits per symbol, p_s the share of level s; 0 of an empty tensor.
+
+    Levels that do not occur change nothing; given, they say which symbols are refused.
 
     >>> import torch
     >>> entropy(torch.tensor([0, 0, 1, 2]), levels=33)
     1.5
     """
-    require_symbols(symbols, levels)
+    levels = require_symbols(symbols, levels)
     return entropy_of(counts_of(symbols, levels))
 
 
-def sizes(symbols: Tensor, levels: int) -> Sizes:
+def sizes(symbols: Tensor, levels: int | None = None) -> Sizes:
     """Encode the symbols with every coder and say how many bits each needs per symbol.
+
+    Without `levels` they end at the largest symbol that occurs, as for `encode`.
 
     A message without symbols still has a header; its bytes are `len(encode(...))`.
 

@@ -33,9 +33,10 @@ def numpy_for(what: str) -> ModuleType:
     return numpy
 
 
-def require_symbols(symbols: Tensor, levels: int) -> None:
-    """Raise unless this is a tensor of whole numbers in [0, levels)."""
-    require_levels(levels)
+def require_symbols(symbols: Tensor, levels: int | None) -> int:
+    """Raise unless this is a tensor of whole numbers in [0, levels). Give the levels: as many as occur if left out."""
+    if levels is not None:
+        require_levels(levels)
     if not isinstance(symbols, Tensor) or symbols.dtype not in TYPES:
         what = f"a tensor of {symbols.dtype}" if isinstance(symbols, Tensor) else f"a {type(symbols).__name__}"
         raise InputError(
@@ -47,13 +48,16 @@ def require_symbols(symbols: Tensor, levels: int) -> None:
         )
     if symbols.dim() > MOST_DIMENSIONS:
         raise InputError(f"Symbols have at most {MOST_DIMENSIONS} dimensions, and these {symbols.dim()}.")
-    if symbols.numel():
-        least, most = (int(bound) for bound in torch.aminmax(wide(symbols)))
-        if least < 0 or most >= levels:
-            raise ParameterError(
-                f"With levels={levels} symbols are 0 to {levels - 1}, and these go from {least} to {most}. "
-                "Shift them to start at 0, or give the right number of levels. (A -1 of symbols() stands for NaN.)"
-            )
+    least, most = (int(bound) for bound in torch.aminmax(wide(symbols))) if symbols.numel() else (0, 0)
+    largest = (MOST_LEVELS if levels is None else levels) - 1
+    if least < 0 or most > largest:
+        among = "S" if levels is None else f"With levels={levels} s"
+        cure = "." if levels is None else ", or give the right number of levels."
+        raise ParameterError(
+            f"{among}ymbols are 0 to {largest:,}, and these go from {least} to {most}. Shift them to start at 0{cure} "
+            "(A -1 of symbols() stands for NaN.)"
+        )
+    return most + 1 if levels is None else levels
 
 
 def require_levels(levels: int) -> None:
@@ -87,6 +91,14 @@ def entropy_of(counts: Tensor) -> float:
     total = int(counts.sum())
     some = counts[counts > 0].double()
     return math.log2(total) - float((some * some.log2()).sum()) / total if len(some) > 1 else 0.0
+
+
+def count_of(probabilities: Tensor | Sequence[float]) -> int:
+    """How many probabilities these are."""
+    try:
+        return len(probabilities)
+    except TypeError:
+        raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
 
 
 def weights_of(probabilities: Tensor | Sequence[float], levels: int) -> list[int]:

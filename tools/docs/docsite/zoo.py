@@ -121,7 +121,7 @@ def index() -> str:
     for name in gallery.names():
         act = sk.get(name)
         tiles.append(
-            f'<a class="tile" href="{name}.html">{thumbnail(act)}<strong>{title_of(act)}</strong>'
+            f'<a class="tile" href="{name}.html">{thumbnail(act)}<strong>{_breakable(title_of(act))}</strong>'
             f"<span>{_tags(act)}</span></a>"
         )
     table = (DOCS / "zoo" / "README.md").read_text(encoding="utf-8")
@@ -150,6 +150,11 @@ one](../extend/function.md) is one file. Functions of whole rows and the papers'
 {entries}
 ```
 """
+
+
+def _breakable(title: str) -> str:
+    """A long name may be broken between its words: AsymmetricSmeLU before SmeLU."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "<wbr>", title)
 
 
 def _tags(act: Activation | SoftTable) -> str:

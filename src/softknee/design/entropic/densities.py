@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import torch
@@ -131,11 +132,15 @@ def _end(density: Density, side: int) -> float:
 
 
 def _placed(mean: float, scale: float) -> tuple[Expr, Expr]:
-    if not (math.isfinite(mean) and 0 < scale < math.inf):
+    if not (_finite(mean) and _finite(scale) and scale > 0):
         raise ParameterError(
             f"A density has a finite mean and a scale above 0, and mean={mean}, scale={scale} was given."
         )
     return (x - number(mean)) / number(scale), number(scale)
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _titled(name: str, mean: float, scale: float) -> str:
@@ -165,7 +170,7 @@ def laplace(*, mean: float = 0.0, scale: float = 1.0) -> Density:
 
 def uniform(*, low: float = -1.0, high: float = 1.0) -> Density:
     """The uniform density on an interval."""
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (_finite(low) and _finite(high) and low < high):
         raise ParameterError(f"A uniform density lies between finite low < high, and {low}, {high} was given.")
     ends, width = (number(low), number(high)), number(high) - number(low)
     name = "uniform" if (low, high) == (-1, 1) else f"uniform(low={low:g}, high={high:g})"
@@ -255,7 +260,7 @@ def _quantiles(low: Tensor, high: Tensor, parts: Tensor) -> Callable[[float], fl
 
 
 def read(given: Any) -> Density:
-    """A density in any form: a name, a formula, samples (a tensor or a list of numbers), or a `Density`."""
+    """A density in any form: a name, a formula, samples (a tensor, an array or a list), or a `Density`."""
     if isinstance(given, Density):
         return given
     if isinstance(given, str):
@@ -272,11 +277,21 @@ def read(given: Any) -> Density:
             ) from error
     if isinstance(given, sympy.Expr):
         return of_formula(given)
-    if isinstance(given, Tensor | list | tuple):
+    samples = given if isinstance(given, Tensor | list | tuple) else _array(given)
+    if samples is not None:
         from .sample_density import of_samples
 
-        return of_samples(given)
+        return of_samples(samples)
     raise InputError(
-        f"A density is a name ({', '.join(NAMED)}), a formula in x, a tensor of samples or a Density, and "
-        f"{type(given).__name__} was given."
+        f"A density is a name ({', '.join(NAMED)}), a formula in x, samples (a tensor, an array or a list) or a "
+        f"Density, and {type(given).__name__} was given."
     )
+
+
+def _array(given: Any) -> Tensor | None:
+    """An array of NumPy, or whatever else torch reads as more than one number."""
+    try:
+        found = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return found if found.dim() else None

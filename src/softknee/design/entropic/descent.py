@@ -134,9 +134,9 @@ def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
         raise ParameterError(f"eafo_descent: steps must be a whole number, 0 or more, and {steps!r} was given.")
     if isinstance(knots, bool) or not isinstance(knots, int) or not 4 <= knots <= 512:
         raise ParameterError(f"eafo_descent: knots must be a whole number from 4 to 512, and {knots!r} was given.")
-    if not 0 < floor < 1:
+    if not isinstance(floor, int | float) or not 0 < floor < 1:
         raise ParameterError(f"eafo_descent: floor must lie strictly between 0 and 1, and {floor!r} was given.")
-    if not 0 < rate <= 10:
+    if not isinstance(rate, int | float) or not 0 < rate <= 10:
         raise ParameterError(f"eafo_descent: rate must lie above 0 and at most at 10, and {rate!r} was given.")
 
 

@@ -72,7 +72,7 @@ class Eafo:
         """The measured change of the entropy at another eps, in nats."""
         found = _measured(self.source, self.values, self.density, self.pieces, _size(eps, self.largest))[0]
         if math.isnan(found):
-            raise ParameterError(f"eafo: eps = {eps:g} folds the function; take one nearer to 0.")
+            raise _folds(eps)
         return found
 
     @property
@@ -129,8 +129,8 @@ def eafo(
 
     Args:
         f: a name, a definition, or a formula in x.
-        density: "normal", "laplace", "logistic", "uniform", a formula in x, samples (a tensor), or a
-            density such as `design.normal(mean=1, scale=2)`.
+        density: "normal", "laplace", "logistic", "uniform", a formula in x, samples (a tensor, an array or a list), or
+            a density such as `design.normal(mean=1, scale=2)`.
         eps: the start of the learnable size of the correction; 0.01, or less where that would fold f.
         flat: "leave" flat pieces as they are, or "continue" their neighbour's correction into them, as CRReLU does.
         name: what to call the result.
@@ -164,6 +164,8 @@ def eafo(
     recipe = f"eafo({act.recipe or act.name}, density={given.name})" if plain and _can_be_named(act) else ""
     corrected = _definition(act, values, pieces, size, name or f"{act.name}_eafo", recipe)
     measured, mass = _measured(act, values, given, pieces, size)
+    if math.isnan(measured):
+        raise _folds(size)
     return Eafo(
         source=act,
         density=given,
@@ -183,6 +185,10 @@ def eafo(
 def _can_be_named(act: Activation) -> bool:
     """Whether a text can say which function is meant."""
     return bool(act.recipe) or (act.name in names() and get(act.name) is act)
+
+
+def _folds(eps: float) -> ParameterError:
+    return ParameterError(f"eafo: eps = {eps:g} folds the function; take one nearer to 0.")
 
 
 def _size(eps: float | None, largest: float) -> float:

@@ -86,7 +86,7 @@ def entropy_change(
     [0.003516, -0.003555]
     """
     given = densities.read(density)
-    low, high = between or (-math.inf, math.inf)
+    low, high = _interval(between)
     new = definition_of(after, needed_by="entropy")
     values = settled(new, params)
     slopes = [slope_of(new, values)]
@@ -106,7 +106,23 @@ def entropy_change(
         return total - torch.log(sizes[1].abs()) if len(sizes) > 1 else total
 
     mean, mass = mean_of(gain, given, low, high, seams)
+    if mass == 0:
+        raise ParameterError(f"entropy: no x lies between {low:g} and {high:g} under {given}; take a wider interval.")
     return mean if before is not None else mean + _input_entropy(given, low, high, mass)
+
+
+def _interval(between: Any) -> tuple[float, float]:
+    if between is None:
+        return -math.inf, math.inf
+    try:
+        low, high = map(float, between)
+        if low < high:
+            return low, high
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(
+        f"entropy: between=(low, high) takes two numbers with low below high, and {between!r} was given."
+    )
 
 
 def _refuse_folds(name: str, at: Tensor, slope: Tensor, weight: Tensor) -> None:

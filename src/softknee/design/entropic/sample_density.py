@@ -32,10 +32,12 @@ def sorted_samples(given: Tensor | Sequence[float], what: str) -> Tensor:
     """Samples as a sorted float64 vector, refused where they cannot describe a density."""
     try:
         vector = torch.as_tensor(given).detach().reshape(-1)
+        if vector.is_complex():
+            raise TypeError("complex numbers have no order and no density here")
         # Apple's devices have no float64.
         vector = (vector.cpu() if vector.device.type == "mps" else vector).to(torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{what} takes samples as a tensor or a list of numbers: {error}.") from error
+        raise InputError(f"{what} takes samples as a tensor, an array or a list of numbers: {error}.") from error
     if vector.numel() < FEWEST:
         raise InputError(f"{what} needs at least {FEWEST} samples, and {vector.numel()} were given.")
     if not bool(vector.isfinite().all()):

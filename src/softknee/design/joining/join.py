@@ -23,7 +23,7 @@ tensor([0.7311, 3.0000])
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from ...spec.pieces import Pieces, sign_of
 from ..texts.given import Given
 from . import hermite
 from .guard import guard, guarded
-from .joints import Meeting, check, joined, neat, pieces_of
+from .joints import Meeting, check, joined, neat, pieces_of, refute, short
 from .rescu import line_slope
 
 SMOOTHEST = 4
@@ -47,7 +47,7 @@ def join(
     between: tuple[Any, Any],
     smoothness: int = 1,
     fixed: bool = False,
-    params: Sequence[Param] = (),
+    params: Sequence[Param] | Mapping[str, Any] = (),
     name: str = "join",
     about: str = "",
 ) -> Activation:
@@ -56,7 +56,8 @@ def join(
     left, right: expressions in x, numbers, definitions, their names, or texts.
     between:     where left ends and where right begins: expressions in the parameters, numbers or texts.
     fixed:       whether right stays where it is; otherwise a constant is added to it.
-    params:      the parameters that stand in expressions and texts; those of definitions come along.
+    params:      the parameters that stand in expressions and texts, as `softknee.spec.Param` or as a mapping such as
+                 {"beta": 1.0, "g": "0.1:real"}; those of definitions come along.
 
     Joined lines come with their claims (monotone, Lipschitz constant, smoothness), unless both ends are fixed.
     """
@@ -64,6 +65,8 @@ def join(
         raise DefinitionError(f"join takes a smoothness from 1 to {SMOOTHEST}, and {smoothness!r} was given.")
     if not isinstance(between, tuple | list) or len(between) != 2:
         raise DefinitionError("join takes between=(a, b): where the left function ends and where the right one begins.")
+    if not isinstance(fixed, bool):
+        raise DefinitionError(f"join takes fixed=True or fixed=False, and {fixed!r} was given.")
     given = Given("join", params)
     sides = given.function(left), given.function(right)
     a, b = (given.point(end) for end in between)
@@ -76,6 +79,13 @@ def join(
             own = Meeting(pieces.parts[i], pieces.parts[i + 1], seam, f"two parts of the {which} function")
             check("join", own, used, 1)
     window = _Window(before, after, a, b, smoothness, fixed, used)
+    for which, at, side in (("left", a, window.ends[0]), ("right", b, window.ends[1])):
+        for value in side[: smoothness + 1]:
+            if refute(value, value, used) is not None:  # not equal to itself: no real number there
+                raise DefinitionError(
+                    f"join: at x = {at} the {which} function or one of its slopes is {short(value)}, and a finite real "
+                    f"number is needed there to join it. Move that end of between."
+                )
     return guarded(
         name,
         window.formula(),

@@ -95,7 +95,7 @@ def check(engine: str, meeting: Meeting, params: Sequence[Param], smoothness: in
         if not proved_zero(left - right):
             raise DefinitionError(
                 f"{engine}: whether {meeting.names} join at x = {meeting.at} cannot be decided. Their "
-                f"{_WORDS[min(order, 2)].format(order)} there are {_short(left)} and {_short(right)}, which agree to "
+                f"{_WORDS[min(order, 2)].format(order)} there are {short(left)} and {short(right)}, which agree to "
                 f"{_DIGITS} digits at numbers but not by algebra; write the pieces in a simpler form."
             )
 
@@ -107,24 +107,41 @@ def _apart(engine: str, meeting: Meeting, order: int, witness: Mapping[Symbol, E
     said = []
     for one in dict.fromkeys((0, 1, order)):
         left, right = meeting.sides(one)
-        text = f"{_WORDS[min(one, 2)].format(one)} {_short(left)} and {_short(right)}"
+        text = f"{_WORDS[min(one, 2)].format(one)} {short(left)} and {short(right)}"
         if left.free_symbols or right.free_symbols:
             text += f" ({_number(left, witness)} and {_number(right, witness)})"
         said.append(text)
+    hint = ""
+    if all(_nearly(*meeting.sides(one), witness) for one in range(order + 1)):
+        hint = (
+            " They differ by rounding alone: 1.2 in Python is a binary number, and 1/1.2 another. Write the piece as a "
+            "text, in which decimals are exact, or with sympy.Rational."
+        )
     place = f" (numbers are for {', '.join(f'{s} = {float(n):g}' for s, n in witness.items())})" if witness else ""
     return (
         f"{engine}: {meeting.names} do not join at x = {meeting.at}: {'; '.join(said)}{place}. A RESCU is "
-        f"continuously differentiable. Change a piece or the point, or let softknee.design.join(left, right, "
+        f"continuously differentiable.{hint} Change a piece or the point, or let softknee.design.join(left, right, "
         f"between=...) solve for a piece between."
     )
 
 
-def _short(expr: Expr) -> str:
-    text = str(expr)
+def _nearly(left: Expr, right: Expr, witness: Mapping[Symbol, Expr]) -> bool:
+    """Whether two numbers differ by no more than decimals lose when they become binary."""
+    if not (_has_value(left) and _has_value(right)):
+        return False
+    a, b = (elementary(side).subs(witness).evalf(_DIGITS) for side in (left, right))
+    return bool(a.is_Number and b.is_Number and a.is_finite and b.is_finite and abs(a - b) <= 1e-13 * (1 + abs(a)))
+
+
+def short(expr: Expr) -> str:
+    """The expression for a sentence."""
+    text = str(expr) if _has_value(expr) else "undefined"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _number(expr: Expr, witness: Mapping[Symbol, Expr]) -> str:
+    if not _has_value(expr):
+        return "undefined"
     value = elementary(expr).subs(witness).evalf(_DIGITS)
     return f"{float(value):.6g}" if value.is_Float or value.is_Rational else str(value)
 
@@ -133,7 +150,12 @@ def refute(left: Expr, right: Expr, params: Sequence[Param]) -> dict[Symbol, Exp
     """Parameter values at which the two are not equal, or None."""
     names: list[Symbol] = sorted({*left.free_symbols, *right.free_symbols}, key=str)
     constraints = {p.symbol: p for p in params}
-    sides = [sympy.lambdify(names, elementary(side), "mpmath") for side in (left, right)]
+    try:
+        if not (_has_value(left) and _has_value(right)):
+            raise NotImplementedError
+        sides = [sympy.lambdify(names, elementary(side), "mpmath") for side in (left, right)]
+    except NotImplementedError:  # a pole, or a derivative that SymPy does not have, as of floor
+        return {s: _draw(constraints[s], random.Random(f"0 {s}")) for s in names}
     for seed in range(_DRAWS if names else 1):
         values = {s: _draw(constraints[s], random.Random(f"{seed} {s}")) for s in names}
         with mpmath.workdps(2 * _DIGITS):
@@ -146,6 +168,11 @@ def refute(left: Expr, right: Expr, params: Sequence[Param]) -> dict[Symbol, Exp
         if apart or mpmath.isnan(a) or mpmath.isnan(b) or isinstance(a + b, mpmath.mpc):
             return values
     return None
+
+
+def _has_value(expr: Expr) -> bool:
+    """Whether SymPy found a number at the point, and no pole or limit."""
+    return not expr.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo, sympy.AccumBounds)
 
 
 def _draw(p: Param, draw: random.Random) -> Expr:

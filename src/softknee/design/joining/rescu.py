@@ -27,7 +27,7 @@ softknee.errors.DefinitionError: rescu: piece 1 and piece 2 do not join at x = 0
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import DefinitionError
@@ -44,7 +44,7 @@ MOST_PIECES, SMOOTHEST = 32, 8
 def rescu(
     pieces: Sequence[Any],
     *,
-    params: Sequence[Param] = (),
+    params: Sequence[Param] | Mapping[str, Any] = (),
     smoothness: int = 1,
     name: str = "rescu",
     about: str = "",
@@ -54,7 +54,8 @@ def rescu(
     pieces:     pairs (function, where it ends) from left to right, and a last function. A function is an expression in
                 x, a number, a definition, its name, or a text; a point is an expression in the parameters, a number or
                 a text.
-    params:     the parameters that stand in expressions and texts; those of definitions come along.
+    params:     the parameters that stand in expressions and texts, as `softknee.spec.Param` or as a mapping such as
+                {"beta": 1.0, "g": "0.1:real"}; those of definitions come along.
     smoothness: how many derivatives must be continuous at every join; 1 makes it a RESCU.
 
     Where every piece is at most quadratic, its claims (monotone, Lipschitz constant) are proved and come with it.

@@ -7,11 +7,10 @@ from fractions import Fraction
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import DefinitionError, MissingToolError, ParameterError
-from ...registry import get
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
+from ..source import meant
 from .certificate import Certificate, Extremum
 
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ def certify(f: Any, **params: Any) -> Certificate:
     with outward rounding (python-flint), the line is searched by branch and bound, and its two ends by bounds on how
     fast the function settles there. What cannot be settled is said in `Certificate.open`, never guessed.
 
-    f:       a name, or an element-wise definition; squaf takes its arguments too, z as a list of numbers.
+    f:       a name, a file, a text or a formula in x, or an element-wise definition; squaf takes its arguments too, z
+             as a list of numbers.
     params:  as numbers, taken exactly: 0.1 is the binary number next to a tenth, "0.1" or Fraction(1, 10) a tenth.
              Those left out have their defaults.
 
@@ -46,7 +46,7 @@ def certify(f: Any, **params: Any) -> Certificate:
     Reference: F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic (2017).
     """
     _need_flint()
-    act = get(f) if isinstance(f, str) else f
+    act = meant(f)
     from .ball_limits import hard_limit
     from .ball_proof import prove
     from .ball_subjects import of_activation
@@ -57,7 +57,10 @@ def certify(f: Any, **params: Any) -> Certificate:
         return prove(lambda: table, act.name, table.params)
     if not isinstance(act, Activation):
         name = getattr(act, "name", type(act).__name__)
-        raise DefinitionError(f"A certificate is made of an element-wise function, and {name!r} is none.")
+        raise DefinitionError(
+            f"A certificate is made of an element-wise function, by name, as a definition or as a formula in "
+            f"softknee.spec.x, and {name!r} is none."
+        )
     values = exact_params(act, params)
     return prove(lambda: of_activation(act, values), act.name, values, lambda: hard_limit(act, values))
 
@@ -72,7 +75,7 @@ def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
     _need_flint()
     from .ball_claims import check
 
-    act = get(f) if isinstance(f, str) else f
+    act = meant(f)
     if not isinstance(act, Activation):
         raise DefinitionError("Claims are checked of an element-wise formula, given as a definition or by its name.")
     return check(act, certificate)

@@ -9,17 +9,19 @@ softplus (logistic, beta = 1/w).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
-from ...errors import DefinitionError, ParameterError, did_you_mean
+from ...errors import DefinitionError, FormulaError, ParameterError, did_you_mean
 from ...registry import holds
 from ...spec import Activation, Claims, Param, Positive, positive, real, x
 from ...spec.algebra import Abs, Expr, Interval, Max, Symbol, oo, sympy
 from ...spec.pieces import Pieces, split
+from ...spec.text import write
 from ..source import definition_of
-from ..texts.given import text_of
+from ..texts.given import exact, text_of
 from . import polynomial_kernels as polynomial
 from .bump_kernel import bump
 from .convolution import Bulk, Convolution, Weight, degree
@@ -58,7 +60,7 @@ def mollify(
     Reference: the mollification paper, section 3; Ermoliev, Norkin and Wets 1995 for the discontinuous case.
     """
     source = definition_of(f, needed_by="mollify")
-    names = [kernel] if isinstance(kernel, str) else list(kernel)
+    names = [kernel] if isinstance(kernel, str) or not isinstance(kernel, Iterable) else list(kernel)
     if not names:
         raise ParameterError(f"mollify needs a kernel; choose among {', '.join(KERNELS)}.")
     for one in names:
@@ -84,7 +86,7 @@ def mollify(
         limit=source.name if holds(source) else None,
         limit_params={p.name: p.name for p in source.params},
         groups={"weights": tuple(p.name for p in logits)} if logits else {},
-        recipe=_recipe(source, names, width),
+        recipe=_recipe(source, pieces, names, width),
         about=f"{source.name} mollified with {_words(names)}.",
     )
 
@@ -131,7 +133,8 @@ def _check_kernel(name: Any, *, alone: bool) -> None:
 def _pieces(source: Activation, kernels: Sequence[str]) -> Pieces:
     if source.implicit is not None:
         raise DefinitionError(f"{source.name} is given by its inverse; mollify takes piecewise polynomials.")
-    pieces = split(source.formula)
+    # Fractions for decimals: pieces that meet at 0.1 would otherwise miss each other by a rounding, and jump there.
+    pieces = split(exact(source.formula))
     highest = 0
     for part in pieces.parts:
         if not part.is_polynomial(x):
@@ -153,11 +156,15 @@ def _pieces(source: Activation, kernels: Sequence[str]) -> Pieces:
     return Pieces(pieces.seams, tuple(sympy.expand(part) for part in pieces.parts))
 
 
-def _width(width: str | float | Param, source: Activation) -> tuple[Expr, tuple[Param, ...]]:
-    if isinstance(width, int | float) and not isinstance(width, bool):
-        if not Positive().allows(float(width)):
+def _width(width: Any, source: Activation) -> tuple[Expr, tuple[Param, ...]]:
+    if isinstance(width, Real) and not isinstance(width, bool):  # NumPy's numbers and SymPy's fractions too
+        try:
+            allowed = Positive().allows(float(width))
+        except OverflowError:  # a whole number beyond the largest float
+            allowed = False
+        if not allowed:
             raise ParameterError(f"mollify: width must be a finite number above 0, and {width!r} was given.")
-        return sympy.Rational(str(width)), ()
+        return sympy.Rational(_digits(width)), ()
     if not isinstance(width, str | Param):
         raise ParameterError(
             f"mollify: width is a number, the name of a parameter or a Param, and {type(width).__name__} was given."
@@ -173,6 +180,11 @@ def _width(width: str | float | Param, source: Activation) -> tuple[Expr, tuple[
             f"width='{param.name}_width'."
         )
     return param.symbol, (param,)
+
+
+def _digits(width: Any) -> str:
+    """The number as the text language has it: 0.1 is a tenth, and a fraction such as 1/3 stays one."""
+    return repr(float(width)) if isinstance(width, float) else str(width)
 
 
 def _mixture(
@@ -228,14 +240,23 @@ def _words(kernels: Sequence[str]) -> str:
     return f"a learnable mixture of the kernels {', '.join(kernels)}"
 
 
-def _recipe(source: Activation, kernels: Sequence[str], width: str | float | Param) -> str:
-    """The text that makes it again; empty where the source has none, and then the result is not saved to a file."""
+def _recipe(source: Activation, pieces: Pieces, kernels: Sequence[str], width: str | float | Param) -> str:
+    """The text that makes it again; empty where there is none, and then the result is not saved to a file.
+
+    A source that the language cannot say as it is written (Heaviside) is said by its pieces. What it is at a jump
+    itself may then differ, which no integral sees.
+    """
     try:
         inner = text_of(source)
     except DefinitionError:
-        return ""
+        pairs = [(part, x < seam) for part, seam in zip(pieces.parts, pieces.seams, strict=False)]
+        try:
+            inner = write(sympy.Piecewise(*pairs, (pieces.parts[-1], True), evaluate=False))
+        except FormulaError:
+            return ""
     kernel = kernels[0] if len(kernels) == 1 else f"({', '.join(kernels)})"
-    return f"mollify({inner}, {kernel}, width={width.name if isinstance(width, Param) else width})"
+    said = width.name if isinstance(width, Param) else width if isinstance(width, str) else _digits(width)
+    return f"mollify({inner}, {kernel}, width={said})"
 
 
 __all__ = ["KERNELS", "mollify"]

@@ -6,7 +6,7 @@ the formula language. Symbols are matched by name, so that `sympy.Symbol("beta")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,21 +16,22 @@ from ...spec import Activation, Param, u, v, x
 from ...spec.algebra import Expr, Float, Rational, sympy
 from ...spec.parse import LONGEST
 from ...spec.text import write
+from .declared import read_params
 
 
 class Given:
     """The arguments of one call of an engine; `params` grows with what definitions bring along."""
 
-    def __init__(self, engine: str, params: Sequence[Param]) -> None:
+    def __init__(self, engine: str, params: Sequence[Param] | Mapping[str, Any]) -> None:
         self.engine = engine
         self._declared: dict[str, Param] = {}
         self._brought: dict[str, Param] = {}
         self._texts: dict[Expr, str] = {}
-        for one in params:
+        for one in read_params(params) if isinstance(params, Mapping) else params:
             if not isinstance(one, Param):
                 raise DefinitionError(
-                    f"{engine} takes its parameters as softknee.spec.Param, such as positive('beta', 1.0), and "
-                    f"{type(one).__name__} was given."
+                    f"{engine} takes its parameters as softknee.spec.Param, such as positive('beta', 1.0), or as a "
+                    f"mapping such as {{'beta': 1.0}}, and {type(one).__name__} was given."
                 )
             self._declared[one.name] = one
 
@@ -136,7 +137,8 @@ def text_of(act: Any) -> str:
     if act.implicit is not None or act.inner is not None or act.worked is not None or act.stable:
         raise DefinitionError(
             f"{act.name!r} has numerics of its own (inner, worked, implicit or stable forms), which the text language "
-            f"cannot say. Keep it in Python and register it, or make it from a formula or by an engine of design."
+            f"cannot say; so has what an engine made from samples, or with arguments that no text has. Keep it in "
+            f"Python and register it, or make it from a formula or by an engine with arguments that a text can say."
         )
     from .language import read
 

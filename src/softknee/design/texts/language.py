@@ -106,7 +106,7 @@ class _Formulas(Reader):
         near = did_you_mean(name, [*self.known, *FUNCTIONS])
         return FormulaError(
             f"There is no {name!r} here; known are {', '.join(self.known)}.{near} A parameter of your own is declared "
-            f"beside the text, as params={{{name!r}: 1.0}} or --param {name}=1.0."
+            f"beside the text: softknee.design.definition(text, params={{{name!r}: 1.0}}), or --param {name}=1.0."
         )
 
 

@@ -121,14 +121,14 @@ def _with(run: Any) -> Any:
 def _differentiate_again(ctx: Any, *outer: Tensor) -> Any:
     """Gradients of the first-order gradients, by (grad, x, theta), through the plain form."""
     *options, by_x, by_theta = ctx.options
+    saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
     # A gradient that was not computed has no derivatives either.
     along = tuple(
-        g if asked else torch.zeros_like(of)
-        for g, of, asked in zip(outer, ctx.saved_tensors[1:], (by_x, by_theta), strict=True)
+        g if asked else torch.zeros_like(of) for g, of, asked in zip(outer, saved[1:], (by_x, by_theta), strict=True)
     )
 
     # Every tensor is an argument: one that a function closes over may belong to a transform that has ended.
-    pull = torch.func.vjp(lambda *inputs: _plain_gradients(*inputs, *options), *ctx.saved_tensors)[1]
+    pull = torch.func.vjp(lambda *inputs: _plain_gradients(*inputs, *options), *saved)[1]
     return *pull(along), None, None, None, None, None
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from softknee.errors import ParameterError, SoftkneeError
 from softknee.spec import Param, SoftTable
 
-from ..pointwise import check_input, find
+from ..pointwise import check_input, find, held_number
 from .function import squaf
 from .plain import compute_dtype
 from .tails import check_tails
@@ -37,17 +37,25 @@ def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
             return value
         return torch.as_tensor(value, dtype=compute_dtype(x), device=x.device)
 
+    def number(name: str, value: Any) -> Tensor:
+        if isinstance(value, Tensor):
+            return value
+        p, work = act.param(name), compute_dtype(x)
+        assert isinstance(p, Param)
+        # Not as_tensor, of which torch.compile would make a graph for each number.
+        return torch.full((), held_number(act.name, p, float(value), work), dtype=work, device=x.device)
+
     grid = given.get("grid")
     if grid is not None:
         refuse_beside_grid(given)
-        points = tensor(grid)
-        alpha = tensor(given.get("alpha", default_number(act, "alpha")))
+        points = as_numbers("grid", grid, like=tensor(0.0))
+        alpha = number("alpha", default_number(act, "alpha") if given.get("alpha") is None else given["alpha"])
         z = sample(given.get("z", "relu"), points=points)
         return squaf(
             x, grid=points, alpha=alpha, z=tensor(z), window=None, weights=weights, order=act.order, tails=tails
         )
-    q = tensor(given.get("q", default_number(act, "q")))
-    alpha = tensor(read_alpha(act, given, q=q, weights=weights))
+    q = number("q", default_number(act, "q") if given.get("q") is None else given["q"])
+    alpha = number("alpha", read_alpha(act, given, q=q, weights=weights))
     z = given.get("z", "relu")
     k = read_k(given.get("k"), z=z, usual=act.options["k"])
     window = given.get("window", act.options["window"])
@@ -87,6 +95,8 @@ def default_alpha(q: Any, *, weights: str) -> Any:
 def read_k(k: Any, *, z: Any, usual: int) -> int:
     """How many grid points there are on each side: as given, else as many as z has values for."""
     if k is None:
+        while isinstance(z, list | tuple) and z and isinstance(z[0], list | tuple):  # one list for each channel
+            z = z[0]
         size = len(z) if isinstance(z, list | tuple) else None
         if isinstance(z, Tensor) and z.dim():
             size = z.shape[-1]
@@ -129,6 +139,19 @@ def refuse_beside_grid(given: Mapping[str, Any]) -> None:
         raise ParameterError("squaf: a general grid has no spacing to choose alpha from; give a number.")
 
 
+def as_numbers(name: str, given: Any, *, like: Tensor) -> Tensor:
+    """A tensor of what was given as a list of numbers, or a sentence that says it is none."""
+    if isinstance(given, Tensor):
+        return given
+    try:
+        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ParameterError(
+            f"squaf: {name} is a list or a tensor of numbers, and {given!r} was given; give one list for all, or lists "
+            "of equal lengths, one for each channel."
+        ) from None
+
+
 def uniform_points(q: Tensor, *, k: int) -> Tensor:
     """The points i q, along a new last dimension."""
     steps = torch.arange(-k, k + 1, dtype=q.dtype, device=q.device)
@@ -140,7 +163,7 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
     if isinstance(source, Tensor):
         return source
     if isinstance(source, list | tuple):
-        return torch.as_tensor(source, dtype=points.dtype, device=points.device)
+        return as_numbers("z", source, like=points)
     if isinstance(source, str) and source == "random":
         raise ParameterError(
             "squaf: a random table belongs to a module, which keeps what it drew: use sk.nn.SQUAF(z='random'); the "

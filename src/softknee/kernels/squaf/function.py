@@ -7,6 +7,7 @@ from softknee.errors import InputError, ParameterError
 
 from .derivatives import nth_derivative, squaf_derivative
 from .dispatch import inside_transform, must_differentiate_through
+from .on_grid import squaf_on_grid_in_pieces
 from .plain import compute_dtype, squaf_on_grid, squaf_plain
 from .tails import beyond, check_tails, end_slopes, ends_of, within
 from .transforms import SquafFunction
@@ -56,6 +57,8 @@ def squaf(
         return _with_linear_tails(x, q=q, k=k, alpha=alpha, z=z, window=window, weights=weights, grid=grid, order=order)
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
+        if not order:
+            return squaf_on_grid_in_pieces(flat, grid, alpha, z, laplacian).reshape(x.shape)
         found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
         return found.reshape(x.shape)
     arguments = (*check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window), window or 0, laplacian)
@@ -130,7 +133,7 @@ def check_grid(x: Tensor, *, grid: Tensor, q: Tensor | None, alpha: Tensor, z: T
         raise ParameterError(
             f"window={window!r} needs a uniform grid; on a general grid SQUAF is the full sum: pass window=None."
         )
-    if grid.dim() == 0 or z.dim() == 0 or grid.shape[-1] != z.shape[-1]:
+    if not grid.numel() or grid.dim() == 0 or z.dim() == 0 or grid.shape[-1] != z.shape[-1]:
         raise ParameterError(
             f"grid has shape {tuple(grid.shape)} and z {tuple(z.shape)}; both need the same "
             "last dimension, one value of z for each point."

@@ -94,7 +94,8 @@ def _remember_again(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _differentiate_again(ctx: Any, *outer: Tensor) -> Any:
     """Through the plain form: a gradient of a gradient is rare, and may cost a tensor of elements times points."""
-    elements = max(1, ctx.saved_tensors[1].numel() // ctx.saved_tensors[2].numel())
+    saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
+    elements = max(1, saved[1].numel() // saved[2].numel())
 
     def first_order(grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
         def value(x: Tensor, q: Tensor, alpha: Tensor) -> Tensor:
@@ -103,7 +104,7 @@ def _differentiate_again(ctx: Any, *outer: Tensor) -> Any:
         pulled = torch.func.vjp(value, x, q, alpha)
         return pulled[1](torch.ones_like(pulled[0]))
 
-    pull = torch.func.vjp(first_order, *ctx.saved_tensors)[1]
+    pull = torch.func.vjp(first_order, *saved)[1]
     along = outer if ctx.parameters else (outer[0], *(torch.zeros_like(one) for one in outer[1:]))
     return *pull(along), None, None, None
 

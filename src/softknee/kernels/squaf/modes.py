@@ -23,8 +23,9 @@ from .choice import (
 from .dispatch import inside_transform, must_differentiate_through
 from .function import check_grid, check_uniform
 from .modes_op import fold_seed
+from .on_grid import squaf_on_grid_in_pieces
 from .op import fold_replicas
-from .plain import compute_dtype, squaf_on_grid, squaf_plain
+from .plain import compute_dtype, squaf_plain
 from .random_bits import draw_seed, uniform
 from .transforms import first_gradients
 from .windows import check_weights
@@ -68,9 +69,8 @@ def squaf_sampled(
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
         u = uniform(seed, positions_of(flat), compute_dtype(x))
         symbol = sampled_symbol_on_grid(flat.detach(), grid.detach(), alpha.detach(), laplacian, u=u)
-        return _with_slopes_of(squaf_on_grid(flat, grid, alpha, z, laplacian), _on_table(z, symbol, flat)).reshape(
-            x.shape
-        )
+        soft = squaf_on_grid_in_pieces(flat, grid, alpha, z, laplacian)
+        return _with_slopes_of(soft, _on_table(z, symbol, flat)).reshape(x.shape)
     flat, q, alpha, z = check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window)
     arguments: tuple[Any, ...] = (q, alpha, z, window or 0, laplacian)
     if must_differentiate_through():

@@ -183,12 +183,12 @@ def _remember_step(ctx, inputs, output) -> None:
 
 
 def _differentiate_step(ctx, grad: Tensor):
-    x, q, _ = ctx.saved_tensors
+    x, q, z = ctx.saved_tensors  # once: activation checkpointing refuses a second look
     by_x, by_q, by_z = ctx.needs_input_grad
     return (
         torch.zeros_like(x) if by_x else None,
         torch.zeros_like(q) if by_q else None,
-        torch.ops.softknee.squaf_step_backward(grad, *ctx.saved_tensors) if by_z else None,
+        torch.ops.softknee.squaf_step_backward(grad, x, q, z) if by_z else None,
     )
 
 

@@ -117,10 +117,11 @@ def differentiate_again(ctx, *outer: Tensor):
     That by x twice has a formula of its own (see derivatives.py), the others come from functional transforms,
     which compose with any order of differentiation around them where autograd.grad would not.
     """
-    grad, x, *parameters = ctx.saved_tensors
+    saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
+    grad, x, *parameters = saved
     # A gradient that was not computed has no derivatives either.
     there = only_wanted(outer, ctx.wanted)
-    outer = tuple(torch.zeros_like(of) if g is None else g for g, of in zip(there, ctx.saved_tensors[1:], strict=True))
+    outer = tuple(torch.zeros_like(of) if g is None else g for g, of in zip(there, saved[1:], strict=True))
     along_x, *along_parameters = outer
     wide = wide_dtype(x)
 
@@ -132,7 +133,7 @@ def differentiate_again(ctx, *outer: Tensor):
         return torch.func.vjp(value, x, *parameters)[1](grad)
 
     # Every tensor is an argument: one that a function closes over may belong to a transform that has ended.
-    pull = torch.func.vjp(first_order, *ctx.saved_tensors)[1]
+    pull = torch.func.vjp(first_order, *saved)[1]
     by_grad, _, *by_parameters = pull(outer)
     by_x = pull((torch.zeros_like(along_x), *along_parameters))[1]
     # Not in the type of x: a float16 could overflow where its product with a gradient does not.

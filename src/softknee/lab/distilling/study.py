@@ -141,6 +141,8 @@ def run(
     images = (data or load_image_set(settings.data_set, settings.data)).to(device)
     rows, judge = [], cross_entropy
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        for entry in settings.entries:  # what cannot be built is said now, and not when the teacher has been trained
+            build(settings.student, entry, classes=len(images.labels), seed=settings.seeds[0])
         if settings.teacher is not None:
             training = _training(settings.teacher, _RELU, images, settings, device, cross_entropy)
             found = _one(training, settings.teacher, _RELU, images, settings.seeds[0], advance, TEACHER)

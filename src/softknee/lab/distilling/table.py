@@ -25,6 +25,11 @@ _STYLES = ("-", "--", ":")
 
 def distil_markdown(record: Record) -> str:
     """A row for the teacher and for each activation of the student, mean and spread over the seeds."""
+    if record.kind != KIND:
+        raise ParameterError(
+            f"This table is made of a record of 'softknee study distil', and this one is of {record.kind!r}; name "
+            "another file."
+        )
     reported = reported_of(record)
     lines = [f"| {' | '.join(_HEADS)} |", "|:--" + "|--:" * (len(_HEADS) - 1) + "|"]
     for row in record.rows:

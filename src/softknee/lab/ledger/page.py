@@ -34,9 +34,10 @@ def page(entries: Sequence[Entry]) -> str:
     """The page as Markdown."""
     papers = [paper for paper in PAPERS if any(one.claim.paper == paper for one in entries)]
     parts = [_INTRO, f"{VERSIONS_LINE}{_versions()}.\n\n", *_summary(entries, papers)]
-    if failures := [one for one in entries if one.verdict in (FAILS, CRASHED)]:
-        parts.append("\n## Where the papers are wrong\n\n")
-        parts.extend(_failure(one) for one in failures)
+    for verdict, title in ((FAILS, "Where the papers are wrong"), (CRASHED, "Checks that did not run")):
+        if found := [one for one in entries if one.verdict == verdict]:
+            parts.append(f"\n## {title}\n\n")
+            parts.extend(_listed(one) for one in found)
     for paper in papers:
         parts.append(f"\n## {paper.name}\n\n*{paper.title}*\n\n")
         parts.extend(_table([one for one in entries if one.claim.paper == paper]))
@@ -65,9 +66,9 @@ def _summary(entries: Sequence[Entry], papers: Sequence[Paper]) -> Iterator[str]
     yield f"| all | {len(every)} | {' | '.join(str(every.count(one)) for one in verdicts)} |\n"
 
 
-def _failure(entry: Entry) -> str:
-    where = f"{entry.claim.paper.name}, {entry.claim.place}"
-    return f"- **{where}.** {entry.claim.says} *Measured:* {entry.measured.rstrip('.')}.\n"
+def _listed(entry: Entry) -> str:
+    where, word = f"{entry.claim.paper.name}, {entry.claim.place}", "Error" if entry.verdict == CRASHED else "Measured"
+    return f"- **{where}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
 
 
 def _table(entries: Sequence[Entry]) -> Iterator[str]:

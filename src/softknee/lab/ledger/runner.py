@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from ...errors import DefinitionError
 from ...measure import Quantity, Record, without_paths
 from .entry import CRASHED, PAPERS, Claim, Finding, paper
 from .text import cell, plain
@@ -70,8 +71,8 @@ def find(papers: Sequence[str] = ()) -> tuple[Claim, ...]:
     found: dict[str, Claim] = {}
     for module in sorted(one.name for one in pkgutil.iter_modules(package.__path__)):
         for value in vars(import_module(f"{package.__name__}.{module}")).values():
-            if isinstance(value, Claim):
-                found.setdefault(value.id, value)
+            if isinstance(value, Claim) and found.setdefault(value.id, value) is not value:
+                raise DefinitionError(f"Two claims are called {value.id}; rename the function of one of them.")
     return tuple(one for of in PAPERS if of in wanted for one in found.values() if one.paper == of)
 
 

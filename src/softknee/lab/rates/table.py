@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ...errors import ParameterError
 from ...measure.record import Quantity, Record
+from .study import KIND
 
 _HEADS = (
     "activation", "weight of the rate", "accuracy, %", "switched to SQUAF", "switched to SQUAF-S",
@@ -12,6 +14,11 @@ _HEADS = (
 
 def rate_markdown(record: Record) -> str:
     """A row for each training: accuracies in percent, bits per activation, mean and spread over the seeds."""
+    if record.kind != KIND:
+        raise ParameterError(
+            f"This table is made of a record of 'softknee study rate', and this one is of {record.kind!r}; name "
+            "another file."
+        )
     lines = [f"| {' | '.join(_HEADS)} |", "|:--" + "|--:" * (len(_HEADS) - 1) + "|"]
     for row in record.rows:
         accuracy, bits = row.get("accuracy", {}), row.get("bits", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .figures import Figure, after_epochs, faint, figure, log_axis, safe
+from .figures import Figure, after_epochs, epoch_axis, faint, figure, log_axis, safe
 from .palette import Look, looks
 from .parts import Band, Summary
 
@@ -32,7 +32,7 @@ def _curves(summary: Summary, name: str) -> Figure:
     every = [scale * one for band in bands for one in (*band.low, *band.high)]
     logarithmic = name.endswith("loss") and min(every, default=0.0) > 0
     layout = {
-        "xaxis": {"title": {"text": "epoch"}, "automargin": True},
+        "xaxis": epoch_axis(bands[0].epochs),
         "yaxis": {"title": {"text": axis}, "automargin": True},
         "hovermode": "closest",
         "height": 440,

@@ -5,14 +5,13 @@ Those follow the reader's scheme, light or dark, and are put in by the page (`sc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from typing import Any
 
 from ...errors import MissingToolError
-from .numbers import plain
+from .numbers import few_epochs, log_ticks, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +94,15 @@ def after_epochs(epochs: Sequence[int]) -> str:
     return "after each epoch" if apart == 1 else f"after every {apart} epochs"
 
 
+def epoch_axis(epochs: Sequence[int]) -> dict[str, Any]:
+    """The axis of epochs; of few ones each has its number, and nothing between them has one."""
+    return {"title": {"text": "epoch"}, "automargin": True, **({"dtick": 1} if few_epochs(epochs) else {})}
+
+
 def log_axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis with numbers at 1, 2 and 5 of each decade, or at the decades where there are many of these."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
-    shown = [tick for tick in ticks if low / 1.5 <= tick <= high * 1.5]
-    return {"type": "log", "tickvals": shown, "ticktext": [plain(tick) for tick in shown]}
+    """A logarithmic axis with its numbers; a linear one where the range is too narrow for two of them."""
+    shown = log_ticks(low, high)
+    return {"type": "log", "tickvals": shown, "ticktext": [plain(tick) for tick in shown]} if shown else {}
 
 
 def faint(colour: str) -> str:

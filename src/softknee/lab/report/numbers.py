@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ...measure.estimate import Estimate, Score
 
@@ -18,6 +18,25 @@ def minus(text: str) -> str:
 def plain(value: float) -> str:
     """A parameter's value: 0.5, 2, 1e−05."""
     return minus(f"{value:.4g}")
+
+
+def few_epochs(epochs: Sequence[int]) -> bool:
+    """Whether there is room for a number at each: an axis would else have numbers between them, too."""
+    return max(epochs, default=0) - min(epochs, default=0) <= 8
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade between the two, or the decades where there are many; none if fewer than two lie there.
+
+    An axis of so narrow a range is as good as a linear one, which finds numbers for itself.
+
+    >>> log_ticks(0.3, 2.5), log_ticks(0.44, 0.49)
+    ([0.5, 1.0, 2.0], [])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    found = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
+    return found if len(found) > 1 else []
 
 
 def reach(found: Score | Estimate) -> float | None:

@@ -15,11 +15,11 @@ from ..figure_panels import drawing, png_of
 from .curves import CURVES, first_shown
 from .drawn import curve_of, reach_of
 from .figures import after_epochs
-from .numbers import plain
+from .numbers import few_epochs, log_ticks, plain
 from .palette import COLOURS, DASHES, SYMBOLS, Look, looks
 from .parts import Band, Profile, Shape, Summary
 from .placing import Room
-from .shapes import knob_name, site_name
+from .shapes import at_start, knob_name, site_name
 from .view import Group, View, Written, axis_title, interval_of, middle_of, view_of, written_at
 
 if TYPE_CHECKING:
@@ -144,6 +144,8 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
     with _page(_WIDE, _TALL + below) as (figure, content):
         axes = figure.add_axes(_above(below, _TALL))
         _furnish(axes, "epoch", axis)
+        if bands and few_epochs(bands[0].epochs):
+            axes.locator_params(axis="x", integer=True)
         for band in bands:
             style = look[band.label]
             line: Any = {"color": style.colour, "linestyle": _STROKES[style.dash]}
@@ -157,7 +159,8 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
             axes.plot(epochs, [scale * one for one in band.middle], linewidth=1.4, label=_safe(band.label), **line)
             low, high = ([scale * one for one in edge] for edge in (band.low, band.high))
             axes.fill_between(epochs, low, high, color=style.colour, alpha=0.16, linewidth=0)
-        if axis.endswith("loss") and all(one > 0 for band in bands for one in band.low):
+        every = [scale * one for band in bands for one in (*band.low, *band.high)]
+        if axis.endswith("loss") and min(every, default=1.0) > 0 and (not every or log_ticks(min(every), max(every))):
             _logarithmic(axes)
         _legend(figure, axes)
     return content()
@@ -244,8 +247,7 @@ def _name_sites(axes: Axes, paths: Sequence[str]) -> None:
 def _profile(axes: Axes, one: Profile, style: Any) -> None:
     sites = range(1, len(one.paths) + 1)
     middle = [sum(site) / len(site) for site in one.end]
-    start = [sum(site) / len(site) for site in one.start]
-    axes.plot(sites, start, color=style.colour, linewidth=1.0, linestyle=":")
+    axes.plot(*at_start(one), color=style.colour, linewidth=1.0, linestyle=":")
     axes.errorbar(
         sites,
         middle,

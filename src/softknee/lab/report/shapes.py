@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .drawn import curve_of, reach_of
-from .figures import Figure, after_epochs, faint, figure, log_axis, safe
+from .figures import Figure, after_epochs, epoch_axis, faint, figure, log_axis, safe
 from .numbers import fixed
 from .palette import COLOURS, DASHES, looks
 from .parts import Profile, Shape, Summary, Trajectory
@@ -102,7 +102,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
     every = [one for line in lines for one in (*line.low, *line.high)]
     layout: dict[str, Any] = {
         "title": {"text": safe(f"{label}: {vector or ', '.join(names)}")},
-        "xaxis": {"title": {"text": "epoch"}, "automargin": True},
+        "xaxis": epoch_axis(lines[0].epochs),
         "yaxis": {"automargin": True},
         "hovermode": "closest",
         "height": 400,
@@ -128,6 +128,12 @@ def knob_name(knob: str) -> str:
     return {"lam": "λ"}.get(knob, knob)
 
 
+def at_start(profile: Profile) -> tuple[list[float], list[float]]:
+    """The line of a profile before training; of a single site a short one, because a point has no line to be seen."""
+    start = [sum(site) / len(site) for site in profile.start]
+    return ([0.85, 1.15], start * 2) if len(start) == 1 else ([1.0 + place for place in range(len(start))], start)
+
+
 def hardness(summary: Summary) -> list[Figure]:
     """For each knob: its value at every site, from the input to the output, before and after training."""
     names = list(dict.fromkeys((one.knob, len(one.paths)) for one in summary.profiles))
@@ -145,6 +151,7 @@ def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figur
     for one in profiles:
         style, sites = look[one.label], list(range(1, len(one.paths) + 1))
         middle = [sum(site) / len(site) for site in one.end]
+        places, start = at_start(one)
         moved = [sum(site) / len(site) for site in one.start] != middle
         group = {"type": "scatter", "legendgroup": safe(one.label), "x": sites}
         if moved:
@@ -152,7 +159,8 @@ def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figur
                 group
                 | {
                     "mode": "lines",
-                    "y": [sum(site) / len(site) for site in one.start],
+                    "x": places,
+                    "y": start,
                     "line": {"color": style.colour, "dash": "dot", "width": 1.4},
                     "showlegend": False,
                     "hoverinfo": "skip",

@@ -191,6 +191,8 @@ def _with_factory(
         return made[-1]
 
     model = _called(function, {**given, "activation": activation, **_seed(function, seed)}, example)
+    if not isinstance(model, nn.Module):
+        return model  # refused by who asked for it
     if not any(isinstance(one, Parameterised) for one in model.modules()):
         raise RecipeError(
             "model.build: the function takes `activation` and does not use it: call it once for each place, as "

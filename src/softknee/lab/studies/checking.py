@@ -13,6 +13,7 @@ import softknee as sk
 
 from ...errors import ParameterError, RecipeError, SoftkneeError, UnknownActivationError, did_you_mean
 from ...kernels import find
+from ...measure.record import without_paths
 from ...nn import make
 from ...nn.baselines import baseline_named
 from ...registry import FILE_ENDING
@@ -40,6 +41,7 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
     """
     _check_data(recipe.data)
     _check_model(recipe.model)
+    _refuse_places(recipe.model.arguments, "model.arguments")
     if recipe.augment is not None and recipe.data.set not in IMAGE_SETS:
         raise RecipeError(
             f"augment is for data sets of images ({', '.join(IMAGE_SETS)}), and the data are "
@@ -48,6 +50,7 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
     if not recipe.activations:
         raise RecipeError("activations must name at least one function, such as '- relu'.")
     for index, choice in enumerate(recipe.activations):
+        _refuse_places(choice.label, f"activations[{index}].label")
         _check_choice(choice, f"activations[{index}]", recipe)
     labels = [one.label for choice in recipe.activations for one in combinations(choice)]
     for label in labels:
@@ -173,6 +176,21 @@ def _check_model(model: Model) -> None:
         raise RecipeError(
             f"model.build must be {', '.join(map(repr, known))} or your own function as 'package.module:function', and "
             f"{model.build!r} was given.{did_you_mean(model.build, BUILDERS)}"
+        )
+
+
+def _refuse_places(given: Any, where: str) -> None:
+    """Refuse a text that names a place on a disk, anywhere inside: records of trials hold none."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            _refuse_places(value, f"{where}.{name}")
+    elif isinstance(given, list | tuple):
+        for index, value in enumerate(given):
+            _refuse_places(value, f"{where}[{index}]")
+    elif isinstance(given, str) and without_paths(given) != given:
+        raise RecipeError(
+            f"{where} is {given!r}, and records, which are read elsewhere too, name no place on a disk. Give a path "
+            f"seen from the folder that softknee is started in, such as {without_paths(given)!r}, or other words."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ _SEPARATORS = ",;\t"
 _MISSING = ("na", "n/a", "nan", "null", "none", "?", "-")
 _MOST_VALUES = 100  # a text column with more different values is a name or a mistake, and not a kind
 _MOST_BYTES = 2**30
+# 1,5 and 1,234,567.8
+_COMMA = re.compile(r"[+-]?(\d*,\d+|\d{1,3}(,\d{3})+(\.\d*)?)([eE][+-]?\d+)?")
 
 
 def read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Table:
@@ -51,6 +54,11 @@ class _Column:
         if words and len(words) < len(cells) and all(cells[at].lower() in _MISSING for at in words):
             raise self.refusal(words[0], f"is {cells[words[0]]!r}; fill in what is missing, or remove the row")
         self.first_word = words[0] if words else None
+        # Numbers of another country are no words: each would become a column, or a class, of its own.
+        if words and all(_COMMA.fullmatch(cells[at]) for at in words):
+            raise self.refusal(
+                words[0], f"is {cells[words[0]]!r}; write numbers with a decimal point and no sign between thousands"
+            )
         for at, number in enumerate(self.numbers):
             if not self.is_text and number is not None and not math.isfinite(number):
                 raise self.refusal(at, f"is {cells[at]!r}, and a number must be finite")

@@ -136,6 +136,7 @@ class Choice:
         rates = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
         _need(self.rate != () and all(one >= 0 for one in rates), f"{place}: rate", "at least 0", self.rate)
         _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
+        _need(self.label is None or bool(self.label.strip()), f"{place}: label", "a text that is not empty", self.label)
         for name, value in self.values.items():
             _need(value != (), f"{place}: {name}", "a number, or several in a list", value)
 
@@ -216,6 +217,8 @@ class Training:
             raise RecipeError(
                 f"training.precision {self.precision!r} needs training.engine 'compiled', and it is {self.engine!r}."
             )
+        betas = self.options.get("betas", ())
+        _need(isinstance(betas, tuple | list), "training.options.betas", "two numbers, such as [0.9, 0.999]", betas)
         try:
             read_options(self.optimizer, self.optimizer_options)
         except ParameterError as error:

@@ -33,7 +33,7 @@ from ...errors import InputError, ParameterError, did_you_mean
 from ...nn import Squaf
 from ...nn.parameters import Parameterised, require_model
 from ...spec import Activation
-from ..modules import activation_modules
+from ..modules import activation_modules, read_where
 from .observe import observe
 from .values import GRID, HARDNESS, WIDTH, CalibratedSite, Rule, planned
 
@@ -136,9 +136,9 @@ def _chosen(model: nn.Module, where: Any) -> dict[str, Parameterised]:
         raise InputError(
             f"{type(model).__name__} has no activation of softknee to calibrate; put some in with softknee.swap_ first."
         )
-    if where is None:
+    patterns = read_where(where, "calibrate_")
+    if patterns is None:
         return found
-    patterns = [where] if isinstance(where, str) else where
     matches = patterns if callable(patterns) else lambda path: any(fnmatchcase(path, one) for one in patterns)
     chosen = {path: module for path, module in found.items() if matches(path)}
     if not chosen:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...errors import InputError, SoftkneeError
 from ...nn.parameters import Parameterised
+from ..finding.probing import not_compiled
 from .spread import Spread
 
 
@@ -43,7 +44,8 @@ def quietly(model: nn.Module, hooks: Mapping[nn.Module, Callable[[Tensor], None]
         for module, hook in hooks.items():
             handles.append(module.register_forward_pre_hook(_given(hook), with_kwargs=True))
         model.eval()
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
+        # A compiled graph does not see hooks that came after it.
+        with torch.random.fork_rng(devices=devices), torch.no_grad(), not_compiled():
             yield
     finally:
         for handle in handles:
@@ -57,6 +59,11 @@ def refuse_one_batch(batches: Any) -> None:
     if isinstance(batches, Tensor | Mapping | str):
         raise InputError(
             f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
+        )
+    if not isinstance(batches, Iterable):
+        raise InputError(
+            f"batches must be an iterable of batches, such as a loader or a list of them, and "
+            f"{type(batches).__name__} was given."
         )
 
 

@@ -43,10 +43,9 @@ def identify_module(module: nn.Module) -> Identity | None:
     """What a module computes now, or None where it is no activation."""
     if isinstance(module, Parameterised | EntropicSpline):
         return _own(module)
-    compiler = sys.modules.get("torch._dynamo.eval_frame")
-    if compiler is not None and isinstance(module, compiler.OptimizedModule):
+    if (inside := uncompiled(module)) is not module:
         # Compiled, it holds on to what is inside, and is replaced as a whole.
-        return identify_module(module.get_submodule("_orig_mod"))
+        return identify_module(inside)
     foreign = Identity(type(module).__name__, known=False)
     if isinstance(module, nn.PReLU):
         return Identity("prelu", _unusual(find("prelu").params[0], "slope", module.weight))
@@ -59,6 +58,14 @@ def identify_module(module: nn.Module) -> Identity | None:
     if found is not None:
         return found if found.known else foreign
     return foreign if isinstance(module, _SURELY) or _of_activations(module) else None
+
+
+def uncompiled(module: Any) -> Any:
+    """The module inside of what torch.compile put around it; anything else as it is."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    if compiler is not None and isinstance(module, compiler.OptimizedModule):
+        return uncompiled(module.get_submodule("_orig_mod"))
+    return module
 
 
 def identify(function: Callable[..., Any]) -> Identity | None:

@@ -93,9 +93,14 @@ class Trace:
     """By what tells one call from the others."""
     passes: int = 0
 
-    def lines(self) -> set[tuple[int, int]]:
-        """The lines that called a function, each with the identity of the module whose method it stands in."""
-        return {(key[0], line) for key in self.places if key[0] != "use" for line in key[1][1][:2]}
+    def positions(self) -> dict[int, list[tuple[int | None, ...]]]:
+        """Where functions were called (first and last line, first and last column), by the identity of the module whose
+        method it stands in."""
+        found: dict[int, list[tuple[int | None, ...]]] = {}
+        for key in self.places:
+            if key[0] != "use":
+                found.setdefault(key[0], []).append(key[1][1])
+        return found
 
     def note(self, key: Any, tensor: Tensor, found: Origin | None) -> tuple[Seen, bool]:
         """What is known of a place that is called now, and whether it is new."""

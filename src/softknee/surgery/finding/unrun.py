@@ -31,7 +31,7 @@ def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Si
         sites: what was found, among it the modules that are activations themselves.
         run: what the example showed, None without one.
     """
-    ran = run.lines() if run is not None else set()
+    ran = run.positions() if run is not None else {}
     apart = {id(site.place.old) for site in sites} | parts_of_weights(model)
     found = []
     for path, owner in model.named_modules():
@@ -40,12 +40,22 @@ def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Si
             continue
         for title, method in plain_methods(original, below=nn.Module):
             for node, name in _activations(method):
-                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                if span(node, method) in edits.get(title, {}) or any((id(owner), n) in ran for n in lines):
+                if span(node, method) in edits.get(title, {}) or any(
+                    _within(node, at) for at in ran.get(id(owner), ())
+                ):
                     continue
                 where = f"it is called in {original.__name__}.{title} as {ast.unparse(node)!r}"
                 found.append(_site(path, owner, name, where + (_UNREACHED if run is not None else _UNASKED)))
     return found
+
+
+def _within(node: ast.Call, at: tuple[int | None, ...]) -> bool:
+    """Whether a call was made inside a node: of `F.relu(x) if flat else F.gelu(x)` one line runs, and one call."""
+    line, end_line, column, end = at
+    last = node.end_lineno or node.lineno
+    if line is None or end_line is None or column is None or end is None:  # python -X no_debug_ranges
+        return line is not None and node.lineno <= line <= last
+    return (node.lineno, node.col_offset) <= (line, column) and (end_line, end) <= (last, node.end_col_offset or 0)
 
 
 _UNREACHED = ", which the example, run in eval mode, did not reach; give one that does, or make it a module of its own"

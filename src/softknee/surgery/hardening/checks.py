@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from ...errors import ParameterError
 from .sites import HardeningSite, Knobs, modules_by_path
@@ -16,11 +18,12 @@ from .sites import HardeningSite, Knobs, modules_by_path
 
 def free_steps(name: str, given: Any, total: int) -> int:
     """How many epochs train freely: a share of all as a float, their number as an int. At least one must be left."""
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < total:
-        return given
+    if isinstance(given, Integral) and not isinstance(given, bool) and 0 <= int(given) < total:
+        return int(given)
     if isinstance(given, float) and 0 <= given < 1:
-        # The decimal that was written: 0.29 of 100 are 29, and not 28 because the nearest float is a little less.
-        return math.floor(Fraction(repr(given)) * total)
+        # The decimal that was written: 0.29 of 100 are 29, and not 28 because the nearest float is a little less. A
+        # float of NumPy is a float, too, and writes itself in another way.
+        return math.floor(Fraction(repr(float(given))) * total)
     words = "" if name == "latest" else ", or 'plateau'"
     raise ParameterError(
         f"Hardener: {name} must be a share below 1, such as 0.25, or a whole number below total={total}{words}, and "
@@ -43,6 +46,19 @@ def agreed(targets: dict[str, Knobs]) -> dict[str, Knobs]:
     shared: list[Any] = [targets]
     distributed.broadcast_object_list(shared, src=0)
     return shared[0]
+
+
+def innermost(optimizer: Any) -> Optimizer:
+    """The optimiser that steps, inside of what Accelerate put around it, which takes no hooks."""
+    inside = optimizer
+    while isinstance(getattr(inside, "optimizer", None), Optimizer):
+        inside = inside.optimizer
+    if not isinstance(inside, Optimizer):
+        raise ParameterError(
+            f"Hardener.attach takes a torch optimiser, and {type(optimizer).__name__} was given; call step() before "
+            f"each of its steps instead."
+        )
+    return inside
 
 
 def some(paths: tuple[str, ...]) -> str:

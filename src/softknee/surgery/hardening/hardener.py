@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 from ...errors import ParameterError
 from ...nn.parameters import require_model
 from . import state as saved
-from .checks import agreed, free_steps, metric_number, refuse_other_sign, refuse_replaced, refuse_zero, some
+from .checks import agreed, free_steps, innermost, metric_number, refuse_other_sign, refuse_replaced, refuse_zero, some
 from .plateau import Plateau
-from .samples import Batches, samples
+from .samples import Batches, refuse_no_batches, samples
 from .schedules import Progress, read_schedule
 from .sites import Knobs, Where, choose_sites, copies_of, refuse_strict_ddp
 from .targets import by_data, by_tolerance, given_targets
@@ -91,6 +91,8 @@ class Hardener:
             raise ParameterError(f"Hardener: tolerance must be a finite number above 0, and {tolerance!r} was given.")
         if target is not None and data is not None:
             raise ParameterError("Hardener: target= and data= both say where the knobs are to end; give one of them.")
+        if data is not None:
+            refuse_no_batches(data)
         self.total, self.tolerance, self.data, self.seed = int(total), float(tolerance), data, seed
         self.schedule = read_schedule(schedule)
         self.plateau: Plateau | None = None
@@ -223,6 +225,7 @@ class Hardener:
         """
         if self.begun:
             raise ParameterError("Hardener: the knobs are on their way already; choose targets before it begins.")
+        refuse_no_batches(batches)
         seen = samples(self.model, self.sites, batches, seed=self.seed)
         found = {site.path: by_data(site, seen[site.path], self.tolerance) for site in self.sites}
         self._given = agreed(found)
@@ -254,11 +257,13 @@ class Hardener:
         """Step with the optimiser: before its step number n, the knobs are those of step n of `total`.
 
         Counts what the optimiser does and not what goes through the model, so that accumulated gradients and steps that
-        a gradient scaler skips are right. Returns a handle to `remove`.
+        a gradient scaler skips are right. Returns a handle to `remove`. An optimiser that Accelerate has prepared is
+        looked into: the one inside steps only where it really does.
         """
+        inside = innermost(optimizer)
         if self.position == 0:
             self.step(1)
-        return optimizer.register_step_post_hook(lambda *_: self._follow())
+        return inside.register_step_post_hook(lambda *_: self._follow())
 
     def _follow(self) -> None:
         if self.position < self.total:

@@ -33,7 +33,7 @@ _PLAIN: dict[str, Callable[[], nn.Module]] = {
     "hardswish": nn.Hardswish,
 }
 _OUTWARD = 1 + 2.0**-50  # a few roundings of float64
-_SWAP = "Swap it for a function with a hard limit first, or leave it out."
+_SWAP = "Swap it for a function with a hard limit first."
 
 
 def definition_of(module: nn.Module) -> Activation:

@@ -41,9 +41,9 @@ class Reservoir:
         self.row = torch.empty(0, dtype=torch.int64)
         self.keys = torch.empty(0, dtype=torch.float64)
 
-    def take(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def take(self, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """A forward pre-hook."""
-        x = inputs[0].detach()
+        x = (args[0] if args else kwargs["input"]).detach()
         flat = x.reshape(-1)
         for first in range(0, flat.numel(), _BLOCK):
             block = flat[first : first + _BLOCK]
@@ -99,10 +99,10 @@ def samples(
             # A compiled graph does not see hooks that came after it. Where nothing was compiled, nothing is loaded.
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         for site in sites:
-            handle = site.module.register_forward_pre_hook(kept[site.path].take)
+            handle = site.module.register_forward_pre_hook(kept[site.path].take, with_kwargs=True)
             stack.callback(handle.remove)
         for batch in batches() if callable(batches) else batches:
-            _forward(model, batch)
+            _forward(model, batch, number=count)
             count += 1
     if not count:
         raise ParameterError("Hardener: data has no batch; pass a loader or a list with at least one.")
@@ -120,16 +120,33 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _forward(model: nn.Module, batch: Any) -> None:
+def refuse_no_batches(data: Any) -> None:
+    """Refuse what is one batch, or nothing to iterate over: else it would be said after a quarter of the training."""
+    if isinstance(data, Tensor | Mapping | str) or not (callable(data) or isinstance(data, Iterable)):
+        one = "one " if isinstance(data, Tensor | Mapping) else ""
+        raise ParameterError(
+            f"Hardener: data must be batches (a loader or a list of them) or a function that gives them, and "
+            f"{one}{type(data).__name__} was given; put a single batch in a list."
+        )
+
+
+def _forward(model: nn.Module, batch: Any, *, number: int) -> None:
     """A mapping goes in by keywords; of a pair (inputs, labels) the inputs; on the model's device."""
     device = next((one.device for one in model.parameters()), torch.device("cpu"))
-    if isinstance(batch, Mapping):
-        model(**{name: one.to(device) if isinstance(one, Tensor) else one for name, one in batch.items()})
-        return
-    first = batch[0] if isinstance(batch, list | tuple) and batch else batch
-    if not isinstance(first, Tensor):
+    given = batch[0] if isinstance(batch, list | tuple) and batch else batch
+    if not isinstance(given, Tensor | Mapping):
         raise InputError(
             f"Hardener: a batch must be a tensor, a pair whose first is one, or a mapping of keywords, and "
             f"{type(batch).__name__} was given."
         )
-    model(first.to(device))
+    try:
+        if isinstance(given, Tensor):
+            model(given.to(device))
+        else:
+            model(**{name: one.to(device) if isinstance(one, Tensor) else one for name, one in given.items()})
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"Hardener: batch {number} of data does not fit {type(model).__name__}: {reason}. The knobs are as they "
+            f"were."
+        ) from error

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ...errors import InputError, ParameterError, did_you_mean
 from ...nn.module import Pointwise
 from ...nn.parameters import require_model
-from ..modules import activation_modules
+from ..modules import activation_modules, read_where
 from .limits import definition_of, is_hard, why_no_limit
 
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
@@ -117,13 +118,13 @@ def modules_by_path(model: nn.Module) -> dict[str, nn.Module]:
 
 def choose_sites(model: nn.Module, where: Where) -> list[HardeningSite]:
     """The sites to harden, in order of depth; a sentence where there is none or where one cannot be hardened."""
-    found = modules_by_path(model)
+    wanted, found = read_where(where, "Hardener"), modules_by_path(model)
     if not found:
         raise InputError(
             f"{type(model).__name__} has no softknee activation to harden; put one in first, for instance with "
             f"sk.swap_(model, 'lambda_gelu', learn=True)."
         )
-    chosen = {path: module for path, module in found.items() if _matches(where, path, module)}
+    chosen = {path: module for path, module in found.items() if _matches(wanted, path, module)}
     if not chosen:
         names = ", ".join(map(repr, list(found)[:4])) + (", ..." if len(found) > 4 else "")
         near = did_you_mean(where, found) if isinstance(where, str) else ""
@@ -154,13 +155,12 @@ def choose_sites(model: nn.Module, where: Where) -> list[HardeningSite]:
     return sites
 
 
-def _matches(where: Where, path: str, module: nn.Module) -> bool:
-    if where is None:
+def _matches(wanted: Any, path: str, module: nn.Module) -> bool:
+    if wanted is None:
         return True
-    if callable(where):
-        return bool(where(path, module))
-    patterns = [where] if isinstance(where, str) else list(where)
-    return any(fnmatchcase(path, pattern) for pattern in patterns)
+    if callable(wanted):
+        return bool(wanted(path, module))
+    return any(fnmatchcase(path, pattern) for pattern in wanted)
 
 
 def _kinds(modules: Iterable[nn.Module]) -> str:

@@ -37,6 +37,7 @@ def state_of(hardener: Hardener) -> dict[str, Any]:
         "version": VERSION,
         "total": hardener.total,
         "schedule": hardener.schedule.name,
+        "tolerance": hardener.tolerance,
         "position": hardener.position,
         "last_free": hardener.last_free,
         "plateau": None if hardener.plateau is None else hardener.plateau.state(),
@@ -64,10 +65,13 @@ def read_state(hardener: Hardener, given: Mapping[str, Any]) -> State:
             f"This is not the state of a Hardener that this softknee reads (version {VERSION}): it has version "
             f"{version!r}."
         )
-    for name, ours in (("total", hardener.total), ("schedule", hardener.schedule.name)):
-        if given.get(name) != ours:
+    made = {"total": hardener.total, "schedule": hardener.schedule.name, "tolerance": hardener.tolerance}
+    for name, ours in made.items():
+        # States of before the tolerance was kept in them have none to compare.
+        theirs = given.get(name, ours if name == "tolerance" else None)
+        if theirs != ours:
             raise ParameterError(
-                f"The state was saved by a Hardener with {name}={given.get(name)!r}, and this one has {name}={ours!r}; "
+                f"The state was saved by a Hardener with {name}={theirs!r}, and this one has {name}={ours!r}; "
                 f"resuming would not give the same numbers. Make the hardener as it was."
             )
     sites, ours = given.get("sites"), {site.path: site for site in hardener.sites}

@@ -116,7 +116,9 @@ def _none_of_that(wanted: Sequence[Any], there: Sequence[Site]) -> str:
     if wanted:
         said = (repr(one) if isinstance(one, str) else getattr(one, "__name__", str(one)) for one in wanted)
         lacks = f"no activation here that is {' or '.join(said)}"
-        near = "".join(did_you_mean(one, [*names, *registry.names()]) for one in wanted[:1] if isinstance(one, str))
+        # Who names a function that there is has not mistyped it; it is not in this model.
+        known = list(dict.fromkeys([*names, *registry.names()]))
+        near = "".join(did_you_mean(one, known) for one in wanted[:1] if isinstance(one, str) and one not in known)
     return f"{lacks}: it computes {', '.join(functions)}. Name what to replace, such as replacing={names[0]!r}.{near}"
 
 

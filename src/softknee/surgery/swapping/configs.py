@@ -1,27 +1,57 @@
 """Keeps the configuration of a transformers model true to its activations.
 
 `from_pretrained` builds the model from its configuration: where that still names the old function, the old function
-comes back without a word.
+comes back without a word. So it does where a class asks no entry (Bloom), fills an entry anew when it is loaded (T5),
+or builds a part of its layers with a function of its own (ResNet). Hence the model is built once more from what the
+configuration would say, without weights, to see whether the new functions come back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from ...errors import SoftkneeError
 from ..activation_text import name_of
 from ..finding.identify import identify_module
+from ..finding.rewriting import edits_of
 from ..finding.sites import Site
 from ..transformers_names import register_transformers
-from .operation import Step, Undo
+from .operation import Step, Undo, perform, take_back
 
 _REPEAT = (
     "Keep the surgery with report.save(path), and repeat it with sk.apply_(model, path) before the weights are loaded."
 )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of a configuration, what it is to say, and the changed sites that it builds."""
+
+    config: Any
+    key: str
+    text: str
+    sites: list[Site]
+
+    def change(self) -> Undo:
+        register_transformers()
+        before = getattr(self.config, self.key)
+        setattr(self.config, self.key, self.text)
+        return lambda: setattr(self.config, self.key, before)
+
+    def note(self, problem: str, keep: str) -> str:
+        said = getattr(self.config, self.key)
+        return (
+            f"The configuration still says {self.key}={said!r}, because {problem}; from_pretrained will build that. "
+            f"{keep}"
+        )
 
 
 def retell(
@@ -34,10 +64,11 @@ def retell(
 
     # Renamed in version 5.
     kind: type = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
-    changes: list[Callable[[], Undo]] = []
-    notes: list[str] = []
     # By place, and not by the site itself: a plan from a file has found its sites on its own.
     put = {_place(site): step.new for site, step in zip(chosen, steps, strict=True)}
+    entries: list[_Entry] = []
+    notes: list[str] = []
+    named: set[tuple[int, str]] = set()
     configs = _configs(model, kind)
     for prefix, config in configs.items():
         under = [site for site in found if _config_of(site, configs) == prefix]
@@ -46,22 +77,114 @@ def retell(
             if was is None:
                 continue
             fed = [site for site in under if site.kind == "module" and _feeds(site, key, was)]
-            if not any(_place(site) in put for site in fed):
+            changed = [site for site in fed if _place(site) in put]
+            if not changed:
                 continue
+            named |= {_place(site) for site in changed}
             now = [put.get(_place(site), site.place.old) for site in fed]
-            for site in fed:
-                if _place(site) in put:
-                    vars(put[_place(site)])[_FED_BY] = key
+            for site in changed:
+                vars(put[_place(site)])[_FED_BY] = key
             # What earlier surgery changed counts, too.
             text, problem = _text(now, whole=all(vars(module).get(_FED_BY) == key for module in now))
+            entry = _Entry(config, key, text, changed)
             if text:
-                changes.append(_setter(config, key, text))
+                entries.append(entry)
             else:
-                notes.append(
-                    f"The configuration still says {key}={value!r}, because {problem}; from_pretrained will build "
-                    f"that. {keep}"
-                )
-    return changes, notes
+                notes.append(entry.note(problem, keep))
+    unnamed = [site for site in chosen if _place(site) not in named]
+    true, more = _come_back(model, entries, unnamed, put, keep)
+    return [entry.change for entry in true], notes + more
+
+
+# -- what from_pretrained would build -------------------------------------------------------------------------------
+
+
+def _come_back(
+    model: nn.Module,
+    entries: Sequence[_Entry],
+    unnamed: Sequence[Site],
+    put: Mapping[tuple[int, str], nn.Module],
+    keep: str,
+) -> tuple[list[_Entry], list[str]]:
+    """The entries that bring the new functions back, and notes of what does not come back."""
+    roots = _pretrained(model)
+    if not roots or not (entries or unnamed):
+        return list(entries), []
+    built = {path: _built_anew(root, entries) for path, root in roots.items()}
+
+    def lost(site: Site, *, unsure: bool) -> bool:
+        path = next((one for one in roots if not one or site.path.startswith(one + ".")), None)
+        twin = built[path] if path is not None else None
+        if path is None or twin is None:
+            return unsure and path is not None
+        return not _has(twin, site.path.removeprefix(path + ".") if path else site.path, put[_place(site)])
+
+    true: list[_Entry] = []
+    notes: list[str] = []
+    for entry in entries:
+        if missed := [site.path for site in entry.sites if lost(site, unsure=False)]:
+            notes.append(entry.note(f"whatever it says, another function is built at {_some(missed)}", keep))
+        else:
+            true.append(entry)
+    if missed := [site.path for site in unnamed if lost(site, unsure=True)]:
+        notes.append(
+            f"No entry of the configuration names the function at {_some(missed)}; from_pretrained will build what the "
+            f"code of the model says there. {keep}"
+        )
+    return true, notes
+
+
+def _some(paths: Sequence[str]) -> str:
+    return repr(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+
+
+def _pretrained(model: nn.Module) -> dict[str, nn.Module]:
+    """The outermost models of transformers inside a model, by their paths."""
+    import transformers
+
+    found: dict[str, nn.Module] = {}
+    for path, module in model.named_modules():
+        outer = any(not one or path.startswith(one + ".") for one in found)
+        if isinstance(module, transformers.PreTrainedModel) and not outer:
+            found[path] = module
+    return found
+
+
+def _built_anew(root: Any, entries: Sequence[_Entry]) -> nn.Module | None:
+    """The model that its configuration describes with these entries, without weights; None where it cannot be built."""
+    if getattr(root.config, "use_pretrained_backbone", False):
+        return None  # to build it would load weights
+    with _told(entries), contextlib.suppress(Exception):
+        config = type(root.config).from_dict(root.config.to_dict())
+        with torch.device("meta"), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return edits_of(type(root))[0](config)
+    return None
+
+
+@contextlib.contextmanager
+def _told(entries: Sequence[_Entry]) -> Iterator[None]:
+    done = perform((), extra=[entry.change for entry in entries])
+    try:
+        yield
+    finally:
+        take_back(done)
+
+
+def _has(twin: nn.Module, path: str, new: nn.Module) -> bool:
+    """Whether there is the same function, learned alike, at a path; its numbers come with the weights."""
+    try:
+        there = twin.get_submodule(path)
+        return _said(there) == _said(new)
+    except (AttributeError, SoftkneeError):
+        return False
+
+
+def _said(module: nn.Module) -> str:
+    return _plain_name(module) or name_of(module, numbers=False)
+
+
+# -- which entry builds what ----------------------------------------------------------------------------------------
 
 
 # Which entry of the configuration built a module's predecessor: what the entry says may not be what is there.
@@ -105,16 +228,6 @@ def _plain_name(module: nn.Module) -> str:
     return {"ReLU": "relu", "LeakyReLU": "leaky_relu", "ReLU6": "relu6"}.get(
         type(module).__name__ if type(module).__module__.startswith("torch.") else "", ""
     )
-
-
-def _setter(config: Any, key: str, text: str) -> Callable[[], Undo]:
-    def change() -> Undo:
-        register_transformers()
-        before = getattr(config, key)
-        setattr(config, key, text)
-        return lambda: setattr(config, key, before)
-
-    return change
 
 
 def _configs(model: nn.Module, kind: type) -> dict[str, Any]:

@@ -77,13 +77,12 @@ def swap_(
     definition = baseline_named(activation) or activation
     definition = find(os.fspath(definition)) if isinstance(definition, str | os.PathLike) else definition
     if not isinstance(definition, Definition):
+        given = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
         raise InputError(
-            f"swap_ takes the new activation by name or as a definition, and {type(activation).__name__} was given; "
-            f"softknee.names() lists the names."
+            f"swap_ takes the new activation by name or as a definition, and {given} was given; softknee.names() lists "
+            f"the names."
         )
-    if learn is None:
-        learn = isinstance(definition, Baseline)
-    learn = learn if isinstance(learn, bool | str) else tuple(learn)
+    learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
     found, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
@@ -119,6 +118,16 @@ def swap_(
                 f"on to the old activation, or another way was taken; look at the output before training."
             )
     return report
+
+
+def _read_learn(learn: Any) -> bool | str | tuple[Any, ...]:
+    if isinstance(learn, bool | str):
+        return learn
+    if not isinstance(learn, Iterable):
+        raise InputError(
+            f"learn takes the name of a parameter, several, or True for all, and {type(learn).__name__} was given."
+        )
+    return tuple(learn)
 
 
 class _Calls(contextlib.ExitStack):

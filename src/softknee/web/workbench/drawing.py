@@ -46,11 +46,10 @@ def curve(asked: dict[str, Any]) -> dict[str, Any]:
     found = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
     if natural is not None:
         found["natural"] = list(natural)
-    if (hard := _limit(function)) is not None:
-        name, limit, shown, limit_seams = hard
-        part = sample(limit[:shown], low=low, high=high, seams=limit_seams, points=_LIMIT_POINTS)
-        found["limit"] = {"name": name, "curve": _plain(part)}
-        found["distance"] = distance(orders[0], limit[0])
+    if (hard := limit_line(function)) is not None:
+        part = sample(hard.orders[: hard.shown], low=low, high=high, seams=hard.seams, points=_LIMIT_POINTS)
+        found["limit"] = {"name": hard.label, "curve": _plain(part)}
+        found["distance"] = distance(orders[0], hard.orders[0])
     return found
 
 
@@ -115,8 +114,8 @@ def _view(function: Asked, orders: Sequence[Function], places: list[float] | Non
     return (low, high) if 0.02 < high - low < 1e3 else _USUAL
 
 
-def _limit(function: Asked) -> tuple[str, Sequence[Function], int, list[float] | None] | None:
-    """Name of the hard limit, its orders, how many of them can be drawn, and its seams; None where there is none."""
+def limit_line(function: Asked) -> Line | None:
+    """The hard limit with its name, and how many of its orders can be drawn; None where there is none."""
     act = function.act
     found = limit_of(act, function.given)
     if found is None and isinstance(act, Activation) and act.limit is not None:
@@ -135,7 +134,7 @@ def _limit(function: Asked) -> tuple[str, Sequence[Function], int, list[float] |
         if isinstance(act, SoftTable):
             k, q = int(function.options["k"]), function.values["q"]
             places = [(i + 0.5) * q for i in range(-k, k)]  # the steps of the staircase
-    return name, orders_of(hard, values), shown, places
+    return Line(name, orders_of(hard, values), places, dotted=True, shown=shown)
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +30,11 @@ _NEW_WIDTH = "delta"
 _QUOTED = re.compile(r"'([^']+)'")
 _LISTED, _LONGEST_SENTENCE = re.compile(r"; known are [^.]*\."), 160  # every function of the language, say
 _OF_COMMAND = " A parameter of your own is declared beside"
+# Signs of mathematics that people paste, and letters that the page itself shows, as they are written here.
+_LETTERS = {"α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "θ": "theta", "κ": "kappa", "λ": "lam"}
+_MORE_LETTERS = {"μ": "mu", "π": "pi", "σ": "sigma", "τ": "tau", "ω": "omega"}
+_SIGNS = {"·": "*", "×": "*", "−": "-", "–": "-", "²": "**2", "³": "**3", "√": "sqrt(...)", "≤": "<=", "≥": ">="}
+_WRITTEN = _LETTERS | _MORE_LETTERS | _SIGNS
 # A table as the gallery shows it; its points and its window are not for a slider.
 _TABLE = ("alpha", "q")
 
@@ -127,6 +133,10 @@ def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
     if "cannot be read: SyntaxError" in said:
         near = f" at {stripped[slice(*span)]!r}" if span and stripped[slice(*span)].strip() else " at its end"
         said = f"This cannot be read as a formula: something is missing or too much{near}."
+    foreign = next((place for place, sign in enumerate(stripped) if not (sign.isascii() and sign.isprintable())), None)
+    if foreign is not None and "plain printable ASCII" in said:
+        sign, span = stripped[foreign], (foreign, foreign + 1)
+        said = f"The sign {sign!r} is none that a formula is written with{_cure(sign)}."
     span = _narrowed(said, stripped, span)
     said = _LISTED.sub(".", said) if len(said) > _LONGEST_SENTENCE else said
     unknown = None
@@ -139,6 +149,13 @@ def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
     if span is not None:
         found["span"] = [span[0] + ahead, max(span[1], span[0] + 1) + ahead]
     return found | ({"unknown": unknown} if unknown else {})
+
+
+def _cure(sign: str) -> str:
+    """What to write for a sign: mathematics that was copied has letters of its own, which are first made usual ones."""
+    usual = unicodedata.normalize("NFKC", sign)
+    written = _WRITTEN.get(sign) or _WRITTEN.get(usual) or usual
+    return f"; write {written}" if written.isascii() and written.isprintable() and written.strip() else ""
 
 
 def _narrowed(said: str, text: str, span: tuple[int, int] | None) -> tuple[int, int] | None:

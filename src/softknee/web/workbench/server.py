@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -115,6 +116,11 @@ def bound(host: str, port: int | None) -> socket.socket:
         except (OSError, OverflowError) as error:
             listener.close()
             reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+                raise ParameterError(
+                    f"The workbench could not listen at {host}: {reason}. Name an address that this machine has, or "
+                    "leave --host out."
+                ) from error
             continue
         return listener
     raise ParameterError(

@@ -13,11 +13,12 @@ from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.curves import orders_of, seams_of
 from ...lab.exhibits import exhibit
-from ...lab.figure_lines import DISTINCT, Line, limit_of
+from ...lab.figure_lines import DISTINCT, Line
 from ...lab.figure_panels import panels, png_of, svg_of
 from ...lab.typeset import formula
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
+from .drawing import limit_line
 from .reading import Asked, read
 from .sheet import latex_of
 
@@ -138,17 +139,16 @@ def picture(asked: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, list) or not 1 <= len(given) <= MOST or kind not in ("svg", "png"):
         raise ParameterError(f"A picture is an svg or a png of 1 to {MOST} functions.")
     lines: list[Line] = []
-    limits: dict[str, Line] = {}
+    limits: list[Line] = []
+    low, high = float(asked["low"]), float(asked["high"])
     for one, colour in zip(given, DISTINCT, strict=False):
         function = read(one)
         act, values = function.act, function.given
         lines.append(Line(_label(function), orders_of(act, values), seams_of(act, values), colour))
-        if (hard := limit_of(act, values)) is not None and hard[1] is not act:
-            name, definition, theirs = hard
-            line = Line(name, orders_of(definition, theirs), seams_of(definition, theirs), dotted=True)
-            limits.setdefault(f"{name}{theirs}", line)
-    low, high = float(asked["low"]), float(asked["high"])
-    figure = panels([[*lines, *limits.values()]], low=low, high=high)
+        hard = limit_line(function)
+        if hard is not None and all(hard.between(low, high) != other.between(low, high) for other in limits):
+            limits.append(replace(hard, label="") if hard.label in {other.label for other in limits} else hard)
+    figure = panels([[*lines, *limits]], low=low, high=high)
     if kind == "svg":
         return {"text": svg_of(figure, label="f, its first and its second derivative")}
     return {"base64": base64.b64encode(png_of(figure)).decode()}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...design.texts.files import save
 from ...errors import FormulaError, RecipeError, SoftkneeError
-from ...registry import register
+from ...registry import get, register
 from ...spec import SoftTable
 from .reading import Asked, read
 from .taking import MOST, settled
@@ -20,13 +20,14 @@ from .taking import MOST, settled
 RECIPE = "quickstart"
 MOST_SEEDS, MOST_EPOCHS = 24, 200
 _BASELINE = "relu"
+_OWN = "own_"  # how the names of functions begin that were texts
 
 
-def recipe_for(asked: dict[str, Any], *, name: str, folder: Path | None = None) -> Any:
+def recipe_for(asked: dict[str, Any], *, name: str) -> Any:
     """The recipe of `make study` with the functions of a page, ReLU as the baseline, and so many seeds and epochs.
 
     Functions that are texts are registered in this process under names made from their texts, so that a record is never
-    taken for another function's; with a folder they are also written there.
+    taken for another function's; `keep_functions` writes them down.
     """
     from ...lab.studies.checking import check
     from ...lab.studies.reading import find_recipe
@@ -36,7 +37,7 @@ def recipe_for(asked: dict[str, Any], *, name: str, folder: Path | None = None) 
     if not isinstance(functions, list) or not 1 <= len(functions) <= MOST:
         raise RecipeError(f"The page trains 1 to {MOST} functions.")
     seeds, epochs = _whole(asked, "seeds", MOST_SEEDS), _whole(asked, "epochs", MOST_EPOCHS)
-    choices = [_choice(read(one), learn=bool(asked.get("learn")), folder=folder) for one in functions]
+    choices = [_choice(read(one), learn=bool(asked.get("learn"))) for one in functions]
     if not any(one.name == _BASELINE for one in choices):
         from ...lab.studies.recipe import Choice
 
@@ -66,7 +67,19 @@ def _whole(asked: dict[str, Any], name: str, most: int) -> int | None:
     return value
 
 
-def _choice(function: Asked, *, learn: bool, folder: Path | None) -> Any:
+def keep_functions(recipe: Any, folder: Path) -> None:
+    """Write the functions that were texts as definition files, once the folder is that of the study.
+
+    Not earlier: a study refuses a folder in which something else is already.
+    """
+    place = folder / "functions"
+    for choice in recipe.activations:
+        if choice.name.startswith(_OWN) and not (place / f"{choice.name}.json").exists():
+            place.mkdir(exist_ok=True)
+            save(get(choice.name), place / f"{choice.name}.json")
+
+
+def _choice(function: Asked, *, learn: bool) -> Any:
     from ...lab.studies.recipe import Choice
 
     act = function.act
@@ -80,11 +93,8 @@ def _choice(function: Asked, *, learn: bool, folder: Path | None) -> Any:
     if isinstance(act, SoftTable):
         raise FormulaError("A table is trained by its name.")
     digest = hashlib.sha256(repr((function.text, function.declared, function.values)).encode()).hexdigest()[:10]
-    own = settled(function).with_(name=f"own_{digest}", recipe=function.text)
+    own = settled(function).with_(name=f"{_OWN}{digest}", recipe=function.text)
     register(own, replace=True)
-    if folder is not None:
-        (folder / "functions").mkdir(parents=True, exist_ok=True)
-        save(own, folder / "functions" / f"{own.name}.json")
     return Choice(name=own.name, label=label, learn=learned)
 
 
@@ -147,12 +157,13 @@ def train(pipe: Connection, asked: dict[str, Any], name: str, place: str, thread
     torch.set_num_threads(threads)
 
     def told(trial: Any, *, watch: Any, **rest: Any) -> Any:
+        keep_functions(recipe, Path(place))
         return run_trial(trial, watch=Telling(watch, trial, pipe), **rest)
 
     stopped, command = False, "softknee workbench"
     try:
         check_tools()
-        recipe = recipe_for(asked, name=name, folder=Path(place))
+        recipe = recipe_for(asked, name=name)
         labels = [one.title for one in recipe.activations]
         settings = {"seeds": recipe.seeds.count, "epochs": recipe.training.epochs}
         pipe.send({"kind": "plan", "labels": labels, **settings})
@@ -165,5 +176,9 @@ def train(pipe: Connection, asked: dict[str, Any], name: str, place: str, thread
     except SoftkneeError as error:
         said = "Stopped before the first function was trained." if stopped else str(error)
         pipe.send({"kind": "stopped" if stopped else "failed", "text": said, "report": False})
+        return
+    except OSError as error:  # a disk that is full, say
+        said = f"{place} could not be written: {error.strerror or error}."
+        pipe.send({"kind": "failed", "text": said, "report": False})
         return
     pipe.send({"kind": "stopped" if stopped else "finished", "text": "", "report": True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import threading
@@ -96,11 +97,25 @@ class Runs:
             raise ParameterError(
                 f"{MOST_AT_ONCE} trainings are running here already; stop one, or wait until one has ended."
             )
+        self._check_folder()
         name = secrets.token_hex(6)
         for old in [one for one, run in self._runs.items() if run.ended is not None][: -MOST_KEPT or None]:
             del self._runs[old]
         self._runs[name] = Run(name, self.place(name), asked, self._threads)
         return name
+
+    def _check_folder(self) -> None:
+        """Raise where no training could be kept; it would train first and fail afterwards."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            reason = "" if os.access(self._folder, os.W_OK) else "it may not be written to"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            raise ParameterError(
+                f"Trainings are kept in {str(self._folder)!r}, which cannot be used: {reason}. Start the workbench "
+                "with another folder: softknee workbench --out FOLDER"
+            )
 
     def place(self, name: str) -> Path:
         """The folder of a run, whether it is there or not; a name that is none is refused."""

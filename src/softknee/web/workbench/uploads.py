@@ -60,20 +60,31 @@ def _array(content: bytes) -> Any:
 
 
 def _table(content: bytes) -> Any:
-    """The numbers of a .csv file, whatever its shape; a first line of names is left out."""
+    """The numbers of a .csv file, whatever its shape; a first line of names is left out.
+
+    Numbers stand between commas, semicolons, tabs or blanks. Beside a semicolon or a tab a comma is that of a fraction,
+    as the spreadsheets of half the world write it.
+
+    >>> _table(b"a;b\\n0,5;1\\n2,5;3\\n").tolist()
+    [0.5, 1.0, 2.5, 3.0]
+    """
     import numpy
 
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError("The file is neither a .npy array nor a .csv text.") from error
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if ";" in text or "\t" in text:
+        between, fraction = ";", ","
+    else:
+        between, fraction = ",", "."
     found: list[float] = []
-    for number, line in enumerate(lines):
-        parts = line.replace(";", ",").replace("\t", ",").split(",")
+    for number, line in lines:
+        parts = line.replace("\t", between).replace(between, " ").replace(fraction, ".").split()
         try:
-            found += [float(part) for part in parts if part.strip()]
+            found += [float(part) for part in parts]
         except ValueError as error:
-            if number:
-                raise InputError(f"Line {number + 1} of the .csv file is not numbers: {line[:40]!r}.") from error
+            if number != lines[0][0]:
+                raise InputError(f"Line {number} of the .csv file is not numbers: {line[:40]!r}.") from error
     return numpy.array(found)

@@ -13,31 +13,37 @@ import { fit, startViewing } from "./viewing.js";
 
 const curves = new WeakMap(); // by function: its requests
 const waits = new WeakMap(); // by function: the timer after which its card says that it waits
+let placed = null; // the view that was chosen for the visitor, until every function has had a say in it
 // Milliseconds from a slider's event to the picture, for whoever wants to know (the tests do).
 globalThis.workbench = { latencies: [] };
 
 function curve(one, { whole = false, since = null } = {}) {
   if (!curves.has(one)) curves.set(one, new Latest("curve"));
   const text = one.text;
-  const body = { function: spec(one), low: state.low, high: state.high, natural: whole };
+  const asked = structuredClone(spec(one));
+  const body = { function: asked, low: state.low, high: state.high, natural: whole };
   // A slow drag shows every answer on its way; an answer to a text that has changed since is dropped.
   clearTimeout(waits.get(one));
   waits.set(one, setTimeout(() => busy(one, true), 400));
   curves.get(one).send(body, (answer) => {
     clearTimeout(waits.get(one));
     busy(one, false);
+    document.getElementById("waking").hidden = true;
     if (!state.functions.includes(one) || one.text !== text) return;
     if (answer.error) {
       refuse(one, answer);
+      refreshTaking();
       return refresh();
     }
-    const data = { ...unpacked(answer), text };
+    const data = { ...unpacked(answer), text, asked };
     data.natural ??= known(one)?.natural;
     keep(one, data);
     chips();
-    document.getElementById("waking").hidden = true;
     accept(one, answer);
-    if (state.low === null) fit({ quiet: true });
+    if (state.low === null || (placed && placed[0] === state.low && placed[1] === state.high)) {
+      fit({ quiet: true });
+      placed = state.functions.every((other) => known(other)) ? null : [state.low, state.high];
+    }
     draw();
     if (since !== null) requestAnimationFrame(() => globalThis.workbench.latencies.push(performance.now() - since));
     refresh();

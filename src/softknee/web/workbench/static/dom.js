@@ -35,9 +35,9 @@ function raised(text) {
   return [...text].map((one) => signs[one] ?? one).join("");
 }
 
-// A number for an input field or the address: short, and exactly what is computed with.
+// A number for an input field or the address: what is computed with, less the dust of binary fractions.
 export function plain(value) {
-  return String(Number(value.toPrecision(6)));
+  return String(Number(value.toPrecision(15)));
 }
 
 export function key(style) {

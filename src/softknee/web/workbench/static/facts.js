@@ -3,7 +3,7 @@
 import { Latest } from "./api.js";
 import { el, key, shown, svg } from "./dom.js";
 import { known, path, ticks } from "./plot.js";
-import { picked, spec, state } from "./state.js";
+import { picked, state } from "./state.js";
 
 const jobs = {
   formula: new Latest("formulas", { wait: 120 }),
@@ -22,15 +22,15 @@ export function chips() {
 
 // Asks again for whatever has changed; a text that is wrong keeps the facts of the last good one.
 export function refresh() {
-  const one = picked();
-  if (!known(one)) return nothing();
-  const function_ = spec(one);
+  const function_ = known(picked())?.asked;
+  if (!function_) return nothing();
   const density = state.density;
-  want("formula", { function: { text: one.text, values: stand(one), real: one.real } }, showFormula);
+  const unmoved = { ...function_, values: stand(function_) };
+  want("formula", { function: unmoved }, showFormula);
   want("certificate", { function: function_ }, showCertificate);
   want("entropy", { function: function_, density }, showEntropy);
   want("depth", { function: function_, density }, showDepth);
-  want("cost", { function: { text: one.text, values: stand(one), real: one.real } }, showCost);
+  want("cost", { function: unmoved }, showCost);
 }
 
 // A function that could never be read has no facts, and must not stand beside another's.

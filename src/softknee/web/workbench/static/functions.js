@@ -133,6 +133,8 @@ export function replaceText(one, text, values, real = []) {
 }
 
 function write(one, card) {
+  // A formula that is pasted may come in several lines.
+  if (/[\r\n\t]/.test(card.text.value)) card.text.value = card.text.value.replace(/[\r\n\t]+/g, " ");
   one.text = card.text.value;
   grow(card.text);
   showPick(one, card);
@@ -154,6 +156,7 @@ function remove(one) {
   state.picked = Math.min(state.picked > place ? state.picked - 1 : state.picked, state.functions.length - 1);
   changed("all");
   remember({ step: true });
+  cards.get(state.functions[state.picked]).radio.focus(); // the button that had the focus is gone
 }
 
 // -- what the server said of a text ------------------------------------------------------------------------
@@ -170,8 +173,9 @@ export function refuse(one, answer) {
   const parts = [];
   if (answer.span) {
     const [from, to] = answer.span;
-    const cause = one.text.slice(from, to) || " ";
-    parts.push(el("div", { class: "echo" }, one.text.slice(0, from), el("mark", {}, cause), one.text.slice(to)));
+    const signs = [...one.text]; // as the server counts them: some take two places in a text of JavaScript
+    const part = (first, behind) => signs.slice(first, behind).join("");
+    parts.push(el("div", { class: "echo" }, part(0, from), el("mark", {}, part(from, to) || " "), part(to)));
   }
   parts.push(el("div", {}, answer.error));
   if (answer.unknown) {
@@ -201,7 +205,10 @@ export function accept(one, answer) {
   // What the function has no parameter for is let go, so that the address stays short.
   const own = new Set(answer.params.map((p) => p.name));
   for (const name of Object.keys(one.values)) if (!own.has(name)) delete one.values[name];
-  answer.params.forEach((p, i) => card.rows[i].set(one.values[p.name] ?? p.value));
+  answer.params.forEach((p, i) => {
+    card.rows[i].widen(p);
+    card.rows[i].set(one.values[p.name] ?? p.value);
+  });
 }
 
 // -- sliders -----------------------------------------------------------------------------------------------
@@ -214,10 +221,11 @@ function slider(one, p) {
   const name = `${p.name} of ${one.text}`;
   const range = el("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-label": name, title: p.about || p.words });
   const number = el("input", { type: "number", step: "any", "aria-label": `${name}, as a number`, title: `${p.name} must be ${p.words}` });
+  // Room for a number that the server took; one that it refused must not bend the scale.
+  const widen = (taken) => ([low, high] = [Math.min(low, taken.low), Math.max(high, taken.high)]);
   const set = (value) => {
-    if (value < low) low = value;
-    if (value > high) high = value;
-    if (document.activeElement !== range) range.value = Math.round(toStep(value));
+    const step = toStep(value);
+    if (document.activeElement !== range && Number.isFinite(step)) range.value = Math.round(step);
     if (document.activeElement !== number) number.value = plain(value);
     range.setAttribute("aria-valuetext", plain(value));
   };
@@ -249,5 +257,5 @@ function slider(one, p) {
     sign.checked = one.real.includes(p.name);
     row.append(el("span", { class: "sign quiet" }, el("label", {}, sign, " may be 0 or negative")));
   }
-  return { node: row, set };
+  return { node: row, set, widen };
 }

@@ -11,20 +11,35 @@ const shape = new Latest("shape");
 export function drawDensity() {
   const form = document.getElementById("density");
   const { density } = state;
-  const kinds = ["normal", "laplace", "logistic", "uniform", ...(density.kind === "data" ? ["data"] : [])];
+  const isData = density.kind === "data";
+  // Made anew only where its fields are others: a field that is put in again loses the focus.
+  if (form.dataset.fields !== String(isData)) makeFields(form, isData);
+  document.getElementById("density-kind").value = density.kind;
+  for (const name of isData ? [] : ["mean", "scale"]) document.getElementById(`density-${name}`).value = plain(density[name]);
+  const said = document.getElementById("upload-said");
+  said.textContent = isData ? `${density.file}, ${density.count.toLocaleString("en")} numbers as 256 quantiles` : "";
+  said.className = "quiet file";
+}
+
+function makeFields(form, isData) {
+  const held = form.contains(document.activeElement) ? document.activeElement.id : "";
+  const kinds = ["normal", "laplace", "logistic", "uniform", ...(isData ? ["data"] : [])];
   const select = el("select", { id: "density-kind", onchange: () => change({ kind: select.value }) }, ...kinds.map((one) => el("option", { value: one }, one === "data" ? "uploaded" : one)));
-  select.value = density.kind;
   const number = (name) => {
     const field = el("input", { type: "number", step: "any", id: `density-${name}`, onchange: () => Number.isFinite(Number(field.value)) && field.value !== "" && change({ [name]: Number(field.value) }) });
-    field.value = plain(density[name]);
     return el("label", {}, name, field);
   };
-  const file = el("input", { type: "file", accept: ".npy,.csv,.txt", id: "upload", class: "unseen", onchange: () => file.files.length && upload(file.files[0]) });
-  const said = density.kind === "data" ? `${density.file}, ${density.count.toLocaleString("en")} numbers as 256 quantiles` : "";
-  form.replaceChildren(el("label", {}, "inputs", select), ...(density.kind === "data" ? [] : [number("mean"), number("scale")]),
-    el("button", { type: "button", onclick: () => file.click() }, "Upload .npy or .csv"), file,
-    el("p", { class: "quiet file", id: "upload-said", role: "status" }, said));
+  const file = el("input", { type: "file", accept: ".npy,.csv,.txt", id: "upload", class: "unseen", tabindex: "-1", onchange: () => {
+    const [chosen] = file.files;
+    file.value = ""; // the same file may be chosen again when it has changed
+    if (chosen) upload(chosen);
+  } });
+  form.replaceChildren(el("label", {}, "inputs", select), ...(isData ? [] : [number("mean"), number("scale")]),
+    el("button", { type: "button", id: "upload-button", onclick: () => file.click() }, "Upload .npy or .csv"), file,
+    el("p", { class: "quiet file", id: "upload-said", role: "status" }));
   form.onsubmit = (event) => event.preventDefault();
+  form.dataset.fields = String(isData);
+  if (held) document.getElementById(held)?.focus();
 }
 
 function change(part) {

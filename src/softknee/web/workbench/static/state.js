@@ -3,6 +3,8 @@
 import { plain } from "./dom.js";
 
 export const MOST = 4;
+const WIDEST = 1e6;
+const NARROWEST = 1e-5;
 const START = { text: "srelu", values: { delta: 1 }, real: [], hidden: false };
 
 export const state = empty();
@@ -41,17 +43,29 @@ export function address() {
   const query = new URLSearchParams();
   for (const one of state.functions) query.append("f", written(one));
   if (state.picked) query.set("pick", state.picked);
-  if (state.low !== null) query.set("x", `${plain(state.low)},${plain(state.high)}`);
+  if (state.low !== null) query.set("x", `${end(state.low)},${end(state.high)}`);
   const density = state.density;
   if (density.kind === "data") {
     query.set("in", "data");
-    query.set("of", [density.file, density.count].join("~"));
+    query.set("of", `${density.file}~${density.count}`);
     query.set("data", density.sketch);
   } else if (density.kind !== "normal" || density.mean !== 0 || density.scale !== 1) {
     query.set("in", `${density.kind},${plain(density.mean)},${plain(density.scale)}`);
   }
   if (state.run) query.set("run", state.run);
   return `/?${query}`;
+}
+
+// An end of the view, to a millionth of its width: a picture has fewer points.
+function end(value) {
+  return plain(Number(value.toFixed(Math.max(0, 6 - Math.floor(Math.log10(state.high - state.low))))));
+}
+
+// Whether a view can be drawn and asked for: far out or very narrow, the numbers are too coarse for its ticks.
+export function isView(low, high) {
+  const far = Math.max(Math.abs(low), Math.abs(high));
+  const wide = high - low;
+  return wide >= Math.max(NARROWEST, 1e-8 * far) && wide <= WIDEST && far <= WIDEST;
 }
 
 function written(one) {
@@ -66,11 +80,12 @@ export function readAddress() {
   if (!found.functions.length) found.functions = [structuredClone(START)];
   found.picked = Math.min(Math.max(0, Number.parseInt(query.get("pick") ?? "0", 10) || 0), found.functions.length - 1);
   const ends = (query.get("x") ?? "").split(",").map(Number);
-  if (query.has("x") && ends.length === 2 && ends.every(Number.isFinite) && ends[0] < ends[1]) [found.low, found.high] = ends;
+  if (query.has("x") && ends.length === 2 && isView(...ends)) [found.low, found.high] = ends;
   const [kind, mean, scale] = (query.get("in") ?? "").split(",");
   if (kind === "data") {
-    const [file, count] = (query.get("of") ?? "").split("~");
-    found.density = { kind, mean: 0, scale: 1, sketch: query.get("data") ?? "", file, count: Number(count) || 0 };
+    const of = (query.get("of") ?? "").split("~"); // the name of a file may have such a sign too
+    const count = Number(of.pop()) || 0;
+    found.density = { kind, mean: 0, scale: 1, sketch: query.get("data") ?? "", file: of.join("~"), count };
   } else if (kind) {
     found.density = { kind, mean: finite(mean, 0), scale: finite(scale, 1) };
   }

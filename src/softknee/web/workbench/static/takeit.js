@@ -3,7 +3,7 @@
 import { Latest, ask } from "./api.js";
 import { copyText, el, saveAs } from "./dom.js";
 import { known, view } from "./plot.js";
-import { picked, spec, state } from "./state.js";
+import { picked, state } from "./state.js";
 
 const KINDS = [
   ["python", "Python", "py", "text/x-python"],
@@ -14,7 +14,8 @@ const KINDS = [
 const job = new Latest("take", { wait: 400 });
 let shown = "python";
 let found = null;
-let last = "";
+let last = null; // what was asked last; "" where there is nothing to ask
+let note = "…"; // stands where nothing was found
 
 export function startTaking() {
   const root = document.getElementById("take");
@@ -52,19 +53,33 @@ function choose(kind) {
 
 function show() {
   const one = found?.[shown];
-  document.getElementById("take-code").textContent = one ? (one.text ?? one.error) : "…";
-  for (const name of ["take-copy", "take-save"]) document.getElementById(name).disabled = !one?.text;
+  const code = document.getElementById("take-code");
+  const waits = code.getAttribute("aria-busy") === "true"; // what stands there is of other numbers, or of another function
+  code.textContent = one ? (one.text ?? one.error) : note;
+  for (const name of ["take-copy", "take-save"]) document.getElementById(name).disabled = waits || !one?.text;
+}
+
+function settle(answer, busy) {
+  found = answer;
+  document.getElementById("take-code").setAttribute("aria-busy", String(busy));
+  show();
 }
 
 export function refreshTaking() {
-  const one = picked();
-  const body = { function: spec(one) };
-  if (!known(one) || JSON.stringify(body) === last) return;
-  last = JSON.stringify(body);
-  job.send(body, (answer) => {
-    if (answer.error) return;
-    found = answer;
-    show();
+  const good = known(picked())?.asked;
+  const text = good ? JSON.stringify(good) : "";
+  if (text === last) return;
+  last = text;
+  note = good ? "…" : "As soon as the function can be read.";
+  if (!good) {
+    job.cancel();
+    return settle(null, false);
+  }
+  settle(found, true);
+  job.send({ function: good }, (answer) => {
+    if (last !== text) return;
+    note = answer.error ?? "…";
+    settle(answer.error ? null : answer, false);
   });
 }
 
@@ -86,7 +101,7 @@ function save() {
 
 async function drawn(kind) {
   const [low, high] = view();
-  const functions = state.functions.filter((one) => !one.hidden && known(one)).map(spec);
+  const functions = state.functions.filter((one) => !one.hidden && known(one)).map((one) => known(one).asked);
   say("Drawing …");
   const answer = await ask("picture", { functions, low, high, kind });
   if (answer.error) {

@@ -1,10 +1,7 @@
 // Moving the view: wheel, drag, buttons and keys; the crosshair under the mouse or moved by arrows.
 
 import { cross, crossAt, draw, innerWidth, known, makePanels, placeAt, spoken, view } from "./plot.js";
-import { changed, remember, state } from "./state.js";
-
-const WIDEST = 1e6;
-const NARROWEST = 1e-5;
+import { changed, isView, remember, state } from "./state.js";
 
 export function startViewing() {
   const root = document.getElementById("panels");
@@ -54,8 +51,7 @@ function listen(panel) {
 }
 
 export function setView(low, high, how = {}) {
-  const wide = high - low;
-  if (!(wide >= NARROWEST && wide <= WIDEST) || Math.abs(low) > WIDEST || Math.abs(high) > WIDEST) return;
+  if (!isView(low, high) || (low === state.low && high === state.high)) return;
   [state.low, state.high] = [low, high];
   draw();
   changed("view");

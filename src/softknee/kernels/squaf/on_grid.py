@@ -1,0 +1,87 @@
+"""SQUAF on a general grid without a tensor of elements times points: piece by piece, and again in the backward pass.
+
+Forward and backward keep nothing between them but x and the parameters. Each piece is computed in plain tensor
+operations and differentiated by autograd, and the sums over pieces have a fixed order. Transforms, forward mode,
+export, compilers and second derivatives take the plain form as a whole, which does keep the probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..dispatch import ordinary
+from .dispatch import must_differentiate_through
+from .eager import pieces, spread
+from .layout import Layout, arrange, dense
+from .op import as_stored
+from .plain import compute_dtype, squaf_on_grid
+
+
+def squaf_on_grid_in_pieces(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
+    """phi on a general grid; x has a dimension or more, into which those of the parameters broadcast."""
+    if torch.compiler.is_compiling() or must_differentiate_through() or not ordinary(x):
+        return squaf_on_grid(x, grid, alpha, z, laplacian)
+    own = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape, z.shape[:-1])
+    points = grid.shape[-1]
+    return _OnGrid.apply(x, grid.expand(*own, points), alpha.expand(own), z.expand(*own, points), laplacian)  # pyright: ignore
+
+
+class _OnGrid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
+        ctx.save_for_backward(x, grid, alpha, z)
+        ctx.laplacian = laplacian
+        x = dense(x)
+        layout = arrange(x, parameter_shape=alpha.shape)
+        folded = layout.fold(x)
+        rows = _rows(layout, grid, alpha, z)
+        out = torch.empty_like(folded)
+        for piece in pieces(folded, kept=z.shape[-1]):
+            out[piece] = squaf_on_grid(folded[piece], *rows, laplacian)
+        return as_stored(layout.unfold(out), like=x)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        (x, grid, alpha, z), needs = ctx.saved_tensors, ctx.needs_input_grad[:4]
+        if torch.is_grad_enabled():  # the gradient is to be differentiated in its turn
+            wanted = [one for one, asked in zip((x, grid, alpha, z), needs, strict=True) if asked]
+            value = squaf_on_grid(x, grid, alpha, z, ctx.laplacian)
+            found = iter(torch.autograd.grad(value, wanted, outer[0], create_graph=True))
+            return *(next(found) if asked else None for asked in needs), None
+        x = dense(x)
+        layout = arrange(x, parameter_shape=alpha.shape)
+        folded, grad = layout.fold(x), layout.fold(outer[0])
+        kind = compute_dtype(x)  # of the sums of a piece; those of the pieces are in float64 where there is one
+        rows = [row.to(kind) for row in _rows(layout, grid, alpha, z)]
+        wide = torch.float64 if x.device.type != "mps" else torch.float32
+        dx = torch.empty_like(folded) if needs[0] else None
+        sums = [torch.zeros_like(row, dtype=wide) for row in rows]
+        for piece in pieces(folded, kept=z.shape[-1]):
+            given = zip((folded[piece], *rows), needs, strict=True)
+            at, *parameters = (one.detach().requires_grad_(asked) for one, asked in given)
+            with torch.enable_grad():
+                part = squaf_on_grid(at, parameters[0], parameters[1], parameters[2], ctx.laplacian)
+            wanted = [one for one in (at, *parameters) if one.requires_grad]
+            found = iter(torch.autograd.grad(part, wanted, grad[piece]))
+            if dx is not None:
+                dx[piece] = next(found)
+            for total, asked in zip(sums, needs[1:], strict=True):
+                if asked:
+                    total += next(found)
+        dgrid, dalpha, dz = (
+            layout.unfold_parameter(total.reshape(layout.groups, *total.shape[5:]), like=like, table=total.dim() > 5)
+            if asked
+            else None
+            for total, like, asked in zip(sums, (grid, alpha, z), needs[1:], strict=True)
+        )
+        return None if dx is None else as_stored(layout.unfold(dx), like=x), dgrid, dalpha, dz, None
+
+
+def _rows(layout: Layout, grid: Tensor, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The parameters as they stand beside a folded x."""
+    rows = (layout.fold_parameter(one, table=table) for one, table in ((grid, True), (alpha, False), (z, True)))
+    grid, alpha, z = (spread(row, layout) for row in rows)
+    return grid, alpha, z
