@@ -104,6 +104,9 @@ def test_a_model_does_not_differ_from_itself():
     found = churn(same, same, torch.zeros(50, dtype=torch.int64))
     assert (found.changed.value, found.delta_1.value, found.gain.value, found.mcnemar) == (0, 0, 0, 1.0)
     assert found.changed.interval == (0.0, pytest.approx(0.0713, abs=1e-4))
+    several = torch.stack([same, drawn(50, 3, seed=5)])
+    again = churn(several, several, torch.zeros(50, dtype=torch.int64))
+    assert (again.changed, again.gain) == (found.changed, found.gain)
 
 
 def test_several_pairs_are_means_of_each_and_a_diverged_one_is_left_out():

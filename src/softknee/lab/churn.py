@@ -10,7 +10,8 @@ r"""How much the predictions of two models differ, on the same examples: an old 
 Intervals say what other examples of the same kind would give: Wilson's of a share; of `delta_1` the t interval over
 examples; of the gain that of Agresti and Min, which adds half an example to each of the four cases, so that it is never
 of no width. With several models on each side the m-th old one is compared with the m-th new one; an example
-counts with the mean over these pairs, the intervals are t intervals over examples, and there is no McNemar test.
+counts with the mean over these pairs, the intervals are t intervals over examples (but those of above where no example
+differs from the others), and there is no McNemar test.
 
 Reference: Milani Fard et al., "Launch and iterate: reducing prediction churn" (2016); see `shares` for the intervals.
 """
@@ -159,9 +160,12 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
     spoiled, mended = (float(one.double().mean(dim=0).sum()) for one in (was_right & ~is_right, is_right & ~was_right))
     if pairs == 1:
         spoiled, mended = round(spoiled), round(mended)
-        for name in ("changed", "old_accuracy", "new_accuracy"):
-            count = int(each[name].sum())
+    for name in ("changed", "old_accuracy", "new_accuracy"):
+        # Also of several pairs where all examples are alike: the t interval of 0 changes would have no width.
+        if pairs == 1 or rates[name].value in (0.0, 1.0):
+            count = round(rates[name].value * examples)
             rates[name] = Rate(count / examples, wilson(count, examples, level=level))
+    if pairs == 1 or spoiled == mended == 0:
         rates["gain"] = Rate((mended - spoiled) / examples, gain_interval(spoiled, mended, examples, level=level))
     return Churn(
         examples=examples,
