@@ -10,7 +10,7 @@ from ..errors import DefinitionError
 from ..registry import FILE_ENDING, get
 from ..spec import Activation, x
 from ..spec.algebra import sympy
-from .texts.given import exact
+from .texts.given import exact, is_finite_real
 
 
 def definition_of(f: Any, *, needed_by: str) -> Activation:
@@ -45,7 +45,7 @@ def _formula(f: Any) -> Activation:
             f"The formula {f} uses {names} without saying what values it may take; make a definition of it first: "
             f"softknee.Activation('mine', formula, params=(softknee.spec.positive('a', 1.0),))."
         )
-    if formula.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
+    if not is_finite_real(formula):
         raise DefinitionError(f"The formula {f} is not a finite real number everywhere; an activation has to be.")
     return Activation("formula", formula)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ..errors import ParameterError
+from ..errors import ParameterError, SoftkneeError
 from ..nn.parameters import Parameterised, require_model
 
 T = TypeVar("T")
@@ -38,14 +38,14 @@ def by_depth(found: Sequence[T], module_of: Callable[[T], nn.Module]) -> list[T]
     return sorted(found, key=lambda one: vars(module_of(one))[_DEPTH])
 
 
-def read_where(where: Any, title: str) -> Any:
+def read_where(where: Any, title: str, *, error: type[SoftkneeError] = ParameterError) -> Any:
     """Patterns of paths as a list, or a function, or None; anything else is refused with a sentence."""
     if where is None or callable(where):
         return where
     patterns = [where] if isinstance(where, str) else list(where) if isinstance(where, Iterable) else [where]
     for one in patterns:
         if not isinstance(one, str):
-            raise ParameterError(
+            raise error(
                 f"{title}: where takes a pattern for the paths of activations, several, or a function, and "
                 f"{type(one).__name__} was given."
             )

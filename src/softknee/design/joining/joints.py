@@ -150,14 +150,18 @@ def refute(left: Expr, right: Expr, params: Sequence[Param]) -> dict[Symbol, Exp
     """Parameter values at which the two are not equal, or None."""
     names: list[Symbol] = sorted({*left.free_symbols, *right.free_symbols}, key=str)
     constraints = {p.symbol: p for p in params}
+
+    def drawn(seed: int) -> dict[Symbol, Expr]:
+        return {s: _draw(constraints[s], random.Random(f"{seed} {s}")) for s in names}
+
+    if not (_has_value(left) and _has_value(right)):
+        return drawn(0)
     try:
-        if not (_has_value(left) and _has_value(right)):
-            raise NotImplementedError
         sides = [sympy.lambdify(names, elementary(side), "mpmath") for side in (left, right)]
-    except NotImplementedError:  # a pole, or a derivative that SymPy does not have, as of floor
-        return {s: _draw(constraints[s], random.Random(f"0 {s}")) for s in names}
+    except NotImplementedError:  # a derivative that SymPy does not have, as of floor
+        return drawn(0)
     for seed in range(_DRAWS if names else 1):
-        values = {s: _draw(constraints[s], random.Random(f"{seed} {s}")) for s in names}
+        values = drawn(seed)
         with mpmath.workdps(2 * _DIGITS):
             numbers = [mpmath.mpf(n.p) / n.q for n in values.values()]
             try:

@@ -113,9 +113,14 @@ class Given:
                 f"{self.engine} was given {expr}, which contains {names}; declare each parameter, as in "
                 f"params=(softknee.spec.positive({min(map(str, strange))!r}, 1.0),)."
             )
-        if expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I):
+        if not is_finite_real(expr):
             raise DefinitionError(f"{self.engine} was given {expr}, which is not a finite real number everywhere.")
         return expr
+
+
+def is_finite_real(expr: Expr) -> bool:
+    """Whether nothing infinite, undefined or imaginary stands in the expression."""
+    return not expr.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo, sympy.I)
 
 
 def exact(expr: Expr) -> Expr:

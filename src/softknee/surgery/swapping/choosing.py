@@ -16,6 +16,7 @@ from ...spec import Activation, Rowwise, SoftTable
 from ..finding.identify import GATES
 from ..finding.probing import double
 from ..finding.sites import Site
+from ..modules import read_where
 
 Where = str | Iterable[str] | Callable[[Site], bool] | None
 Replacing = str | type | Activation | SoftTable | Rowwise | Iterable[Any] | None
@@ -28,7 +29,7 @@ def choose(
     hint = "" if example else " Give example= to find the functions that are called inside forward, too."
     if not found:
         raise InputError(f"{title} has no activation that can be replaced.{hint}")
-    pattern, wanted = _read_where(where), _read_replacing(replacing)
+    pattern, wanted = read_where(where, "swap_", error=InputError), _read_replacing(replacing)
     by_place = [(site, _not_there(site, pattern)) for site in found]
     there = [site for site, reason in by_place if not reason]
     if not there:
@@ -51,20 +52,6 @@ def _sentence(trouble: str) -> str:
     """The reason why a site cannot be changed, and what to do."""
     cure = "" if ";" in trouble else "; make it a module of its own to change it"
     return f"{trouble[0].upper()}{trouble[1:]}{cure}."
-
-
-def _read_where(where: Any) -> Any:
-    """The patterns, or the function of a Site, or None."""
-    if where is None or callable(where):
-        return where
-    patterns = [where] if isinstance(where, str) else list(where) if isinstance(where, Iterable) else [where]
-    for one in patterns:
-        if not isinstance(one, str):
-            raise InputError(
-                f"where takes a pattern for the sites' paths, several, or a function of a Site, and "
-                f"{type(one).__name__} was given."
-            )
-    return patterns
 
 
 def _said(where: Any) -> str:
