@@ -180,19 +180,24 @@ def test_attached_it_counts_steps_of_the_optimiser_and_not_batches():
     assert net.acts[0].delta.item() == pytest.approx(16 * 5e-3 / 3, rel=4 * F32)
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")  # there is no accelerator to pin memory for
-def test_accelerate(tmp_path):
+def prepared():
+    """An Accelerator of two batches to a step, what it made of a model and its optimiser, and a Hardener of that."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
+    AcceleratorState._reset_state(True)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = srelu_net()
+    wrapped, optimizer = accelerator.prepare(net, adam(net))
+    return accelerator, wrapped, optimizer, sk.Hardener(wrapped, total=6, start=0.5)
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")  # there is no accelerator to pin memory for
+def test_accelerate(tmp_path):
     def parts():
-        AcceleratorState._reset_state(True)
-        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-        net = srelu_net()
-        wrapped, optimizer = accelerator.prepare(net, adam(net))
-        hardener = sk.Hardener(wrapped, total=6, start=0.5)
-        accelerator.register_for_checkpointing(hardener)
-        return accelerator, wrapped, optimizer, hardener
+        found = prepared()
+        found[0].register_for_checkpointing(found[3])
+        return found
 
     def train_batches(parts, batches) -> None:
         accelerator, net, optimizer, hardener = parts
@@ -222,14 +227,7 @@ def test_accelerate(tmp_path):
 
 
 def test_attached_to_an_optimiser_that_accelerate_has_prepared():
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    AcceleratorState._reset_state(True)
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    net = srelu_net()
-    wrapped, optimizer = accelerator.prepare(net, adam(net))
-    hardener = sk.Hardener(wrapped, total=6, start=0.5)
+    accelerator, wrapped, optimizer, hardener = prepared()
     hardener.attach(optimizer)
     positions = []
     for batch in range(8):

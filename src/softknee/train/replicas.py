@@ -169,9 +169,9 @@ class Replicas(ManyModels):
                 raise ParameterError("progressive: what is read from a disk is not for it; give a tensor of examples.")
         else:
             x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
-            if self.step == 0 and augment is None:
-                try_example(self._stack.model(0), x, read_targets(y, loss), loss)
         y = read_targets(y, loss)
+        if isinstance(x, Tensor) and self.step == 0 and augment is None:
+            try_example(self._stack.model(0), x, y, loss)
         per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
         check_clip(clip)
         shares = read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
