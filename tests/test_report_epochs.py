@@ -51,6 +51,22 @@ def test_an_interval_of_losses_does_not_reach_below_zero():
     assert json.loads(figure.json)["layout"]["yaxis"]["type"] == "log"
 
 
+def test_many_activations_have_their_intervals_at_the_end(monkeypatch):
+    monkeypatch.setattr("softknee.lab.report.curves.MOST_BANDS", 2)
+    summary = summarise(OF, outcomes(OF))
+    figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
+    assert "95 % interval at the end." in figure.caption
+    traces = json.loads(figure.json)["data"]
+    assert not any("fill" in one for one in traces)
+    ends = [one for one in traces if "error_y" in one]
+    bands = [one for one in summary.bands if one.curve == "train_loss"]
+    assert len({one["x"][0] for one in ends}) == len(bands) > 2
+    for end, band in zip(ends, bands, strict=True):
+        assert end["x"][0] > band.epochs[-1]
+        assert end["y"][0] + end["error_y"]["array"][0] == pytest.approx(band.high[-1])
+        assert end["y"][0] - end["error_y"]["arrayminus"][0] == pytest.approx(band.low[-1])
+
+
 def test_an_axis_of_losses_has_numbers_however_narrow_it_is():
     assert log_axis(0.01, 3.0)["tickvals"] == pytest.approx([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
     assert log_axis(1e-6, 3.0)["tickvals"] == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0])

@@ -1,5 +1,6 @@
 """`softknee study rate` and `softknee study distil`: the SQUAF paper's experiments on image networks."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from .typed import RecordFile, command_line, several
+from .typed import STOPPED, RecordFile, command_line, several
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -23,6 +24,13 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Figure = Annotated[Path | None, typer.Option(help="draw the curves into this .png or .svg")]
 Shapes = Annotated[Path | None, typer.Option(help="draw the learned SQUAFs into this .png or .svg")]
 Known = Annotated[Path | None, typer.Option("--from", help="a record that is there already: nothing is trained")]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        help="a folder for what each network finds, as it comes: runs that name it go on from there and share the "
+        "work; default FILE.parts beside --json FILE, until that is written"
+    ),
+]
 Smoke = Annotated[bool, typer.Option("--smoke", help="a few images, one epoch, on the CPU: only to see that it runs")]
 _SMOKE_IMAGES = 4  # two batches
 
@@ -49,6 +57,7 @@ def rate(
     figure: Figure = None,
     shapes: Shapes = None,
     json: RecordFile = None,
+    keep: Keep = None,
 ) -> None:
     """The rate-accuracy curve of SQUAF-P (figure 3 of its paper): bits per activation against accuracy."""
     from ..lab import rates as room
@@ -68,11 +77,12 @@ def rate(
             plan=Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=10),
             device="cpu" if smoke else device,
         )
-        record = _trained(room, settings, data, smoke=smoke)
+        record = _trained(room, settings, data, smoke=smoke, keep=keep, json=json)
     else:
         record = _read(known)
+    parts = _beside(json) if known is None and keep is None else None
     table = room.rate_markdown(record)
-    _finish(record, json=json, figure=figure, draw=room.draw_rate, shapes=shapes, table=table)
+    _finish(record, json=json, parts=parts, figure=figure, draw=room.draw_rate, shapes=shapes, table=table)
 
 
 def distil(
@@ -98,6 +108,7 @@ def distil(
     figure: Figure = None,
     shapes: Shapes = None,
     json: RecordFile = None,
+    keep: Keep = None,
 ) -> None:
     """Students of one teacher with different activations (tables 7, 14 and 15, figure 5 of the SQUAF paper)."""
     from ..lab import distilling as room
@@ -116,11 +127,12 @@ def distil(
             plan=Plan(epochs=epochs, batch=batch, learning_rate=learning_rate, precision=precision, every=every),
             device="cpu" if smoke else device,
         )
-        record = _trained(room, settings, data, smoke=smoke)
+        record = _trained(room, settings, data, smoke=smoke, keep=keep, json=json)
     else:
         record = _read(known)
+    parts = _beside(json) if known is None and keep is None else None
     table = room.distil_markdown(record)
-    _finish(record, json=json, figure=figure, draw=room.draw_distil, shapes=shapes, table=table)
+    _finish(record, json=json, parts=parts, figure=figure, draw=room.draw_distil, shapes=shapes, table=table)
 
 
 def _check(*figures: Path | None) -> None:
@@ -132,7 +144,9 @@ def _check(*figures: Path | None) -> None:
             check_ending(path)
 
 
-def _trained(room: Any, settings: Any, data: Path | None, *, smoke: bool) -> "Record":
+def _trained(
+    room: Any, settings: Any, data: Path | None, *, smoke: bool, keep: Path | None, json: Path | None
+) -> "Record":
     """What a study of this room finds with these settings."""
     from ..lab.data.images import load_image_set
     from ..lab.image_training import few_images
@@ -141,8 +155,20 @@ def _trained(room: Any, settings: Any, data: Path | None, *, smoke: bool) -> "Re
     images = load_image_set(settings.data_set, data)
     if smoke:
         settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
-    with progress_bar("training", total=room.steps(settings)) as advance:
-        return room.run(settings, command=command_line(), advance=advance, data=images)
+    place = _beside(json) if keep is None else keep
+    try:
+        with progress_bar("training", total=room.steps(settings)) as advance:
+            return room.run(settings, command=command_line(), advance=advance, data=images, keep=place)
+    except KeyboardInterrupt:
+        lost = "Nothing was kept: name a file with --json, or a folder with --keep."
+        kept = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
+        typer.echo(f"Stopped. {lost if place is None else kept}", err=True)
+        raise typer.Exit(STOPPED) from None
+
+
+def _beside(json: Path | None) -> Path | None:
+    """Where findings are kept until the record is written."""
+    return None if json is None else json.with_name(f"{json.name}.parts")
 
 
 def _read(path: Path) -> "Record":
@@ -155,6 +181,7 @@ def _finish(
     record: "Record",
     *,
     json: Path | None,
+    parts: Path | None,
     figure: Path | None,
     draw: Callable[["Record", Path], object],
     shapes: Path | None,
@@ -163,6 +190,8 @@ def _finish(
     """The record first: a figure that fails loses nothing."""
     if json is not None:
         record.write(json)
+        if parts is not None:
+            shutil.rmtree(parts, ignore_errors=True)  # all of it is in the record
     if figure is not None:
         draw(record, figure)
     if shapes is not None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+STOPPED = 130  # the exit code of a command that Ctrl-C has ended
+
 
 def command_line() -> str:
     """The command line as typed, for the record."""

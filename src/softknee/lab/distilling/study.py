@@ -19,7 +19,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...errors import ParameterError, did_you_mean
-from ...measure.record import Quantity, Record
+from ...measure.record import Record, RecordError
 from ...measure.speed import choose_device
 from ..data.images import ImageSet, load_image_set
 from ..image_training import (
@@ -43,6 +44,8 @@ from ..image_training import (
     squaf,
     trained_numbers,
 )
+from ..kept import Kept
+from .finding import Trained, row_of
 
 KIND = "study distil"
 TEACHER = "teacher"
@@ -135,43 +138,88 @@ def run(
     command: str,
     advance: Callable[[str], None] = lambda _: None,
     data: ImageSet | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Record:
-    """Train the teacher and all students and return the record; `data` in the place of the data set by its name."""
+    """Train the teacher and all students and return the record; `data` in the place of the data set by its name.
+
+    In the folder `keep` each network's finding is kept as soon as it is there, and not sought again (`lab.kept`).
+    """
     device = choose_device(settings.device)
     images = (data or load_image_set(settings.data_set, settings.data)).to(device)
-    rows, judge = [], cross_entropy
+    names = [TEACHER] if settings.teacher is not None else []
+    names += [_name(entry, seed) for entry in settings.entries for seed in settings.seeds]
+    kept = Kept(keep, kind=KIND, settings=_settings_of_record(settings, images, device), names=names)
+    rows, judge, taught_by = [], cross_entropy, ""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for entry in settings.entries:  # what cannot be built is said now, and not when the teacher has been trained
             build(settings.student, entry, classes=len(images.labels), seed=settings.seeds[0])
         if settings.teacher is not None:
-            training = _training(settings.teacher, _RELU, images, settings, device, cross_entropy)
-            found = _one(training, settings.teacher, _RELU, images, settings.seeds[0], advance, TEACHER)
-            rows.append(_row(f"{TEACHER}, ReLU", training, [found]))
-            judge = distilling(training.snapshot(), temperature=settings.temperature, share=settings.share)
+            found, teacher, taught_by = _teacher(settings.teacher, images, settings, device, advance, kept)
+            rows.append(row_of(f"{TEACHER}, ReLU", [found]))
+            judge = distilling(teacher, temperature=settings.temperature, share=settings.share)
         for entry in settings.entries:
-            training = _training(settings.student, entry, images, settings, device, judge)
-            each = [
-                _one(training, settings.student, entry, images, seed, advance, entry.title) for seed in settings.seeds
-            ]
-            rows.append(_row(entry.title, training, each))
-    return _record(settings, rows, images, device, command)
+            each = _students(entry, images, settings, device, judge, taught_by, advance, kept)
+            rows.append(row_of(entry.title, each))
+    return kept.of(_record(settings, rows, images, device, command))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One network of one seed; the accuracies are None where its loss was no longer a number."""
+def _teacher(
+    network: str,
+    data: ImageSet,
+    settings: Settings,
+    device: torch.device,
+    advance: Callable[[str], None],
+    kept: Kept,
+) -> tuple[Trained, nn.Module, str]:
+    """What it found, itself in eval mode, and the checksum of its weights: trained here, or as it was kept."""
+    seed = settings.seeds[0]
+    training = _training(network, _RELU, data, settings, device, cross_entropy)
+    row = kept.get(TEACHER)
+    if row is None:
+        found = _one(training, network, _RELU, data, seed, lambda: advance(f"{TEACHER} seed {seed}"))
+        # The weights first: where a finding is, they are.
+        row = kept.put(TEACHER, {**asdict(found), "checksum": kept.put_weights(TEACHER, training.model)})
+    else:
+        if kept.missing:
+            kept.load_weights(TEACHER, training.model, checksum=row["checksum"])
+        for _ in range(settings.plan.epochs):
+            advance(f"{TEACHER} seed {seed}")
+    return Trained.of(row), training.snapshot(), row["checksum"]
 
-    seed: int
-    seconds: float
-    accuracy: float | None
-    train_accuracy: Sequence[float]
-    tests: Mapping[int, float]
-    start: Mapping[str, Any]
-    learned: Mapping[str, Any]
 
-    @property
-    def gap(self) -> float | None:
-        return None if self.accuracy is None else self.train_accuracy[-1] - self.accuracy
+def _students(
+    entry: Entry,
+    data: ImageSet,
+    settings: Settings,
+    device: torch.device,
+    judge: Judge,
+    taught_by: str,
+    advance: Callable[[str], None],
+    kept: Kept,
+) -> list[Trained]:
+    """Every seed of one activation; on a GPU they share one recorded step."""
+    found, training = [], None
+    for seed in settings.seeds:
+        name, say = _name(entry, seed), partial(advance, f"{entry.title} seed {seed}")
+        row = kept.get(name)
+        if row is None:
+            training = training or _training(settings.student, entry, data, settings, device, judge)
+            student = _one(training, settings.student, entry, data, seed, say)
+            row = kept.put(name, {**asdict(student), "taught_by": taught_by})
+        elif row["taught_by"] != taught_by:
+            raise RecordError(
+                f"'{name}' in '{kept.folder}' learned from another teacher than the one that is kept there: two runs "
+                "trained one at the same time. Delete that student's file to train it again."
+            )
+        else:
+            for _ in range(settings.plan.epochs):
+                say()
+        found.append(Trained.of(row))
+    return found
+
+
+def _name(entry: Entry, seed: int) -> str:
+    return f"{entry.name}-seed-{seed}"
 
 
 def _training(
@@ -187,15 +235,15 @@ def _one(
     entry: Entry,
     data: ImageSet,
     seed: int,
-    advance: Callable[[str], None],
-    label: str,
+    advance: Callable[[], None],
 ) -> Trained:
     model = build(network, entry, classes=len(data.labels), seed=seed)
     began = time.perf_counter()
-    training.begin(model.state_dict(), seed=seed).run(lambda: advance(f"{label} seed {seed}"))
+    training.begin(model.state_dict(), seed=seed).run(advance)
     lost = not bool(training.losses.isfinite().all())
     return Trained(
         seed=seed,
+        numbers=trained_numbers(model),
         seconds=time.perf_counter() - began,
         accuracy=None if lost else training.tests[training.plan.epochs],
         train_accuracy=training.train_accuracy,
@@ -203,31 +251,6 @@ def _one(
         start=learned(model),
         learned={} if lost else learned(training.snapshot()),
     )
-
-
-def _row(title: str, training: ImageTraining, found: Sequence[Trained]) -> dict[str, Any]:
-    epochs = list(found[0].tests)
-    row: dict[str, Any] = {
-        "activation": title,
-        "trained": trained_numbers(training.model),
-        "diverged": [one.seed for one in found if one.accuracy is None],
-        "accuracy_by_seed": [one.accuracy for one in found],
-        "gap_by_seed": [one.gap for one in found],
-        "time": Quantity.mean([one.seconds for one in found], unit="s"),
-        "curve": {
-            "epochs": epochs,
-            "test": [list(one.tests.values()) for one in found],
-            "train": [[one.train_accuracy[epoch - 1] for epoch in epochs] for one in found],
-        },
-        "start": dict(found[0].start),
-        "learned": [dict(one.learned) for one in found],
-    }
-    there = [one for one in found if one.accuracy is not None]
-    if not there:
-        return {**row, "not_run": "every seed diverged"}
-    row["accuracy"] = Quantity.mean([one.accuracy for one in there if one.accuracy is not None], unit="%")
-    row["gap"] = Quantity.mean([one.gap for one in there if one.gap is not None], unit="percentage points")
-    return row
 
 
 def _record(
@@ -239,15 +262,21 @@ def _record(
         rows=rows,
         seeds=settings.seeds,
         baseline="ReLU from the same weights on the same batches",
-        settings={
-            "teacher": settings.teacher,
-            "student": settings.student,
-            "share": settings.share if settings.teacher else 0.0,
-            "temperature": settings.temperature,
-            **settings_of_record(data, settings.plan, device),
-        },
+        settings=_settings_of_record(settings, data, device),
         notes=[
             "Accuracy of the test images after the last epoch, in percent, in float32; one teacher for all students.",
             "gap: accuracy of the training images, changed at random, during the last epoch, less that of the test.",
         ],
     )
+
+
+def _settings_of_record(settings: Settings, data: ImageSet, device: torch.device) -> dict[str, Any]:
+    return {
+        "teacher": settings.teacher,
+        "student": settings.student,
+        "teacher_seed": settings.seeds[0] if settings.teacher else None,
+        "share": settings.share if settings.teacher else 0.0,
+        "temperature": settings.temperature,
+        "trained_squafs": next((one.where for one in settings.entries if one.name == "squaf"), "first"),
+        **settings_of_record(data, settings.plan, device),
+    }

@@ -36,14 +36,15 @@ def against(study: Study, first: str, second: str) -> Evidence:
 
 
 def best_in_vision(study: Study, winner: str, title: str) -> Evidence:
-    """The winner by test accuracy against each of the six that was run; those that were not are named."""
+    """The winner by test accuracy against each of the six; against those that were not run it cannot be told."""
     there = tuple(one for one in IN_VISION if one in study.outcomes)
-    left = ", ".join(one for one in IN_VISION if one not in there)
-    parts = corrected(wins(study, winner, there, "accuracy", larger=True))
+    left = [one for one in IN_VISION if one not in there]
+    tried = corrected(wins(study, winner, there, "accuracy", larger=True))
+    untried = [Part(f"{study.name}: {winner} better than {one} in accuracy", CANNOT_TELL) for one in left]
     return Evidence(
-        f"{accuracies(study, (winner, *there))}; {title} is shown to be better than {counted(parts)}"
-        + (f"; not run: {left}" if left else ""),
-        parts=parts,
+        f"{accuracies(study, (winner, *there))}; {title} is shown to be better than {counted(tried)}"
+        + (f"; not run: {', '.join(left)}" if left else ""),
+        parts=[*tried, *untried],
         numbers={label: study.mean(label, "accuracy") for label in (winner, *there)},
     )
 

@@ -52,7 +52,8 @@ def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
     captions = {
         "plane": "Accuracy or loss against prediction difference, 95 % intervals; a line joins the values of a knob",
         "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
-        "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval",
+        "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval, which "
+        "stands at the end where many lines would hide it",
         FIGURE: CAPTION,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .compared import accuracies, against, best_in_vision
+from .compared import IN_VISION, accuracies, against, best_in_vision
 from .runs import Runs
 from .statement import Evidence, bound, corrected, statements_of, wins
 
@@ -22,6 +22,7 @@ _CONVNEXT = f"{_VIT}; the paper gives no settings of ConvNeXt's own: its transfo
     says="S-ReLU outperforms GELU, ELU, PReLU, CELU, SiLU and Mish in vision transformers (CIFAR-10, mean of three: "
     "82.3 % against 76.4 % for the next, PReLU).",
     needs=[VIT],
+    labels=["srelu", *IN_VISION],
     different=f"{_VIT}; of the three transformers only ViT-Tiny",
 )
 def srelu_is_best_in_vit(runs: Runs) -> Evidence:
@@ -52,7 +53,7 @@ def srelu_lifts_convnext(runs: Runs) -> Evidence:
     different=_CONVNEXT,
 )
 def srelu_is_best_in_convnext(runs: Runs) -> Evidence:
-    """S-ReLU by test accuracy against each of the six that was run, GELU and SiLU at least."""
+    """S-ReLU by test accuracy against each of the six; against those that were not run it cannot be told."""
     return best_in_vision(runs.study(CONVNEXT), "srelu", "S-ReLU")
 
 

@@ -46,6 +46,11 @@ class Measured:
     coded: Mapping[str, Coded] = field(default_factory=dict)
     layers: Mapping[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Measured:
+        """What `dataclasses.asdict` made of one."""
+        return cls(**{**row, "coded": {mode: Coded(**one) for mode, one in row["coded"].items()}})
+
     @property
     def bits(self) -> dict[str, float]:
         """The rate, and each coder's bits for SQUAF-P and, with "step_" before it, for SQUAF-S."""

@@ -16,7 +16,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,11 +27,10 @@ from torch import Tensor
 import softknee as sk
 
 from ...errors import ParameterError, did_you_mean
-from ...measure.record import Quantity, Record
+from ...measure.record import Record
 from ...measure.speed import choose_device
 from ..data.images import ImageSet, load_image_set
 from ..image_training import (
-    MODES,
     Entry,
     ImageTraining,
     Plan,
@@ -41,7 +42,9 @@ from ..image_training import (
     squaf,
     trained_numbers,
 )
-from .measuring import Measured, measure
+from ..kept import Kept
+from .finding import Trained, row_of
+from .measuring import measure
 from .penalty import QuickRate
 
 KIND = "study rate"
@@ -114,32 +117,29 @@ def run(
     command: str,
     advance: Callable[[str], None] = lambda _: None,
     data: ImageSet | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Record:
-    """Train and measure everything and return the record; `data` in the place of the data set by its name."""
+    """Train and measure everything and return the record; `data` in the place of the data set by its name.
+
+    In the folder `keep` each network's finding is kept as soon as it is there, and not sought again (`lab.kept`).
+    """
     device = choose_device(settings.device)
     images = (data or load_image_set(settings.data_set, settings.data)).to(device)
     entry, rows = squaf(SAMPLED, q=settings.q, mode="sampled"), []
+    names = [name_of(one, None, seed) for one in settings.baselines for seed in settings.seeds]
+    names += [name_of(entry, weight, seed) for weight in settings.weights for seed in settings.seeds]
+    kept = Kept(keep, kind=KIND, settings=_settings_of_record(settings, images, device), names=names)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):  # seeds are set for SQUAF-P
         for one in settings.baselines:
-            rows.append(_row(one.title, None, _train(one, None, images, settings, device, advance)))
-        found = _train(entry, settings.weights, images, settings, device, advance)
-    rows += [_row(SAMPLED, weight, [one for one in found if one.weight == weight]) for weight in settings.weights]
-    return _record(settings, rows, images, device, command)
+            rows.append(row_of(one.title, None, _train(one, None, images, settings, device, advance, kept)))
+        found = _train(entry, settings.weights, images, settings, device, advance, kept)
+    rows += [row_of(SAMPLED, weight, [one for one in found if one.weight == weight]) for weight in settings.weights]
+    return kept.of(_record(settings, rows, images, device, command))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One network of one seed; `measured` is None where its loss was no longer a number."""
-
-    seed: int
-    weight: float | None
-    numbers: int
-    seconds: float
-    loss: float
-    tests: Mapping[int, float]
-    start: Mapping[str, Any]
-    learned: Mapping[str, Any]
-    measured: Measured | None
+def name_of(entry: Entry, weight: float | None, seed: int) -> str:
+    """Under which name a finding is kept."""
+    return f"{entry.name}{'' if weight is None else f'-{weight:g}'}-seed-{seed}"
 
 
 def _train(
@@ -149,84 +149,71 @@ def _train(
     settings: Settings,
     device: torch.device,
     advance: Callable[[str], None],
+    kept: Kept,
 ) -> list[Trained]:
     """Every seed (and weight of the rate) of one entry; on a GPU they share one recorded step."""
-    classes = len(data.labels)
-    model = build(settings.network, entry, classes=classes, seed=settings.seeds[0])
-    numbers, begun, holds, judge, penalty = trained_numbers(model), learned(model), {}, cross_entropy, None
-    if weights is not None:
-        penalty = sk.nn.RatePenalty(model, weight=1.0) if settings.plain_rate else QuickRate(model)
-        holds = {"weight": torch.zeros((), device=device)}
-        judge = _with_rate(penalty, holds["weight"])
-    training = ImageTraining(model, data, settings.plan, device=device, judge=judge, holds=holds)
-    found = []
-    for weight in [None] if weights is None else weights:
-        for seed in settings.seeds:
-            start = build(settings.network, entry, classes=classes, seed=seed).state_dict()
-            label = f"{entry.title}{'' if weight is None else f' {weight:g}'} seed {seed}"
-            began = time.perf_counter()
-            training.begin(start, seed=seed, **({} if weight is None else {"weight": weight}))
-            training.run(lambda label=label: advance(label))
-            losses = training.losses  # waits for the device
-            seconds = time.perf_counter() - began
-            lost = not bool(losses.isfinite().all())
-            network = training.snapshot()
-            found.append(
-                Trained(
-                    seed=seed,
-                    weight=weight,
-                    numbers=numbers,
-                    seconds=seconds,
-                    loss=math.nan if lost else float(losses[-training.per_epoch :].mean()),
-                    tests=dict(training.tests),
-                    start=begun,
-                    learned={} if lost else learned(network),
-                    measured=None if lost else measure(network, data, coded_images=settings.coded_images, seed=seed),
-                )
-            )
-    if penalty is not None:
-        penalty.close()
+    found: list[Trained] = []
+    training: ImageTraining | None = None
+    with ExitStack() as closing:
+        for weight in [None] if weights is None else weights:
+            for seed in settings.seeds:
+                name, label = name_of(entry, weight, seed), f"{'' if weight is None else f' {weight:g}'} seed {seed}"
+                say = partial(advance, f"{entry.title}{label}")
+                row = kept.get(name)
+                if row is None:
+                    training = training or _training(entry, weights is not None, data, settings, device, closing)
+                    one = _one(training, entry, weight, seed, data, settings, say)
+                    row = kept.put(name, asdict(one))
+                else:
+                    for _ in range(settings.plan.epochs):
+                        say()
+                found.append(Trained.of(row))
     return found
+
+
+def _training(
+    entry: Entry, rated: bool, data: ImageSet, settings: Settings, device: torch.device, closing: ExitStack
+) -> ImageTraining:
+    model = build(settings.network, entry, classes=len(data.labels), seed=settings.seeds[0])
+    if not rated:
+        return ImageTraining(model, data, settings.plan, device=device)
+    penalty = sk.nn.RatePenalty(model, weight=1.0) if settings.plain_rate else QuickRate(model)
+    closing.callback(penalty.close)
+    weight = torch.zeros((), device=device)
+    judge = _with_rate(penalty, weight)
+    return ImageTraining(model, data, settings.plan, device=device, judge=judge, holds={"weight": weight})
+
+
+def _one(
+    training: ImageTraining,
+    entry: Entry,
+    weight: float | None,
+    seed: int,
+    data: ImageSet,
+    settings: Settings,
+    advance: Callable[[], None],
+) -> Trained:
+    model = build(settings.network, entry, classes=len(data.labels), seed=seed)
+    began = time.perf_counter()
+    training.begin(model.state_dict(), seed=seed, **({} if weight is None else {"weight": weight}))
+    training.run(advance)
+    lost = not bool(training.losses.isfinite().all())  # waits for the device
+    seconds = time.perf_counter() - began
+    network = training.snapshot()
+    return Trained(
+        seed=seed,
+        weight=weight,
+        numbers=trained_numbers(model),
+        seconds=seconds,
+        tests=dict(training.tests),
+        start=learned(model),
+        learned={} if lost else learned(network),
+        measured=None if lost else measure(network, data, coded_images=settings.coded_images, seed=seed),
+    )
 
 
 def _with_rate(penalty: Any, weight: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return lambda images, labels, output: cross_entropy(images, labels, output) + weight * penalty()
-
-
-def _row(title: str, weight: float | None, found: Sequence[Trained]) -> dict[str, Any]:
-    there = [one.measured for one in found if one.measured is not None]
-    row: dict[str, Any] = {
-        "activation": title,
-        "weight": weight,
-        "trained": found[0].numbers,
-        "diverged": [one.seed for one in found if one.measured is None],
-        "time": Quantity.mean([one.seconds for one in found], unit="s"),
-        "curve": {"epochs": list(found[0].tests), "test": [list(one.tests.values()) for one in found]},
-        "start": dict(found[0].start),
-        "learned": [dict(one.learned) for one in found],
-        "accuracy_by_seed": {
-            mode: [None if one.measured is None else one.measured.accuracy.get(mode) for one in found]
-            for mode in (MODES if weight is not None else ("soft",))
-        },
-    }
-    if not there:
-        return {**row, "not_run": "every seed diverged"}
-    row["accuracy"] = {
-        mode: Quantity.mean([one.accuracy[mode] for one in there], unit="%") for mode in there[0].accuracy
-    }
-    if there[0].rate is None or weight is None:
-        return row  # activations of 32 bits: a SQUAF that is not drawn from has no symbols
-    bits = {
-        name: [None if one.measured is None else one.measured.bits[name] for one in found] for name in there[0].bits
-    }
-    row["bits"] = {
-        name: Quantity.mean([one.bits[name] for one in there], unit="bits per activation") for name in there[0].bits
-    }
-    row["bits_by_seed"] = bits
-    row["symbols"] = there[0].coded["sampled"].symbols
-    row["outside"] = Quantity.mean([one.outside for one in there if one.outside is not None], unit="share")
-    row["layers"] = {path: [one.layers[path] for one in there] for path in there[0].layers}
-    return row
 
 
 def _record(
@@ -238,12 +225,7 @@ def _record(
         rows=rows,
         seeds=settings.seeds,
         baseline="ReLU from the same weights on the same batches; its activations take 32 bits",
-        settings={
-            "network": settings.network,
-            "q": settings.q,
-            "coded_images": settings.coded_images,
-            **settings_of_record(data, settings.plan, device),
-        },
+        settings=_settings_of_record(settings, data, device),
         notes=[
             "Accuracy of the test images after the last epoch, in percent, in float32.",
             "bits.rate is the paper's equation 12 over all test images; entropy, huffman and rans are of the symbols "
@@ -251,3 +233,12 @@ def _record(
             "sampled: as trained (SQUAF-P); soft and step: switched to SQUAF and to SQUAF-S after training.",
         ],
     )
+
+
+def _settings_of_record(settings: Settings, data: ImageSet, device: torch.device) -> dict[str, Any]:
+    return {
+        "network": settings.network,
+        "q": settings.q,
+        "coded_images": settings.coded_images,
+        **settings_of_record(data, settings.plan, device),
+    }

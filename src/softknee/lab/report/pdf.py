@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..figure_panels import drawing, png_of
-from .curves import CURVES, first_shown
+from .curves import CURVES, MOST_BANDS, beside_the_end, ends_of, first_shown
 from .drawn import curve_of, reach_of
 from .figures import after_epochs
 from .numbers import few_epochs, log_ticks, plain
@@ -51,6 +51,7 @@ def _figures(summary: Summary) -> dict[str, tuple[bytes, str]]:
         bands = [band for band in summary.bands if band.curve == name and band.label in first_shown(summary)]
         if bands and name in ("validation_accuracy", "train_loss"):
             words = f"{title} {after_epochs(bands[0].epochs)}: mean over seeds with its 95 % interval"
+            words += " at the end" if len(bands) > MOST_BANDS else ""
             gone = "; every seed where one diverged" if any(band.each for band in bands) else ""
             found[name.replace("_", "-")] = _curves(looks(summary), bands, axis, scale), f"{words}{gone}."
     if summary.shapes:
@@ -146,7 +147,7 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
         _furnish(axes, "epoch", axis)
         if bands and few_epochs(bands[0].epochs):
             axes.locator_params(axis="x", integer=True)
-        for band in bands:
+        for number, band in enumerate(bands):
             style = look[band.label]
             line: Any = {"color": style.colour, "linestyle": _STROKES[style.dash]}
             if band.each:
@@ -157,6 +158,9 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
                 continue
             epochs = band.epochs
             axes.plot(epochs, [scale * one for one in band.middle], linewidth=1.4, label=_safe(band.label), **line)
+            if len(bands) > MOST_BANDS:
+                _bar_at_the_end(axes, band, scale, style.colour, number)
+                continue
             low, high = ([scale * one for one in edge] for edge in (band.low, band.high))
             axes.fill_between(epochs, low, high, color=style.colour, alpha=0.16, linewidth=0)
         every = [scale * one for band in bands for one in (*band.low, *band.high)]
@@ -164,6 +168,13 @@ def _curves(look: Mapping[str, Look], bands: Sequence[Band], axis: str, scale: f
             _logarithmic(axes)
         _legend(figure, axes)
     return content()
+
+
+def _bar_at_the_end(axes: Any, band: Band, scale: float, colour: str, number: int) -> None:
+    """The interval of the last epoch, to the right of the lines and beside those of the others."""
+    above, below = ends_of(band)
+    at, sides = beside_the_end(band, number), [[scale * below], [scale * above]]
+    axes.errorbar([at], [scale * band.middle[-1]], yerr=sides, color=colour, fmt=".", ms=4, lw=1, capsize=1.5)
 
 
 def _shapes(shapes: Sequence[Shape]) -> bytes:
