@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from small_images import tiny, two_halves
 from softknee.errors import InputError, ParameterError
-from softknee.lab.image_training import Entry, ImageTraining, Plan, accuracy, build, squaf, trained_numbers
+from softknee.lab.image_training import Batches, Entry, ImageTraining, Plan, accuracy, build, squaf, trained_numbers
 from softknee.lab.rates import QuickRate
 from softknee.lab.vision_networks import NETWORKS
 from softknee.nn import SQUAF
@@ -119,6 +119,35 @@ def test_what_cannot_be_is_refused():
     each = ImageTraining(model, two_halves(4), Plan(epochs=1, batch=4), device="cpu", judge=lambda x, y, o: o.sum(1))
     with pytest.raises(InputError, match="must be one number"):
         each.begin(model.state_dict(), seed=0).run()
+
+
+def test_trainings_that_share_their_batches_see_what_they_would_see_alone():
+    data, plan = two_halves(8), Plan(epochs=2, batch=4, precision="f32")
+    shared, found = Batches(data, plan, device="cpu"), {}
+    for batches in (shared, data):
+        for name in ("relu", "gelu"):
+            model = build("tiny", Entry(title=name, name=name), classes=2, seed=0)
+            start = {key: one.clone() for key, one in model.state_dict().items()}
+            losses = ImageTraining(model, batches, plan, device="cpu").begin(start, seed=1).run().losses
+            found.setdefault(name, []).append(losses)
+    for one, other in found.values():
+        assert torch.equal(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_the_compiled_batches_are_those_of_a_cpu():
+    data, plan = two_halves(16, side=32), Plan(epochs=1, batch=8)
+    here, there = (Batches(data, plan, device=device) for device in ("cpu", "cuda"))
+    for batches in (here, there):
+        batches.begin(3)
+        batches.begin_epoch(3, 0)
+    for _ in range(2):
+        (x, y), (u, v) = here.next(), there.next()
+        torch.testing.assert_close(u.cpu(), x)
+        assert torch.equal(v.cpu(), y)
+        for counter in (*here.counters, *there.counters):
+            counter.add_(1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -32,6 +32,7 @@ from ...measure.record import Record, RecordError
 from ...measure.speed import choose_device
 from ..data.images import ImageSet, load_image_set
 from ..image_training import (
+    Batches,
     Entry,
     ImageTraining,
     Judge,
@@ -149,34 +150,34 @@ def run(
     names = [TEACHER] if settings.teacher is not None else []
     names += [_name(entry, seed) for entry in settings.entries for seed in settings.seeds]
     kept = Kept(keep, kind=KIND, settings=_settings_of_record(settings, images, device), names=names)
+    batches = Batches(images, settings.plan, device=device)
     rows, judge, taught_by = [], cross_entropy, ""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for entry in settings.entries:  # what cannot be built is said now, and not when the teacher has been trained
             build(settings.student, entry, classes=len(images.labels), seed=settings.seeds[0])
         if settings.teacher is not None:
-            found, teacher, taught_by = _teacher(settings.teacher, images, settings, device, advance, kept)
+            found, teacher, taught_by = _teacher(settings.teacher, batches, settings, advance, kept)
             rows.append(row_of(f"{TEACHER}, ReLU", [found]))
             judge = distilling(teacher, temperature=settings.temperature, share=settings.share)
         for entry in settings.entries:
-            each = _students(entry, images, settings, device, judge, taught_by, advance, kept)
+            each = _students(entry, batches, settings, judge, taught_by, advance, kept)
             rows.append(row_of(entry.title, each))
     return kept.of(_record(settings, rows, images, device, command))
 
 
 def _teacher(
     network: str,
-    data: ImageSet,
+    batches: Batches,
     settings: Settings,
-    device: torch.device,
     advance: Callable[[str], None],
     kept: Kept,
 ) -> tuple[Trained, nn.Module, str]:
     """What it found, itself in eval mode, and the checksum of its weights: trained here, or as it was kept."""
     seed = settings.seeds[0]
-    training = _training(network, _RELU, data, settings, device, cross_entropy)
+    training = _training(network, _RELU, batches, settings, cross_entropy)
     row = kept.get(TEACHER)
     if row is None:
-        found = _one(training, network, _RELU, data, seed, lambda: advance(f"{TEACHER} seed {seed}"))
+        found = _one(training, network, _RELU, seed, lambda: advance(f"{TEACHER} seed {seed}"))
         # The weights first: where a finding is, they are.
         row = kept.put(TEACHER, {**asdict(found), "checksum": kept.put_weights(TEACHER, training.model)})
     else:
@@ -189,9 +190,8 @@ def _teacher(
 
 def _students(
     entry: Entry,
-    data: ImageSet,
+    batches: Batches,
     settings: Settings,
-    device: torch.device,
     judge: Judge,
     taught_by: str,
     advance: Callable[[str], None],
@@ -203,8 +203,8 @@ def _students(
         name, say = _name(entry, seed), partial(advance, f"{entry.title} seed {seed}")
         row = kept.get(name)
         if row is None:
-            training = training or _training(settings.student, entry, data, settings, device, judge)
-            student = _one(training, settings.student, entry, data, seed, say)
+            training = training or _training(settings.student, entry, batches, settings, judge)
+            student = _one(training, settings.student, entry, seed, say)
             row = kept.put(name, {**asdict(student), "taught_by": taught_by})
         elif row["taught_by"] != taught_by:
             raise RecordError(
@@ -222,22 +222,19 @@ def _name(entry: Entry, seed: int) -> str:
     return f"{entry.name}-seed-{seed}"
 
 
-def _training(
-    network: str, entry: Entry, data: ImageSet, settings: Settings, device: torch.device, judge: Judge
-) -> ImageTraining:
-    model = build(network, entry, classes=len(data.labels), seed=settings.seeds[0])
-    return ImageTraining(model, data, settings.plan, device=device, judge=judge)
+def _training(network: str, entry: Entry, batches: Batches, settings: Settings, judge: Judge) -> ImageTraining:
+    model = build(network, entry, classes=len(batches.data.labels), seed=settings.seeds[0])
+    return ImageTraining(model, batches, settings.plan, device=batches.device, judge=judge)
 
 
 def _one(
     training: ImageTraining,
     network: str,
     entry: Entry,
-    data: ImageSet,
     seed: int,
     advance: Callable[[], None],
 ) -> Trained:
-    model = build(network, entry, classes=len(data.labels), seed=seed)
+    model = build(network, entry, classes=len(training.data.labels), seed=seed)
     began = time.perf_counter()
     training.begin(model.state_dict(), seed=seed).run(advance)
     lost = not bool(training.losses.isfinite().all())

@@ -19,13 +19,11 @@ from torch.nn import functional as F
 
 from ...errors import InputError
 from ...surgery.groups import split
-from ...train.augment import Augment
 from ...train.capture import captured
 from ...train.optimizers import StackedOptimizer
-from ...train.random_keys import order, seed_keys
 from ...train.schedules import read_table, step
-from ...train.stacked_modules import Draws
 from ..data.images import ImageSet
+from .batches import Batches
 from .plan import Plan
 
 Judge = Callable[[Tensor, Tensor, Tensor], Tensor]  # images, labels and what the network made of the images
@@ -54,7 +52,7 @@ class ImageTraining:
 
     Args:
         model: the network; it is moved to the device and its parameters are changed in place.
-        data: the images, as bytes; those that do not fill a last batch are left out of an epoch.
+        data: the images, or batches of them that several trainings share.
         judge: the loss of a batch from images, labels and outputs. On a GPU it is called only while the graph is
             recorded, so that what changes between trainings must lie in tensors of `holds`.
         holds: tensors that the judge reads and `begin` may write, by name.
@@ -73,7 +71,7 @@ class ImageTraining:
     def __init__(
         self,
         model: nn.Module,
-        data: ImageSet,
+        data: ImageSet | Batches,
         plan: Plan,
         *,
         device: torch.device | str,
@@ -81,18 +79,14 @@ class ImageTraining:
         holds: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.device, self.plan, self.judge, self.holds = torch.device(device), plan, judge, dict(holds or {})
-        self.data = data.to(self.device)
-        count = len(self.data.train_labels)
-        self.per_epoch, self.batch = max(1, count // plan.batch), min(plan.batch, count)
-        self.layout = torch.channels_last if self.device.type == "cuda" else torch.preserve_format
+        self.batches = data if isinstance(data, Batches) else Batches(data, plan, device=self.device)
+        self.data, self.per_epoch = self.batches.data, self.batches.per_epoch
         moved: Any = model  # torch has no type for both at once
-        self.model: nn.Module = moved.to(self.device, memory_format=self.layout)
+        self.model: nn.Module = moved.to(self.device, memory_format=self.batches.layout)
         # Hooks of a penalty do not follow a copy, so that looking at the test images does not disturb it.
         self.twin = copy.deepcopy(self.model).eval()
         self._make_optimizers()
-        self._make_tensors(count)
-        mean, spread = ([one / 255 for one in three] for three in (data.mean, data.spread))
-        self.augment = Augment(crop=plan.crop, flip=plan.flip, mean=mean, std=spread)
+        self._make_tensors()
         self._step: Callable[[], None] | None = None
         self.seed = self.epoch = 0
         self.tests: dict[int, float] = {}
@@ -107,24 +101,22 @@ class ImageTraining:
         if self.knobs:
             self.movers.append(StackedOptimizer("adam", [(self.knobs, 1.0, False)], options={}))
 
-    def _make_tensors(self, count: int) -> None:
+    def _make_tensors(self) -> None:
         plan, where, total = self.plan, self.device, self.per_epoch * self.plan.epochs
         falling = step(milestones=plan.milestones, factor=plan.factor)
         shares = read_table(falling, first=0, count=total, total=total)
         self.rates = plan.learning_rate * torch.tensor(shares, dtype=torch.float32, device=where)
         self.knob_rate = torch.tensor(plan.activation_rate, dtype=torch.float32, device=where)
-        self.order = torch.zeros(count, dtype=torch.int64, device=where)
-        self.row, self.turn, self.drawn = (torch.zeros(1, dtype=torch.int64, device=where) for _ in range(3))
-        self.draws = Draws(seed_keys([0], device=where), self.drawn)
+        self.row = torch.zeros(1, dtype=torch.int64, device=where)
         self.log = torch.zeros(total, 2, device=where)  # loss, and the share of the batch that was right
 
     def begin(self, weights: Mapping[str, Tensor], *, seed: int, **held: float) -> ImageTraining:
         """From these weights, with the order and the draws of this seed; `held` are new values of `holds`."""
         with torch.no_grad():
             self.model.load_state_dict(dict(weights))
-            for one in (*(kept for mover in self.movers for kept in mover.tensors()), self.row, self.drawn, self.log):
+            for one in (*(kept for mover in self.movers for kept in mover.tensors()), self.row, self.log):
                 one.zero_()
-            self.draws.keys.copy_(seed_keys([seed], device=self.device))
+            self.batches.begin(seed)
             for name, value in held.items():
                 self.holds[name].fill_(value)
         torch.manual_seed(seed)  # SQUAF-P draws from torch's generator
@@ -137,9 +129,7 @@ class ImageTraining:
         if self._step is None:
             self._step = self._recorded()
         for _ in range(self.plan.epochs):
-            shuffled = order(seeds=[self.seed], epoch=self.epoch, length=len(self.order), device=self.device)
-            self.order.copy_(shuffled[0])
-            self.turn.zero_()
+            self.batches.begin_epoch(self.seed, self.epoch)
             for _ in range(self.per_epoch):
                 self._step()
             self.epoch += 1
@@ -168,7 +158,7 @@ class ImageTraining:
             return self._one_step
         moving = [*self.model.state_dict(keep_vars=True).values(), *(x for m in self.movers for x in m.tensors())]
         changes = [one.detach() for one in moving if isinstance(one, Tensor)]
-        changes += [self.row, self.turn, self.drawn, self.log]
+        changes += [self.row, self.log, *self.batches.counters]
         before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # one shape, many steps
         try:
             return captured(self._one_step, changes=changes, device=self.device)
@@ -176,11 +166,7 @@ class ImageTraining:
             torch.backends.cudnn.benchmark = before
 
     def _one_step(self) -> None:
-        places = self.turn * self.batch + torch.arange(self.batch, device=self.device)
-        chosen = self.order.index_select(0, places)
-        x, y = self.data.train_images.index_select(0, chosen), self.data.train_labels.index_select(0, chosen)
-        x, y = self.augment(x, y, draws=self.draws)
-        x = x.contiguous(memory_format=self.layout) if self.device.type == "cuda" else x
+        x, y = self.batches.next()
         with self._precision():
             output = self.model(x)
             loss = self.judge(x, y, output)
@@ -194,7 +180,7 @@ class ImageTraining:
                 mover.step([part], rate)
             right = (output.argmax(1) == y).float().mean()
             self.log.index_copy_(0, self.row, torch.stack([loss.detach().float(), right]).unsqueeze(0))
-            for counter in (self.row, self.turn, self.drawn):
+            for counter in (self.row, *self.batches.counters):
                 counter.add_(1)
 
     def _precision(self) -> AbstractContextManager[Any]:

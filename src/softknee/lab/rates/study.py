@@ -31,6 +31,7 @@ from ...measure.record import Record
 from ...measure.speed import choose_device
 from ..data.images import ImageSet, load_image_set
 from ..image_training import (
+    Batches,
     Entry,
     ImageTraining,
     Plan,
@@ -129,10 +130,11 @@ def run(
     names = [name_of(one, None, seed) for one in settings.baselines for seed in settings.seeds]
     names += [name_of(entry, weight, seed) for weight in settings.weights for seed in settings.seeds]
     kept = Kept(keep, kind=KIND, settings=_settings_of_record(settings, images, device), names=names)
+    batches = Batches(images, settings.plan, device=device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):  # seeds are set for SQUAF-P
         for one in settings.baselines:
-            rows.append(row_of(one.title, None, _train(one, None, images, settings, device, advance, kept)))
-        found = _train(entry, settings.weights, images, settings, device, advance, kept)
+            rows.append(row_of(one.title, None, _train(one, None, batches, settings, advance, kept)))
+        found = _train(entry, settings.weights, batches, settings, advance, kept)
     rows += [row_of(SAMPLED, weight, [one for one in found if one.weight == weight]) for weight in settings.weights]
     return kept.of(_record(settings, rows, images, device, command))
 
@@ -145,9 +147,8 @@ def name_of(entry: Entry, weight: float | None, seed: int) -> str:
 def _train(
     entry: Entry,
     weights: Sequence[float] | None,
-    data: ImageSet,
+    batches: Batches,
     settings: Settings,
-    device: torch.device,
     advance: Callable[[str], None],
     kept: Kept,
 ) -> list[Trained]:
@@ -161,8 +162,8 @@ def _train(
                 say = partial(advance, f"{entry.title}{label}")
                 row = kept.get(name)
                 if row is None:
-                    training = training or _training(entry, weights is not None, data, settings, device, closing)
-                    one = _one(training, entry, weight, seed, data, settings, say)
+                    training = training or _training(entry, weights is not None, batches, settings, closing)
+                    one = _one(training, entry, weight, seed, settings, say)
                     row = kept.put(name, asdict(one))
                 else:
                     for _ in range(settings.plan.epochs):
@@ -171,17 +172,15 @@ def _train(
     return found
 
 
-def _training(
-    entry: Entry, rated: bool, data: ImageSet, settings: Settings, device: torch.device, closing: ExitStack
-) -> ImageTraining:
-    model = build(settings.network, entry, classes=len(data.labels), seed=settings.seeds[0])
+def _training(entry: Entry, rated: bool, batches: Batches, settings: Settings, closing: ExitStack) -> ImageTraining:
+    model = build(settings.network, entry, classes=len(batches.data.labels), seed=settings.seeds[0])
     if not rated:
-        return ImageTraining(model, data, settings.plan, device=device)
+        return ImageTraining(model, batches, settings.plan, device=batches.device)
     penalty = sk.nn.RatePenalty(model, weight=1.0) if settings.plain_rate else QuickRate(model)
     closing.callback(penalty.close)
-    weight = torch.zeros((), device=device)
+    weight = torch.zeros((), device=batches.device)
     judge = _with_rate(penalty, weight)
-    return ImageTraining(model, data, settings.plan, device=device, judge=judge, holds={"weight": weight})
+    return ImageTraining(model, batches, settings.plan, device=batches.device, judge=judge, holds={"weight": weight})
 
 
 def _one(
@@ -189,10 +188,10 @@ def _one(
     entry: Entry,
     weight: float | None,
     seed: int,
-    data: ImageSet,
     settings: Settings,
     advance: Callable[[], None],
 ) -> Trained:
+    data = training.data
     model = build(settings.network, entry, classes=len(data.labels), seed=seed)
     began = time.perf_counter()
     training.begin(model.state_dict(), seed=seed, **({} if weight is None else {"weight": weight}))
