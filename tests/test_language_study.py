@@ -90,6 +90,29 @@ def test_the_whole_study_and_its_table() -> None:
     assert "±" in table
 
 
+def test_a_stopped_study_goes_on_and_another_text_is_refused(tmp_path: Path) -> None:
+    settings = language_study.Settings(
+        recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
+    )
+
+    def stop(name: str) -> None:
+        if name.startswith("relu"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        language_study.run(settings, command="", advance=stop, text=TEXT, keep=tmp_path / "kept")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["lambda_gelu-seed-0.json"]
+    told: list[str] = []
+    record = language_study.run(settings, command="", advance=told.append, text=TEXT, keep=tmp_path / "kept")
+    assert len(told) == language_study.steps(settings)
+    whole = language_study.run(settings, command="", text=TEXT)
+    assert [row["loss_by_seed"] for row in record.rows] == [row["loss_by_seed"] for row in whole.rows]
+    assert record.rows[0]["learned_knobs"] == whole.rows[0]["learned_knobs"]
+    other = replace(TEXT, train=TEXT.train.flip(0))
+    with pytest.raises(ParameterError, match="was trained with text = "):
+        language_study.run(settings, command="", text=other, keep=tmp_path / "kept")
+
+
 def test_settings_without_enough_steps_are_refused() -> None:
     with pytest.raises(ParameterError, match="recovery step for each layer"):
         language_study.Settings(recipe=Recipe(recover=2))

@@ -13,6 +13,7 @@ import torch
 
 from language_files import write_gpt2, write_hh, write_vocabulary
 from softknee.errors import DataError, InputError, ParameterError
+from softknee.lab import language_study
 from softknee.lab.evidence.runs import Runs
 from softknee.lab.evidence.trained_on_preferences import CRRELU, preference_tables
 from softknee.lab.language import (
@@ -202,6 +203,7 @@ def test_the_study_runs_from_files_to_a_record(tmp_path: Path, softknee: Callabl
     ]
     code, printed, said = softknee(*arguments)
     assert code == 0, said
+    assert "Smoke run: it shows that everything works, and its numbers mean nothing." in said
     record = Record.read(tmp_path / "r.json")
     assert record.settings["model"] == "gpt2-tiny"
     assert record.settings["smoke"] is True
@@ -239,6 +241,34 @@ def test_a_seed_that_diverged_is_said_and_not_averaged(language: LanguageModel, 
     assert record.rows[0]["not_run"] == "diverged: a loss or a perplexity is not finite with seed 0"
     assert "reward_accuracy" not in record.rows[0]
     assert "| diverged |" in study.preference_markdown(record)
+
+
+def test_a_stopped_study_goes_on_and_another_model_is_refused(language: LanguageModel, tmp_path: Path) -> None:
+    pairs = read_preferences(write_hh(tmp_path / "train.jsonl", 4))
+    settings = study.Settings(activations=("srelu(delta=0.5)",)).for_smoke()
+
+    def stop(name: str) -> None:
+        if name.startswith("srelu DPO"):
+            raise KeyboardInterrupt
+
+    keep = tmp_path / "kept"
+    with pytest.raises(KeyboardInterrupt):
+        study.run(settings, language, pairs, pairs, command="softknee", advance=stop, keep=keep)
+    assert [path.name for path in keep.iterdir()] == ["own-seed-0.json"]
+    told: list[str] = []
+    record = study.run(settings, language, pairs, pairs, command="softknee", advance=told.append, keep=keep)
+    assert len(told) == study.steps(settings, len(pairs))
+    assert record.rows == study.run(settings, language, pairs, pairs, command="softknee").rows
+    assert record.rows == study.run(settings, language, pairs, pairs, command="softknee", keep=keep).rows
+    other = replace(language, model=fresh(language))
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1)
+    with pytest.raises(ParameterError, match="was trained with weights = "):
+        study.run(settings, other, pairs, pairs, command="softknee", keep=keep)
+    wild = replace(settings, activations=(), recipe=replace(study.SMOKE, learning_rate=1e30))
+    for _ in range(2):  # what diverged is kept, too
+        lost = study.run(wild, language, pairs, pairs, command="softknee", keep=tmp_path / "wild")
+        assert lost.rows[0]["not_run"] == "diverged: a loss or a perplexity is not finite with seed 0"
 
 
 def test_what_cannot_be_run_is_said(language: LanguageModel, tmp_path: Path) -> None:
@@ -296,10 +326,16 @@ def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., 
     for kind in (trained, ["--model", str(model)]):
         code, _, said = softknee(*common, str(file), *kind, "--smoke")
         assert code == 0, said
+        assert "Smoke run: it shows that everything works, and its numbers mean nothing." in said
         record = Record.read(file)
         assert record.settings["smoke"] is True
         assert record.settings["context"] == wikitext_study.SMOKE_CONTEXT
         assert "its numbers mean nothing" in record.notes[-1]
+
+
+def test_a_smoke_run_on_wikitext_has_every_row_that_was_asked_for() -> None:
+    settings = language_study.Settings(rows=("gelu", "lambda_gelu", "relu"))
+    assert wikitext_study.for_smoke(settings).rows == settings.rows
 
 
 def test_a_text_that_is_nowhere_is_said_with_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from .data_command import data
 from .epoch_command import bench_epoch
 from .fits_command import fits
 from .image_command import distil, rate
+from .keeping import Keep, kept_in, write_record
 from .language_command import preference, wikitext
 from .study_command import report, study
 from .surface_command import surface
@@ -221,6 +222,7 @@ def study_language(
     train_steps: Annotated[int, typer.Option("--steps", min=4, help="training steps")] = 2000,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     json: RecordFile = None,
+    keep: Keep = None,
 ) -> None:
     """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
     from ..lab import language_study
@@ -228,10 +230,9 @@ def study_language(
 
     recipe = language_study.Recipe(steps=train_steps)
     settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
-    with progress_bar("training", total=language_study.steps(settings)) as advance:
-        record = language_study.run(settings, command=command_line(), advance=advance)
-    if json is not None:
-        record.write(json)
+    with kept_in(keep, json) as place, progress_bar("training", total=language_study.steps(settings)) as advance:
+        record = language_study.run(settings, command=command_line(), advance=advance, keep=place)
+    write_record(record, json, keep=keep)
     typer.echo(language_study.language_markdown(record), nl=False)
 
 

@@ -1,6 +1,5 @@
 """`softknee study rate` and `softknee study distil`: the SQUAF paper's experiments on image networks."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from .typed import STOPPED, RecordFile, command_line, several
+from .keeping import Keep, kept_in, write_record
+from .typed import RecordFile, command_line, several
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -24,13 +24,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Figure = Annotated[Path | None, typer.Option(help="draw the curves into this .png or .svg")]
 Shapes = Annotated[Path | None, typer.Option(help="draw the learned SQUAFs into this .png or .svg")]
 Known = Annotated[Path | None, typer.Option("--from", help="a record that is there already: nothing is trained")]
-Keep = Annotated[
-    Path | None,
-    typer.Option(
-        help="a folder for what each network finds, as it comes: runs that name it go on from there and share the "
-        "work; default FILE.parts beside --json FILE, until that is written"
-    ),
-]
 Smoke = Annotated[bool, typer.Option("--smoke", help="a few images, one epoch, on the CPU: only to see that it runs")]
 _SMOKE_IMAGES = 4  # two batches
 
@@ -78,11 +71,11 @@ def rate(
             device="cpu" if smoke else device,
         )
         record = _trained(room, settings, data, smoke=smoke, keep=keep, json=json)
+        write_record(record, json, keep=keep)
     else:
-        record = _read(known)
-    parts = _beside(json) if known is None and keep is None else None
+        record = _read(known, json)
     table = room.rate_markdown(record)
-    _finish(record, json=json, parts=parts, figure=figure, draw=room.draw_rate, shapes=shapes, table=table)
+    _finish(record, figure=figure, draw=room.draw_rate, shapes=shapes, table=table)
 
 
 def distil(
@@ -128,11 +121,11 @@ def distil(
             device="cpu" if smoke else device,
         )
         record = _trained(room, settings, data, smoke=smoke, keep=keep, json=json)
+        write_record(record, json, keep=keep)
     else:
-        record = _read(known)
-    parts = _beside(json) if known is None and keep is None else None
+        record = _read(known, json)
     table = room.distil_markdown(record)
-    _finish(record, json=json, parts=parts, figure=figure, draw=room.draw_distil, shapes=shapes, table=table)
+    _finish(record, figure=figure, draw=room.draw_distil, shapes=shapes, table=table)
 
 
 def _check(*figures: Path | None) -> None:
@@ -155,43 +148,29 @@ def _trained(
     images = load_image_set(settings.data_set, data)
     if smoke:
         settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)
-    place = _beside(json) if keep is None else keep
-    try:
-        with progress_bar("training", total=room.steps(settings)) as advance:
-            return room.run(settings, command=command_line(), advance=advance, data=images, keep=place)
-    except KeyboardInterrupt:
-        lost = "Nothing was kept: name a file with --json, or a folder with --keep."
-        kept = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
-        typer.echo(f"Stopped. {lost if place is None else kept}", err=True)
-        raise typer.Exit(STOPPED) from None
+    with kept_in(keep, json) as place, progress_bar("training", total=room.steps(settings)) as advance:
+        return room.run(settings, command=command_line(), advance=advance, data=images, keep=place)
 
 
-def _beside(json: Path | None) -> Path | None:
-    """Where findings are kept until the record is written."""
-    return None if json is None else json.with_name(f"{json.name}.parts")
-
-
-def _read(path: Path) -> "Record":
+def _read(path: Path, json: Path | None) -> "Record":
+    """The record in a file, written to the other one where that is asked."""
     from ..measure.record import Record
 
-    return Record.read(path)
+    record = Record.read(path)
+    if json is not None:
+        record.write(json)
+    return record
 
 
 def _finish(
     record: "Record",
     *,
-    json: Path | None,
-    parts: Path | None,
     figure: Path | None,
     draw: Callable[["Record", Path], object],
     shapes: Path | None,
     table: str,
 ) -> None:
-    """The record first: a figure that fails loses nothing."""
-    if json is not None:
-        record.write(json)
-        if parts is not None:
-            shutil.rmtree(parts, ignore_errors=True)  # all of it is in the record
+    """Figures and table; the record is written already, so that a figure that fails loses nothing."""
     if figure is not None:
         draw(record, figure)
     if shapes is not None:

@@ -1,16 +1,15 @@
 """`softknee study preference` and `softknee study wikitext`: the papers' language experiments."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import ParameterError
+from .keeping import Keep, kept_in, write_record
 from .typed import RecordFile, command_line, several
 
-if TYPE_CHECKING:
-    from ..measure.record import Record
-
+_SMOKE = "Smoke run: it shows that everything works, and its numbers mean nothing."
 _MODEL = "a folder of transformers, a llama2.c checkpoint, or hub:OWNER/NAME, which may download"
 Data = Annotated[Path | None, typer.Option(help="the data folder; default $SOFTKNEE_DATA")]
 Tokenizer = Annotated[Path | None, typer.Option(help="the tokenizer's folder, where it lies apart from the model")]
@@ -45,6 +44,7 @@ def preference(
     device: Device = "auto",
     smoke: Annotated[bool, typer.Option("--smoke", help="a few pairs and steps, to see that everything works")] = False,
     json: RecordFile = None,
+    keep: Keep = None,
 ) -> None:
     """Fine-tune a language model, then train it on preferences (DPO), with its own activation and with others."""
     from ..lab.language import Recipe, find_pairs, load_language_model, read_preferences
@@ -52,6 +52,7 @@ def preference(
     from ..measure.speed import choose_device
     from .screen import progress_bar
 
+    _announce(smoke)
     recipe = Recipe(
         learning_rate=learning_rate,
         warmup=warmup,
@@ -78,9 +79,11 @@ def preference(
         read_preferences(train_files), read_preferences(test_files) if test_files else None, settings
     )
     language = load_language_model(model, tokenizer=tokenizer, check=not own_vocabulary)
-    with progress_bar("training", total=room.steps(settings, len(train))) as advance:
-        record = room.run(settings, language, train, test, command=command_line(), advance=advance)
-    _finish(record, json, room.preference_markdown(record))
+    total = room.steps(settings, len(train))
+    with kept_in(keep, json) as place, progress_bar("training", total=total) as advance:
+        record = room.run(settings, language, train, test, command=command_line(), advance=advance, keep=place)
+    write_record(record, json, keep=keep)
+    typer.echo(room.preference_markdown(record), nl=False)
 
 
 def wikitext(
@@ -117,6 +120,7 @@ def wikitext(
         bool, typer.Option("--smoke", help="the first words, a tiny network, on the CPU: only to see that it runs")
     ] = False,
     json: RecordFile = None,
+    keep: Keep = None,
 ) -> None:
     """Perplexity on WikiText-2 before and after ReLU takes the place of the activations."""
     from ..lab import language_study
@@ -124,6 +128,7 @@ def wikitext(
     from ..lab.language import wikitext_study as room
     from .screen import progress_bar, progress_line
 
+    _announce(smoke)
     check = not own_vocabulary
     if model is not None:
         language = load_language_model(model, tokenizer=tokenizer, check=check)
@@ -142,6 +147,8 @@ def wikitext(
                 command=command_line(),
                 report=report,
             )
+        if json is not None:
+            record.write(json)
     else:
         if swap or stride or most:
             raise ParameterError("--swap, --stride and --most are for a model that is given with --model.")
@@ -166,17 +173,23 @@ def wikitext(
         tokens = room.read_tokens(
             load_gpt2_tokenizer(tokenizer or data, check=check), train=train, folder=data, check=check, smoke=smoke
         )
-        with progress_bar("training", total=language_study.steps(settings)) as advance:
+        with kept_in(keep, json) as place, progress_bar("training", total=language_study.steps(settings)) as advance:
             record = room.train_models(
-                settings, tokens, train_name=_names(train), command=command_line(), smoke=smoke, advance=advance
+                settings,
+                tokens,
+                train_name=_names(train),
+                command=command_line(),
+                smoke=smoke,
+                advance=advance,
+                keep=place,
             )
-    _finish(record, json, room.wikitext_markdown(record))
+        write_record(record, json, keep=keep)
+    typer.echo(room.wikitext_markdown(record), nl=False)
 
 
-def _finish(record: "Record", json: Path | None, table: str) -> None:
-    if json is not None:
-        record.write(json)
-    typer.echo(table, nl=False)
+def _announce(smoke: bool) -> None:
+    if smoke:
+        typer.echo(_SMOKE, err=True)
 
 
 def _names(train: str) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,17 @@ from .checkpoint import safetensors_of_torch
 
 # What follows from the machine; it may differ where nothing is left to be trained.
 OF_THE_MACHINE = ("device", "bfloat16")
+
+
+def file_name(*parts: object) -> str:
+    """A name for a finding from texts that may hold anything, such as 'srelu(delta=0.1)'; different texts differ.
+
+    >>> file_name("relu", 0), file_name("srelu(delta=0.1)", 0), file_name("srelu(delta=0,1)", 0)
+    ('relu-0', 'srelu-delta=0.1--0-857d', 'srelu-delta=0-1--0-2e55')
+    """
+    plain = "-".join(map(str, parts))
+    simple = re.sub(r"[^A-Za-z0-9._=-]+", "-", plain)
+    return plain if simple == plain else f"{simple}-{hashlib.sha256(plain.encode()).hexdigest()[:4]}"
 
 
 class Kept:

@@ -16,6 +16,7 @@ hardening has a cost of its own); and of a ReLU network from scratch.
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,7 @@ from ..measure.speed import choose_device
 from ..surgery import relu_ize_, swap_
 from ..surgery.modules import activation_modules
 from .characters import Characters, load_characters
+from .kept import Kept
 from .language_runs import Recipe, build, put_in_, recover, train, validation_loss
 
 KIND = "study language"
@@ -91,19 +93,44 @@ def run(
     command: str,
     advance: Callable[[str], None] = lambda _: None,
     text: Characters | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Record:
-    """Train everything and return the record; `text` instead of tiny-shakespeare from the data folder."""
+    """Train everything and return the record; `text` instead of tiny-shakespeare from the data folder.
+
+    In the folder `keep` the findings of each row and seed are kept as they come (`lab.kept`).
+    """
     device = choose_device(settings.device)
     data = (text or load_characters(settings.data)).to(device)
-    found: dict[str, list[dict[str, Any]]] = {entry.title: [] for entry in settings.entries}
+    found: dict[str, list[Mapping[str, Any]]] = {entry.title: [] for entry in settings.entries}
     parameters = 0
+    names = [_name(entry, seed) for seed in settings.seeds for entry in settings.entries]
+    told = {"device": device.type, "text": _fingerprint(data)}
+    kept = Kept(keep, kind=KIND, settings=told | asdict(settings.recipe), names=names)
     for seed in settings.seeds:
         # Drawn once: every row begins with these weights.
         start = build(settings.recipe, vocabulary=data.vocabulary, seed=seed, activation="gelu").to(device)
         parameters = sum(one.numel() for one in start.parameters())
         for entry in settings.entries:
-            found[entry.title].append(_one(entry, start, data, settings.recipe, seed, advance))
-    return _record(settings, found, device, command, parameters)
+            row = kept.get(_name(entry, seed))
+            if row is None:
+                row = kept.put(_name(entry, seed), _one(entry, start, data, settings.recipe, seed, advance))
+            else:
+                for _ in range(settings.recipe.steps * (2 if entry.harden else 1)):
+                    advance(f"{entry.name} seed {seed}")
+            found[entry.title].append(row)
+    return kept.of(_record(settings, found, device, command, parameters))
+
+
+def _name(entry: Entry, seed: int) -> str:
+    return f"{entry.name}-seed-{seed}"
+
+
+def _fingerprint(data: Characters) -> str:
+    """A checksum of the text, by which findings from another one are told apart."""
+    found = hashlib.sha256()
+    for part in (data.train, data.validation):
+        found.update(part.cpu().numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def _one(

@@ -9,7 +9,9 @@ replies after both stages.
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 
 from ...errors import ParameterError
 from ...measure.record import Quantity, Record
+from ..kept import Kept, file_name
 from .activations import AS_LOADED, full_text, put_in_
 from .loading import LanguageModel
 from .pair_tokens import PairTokens, tokenize
@@ -105,8 +108,12 @@ def run(
     *,
     command: str,
     advance: Callable[[str], None] = lambda _: None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Record:
-    """Train everything and return the record; the given model is left as it is."""
+    """Train everything and return the record; the given model is left as it is.
+
+    In the folder `keep` the findings of each activation and seed are kept as they come (`lab.kept`).
+    """
     recipe = settings.recipe
     if recipe.length > language.context:
         raise ParameterError(
@@ -121,16 +128,44 @@ def run(
         return [tokenize(one, language.tokenizer, **sizes) for one in pairs.pairs]
 
     tokens = numbers(train), numbers(test)
+    each = [(seed, activation) for seed in settings.seeds for activation in settings.rows()]
+    told = {"pairs": [train.sentence(), test.sentence()], "weights": _fingerprint(language.model)}
+    kept = Kept(
+        keep,
+        kind=KIND,
+        settings=_settings_of_record(settings, language, test) | told,
+        names=[_name(activation, seed) for seed, activation in each],
+    )
     found: dict[tuple[str, float], list[dict[str, float]]] = {}
     learned: dict[str, int] = {}
     intervals: dict[tuple[str, float], list[list[float]]] = {}
-    for seed in settings.seeds:
-        for activation in settings.rows():
-            for beta, result, interval, count in _one(settings, language, activation, seed, tokens, advance):
-                found.setdefault((activation, beta), []).append(result)
-                intervals.setdefault((activation, beta), []).append(list(interval))
-                learned[activation] = count
-    return _record(settings, language, train, test, found, intervals, learned, command)
+    for seed, activation in each:
+        row = kept.get(_name(activation, seed))
+        if row is None:
+            results, count = _one(settings, language, activation, seed, tokens, advance)
+            row = kept.put(_name(activation, seed), {"results": results, "learned": count})
+        else:
+            for _ in range((1 + len(settings.betas)) * recipe.steps_of(len(train))):
+                advance(f"{activation.partition('(')[0]} seed {seed}")
+        learned[activation] = row["learned"]
+        for beta, one in zip(settings.betas, row["results"], strict=True):
+            metrics = {name: math.nan if one["metrics"][name] is None else one["metrics"][name] for name in _UNITS}
+            found.setdefault((activation, beta), []).append(metrics)
+            intervals.setdefault((activation, beta), []).append(list(one["interval"]))
+    return kept.of(_record(settings, language, train, test, found, intervals, learned, command))
+
+
+def _name(activation: str, seed: int) -> str:
+    return file_name("own" if activation == AS_LOADED else activation, "seed", seed)
+
+
+def _fingerprint(model: torch.nn.Module) -> str:
+    """A checksum of some weights: two models that are called the same are rarely alike in it."""
+    found = hashlib.sha256()
+    for name, one in model.state_dict().items():
+        found.update(f"{name} {tuple(one.shape)}".encode())
+        found.update(one.detach().flatten()[:64].float().cpu().numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def _one(
@@ -140,8 +175,11 @@ def _one(
     seed: int,
     tokens: tuple[Sequence[PairTokens], Sequence[PairTokens]],
     advance: Callable[[str], None],
-) -> list[tuple[float, dict[str, float], tuple[float, float], int]]:
-    """SFT once and DPO from there for each beta: the metrics, Wilson's interval, the parameters of the activation."""
+) -> tuple[list[dict[str, Any]], int]:
+    """SFT once and DPO from there for each beta: metrics and Wilson's interval; the parameters of the activation.
+
+    A metric that is not finite is None, as a record has it.
+    """
     recipe, padding = settings.recipe, language.tokenizer.pad_token_id
     train, test = tokens
     model = copy.deepcopy(language.model)
@@ -182,8 +220,9 @@ def _one(
             "perplexity_sft": reply_perplexity(reference, test),
             "perplexity_dpo": reply_perplexity(after, test),
         }
-        results.append((beta, result, scores.accuracy_interval(), learned))
-    return results
+        finite = {name: one if math.isfinite(one) else None for name, one in result.items()}
+        results.append({"metrics": finite, "interval": list(scores.accuracy_interval())})
+    return results, learned
 
 
 def _record(
@@ -217,17 +256,21 @@ def _record(
         rows=rows,
         seeds=settings.seeds,
         baseline="the model with its own activation, from the same weights on the same batches",
-        settings={
-            "model": language.name,
-            "device": settings.device.partition(":")[0],
-            "backend": settings.backend,
-            "betas": settings.betas,
-            "evaluation_pairs": len(test),
-            "smoke": settings.smoke,
-            **asdict(settings.recipe),
-        },
+        settings=_settings_of_record(settings, language, test),
         notes=notes,
     )
+
+
+def _settings_of_record(settings: Settings, language: LanguageModel, test: Preferences) -> dict[str, Any]:
+    return {
+        "model": language.name,
+        "device": settings.device.partition(":")[0],
+        "backend": settings.backend,
+        "betas": settings.betas,
+        "evaluation_pairs": len(test),
+        "smoke": settings.smoke,
+        **asdict(settings.recipe),
+    }
 
 
 def _measured(
