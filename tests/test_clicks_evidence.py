@@ -30,7 +30,13 @@ FEWER = {
         for name in TABLES
     },
 }
-NAMES = [one.decide.__name__ for one in evidence.find(["smelu"]) if {*one.needs} & {*TABLES, ONLINE, PAIR}]
+# What compares smooth functions with each other is in test_evidence_headlines.
+AMONG_SMOOTH = {"three_families_trade_best_online", "smelu_agrees_and_swish_predicts_better_online"}
+NAMES = [
+    one.decide.__name__
+    for one in evidence.find(["smelu"])
+    if {*one.needs} & {*TABLES, ONLINE, PAIR} and one.decide.__name__ not in AMONG_SMOOTH
+]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +123,7 @@ def verdicts(folder):
 
 
 def test_statements_wait_for_their_records(tmp_path):
-    assert len(NAMES) == 11
+    assert len(NAMES) == 12
     assert {one.verdict for one in verdicts(tmp_path).values()} == {"no records"}
 
 

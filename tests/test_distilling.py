@@ -107,8 +107,8 @@ def test_table_figure_and_shapes(record, tmp_path):
         distilling.distil_markdown(replace(record, kind="bench"))
     table = distilling.distil_markdown(record).splitlines()
     assert len(table) == 2 + 4 + 2
-    assert table[2].split("|")[4].strip() == "74.64"
-    assert [part.strip() for part in table[5].split("|")][4:7:2] == ["74.95", "20.68"]
+    assert [part.strip() for part in table[2].split("|")][3:6:2] == ["9,462,180", "74.64"]
+    assert [part.strip() for part in table[5].split("|")][3:8:2] == ["3,965,063", "74.95", "20.68"]
     assert table[-1] == "The paper's: tables 7 and 14, cifar-100; here vgg13 → vgg8, halves, 6 epochs."
     assert distilling.draw_distil(record, tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
     assert draw_shapes(record, tmp_path / "shapes.svg").read_text().startswith("<svg")

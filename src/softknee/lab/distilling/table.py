@@ -18,7 +18,7 @@ from .study import KIND, TEACHER
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEADS = ("activation", "parameters", "accuracy, %", "paper's", "gap", "paper's gap")
+_HEADS = ("activation", "parameters", "paper's", "accuracy, %", "paper's", "gap", "paper's gap")
 _LABEL: Any = {"fontsize": 8.5, "color": "#6a6963"}
 _STYLES = ("-", "--", ":")
 
@@ -38,12 +38,14 @@ def distil_markdown(record: Record) -> str:
             found, gap = row["not_run"], ""
         else:
             found, gap = row["accuracy"].text(2), row["gap"].text(2)
-        quoted, quoted_gap = "", ""
+        count, quoted, quoted_gap = "", "", ""
         if reported is not None:
             is_teacher = name.startswith(TEACHER)
+            known = reported.parameters.get(TEACHER if is_teacher else name)
+            count = "" if known is None else f"{known:,}"
             quoted = f"{reported.teacher_accuracy:.2f}" if is_teacher else _number(reported.accuracy, name)
             quoted_gap = _number(reported.gap, name)
-        cells = [name, f"{row['trained']:,}", found, quoted, gap, quoted_gap]
+        cells = [name, f"{row['trained']:,}", count, found, quoted, gap, quoted_gap]
         lines.append(f"| {' | '.join(cells)} |")
     note = "" if reported is None else f"\nThe paper's: {reported.source}, {reported.data}; here {_here(record)}.\n"
     return "\n".join(lines) + "\n" + note

@@ -68,7 +68,7 @@ cannot be told otherwise, nor with fewer than three pairs of seeds. Other parts 
 that the statement's function names. Effect sizes (Hedges' g_z of the pairs) are told and decide nothing. A statement
 holds if all parts do, *partly* if some do, and fails if a part fails and none holds (the last was added with records at
 hand: two statements of which no part held had been called partly). `src/softknee/lab/evidence` has the rules and,
-function by function, the parts.
+function by function, the parts. A statement that was added when its records were there says so under "different".
 
 In the tables the best mean is bold. A ° marks those that are not shown to be worse: the same test against the best,
 where a p counts times the number of the others (which one comes out best is known only after looking). With two seeds

@@ -11,7 +11,7 @@ AS_LOADED = "as loaded"
 # A bare name means the function as its paper has it in a language model; a text in parentheses is taken as it is.
 PAPERS = {
     "crrelu": "crrelu(eps=0.01, learn=all)",  # EAFO paper: one learned eps for each layer, from 0.01
-    "srelu": "srelu(delta=0.001)",  # mollification paper: of its vision models; none is printed for language
+    "srelu": "srelu(delta=0.001)",  # mollification paper, appendix H: in all its experiments
     "squaf": "squaf(k=16, q=1, z=gelu, learn=all)",  # SQUAF paper, A.3.2: fitted to GELU, everything is learned
     "lambda_gelu": "lambda_gelu(learn=all)",
 }

@@ -1,0 +1,217 @@
+"""Claims of the papers' abstracts and conclusions, judged by records made up for the purpose; and numbers of the papers
+that have to agree with each other."""
+
+import re
+import shlex
+
+import pytest
+
+from softknee.lab.distilling.paper import PAPER
+from softknee.lab.evidence.exhibits import EXHIBITS
+from softknee.lab.evidence.lambda_gelu import LEARNED
+from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
+from softknee.lab.evidence.smelu_clicks import ONLINE, TABLES
+from softknee.lab.evidence.squaf import MODES, TIMES
+from softknee.lab.evidence.statement import CANNOT_TELL
+from softknee.lab.evidence.trained_on_preferences import S_RELU
+from softknee.lab.studies.reading import find_recipe
+from softknee.measure import Quantity, Record
+from test_clicks_evidence import SO
+from test_clicks_evidence import rows as rows  # a fixture
+from test_clicks_evidence import store as store_clicks
+from test_evidence_papers import differing, hardened, language_record, near, store, verdict
+from test_evidence_papers import digits as digits  # a fixture
+
+# -- SmeLU ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("smooth", "wide", "said"), [(0.99, 0.05, "holds"), (0.96, -0.05, "fails")])
+def test_accuracy_and_the_width_of_the_knee(smooth, wide, said, tmp_path, digits):
+    def outcome(trial, seeds):
+        chosen = trial.activation
+        accuracy = 0.98 if chosen.name == "relu" else smooth
+        return {
+            "test": {"accuracy": near(accuracy + 0.001 * float(chosen.values.get("beta", 0.0)), seeds, noise=0.0002)},
+            "difference": differing(1.0 - wide * float(chosen.values.get("beta", 0.0)), seeds),
+        }
+
+    store(tmp_path, "smelu-figure-4", outcome, digits)
+    found = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
+    assert found.verdict == said
+    assert len(found.evidence.parts) == 6
+    assert "smelu beta=4 " in found.measured  # of each family the most accurate
+    wider = verdict(tmp_path, "smelu.wider_knees_agree_more_with_sgd")
+    assert wider.verdict == said
+    assert [part.says.split()[2] for part in wider.evidence.parts] == [
+        f"beta={beta:g}" for beta in (0.5, 1, 1.5, 2, 2.5, 3, 4)
+    ]
+
+
+@pytest.mark.parametrize(("size", "said"), [(0.3, "holds"), (0.85, "fails")])
+def test_how_much_lower_the_difference_of_clicks_is(size, said, tmp_path, rows):
+    for name in TABLES:
+        store_clicks(tmp_path, name, rows, SO | {"smelu": (0.74, 0.495, size, 0.001)})
+    found = verdict(tmp_path, "smelu.smelu_lowers_the_difference_by_much")
+    assert found.verdict == said
+    assert len(found.evidence.parts) == 6
+
+
+def online(**of):
+    """Scores of the online study by the name of the function: the log loss, and how far models stray."""
+    return {name: (0.7, loss, size, 0.01) for name, (loss, size) in of.items()}
+
+
+def test_families_online(tmp_path, rows):
+    scores = online(relu=(0.52, 1.0), smelu=(0.50, 0.3), gelu=(0.50, 0.4), swish=(0.48, 0.5), others=(0.50, 0.8))
+    store_clicks(tmp_path, ONLINE, rows, scores)
+    assert verdict(tmp_path, "smelu.three_families_trade_best_online").verdict == "holds"
+    assert verdict(tmp_path, "smelu.smelu_agrees_and_swish_predicts_better_online").verdict == "holds"
+
+
+def test_a_family_that_always_loses_more_than_relu_has_no_trade_off(tmp_path, rows):
+    scores = online(relu=(0.52, 1.0), smelu=(0.55, 0.1), mish=(0.55, 0.1), swish=(0.48, 0.8), others=(0.50, 0.8))
+    store_clicks(tmp_path, ONLINE, rows, scores)
+    found = verdict(tmp_path, "smelu.three_families_trade_best_online")
+    # SmeLU against both; GELU and Swish against Mish, which has no value either, and against TanhExp, as good as they.
+    assert [part.verdict for part in found.evidence.parts] == [
+        *("fails", "fails"),
+        *("holds", CANNOT_TELL),
+        *("holds", CANNOT_TELL),
+    ]
+    both = verdict(tmp_path, "smelu.smelu_agrees_and_swish_predicts_better_online")
+    assert [part.verdict for part in both.evidence.parts] == ["fails", "holds"]
+
+
+# -- lambda-GELU ----------------------------------------------------------------------------------------------
+
+
+def test_learned_hardness_in_resnet_and_beside_language_models(tmp_path, digits):
+    for name in ("adult", "fashion", "cifar-10"):
+        store(tmp_path, f"lambda-gelu-{name}", hardened(0.0, bare=0.1), digits)
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").verdict == "holds"
+    order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust_in_resnet")
+    assert (order.verdict, order.evidence.numbers) == ("holds", {"lambda-gelu-cifar-10": pytest.approx(1.0)})
+    language_record(tmp_path / SMALL, shock=0.1, hardened_shock=0.0, learned=2.7)
+    language_record(tmp_path / LARGE, shock=0.1, hardened_shock=0.0, learned=1.1, parameters=124_439_808)
+    trend = verdict(tmp_path, "lambda_gelu.networks_made_for_relu_learn_harder_gates")
+    assert trend.evidence.numbers["lambda-gelu-adult"] == pytest.approx(2.55)  # 2.1 to 3.0 over four layers
+    assert trend.counts == "3 hold, 3 fail"
+
+
+def test_starts_that_order_the_layers_otherwise_are_seen(tmp_path, digits):
+    def outcome(trial, seeds):
+        found = hardened(0.0, bare=0.1)(trial, seeds)
+        if trial.activation.label == LEARNED[1]:
+            turned = [one["end"] for one in reversed(found["hardness"])]
+            sites = zip(found["hardness"], turned, strict=True)
+            found |= {"hardness": tuple({**site, "end": end} for site, end in sites)}
+            found |= {"test": {"accuracy": near(0.84, seeds)}}
+        return found
+
+    store(tmp_path, "lambda-gelu-cifar-10", outcome, digits)
+    order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust_in_resnet")
+    assert (order.verdict, order.evidence.numbers) == ("fails", {"lambda-gelu-cifar-10": pytest.approx(-1 / 3)})
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").counts == "2 hold, 1 fails"
+
+
+def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
+    def outcome(trial, seeds):
+        chosen = trial.activation
+        bad = (trial.training.activation_rate, chosen.values.get("temperature")) == (9, 0.9)
+        return {"curves": {"validation_accuracy": ((0.80,) * seeds, (0.84 if bad else 0.86,) * seeds)}}
+
+    store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
+    found = verdict(tmp_path, "lambda_gelu.every_cell_is_as_good_as_gelu")
+    assert found.counts == "15 hold, 1 fails"
+    assert found.measured == "from -2.00 to +0.00 points of GELU's 86.00 %"
+
+
+# -- SQUAF ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("alone", "said"), [(1e-7, "holds"), (1e-6, "fails")])
+def test_the_gain_of_a_squaf_alone_over_all_networks(alone, said, tmp_path, digits):
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        return {"test": {"mse": (alone if label.startswith("SQUAF") else 1e-3 if label == "ditac" else 1e-2,) * seeds}}
+
+    for name in ("squaf-table-3-1d", "squaf-table-3-1d-alone"):
+        store(tmp_path, name, outcome, digits)
+    found = verdict(tmp_path, "squaf.gains_in_function_fitting")
+    assert found.verdict == said
+    assert found.measured.startswith("1.0e-03 with ditac")
+
+
+def test_squaf_s_is_held_against_crrelu_in_one_record(tmp_path):
+    def record(name, **milliseconds):
+        times = {one: Quantity.mean([value], unit="ms") for one, value in milliseconds.items()}
+        modes = {"sampled": "squaf(mode=sampled)", "stairs": "squaf(mode=step)"}
+        rows = [{"variant": modes.get(one, one), "forward": time, "step": time} for one, time in times.items()]
+        Record.now("bench", command="", rows=rows, settings={}).write(tmp_path / name)
+
+    common = {"before": 1.0, "polynorm": 2.0, "ditac": 2.0, "squaf": 1.5, "sampled": 1.6}
+    record(TIMES, **common, crrelu=1.2, stairs=1.3)
+    record(MODES, **common, relu=1.0, stairs=1.0)
+    found = verdict(tmp_path, "squaf.costs_of_a_transformer")
+    assert found.counts == "5 hold, 1 fails"
+    assert found.evidence.parts[-1].verdict == "fails"  # 1.3 against CRReLU's 1.2
+
+
+# -- numbers of the papers --------------------------------------------------------------------------------------
+
+
+def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
+    """Mollification, table 1: CELU is legible for every network, and the means are for every function."""
+    (table,) = (one for one in EXHIBITS["mollification"] if one.place == "Table 1")
+    printed = [
+        [float(one) for one in re.findall(r"\d\d\.\d", line)]
+        for line in table.also.splitlines()
+        if "networks |" in line
+    ]
+    rows = {}
+    for name in table.recipes:
+        recipe = find_recipe(name)
+        rows.setdefault(recipe.data.set, []).append(recipe)
+    for of, means in zip(rows.values(), printed, strict=True):
+        celu = [recipe.paper.values["celu"]["accuracy"] for recipe in of]
+        assert sum(celu) / len(celu) == pytest.approx(means[3], abs=0.051)
+        told = [recipe.paper.note for recipe in of if len(recipe.paper.values) < 7]
+        assert all(
+            f"GELU {means[0]:.1f}, ELU {means[1]:.1f}, PReLU {means[2]:.1f}" in " ".join(note.split()) for note in told
+        )
+
+
+def test_what_cannot_be_read_is_told_as_what_follows_from_the_rest():
+    """Mollification, table 3: a margin is the chosen reward less the rejected one."""
+    (table,) = (one for one in EXHIBITS["mollification"] if one.place == "Table 3")
+    for pair in S_RELU.values.values():
+        rejected = [float(row[0]) - float(row[2].partition(" ")[0]) for row in pair]
+        assert rejected[0] > rejected[1]
+        assert all(f"{one:.4f}" in table.printed.note for one in rejected)
+
+
+def test_a_table_of_distillation_has_the_papers_counts_of_parameters():
+    tables = {one.place: one.printed for one in EXHIBITS["squaf"] if one.printed is not None}
+    for place, pair in (
+        ("Tables 7 and 14, figure 5, VGG", ("vgg13", "vgg8")),
+        ("Table 15", ("timm:resnet18", "timm:mobilenetv1_100")),
+    ):
+        table, reported = tables[place], PAPER[pair]
+        shown = {label.partition(",")[0]: values[table.heads.index("parameters")] for label, values, _ in table.rows}
+        assert {name: f"{count:,}" for name, count in reported.parameters.items()} == {
+            name: count for name, count in shown.items() if count
+        }
+    # Its count of parameters says that all SQUAFs but those of the last stage are trained.
+    assert "--where 'all but last stage'" in tables["Table 15"].command
+
+
+def test_figure_2_is_run_from_the_three_starts_of_the_paper():
+    """As in figure 1, whose recipe says how a start is written."""
+    (figure,) = (one for one in EXHIBITS["lambda_gelu"] if one.place == "Figure 2")
+    starts = {one.label: (one.values["lam"], one.last) for one in find_recipe("lambda-gelu-figure-1").activations[1:]}
+    for c, (_, _, command) in zip((1, 3, 6, 9), figure.printed.rows, strict=True):
+        *_, name, option, setting = shlex.split(command)
+        assert option == "--set"
+        chosen = find_recipe(name, settings=[setting]).activations[1:]
+        assert {one.label: (one.values["lam"], one.last) for one in chosen} == starts
+        assert {one.rate for one in chosen} == {c}
