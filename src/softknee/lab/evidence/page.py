@@ -79,6 +79,9 @@ Three checks belong to no single table. ELU and CELU at 1 are one function, so t
 `less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the paper's where it has
 them; where its own are wrong, [the mathematical half](claims.md) says so (`parameters_of_the_networks`).
 
+On the site that `make docs` builds, each paper has a page with all its tables and figures, run or not: what it prints,
+what we found, and the command of every single row.
+
     softknee claims --empirical                     # judge the records in docs/evidence
     softknee study run squaf-table-3-1d             # run one of the studies again (made for a GPU)
     softknee study run squaf-table-3-1d --only relu # one row of it
