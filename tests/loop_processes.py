@@ -73,8 +73,12 @@ SEEDS = {"blocks": [4, 9], "normed": [3]}
 
 
 def data(name: str) -> dict[str, Any]:
-    """The norm of a single row would be of nothing, so that one has batches of 9, with a last one of 2."""
-    return {**FIT, "batch": 9} if name == "normed" else FIT
+    """The norm of a single row would be of nothing, so that one has batches of 9, with a last one of 2.
+
+    Its activations have an optimiser of their own.
+    """
+    own = {"activation_optimizer": "rmsprop", "activation_lr": 0.002}
+    return {**FIT, "batch": 9, **own} if name == "normed" else FIT
 
 
 def squared(output: Tensor, target: Tensor) -> Tensor:

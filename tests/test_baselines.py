@@ -178,6 +178,35 @@ def test_compiled_whole(name: str):
         torch.testing.assert_close(found, eager, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (0, 4), (2, 3, 0, 2)], ids=str)
+@every_baseline
+def test_numbers_without_a_dimension_and_empty_tensors_keep_their_shape(name: str, shape: tuple[int, ...]):
+    act, x = MAKERS[name](), torch.full(shape, 0.7, requires_grad=True)
+    if name == "polynorm" and not shape:
+        with pytest.raises(InputError, match="rows lie along"):
+            act(x)
+        return
+    y = act(x)
+    assert y.shape == shape
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == shape
+    for one in act.parameters():
+        assert one.grad is not None
+        assert one.grad.isfinite().all()
+    if not shape:
+        assert torch.equal(y, act(x[None])[0])
+
+
+@pytest.mark.parametrize("name", ["kaf", "polyrelu", "ditac"])
+@pytest.mark.parametrize("shape", [(), (5,), (3, 1, 5), (3, 4, 1)], ids=str)
+def test_neurons_that_the_input_does_not_have_are_refused(name: str, shape: tuple[int, ...]):
+    act = MAKERS[name](per="neuron", size=(4, 5))
+    assert act(torch.zeros(3, 4, 5)).shape == (3, 4, 5)
+    with pytest.raises(ParameterError, match="shape"):
+        act(torch.zeros(shape))
+
+
 def test_the_others_have_their_names():
     x = torch.tensor([-2.0, 3.0])
     assert sk.nn.LReLU()(x).equal(sk.get("lrelu")(x))

@@ -9,6 +9,7 @@ import softknee as sk
 from entropic_samples import normal_samples
 from helpers import F64
 from softknee.design.entropic.densities import of_formula, read
+from softknee.design.entropic.entropy import mean_of
 from softknee.design.entropic.sample_density import of_samples
 
 
@@ -58,3 +59,50 @@ def test_samples_of_other_shapes_are_fitted():
         assert density.fit < distance
         assert density.mass(-math.inf, math.inf) == pytest.approx(1, abs=1e-9)
         assert density.entropy == pytest.approx(sk.design.spacing_entropy(seen), abs=0.1)
+
+
+def mean(curve, density) -> float:
+    return mean_of(curve, read(density), -math.inf, math.inf)[0]
+
+
+@pytest.mark.parametrize("density", ["normal", "laplace", "uniform"])
+@pytest.mark.parametrize("at", [0.0, 1 / 3, -0.71], ids=str)
+def test_a_pole_has_no_mean(density: str, at: float):
+    """Panels give all of them a number, of whatever size the last panel is."""
+    for power in (1, 2, 4):
+        assert math.isnan(mean(lambda x, n=power: (x - at) ** -n, density))
+    assert math.isnan(mean(lambda x: 1 / (4 * (x - at).abs()), density))
+
+
+@pytest.mark.parametrize(
+    ("curve", "density"),
+    [
+        (lambda x: (x * x / 2).exp(), "normal"),
+        (lambda x: (0.51 * x * x).exp(), "normal"),
+        (lambda x: x.exp(), "laplace"),
+        (lambda x: x, "1 / (1 + x**2)"),
+        (lambda x: x**3, "1 / (1 + x**4)"),
+        (lambda x: x.exp().exp(), "normal"),
+    ],
+)
+def test_a_tail_that_outgrows_the_density_has_no_mean(curve, density: str):
+    assert math.isnan(mean(curve, density))
+
+
+@pytest.mark.parametrize(
+    ("curve", "density", "wanted"),
+    [
+        (lambda x: x.abs().log(), "normal", -(math.log(2) + 0.5772156649015329) / 2),
+        (lambda x: x.abs() ** -0.5, "normal", 2**-0.25 * math.gamma(0.25) / math.sqrt(math.pi)),
+        (lambda x: (x - 1 / 3).abs().log(), "uniform", (4 / 3 * math.log(4 / 3) + 2 / 3 * math.log(2 / 3)) / 2 - 1),
+        (lambda x: (x > 1 / 3).double(), "uniform", 1 / 3),
+        (lambda x: (x * x / 4).exp(), "normal", math.sqrt(2)),
+        (lambda x: (x / 2).exp(), "laplace", 4 / 3),
+        (lambda x: x**20, "normal", 654729075.0),
+        (lambda x: x * x, "1 / (1 + x**4)", 1.0),
+        # Its rounding errors grow like 1/x about 0, its values do not.
+        (lambda x: (x / x.cosh() ** 2 - x.tanh()) / (x * x), "uniform", 0.0),
+    ],
+)
+def test_a_mean_that_exists_is_found_however_sharp_the_function(curve, density: str, wanted: float):
+    assert mean(curve, density) == pytest.approx(wanted, rel=1e-6, abs=1e-9)

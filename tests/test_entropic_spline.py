@@ -241,3 +241,10 @@ def test_the_table_alone_is_enough():
     spline = knee()
     at = torch.linspace(-3, 3, 7, dtype=F64)
     torch.testing.assert_close(spline_value(at, spline.table), spline(at))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_scripting_is_refused_with_a_sentence():
+    for model in (sk.nn.EntropicSpline(), torch.nn.Sequential(sk.nn.EntropicSpline())):
+        with pytest.raises(sk.InputError, match=r"EntropicSpline cannot be scripted.*torch\.export"):
+            torch.jit.script(model)

@@ -79,15 +79,17 @@ def test_shp_is_ordered_by_its_label_and_filtered_by_its_scores(tmp_path: Path) 
     ("text", "said"),
     [
         ('{"chosen": "a"', "Line 1 .* is no JSON"),
-        ('[{"chosen": "a"}', "damaged at line 1"),
+        ('[{"chosen": "a"}', r"damaged \(Expecting .* line 1 .*\)\. Take it anew"),
+        ("[" * 100_000, r"damaged \(maximum recursion depth .*\)\. Take it anew"),
+        ('{"chosen": ' + "9" * 5000, r"Line 1 .* is no JSON \(Exceeds the limit .*take it anew"),
         ('{"chosen": 3, "rejected": "b"}', "no text under 'chosen'"),
         ("[3]", "is a int"),
         (json.dumps({k: v for k, v in SHP_ROW.items() if k != "labels"}), "lacks 'labels'"),
         (json.dumps(SHP_ROW | {"labels": 2}), "must be 0 or 1"),
         ('{"chosen": "", "rejected": ""}', "No usable pair .* 1 with an empty reply"),
-        ("", "No usable pair"),
+        ("", r"No usable pair was found in '.*pairs.json': it is empty. Take it anew, or name another file"),
     ],
-    ids=["line", "list", "number", "no object", "field", "label", "nothing left", "empty file"],
+    ids=["line", "list", "too deep", "too long", "number", "no object", "field", "label", "nothing left", "empty file"],
 )
 def test_what_is_no_file_of_pairs_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "pairs.json").write_text(text)

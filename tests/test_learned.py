@@ -44,6 +44,19 @@ def test_every_parameter_learns_at_each_granularity(act: Activation, granularity
     assert not torch.equal(module(X), before)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@every_learned
+def test_a_start_is_kept_in_types_of_few_digits(act: Activation, dtype: torch.dtype):
+    """No further from what was asked than the nearest number of the type, though anchors are rounded too."""
+    values = ordinary_values(act)
+    module = sk.nn.make(act, learn=True, dtype=dtype, **values)
+    for p in act.params:
+        asked = torch.tensor(float(values[p.name]), dtype=torch.float64)
+        rounded = (asked.to(dtype).double() - asked).abs()
+        off = (module.effective(p).double() - asked).abs().max()
+        assert off <= torch.maximum(rounded, 1e-4 * asked.abs()), f"{p.name}: {off} of {asked}"
+
+
 @every_learned
 def test_only_what_is_named_is_learned(act: Activation):
     names = [p.name for p in act.params]

@@ -8,6 +8,7 @@ import timm
 import torch
 from timm.optim import param_groups_weight_decay
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import softknee as sk
@@ -155,6 +156,24 @@ def test_saved_and_loaded_it_goes_on_as_before():
     train(model, both, 3)
     train(twin, again, 3)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+def test_distributed_checkpoints_take_the_pair_and_the_groups_stay_theirs():
+    model = network()
+    both = two(model)
+    train(model, both, 3)
+    twin = network()
+    twin.load_state_dict(copy.deepcopy(model.state_dict()))
+    again = two(twin)
+    state = copy.deepcopy(get_optimizer_state_dict(model, list(both.pair.values())))
+    set_optimizer_state_dict(twin, list(again.pair.values()), state)
+    train(model, both, 3)
+    train(twin, again, 3)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+    # Each was loaded on its own, which makes new groups; a scheduler must reach those.
+    theirs = [group for one in again.pair.values() for group in one.param_groups]
+    assert all(one is other for one, other in zip(again.param_groups, theirs, strict=True))
 
 
 def test_a_closure_is_evaluated_once():

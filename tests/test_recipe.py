@@ -170,6 +170,8 @@ def test_settings_leave_the_mapping_alone() -> None:
     [
         ("training.epochs", "--set takes key=value"),
         ("=3", "--set takes key=value"),
+        (".epochs=3", "--set takes key=value"),
+        ("training..epochs=3", "--set takes key=value"),
         ("training.epoch=3", "training.epoch is no key of a recipe. Did you mean 'epochs'?"),
         ("name.x=3", "no 'x' inside of 't'"),
         ("activations.2=gelu", "'2' is no place in a list of 2, which are 0 to 1"),

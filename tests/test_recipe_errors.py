@@ -39,7 +39,7 @@ def refused(**changes: str) -> str:
         ("data", "{file: a.npz, ignore: [id]}", "data.ignore names columns of a .csv"),
         ("data", "{set: digits, validation: 1}", "data.validation must be a share between 0 and 1, and 1.0 was given"),
         ("data", "{file: a.csv, test: 0}", "data.test must be a share between 0 and 1"),
-        ("data", "{set: digits, split_seed: -1}", "data.split_seed must be a whole number of at least 0"),
+        ("data", "{set: digits, split_seed: -1}", "data.split_seed must be a whole number in [0, 2**63)"),
         ("model", "{build: mpl}", "Did you mean 'mlp'?"),
         ("model", "{build: 'a b:c'}", "model.build must be"),
         ("model", "{arguments: {hiden: [3]}}", "Did you mean 'hidden'? It takes hidden, widths"),
@@ -55,6 +55,33 @@ def refused(**changes: str) -> str:
         ("training", "{epochs: true}", "training.epochs must be a whole number, and true was given"),
         ("training", "{batch: [1]}", "training.batch must be a whole number, and [1] was given"),
         ("training", "{optimizer: adamm}", "Did you mean 'adam' or 'adamw'?"),
+        (
+            "training",
+            "{activation_optimizer: adamm, activation_learning_rate: 1e-3}",
+            "training.activation_optimizer must be one of 'sgd', 'adagrad', 'adam', 'adamw', 'rmsprop', and 'adamm' "
+            "was given. Did you mean 'adam' or 'adamw'?",
+        ),
+        (
+            "training",
+            "{activation_optimizer: adam}",
+            "training.activation_optimizer needs training.activation_learning_rate: an optimiser, and the rate",
+        ),
+        (
+            "training",
+            "{activation_learning_rate: 1e-3}",
+            "training.activation_learning_rate needs training.activation_optimizer: an optimiser, and the rate",
+        ),
+        (
+            "training",
+            "{activation_optimizer: adam, activation_learning_rate: 0}",
+            "training.activation_learning_rate must be a number above 0, and 0.0 was given",
+        ),
+        (
+            "training",
+            "{activation_optimizer: adam, activation_learning_rate: 1e-3, activation_rate: 0.02}",
+            "training.activation_rate must be left out beside training.activation_learning_rate, which is no multiple "
+            "of the weights', and 0.02 was given",
+        ),
         ("training", "{schedule: step}", "needs training.milestones"),
         ("training", "{milestones: [3]}", "are for the schedule 'step', and it is 'constant'"),
         ("training", "{factor: 0.5}", "are for the schedule 'step'"),
@@ -85,6 +112,9 @@ def refused(**changes: str) -> str:
         ),
         ("training", "{strategy: ddp}", "it needs training.engine 'loop'"),
         ("seeds", "0", "seeds.count must be a whole number of at least 1, and 0 was given"),
+        ("seeds", "1000000000000000000000000", "seeds.count must be a whole number of at most 100,000"),
+        ("seeds", "{first: 10000000000000000000000}", "seeds.first must be a whole number of at least 0 and below 2**"),
+        ("training", "{batch: 99999999999999999999}", "training.batch must be a whole number below 2**31"),
         ("seeds", "true", "seeds must be a section"),
         ("seeds", "{cout: 3}", "Did you mean 'count'?"),
         ("seeds", "{first: -1}", "seeds.first must be a whole number of at least 0"),
@@ -142,6 +172,13 @@ def refused(**changes: str) -> str:
 )
 def test_the_place_and_the_cure(key: str, value: str, said: str) -> None:
     assert said in refused(**{key: value})
+
+
+def test_a_rate_beside_an_optimiser_of_their_own() -> None:
+    own = "{activation_optimizer: adam, activation_learning_rate: 1e-3}"
+    said = refused(training=own, activations="[relu, {name: smelu, learn: true, rate: 3}]")
+    assert "activations[1].rate is a multiple of the weights' rate, and with training.activation_optimizer" in said
+    assert "is training.activation_learning_rate; leave one of them out" in said
 
 
 def test_tuning_has_seeds_of_its_own() -> None:

@@ -240,3 +240,11 @@ def test_an_error_half_way_takes_back_what_was_done(monkeypatch: pytest.MonkeyPa
         row_norm(model)
     assert list(model.state_dict()) == list(plain)
     assert all(torch.equal(plain[name], one) for name, one in model.state_dict().items())
+
+
+def test_rows_without_elements_stay_and_tensors_without_rows_are_refused():
+    rows = sk.nn.UnitRows()
+    assert rows(torch.zeros(3, 0)).shape == (3, 0)
+    for shape in ((), (5,)):
+        with pytest.raises(sk.InputError, match="a dimension of rows"):
+            rows(torch.zeros(shape))

@@ -186,8 +186,14 @@ def damage_number(text: str) -> str:
         (lambda text: text.replace('"epochs": 4', '"epochs": 5'), "was altered"),
         (lambda text: text.replace('"bytes"', '"size"'), "which files belong to it"),
         (lambda text: json.dumps(json.loads(text) | {"settings": {}}), "is not the record of a trial"),
+        (lambda text: "[" * 100_000, "its JSON is nested without an end"),
+        (lambda text: text.replace('"position": 0', '"position": "first"'), "which place it has in its study"),
+        (lambda text: text.replace('"links.txt"', '"x/../../../links.txt"'), "which files belong to it"),
     ],
-    ids=["cut", "empty", "zeros", "schema", "list", "digit", "kind", "trial", "files", "settings"],
+    ids=[
+        *("cut", "empty", "zeros", "schema", "list", "digit", "kind", "trial", "files", "settings"),
+        *("deep", "position", "way out"),
+    ],
 )
 def test_a_damaged_record_is_refused_by_name_and_left_alone(url: str, trials: list[Trial], damage, said: str) -> None:
     store, key = RunStore(url), trials[0].key
@@ -231,6 +237,9 @@ def test_a_file_that_is_missing_cut_or_changed_is_refused(url: str, trials: list
     store.folder.write(name, whole[:-1] + b"!", what="damage")
     with pytest.raises(DamagedError, match="is not what was written"):
         store.file(key, "links.txt")
+    store.record(key)  # as long as it was: only who reads the file sees it
+    with pytest.raises(DamagedError, match="is not what was written"):
+        store.check_files(key)
     store.folder.remove(name)
     with pytest.raises(DamagedError, match="is missing"):
         store.record(key)
@@ -307,8 +316,9 @@ def test_a_description_comes_back_and_another_study_is_refused(url: str) -> None
         (b'{"format": "else"}', "describes no study"),
         (b'{"format": "softknee study", "schema": 2}', "schema 2"),
         (b'{"format": "softknee study", "schema": 1, "recipe": []}', "no valid 'recipe'"),
+        (Description(recipe={}, fingerprint="", threads=0).to_json(), "no valid 'threads'"),
     ],
-    ids=["empty", "cut", "bytes", "list", "foreign", "schema", "recipe"],
+    ids=["empty", "cut", "bytes", "list", "foreign", "schema", "recipe", "threads"],
 )
 def test_a_damaged_description_is_refused_with_the_cure(url: str, content: bytes, said: str) -> None:
     store = RunStore(url)

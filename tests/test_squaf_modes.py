@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import chi2, norm
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from softknee.errors import InputError, ParameterError
 from softknee.kernels.squaf import new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
@@ -285,6 +286,28 @@ def test_layouts_keep_their_strides_and_pieces_change_nothing(monkeypatch):
     cut = sampled_symbols(x, **p, seed=seed)
     # A CPU's vector exponential and the scalar one round differently: one draw in millions may fall on the seam.
     assert (whole != cut).sum() <= 1
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1)], ids=["layer", "channel"])
+def test_a_general_grid_is_drawn_from_without_a_tensor_of_elements_times_points(shape, monkeypatch):
+    p, x, seed = setting("grid", "gaussian", F64, shape), inputs(40, 3, 7), torch.tensor(21)
+    place = {"grid": p["grid"], "z": p["z"]}
+    calls = [
+        lambda at: squaf_sampled(at, **p, seed=seed),
+        lambda at: sampled_symbols(at, **p, seed=seed),
+        lambda at: squaf_step(at, **place),
+        lambda at: step_symbols(at, **place),
+    ]
+    whole = [call(x) for call in calls]
+    monkeypatch.setattr("softknee.kernels.squaf.eager.PIECE", 500)
+    for call, before in zip(calls, whole, strict=True):
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True, acc_events=True) as seen:
+            cut = call(x)
+        shapes = [shape for event in seen.events() or [] for shape in event.input_shapes if shape]
+        assert len(shapes) > 20
+        assert max(map(math.prod, shapes)) <= x.numel()
+        assert torch.equal(cut, before)
+        assert torch.equal(call(x.movedim(1, 0).contiguous().movedim(0, 1)), before)  # by place in x, not in memory
 
 
 def test_errors_are_those_of_squaf():

@@ -191,3 +191,13 @@ def test_alpha_that_float16_holds_fixed_but_not_learned_is_refused_and_nothing_c
         sk.train_squaf_(model)
     assert list(model.state_dict()) == before
     assert sk.train_squaf_(model, ("q", "z")).numbers == 20
+
+
+@pytest.mark.parametrize("q", [0.25, 0.3, 0.0071])
+def test_a_bfloat16_layer_keeps_its_values_when_they_are_learned(q):
+    """The scale that stands beside the raw value is rounded, which alone would move q = 0.25 to 0.25045."""
+    net = nn.Sequential(sk.nn.SQUAF(k=4, q=q)).bfloat16()
+    before = {name: getattr(net[0], name).clone() for name in ("q", "alpha", "z")}
+    sk.train_squaf_(net)
+    for name, value in before.items():
+        torch.testing.assert_close(getattr(net[0], name).float(), value.float(), rtol=2e-5, atol=0)

@@ -103,6 +103,11 @@ def test_a_table_is_read_whole(tmp_path: Path) -> None:
     assert found.sentence() == "data.csv: 38 training, 10 validation, 12 test examples of shape 5, 2 classes"
 
 
+def test_codes_of_which_one_is_a_word_are_text(tmp_path: Path) -> None:
+    table(tmp_path, [*(f"{i % 3},{i % 2}" for i in range(40)), "other,1"], header="code,label")
+    assert read(tmp_path).input_shape == (4,)
+
+
 def test_scaled_by_the_training_part_alone(tmp_path: Path) -> None:
     table(tmp_path, [f"{i},5,{'p' if i % 2 else 'q'},{i % 3}" for i in range(50)])
     plain, scaled = (read(tmp_path, standardise=one) for one in (False, True))
@@ -174,6 +179,16 @@ def test_how_a_table_may_be_written(tmp_path: Path) -> None:
         ("a,b", ["1,x", "nan,y", "3,x"], "line 3, column 'a' is 'nan', and a number must be finite"),
         ("a,b", ["1,x", "1e999,y", "3,x"], "line 3, column 'a' is '1e999', and a number must be finite"),
         ("a,b", ["1,x", "1e300,y", "3,x"], "line 3, column 'a' is '1e300', which is beyond float32"),
+        (
+            "a,b",
+            [*(f"{i}.5,{i % 2}" for i in range(18)), "O.5,1"],
+            "line 20, column 'a' is 'O.5', and 18 others are num",
+        ),
+        (
+            "a,b",
+            [*(f"{i},{i}.5" for i in range(18)), "3,4.5.6"],
+            "line 20, column 'b' is '4.5.6', and 18 others are num",
+        ),
         ("a,b", ["1,x", "1,y,z", "3,x"], "line 3 has 3 cells, and the table has 2 columns"),
         ("a,b", ["1,x", "1", "3,x"], "line 3 has 1 cells"),
         ("a,a", ["1,x"], "two columns called 'a'"),
@@ -205,7 +220,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read(tmp_path, target="lable")
     with pytest.raises(DataError, match=r"which data\.ignore names"):
         read(tmp_path, ignore=["id"])
-    with pytest.raises(DataError, match=r"the target is text .*, and a regression needs numbers"):
+    with pytest.raises(DataError, match=r"the target is text \('\w+', \.\.\.\), and a regression needs numbers"):
         read(tmp_path, task="regression")
     (tmp_path / "latin.csv").write_bytes(b"a,b\n\xff,1\n")
     with pytest.raises(DataError, match="UTF-8"):

@@ -11,6 +11,7 @@ import pytest
 from softknee.lab.studies.description import StoreError
 from softknee.lab.studies.lock import StudyBusyError, StudyLock
 from softknee.lab.studies.merging import Merged, merge_studies
+from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.store import DamagedError, RunStore
 from study_runs import RECIPE, TUNED, contents, results, run_small, small_recipe, write_points
 
@@ -142,3 +143,22 @@ def test_the_command(run, folder: Path, softknee, monkeypatch: pytest.MonkeyPatc
     code, _, err = softknee("study", "merge", "all", "two")
     assert code == 2
     assert "holds no study that could be merged" in err
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ([], "Go on with: softknee study quickstart --out all --resume"),
+        (["seeds.count=2"], "Go on with each --set that it was begun with: softknee study quickstart --set KEY=VALUE"),
+        (["name=other"], "Go on with the recipe that it was begun with: softknee study RECIPE --out all --resume"),
+    ],
+    ids=["as it comes", "changed", "of one's own"],
+)
+def test_the_command_names_the_recipe_that_goes_on(
+    run, folder: Path, softknee, monkeypatch: pytest.MonkeyPatch, settings: list[str], said: str
+) -> None:
+    monkeypatch.chdir(folder)
+    run(find_recipe("quickstart", settings=settings), out=folder / "one", only=["relu"])
+    code, out, _ = softknee("study", "merge", "all", "one")
+    assert code == 0
+    assert said in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -302,6 +303,7 @@ def test_a_function_of_ones_own_that_does_not_work(build: str, said: str, folder
         (Model(arguments={"widths": [6, 4, 7]}), (6,), "(2, 7) for 2 examples, and the data needs (2, 3)"),
         (Model(arguments={"hidden": [4, 0]}), (6,), "whole numbers above 0"),
         (Model(arguments={"hidden": 4}), (6,), "must be a list of widths"),
+        (Model(arguments={"dropout": 0.5}), (6,), "dropout must be a section such as {input: 0.2, hidden: 0.5}"),
         (Model(), (1, 8, 8), "one row of numbers"),
         (Model(build="cnn"), (6,), "takes images"),
         (Model(build="cnn", arguments={"channels": [4] * 5}), (1, 8, 8), "at least 32 x 32"),
@@ -314,6 +316,19 @@ def test_a_model_that_does_not_fit(model: Model, shape: tuple[int, ...], said: s
         with pytest.raises(RecipeError) as caught:
             model_maker(model, RELU, examples(shape, base=folder), init=init)(seed=0)
         assert said in str(caught.value)
+
+
+def test_a_model_of_timm_that_does_not_take_an_argument() -> None:
+    pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
+    model = Model(build="timm:resnet10t", arguments={"depht": 3})
+    with pytest.raises(RecipeError, match=r"timm:resnet10t\(num_classes, in_chans, depht\) failed .*model.arguments"):
+        model_maker(model, RELU, examples((3, 32, 32)))(seed=0)
+
+
+def test_one_example_is_enough_to_try_a_model_with() -> None:
+    whole = examples((6,))
+    few = replace(whole, train_x=whole.train_x[:1], train_y=whole.train_y[:1])
+    assert model_maker(Model(), RELU, few)(seed=0)(few.train_x).shape == (1, 3)
 
 
 def test_each_recipe_has_the_module_beside_it(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from softknee.errors import InputError, ParameterError
 from softknee.lab.studies.description import StoreError
 from softknee.lab.studies.git_state import git_state
 from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.reporting import recipe_of
 from softknee.lab.studies.running import QUIET, run_trial
 from softknee.lab.studies.stopping import StudyStopped
 from softknee.lab.studies.store import DamagedError, RunStore
@@ -157,6 +158,30 @@ def test_a_damaged_record_is_refused_or_set_aside_and_run_again(run, folder: Pat
     assert results(folder / "study") == expected
 
 
+def test_a_file_with_another_byte_is_found_by_resuming_and_made_anew(run, folder: Path) -> None:
+    outcomes = run()
+    key, expected = outcomes[1].trial.key, results(folder / "study")
+    file = folder / "study" / "files" / f"{key}.links.txt"
+    changed = b"?" + file.read_bytes()[1:]  # as long as it was
+    file.write_bytes(changed)
+    display = Silent()
+    assert run(resume=True, display=display) == outcomes
+    assert any("is not what was written there" in line and "runs again" in line for line in display.lines)
+    aside = folder / "study" / "files" / f"{key}.links.txt.damaged"
+    assert aside.read_bytes() == changed
+    aside.unlink()
+    (folder / "study" / "trials" / f"{key}.json.damaged").unlink()
+    assert results(folder / "study") == expected
+
+
+def test_a_recipe_that_cannot_be_used_here_is_named_by_its_file(run, folder: Path) -> None:
+    run(only=["relu"])
+    described = folder / "study" / "study.json"
+    described.write_text(described.read_text("utf-8").replace('"relu"', '"mine"'), "utf-8")
+    with pytest.raises(StoreError, match=r"study.json' holds a recipe that cannot be used here.*no activation named"):
+        recipe_of(RunStore(folder / "study"))
+
+
 def test_a_record_of_another_study_is_refused_or_kept_apart(run, folder: Path) -> None:
     (foreign, *_) = run(small_recipe(RECIPE, "training.epochs=9"), out=folder / "other")
     outcomes = run()
@@ -197,7 +222,7 @@ def test_ctrl_c_stops_after_the_step_and_the_study_goes_on_from_the_last_epoch(r
     counting = Counting()
     # In the second step of the third epoch of the second trial.
     counting.on_step = lambda number: signal.raise_signal(signal.SIGINT) if number == 12 + 6 + 2 else None
-    with pytest.raises(StudyStopped, match=r"1 trials are finished .* Go on with: softknee study small.yaml --resume"):
+    with pytest.raises(StudyStopped, match=r"1 trial is finished .* Go on with: softknee study small.yaml --resume"):
         run(trial=counting)
     assert counting.steps == 12 + 6 + 2
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

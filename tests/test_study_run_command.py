@@ -128,3 +128,15 @@ def test_a_missing_tool_of_the_report_is_said_before_the_training(
     assert code == 2
     assert "pip install 'softknee[lab]'; or leave the report out with --no-report" in err
     assert not (tmp_path / "study").exists()
+
+
+def test_a_report_that_cannot_be_written_loses_nothing_and_says_so(softknee, tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "report").write_text("a file where a folder is needed")
+    code, out, err = softknee("study", "recipes/mine.yaml", "--out", "study")
+    assert code == 2
+    assert "The report could not be written" in err
+    assert "The records are in study; then: softknee report study" in err
+    assert "relu" in out  # what came of it
+    (tmp_path / "study" / "report").unlink()
+    assert softknee("report", "study")[0] == 0

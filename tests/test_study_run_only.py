@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from softknee.errors import ParameterError
+from softknee.lab.studies.reading import find_recipe
+from softknee.lab.studies.smoke import smoke
 from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.trials import every_chosen
 from study_runs import RECIPE, TUNED, Silent, contents, results, run_small, small_recipe, write_points
 
 
@@ -90,3 +93,46 @@ def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.Mo
     assert code == 0, err
     assert "The report is" in out
     assert len(RunStore(folder / "studies" / "mine").finished()) == 3
+
+
+# -- with --smoke ---------------------------------------------------------------------------------------------
+
+
+def test_every_label_of_a_study_can_be_asked_for_in_its_smoke_form() -> None:
+    for name in ("mollification-table-1", "smelu-table-1", "lambda-gelu-adult", "lambda-gelu-figure-1"):
+        whole = find_recipe(name)
+        for one in every_chosen(whole):
+            small = smoke(whole, only=[one.label])
+            assert list(every_chosen(small)) == [one]  # with its values, its rate and its label
+            assert small.name != smoke(whole).name  # a folder of its own
+
+
+def test_a_smoke_form_has_what_was_asked_for_in_the_order_of_the_recipe() -> None:
+    recipe = small_recipe()
+    asked = smoke(recipe, only=["smelu beta=1", "relu"])
+    assert [one.label for one in every_chosen(asked)] == ["relu", "smelu beta=1"]
+    assert asked.baseline == "relu"
+    assert [one.label for one in every_chosen(smoke(recipe, only=["smelu"]))] == ["smelu beta=0.5"]  # the first value
+    three = ["relu", "smelu beta=0.5", "smelu beta=1"]  # two are the most only where nobody asks
+    assert [one.label for one in every_chosen(smoke(recipe, only=three))] == three
+    long = find_recipe("smelu-table-1")
+    assert len(smoke(long, only=[one.label for one in every_chosen(long)]).name) <= 64
+    with pytest.raises(ParameterError, match=r"The study 'small' has no activation 'rellu'. Did you mean 'relu'\?"):
+        smoke(recipe, only=["rellu"])
+
+
+def test_the_command_takes_labels_in_the_smoke_form(softknee, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
+    pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
+    monkeypatch.chdir(folder)
+    text = RECIPE.replace("name: small", "title: Mine").replace("[relu,", "[relu, elu, gelu,")
+    (folder / "mine.yaml").write_text(text, encoding="utf-8")
+    for label, place in (("elu", "mine-smoke-elu"), ("smelu beta=1", "mine-smoke-smelu-beta-1")):
+        code, out, err = softknee("study", "mine.yaml", "--smoke", "--only", label, "--no-report")
+        assert code == 0, err
+        assert "the activations that were asked for" in err
+        assert f"The records are in studies/{place}." in out
+        assert labels(RunStore(folder / "studies" / place).outcomes()) == [label]
+    code, _, err = softknee("study", "mine.yaml", "--smoke", "--only", "rellu", "--no-report")
+    assert code == 2
+    assert "The study 'mine' has no activation 'rellu'. Did you mean 'relu' or 'elu' or 'gelu'?" in err

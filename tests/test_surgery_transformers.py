@@ -197,6 +197,10 @@ STUBBORN: dict[str, Callable[[], Any]] = {
     "bloom": lambda: transformers.BloomForCausalLM(
         transformers.BloomConfig(hidden_size=16, n_layer=1, n_head=2, **WORDS)
     ),
+    # Keeps the name of the entry, and has its convolution call the function by that name.
+    "mamba": lambda: transformers.MambaForCausalLM(
+        transformers.MambaConfig(hidden_size=16, num_hidden_layers=2, state_size=4, **WORDS)
+    ),
     # Builds a part of its layers with ReLU, whatever the entry says.
     "resnet": lambda: transformers.ResNetForImageClassification(
         transformers.ResNetConfig(embedding_size=4, hidden_sizes=[8], depths=[1])
@@ -219,7 +223,18 @@ def test_functions_that_no_entry_brings_back_are_noted(kind: str, tmp_path: Path
     sk.apply_(fresh, file)
     fresh.load_state_dict(model.state_dict(), strict=True)
     # Back at ReLU, those built with ReLU are stock models again, and the other is not.
-    assert bool(sk.relu_ize_(model).notes) == (kind == "bloom")
+    assert bool(sk.relu_ize_(model).notes) == (kind in ("bloom", "mamba"))
+
+
+def test_a_swapped_mamba_computes_what_it_computed_when_it_comes_back(tmp_path: Path):
+    torch.manual_seed(0)
+    model, words = STUBBORN["mamba"]().eval(), torch.arange(14).reshape(2, 7) % 32
+    report = sk.swap_(model, "relu")
+    assert "also calls a function by that name" in report.notes[0]
+    model.save_pretrained(tmp_path)
+    again = transformers.MambaForCausalLM.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        assert torch.equal(again(words).logits, model(words).logits)
 
 
 def test_a_swap_on_top_of_a_swap_and_back():

@@ -38,6 +38,7 @@ def same(ours, theirs) -> bool:
 
 BARE = {"measures": (), "count": 2}
 FEW = {**BARE, "epochs": 3}
+OWN = {"activation_optimizer": "adam", "activation_learning_rate": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ FEW = {**BARE, "epochs": 3}
         trial("smelu", optimizer="sgd", momentum=0.9, schedule="linear", warmup=0.2, **DROPOUT, **FEW),
         trial("lambda_gelu", optimizer="adamw", harden=True, learn=True, schedule="cosine", **DROPOUT, **BARE),
         trial("leaky_smelu", optimizer="sgd", momentum=0.9, harden=True, learn=True, select="best_val", **BARE),
+        trial("srelu", optimizer="sgd", learn=True, harden=True, schedule="linear", **DROPOUT, **OWN, **BARE),
+        trial("srelu", optimizer="sgd", learn=True, harden=True, schedule="linear", engine="loop", **OWN, **BARE),
         trial("smelu", kind="tune", select="best_val", share_init=True, share_order=True, keep=(), **DROPOUT, **FEW),
         trial("smelu", engine="loop", harden=True, learn=True, **BARE),
         trial("smelu", engine="loop", select="best_val", optimizer="sgd", momentum=0.9, **DROPOUT, **FEW),
@@ -54,8 +57,8 @@ FEW = {**BARE, "epochs": 3}
         trial("relu", build="trial_models:normed", select="best_val", **FEW),
     ],
     ids=[
-        "adamw best", "sgd", "adamw hardened", "sgd hardened", "tuning", "loop hardened", "loop best", "one diverges",
-        "batch norm",
+        "adamw best", "sgd", "adamw hardened", "sgd hardened", "sgd and adam", "loop, sgd and adam", "tuning",
+        "loop hardened", "loop best", "one diverges", "batch norm",
     ],
 )  # fmt: skip
 def test_going_on_after_every_epoch_gives_the_same_bits(asked):

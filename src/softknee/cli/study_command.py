@@ -1,6 +1,8 @@
 """`softknee study`: a recipe by name or file is run; `list` and `show` say what there is."""
 
 import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import RecipeError, did_you_mean
+from ..files import WriteError
 from .typed import command_line
 
 if TYPE_CHECKING:
@@ -74,7 +77,8 @@ def study_run(
 
     recipe, base = _find(name, settings)
     if smoke:
-        recipe = _small(recipe)
+        recipe = _small(recipe, only or ())
+        only = None  # the small recipe has these and no others
     if not no_report:
         check_tools()
     place = out or str(default_place(recipe))
@@ -93,16 +97,16 @@ def study_run(
         )
         if outcomes is None:
             return  # a process of several; the main one says the rest
-        page = None if no_report else write_report_into(RunStore(place), command=command_line())
+        if outcomes:
+            # With --only as in the report: beside what the store had already.
+            _print_headline(recipe, RunStore(place).outcomes() if only else outcomes)
+        page = None if no_report else _written(place, write_report_into)
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
         raise typer.Exit(_STOPPED) from None
     except KeyboardInterrupt:
         typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
         raise typer.Exit(_STOPPED) from None
-    if outcomes:
-        # With --only as in the report: beside what the store had already.
-        _print_headline(recipe, RunStore(place).outcomes() if only else outcomes)
     typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
 
 
@@ -145,7 +149,8 @@ def study_merge(
     merged = merge_studies(into, parts)
     store = RunStore(into)
     there = {one.trial.activation.label for one in store.outcomes() if one.trial.kind == "train"}
-    wanted = [one.label for one in every_chosen(recipe_of(store))]
+    recipe = recipe_of(store)
+    wanted = [one.label for one in every_chosen(recipe)]
     left = [label for label in wanted if label not in there]
     added, kept = len(merged.added), len(merged.kept)
     stay = "1 was there already and stays as it is" if kept == 1 else f"{kept} were there already and stay as they are"
@@ -154,7 +159,7 @@ def study_merge(
     if left:
         typer.echo(
             f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}. "
-            f"Go on with: softknee study RECIPE --out {shlex.quote(into)} --resume"
+            f"{_how_to_go_on(recipe)} --out {shlex.quote(into)} --resume"
         )
     else:
         typer.echo(f"All {len(wanted)} activations are there. Write the report: softknee report {shlex.quote(into)}")
@@ -185,13 +190,36 @@ def _find(name: str, settings: list[str] | None) -> tuple["Recipe", Path | None]
     return find_recipe(name, settings=settings or ()), None if file is None else file.parent
 
 
-def _small(recipe: "Recipe") -> "Recipe":
+def _how_to_go_on(recipe: "Recipe") -> str:
+    """The beginning of the command that runs the rest of a study: with its name, where that is enough to find it."""
+    from ..lab.studies.reading import find_recipe, shipped
+
+    if recipe.name not in [name for name, _ in shipped()]:
+        return "Go on with the recipe that it was begun with: softknee study RECIPE"
+    whole = find_recipe(recipe.name)
+    if replace(whole, paper=None) == replace(recipe, paper=None):  # no trial depends on a paper's numbers
+        return f"Go on with: softknee study {recipe.name}"
+    return f"Go on with each --set that it was begun with: softknee study {recipe.name} --set KEY=VALUE"
+
+
+def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
     """The recipe of the smoke run, which is announced."""
-    from ..lab.studies.smoke import SAID
+    from ..lab.studies.smoke import said
     from ..lab.studies.smoke import smoke as made_tiny
 
-    typer.echo(SAID, err=True)
-    return made_tiny(recipe)
+    small = made_tiny(recipe, only=only)
+    typer.echo(said(only), err=True)
+    return small
+
+
+def _written(place: str, write: Callable[..., str]) -> str:
+    """The report's page; where it could not be written, what was trained is not lost, and that is said."""
+    from ..lab.studies.store import RunStore
+
+    try:
+        return write(RunStore(place), command=command_line())
+    except WriteError as error:
+        raise WriteError(f"{error} The records are in {place}; then: softknee report {shlex.quote(place)}") from error
 
 
 def _log(folder: Path | None) -> Any:

@@ -26,6 +26,7 @@ from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
 from ..surgery.calibration.observe import refuse_one_batch
+from .asked import is_count
 from .watching import watch
 
 _MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
@@ -120,8 +121,10 @@ def activity(
     (True, (1,))
     """
     refuse_one_batch(batches)
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 32:
+    if not is_count(samples, least=32):
         raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
+    if dim is not None and not is_count(dim, least=-99, most=99):
+        raise ParameterError(f"dim is a whole number, the dimension that units lie along, and {dim!r} was given.")
     watched, skipped = _found(model, where, example)
     for one in watched.values():
         one.dim, one.samples = dim, samples
@@ -139,7 +142,7 @@ def _found(
     model: nn.Module, where: str | Iterable[str] | None, example: Any
 ) -> tuple[dict[nn.Module, _Site], dict[str, str]]:
     """The modules to watch, each once, and what cannot be watched."""
-    patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
+    patterns = ["*"] if where is None else _patterns(where)
     found = sites(model, example)
     chosen = [site for site in found if any(fnmatchcase(site.path, one) for one in patterns)]
     watched: dict[nn.Module, _Site] = {}
@@ -157,6 +160,19 @@ def _found(
             f"{type(model).__name__} has no activation module{matching} to watch; the activations found are {paths}."
         )
     return watched, skipped
+
+
+def _patterns(where: Any) -> list[str]:
+    try:
+        several = [where] if isinstance(where, str) else list(where)
+    except TypeError:
+        several = [where]
+    for one in several:
+        if not isinstance(one, str):
+            raise ParameterError(
+                f"where is a pattern for the paths of activations, or several, and {type(one).__name__} was given."
+            )
+    return several
 
 
 @dataclass

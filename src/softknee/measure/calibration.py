@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError
+from .asked import check_word, is_count
 from .estimate import Score, check_level, score
 from .scores import read, refuse_sums
 
 Scheme = Literal["width", "mass"]
+_MOST_BINS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -79,20 +81,21 @@ def _judged(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
 
 
 def _bins(sure: Tensor, right: Tensor, *, bins: int, scheme: str) -> tuple[Bin, ...]:
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise ParameterError(f"bins is a whole number of at least 1, and {bins!r} was given.")
+    if not is_count(bins, least=1, most=_MOST_BINS):
+        raise ParameterError(
+            f"bins is a whole number of at least 1 and at most {_MOST_BINS:,}, and {bins!r} was given."
+        )
+    check_word("scheme", scheme, ("width", "mass"))
     if scheme == "width":
         # The borders as the numbers b/B themselves: a confidence of exactly 0.8 belongs below the border 12/15.
         borders = torch.tensor([b / bins for b in range(1, bins)], dtype=torch.float64)
         where = torch.bucketize(sure, borders)
-    elif scheme == "mass":
+    else:
         sure, order = sure.sort()
         _, place, counts = torch.unique_consecutive(sure, return_inverse=True, return_counts=True)
         equal = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, place, right[order])
         right = (equal / counts)[place]
         where = torch.arange(len(sure)) * bins // len(sure)
-    else:
-        raise ParameterError(f"scheme is 'width' or 'mass', and {scheme!r} was given.")
     counts, confidence, correct = (torch.bincount(where, weights, bins) for weights in (None, sure, right))
     return tuple(
         Bin(int(n), float(c) / int(n), float(a) / int(n))

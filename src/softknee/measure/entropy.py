@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from ..surgery import sites
 from ..surgery.calibration.observe import refuse_one_batch
+from .asked import as_number, is_count
 from .watching import watch
 
 WIDTH = 2.0**-6  # finer than the steps that bfloat16 makes at 4, coarser than those at 1
@@ -69,10 +70,11 @@ def entropies(
     Reference: Sun et al., "A Method on Searching Better Activation Functions", section 2.
     """
     refuse_one_batch(batches)
-    if not 0 < width < math.inf or samples < 1:
+    if not 0 < as_number(width) < math.inf or not is_count(samples, least=1):
         raise ParameterError(
             f"entropies needs cells of a positive width and at least one sample; {width!r} and {samples!r} were given."
         )
+    width = float(width)
     watched: dict[nn.Module, _Watched] = {}
     for site in sites(model):
         module = site.place.old

@@ -57,7 +57,7 @@ class GradientNorms:
 def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batches: Iterable[Any]) -> GradientNorms:
     """The norms of the gradients of a loss over batches, for the model as it stands (its mode, its weights).
 
-    loss: called with the model and a batch; returns one number as a tensor.
+    loss: called with the model and a batch; returns one number as a tensor. What it raises itself comes through.
 
     The model is left as it was, also where a batch fails: modes, running statistics, `.grad`, random numbers.
 
@@ -69,6 +69,17 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
     (2.0, 2.0)
     """
     require_model(model, "gradient_norms")
+    if not callable(loss) or isinstance(loss, nn.Module | type):
+        raise InputError(
+            f"loss must be a function of the model and a batch, such as lambda model, batch: model(batch).mean(), and "
+            f"{loss.__name__ if isinstance(loss, type) else type(loss).__name__} was given."
+        )
+    one_batch = isinstance(batches, str | bytes | Mapping) or (isinstance(batches, Tensor) and not batches.dim())
+    if one_batch or not isinstance(batches, Iterable):
+        raise InputError(
+            f"batches must be an iterable of batches, such as a loader or a list of them, and "
+            f"{type(batches).__name__} was given."
+        )
     trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
     if not trained:
         raise InputError(f"{type(model).__name__} has no parameter that is trained, and so no gradient.")

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import InputError, MissingToolError, ParameterError
 from ..nn.module import Pointwise
 from ..nn.parameters import Parameterised
 from ..surgery.hardening.limits import distance_bound, is_hard
 from ..surgery.hardening.sites import modules_by_path
+from .asked import check_flag, check_later
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def hardness_profile(model: nn.Module, *, distances: bool = True) -> HardnessPro
 
     Reference: Perez-Corral et al., lambda-GELU: learning gating hardness for controlled ReLU-ization.
     """
+    check_flag("distances", distances)
     found = []
     for path, module in modules_by_path(model).items():
         assert isinstance(module, Parameterised)
@@ -146,6 +148,11 @@ def drift(profiles: Sequence[HardnessProfile | Sequence[float]]) -> float:
     >>> drift([[1.0, 1.0], [1.5, 1.0], [1.0, 1.25]])
     0.625
     """
+    if isinstance(profiles, HardnessProfile | str | bytes | Mapping) or not isinstance(profiles, Iterable):
+        raise ParameterError(
+            f"drift takes profiles of one model over time, in a list, and {type(profiles).__name__} was given."
+        )
+    profiles = [*profiles] if not isinstance(profiles, Tensor) or profiles.dim() else []
     steps = [_values(one) for one in profiles]
     if not steps or not steps[0] or len({len(one) for one in steps}) > 1:
         lengths = ", ".join(str(len(one)) for one in steps) or "none"
@@ -186,7 +193,13 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def _values(profile: HardnessProfile | Sequence[float]) -> list[float]:
-    values = [float(one) for one in (profile.values if isinstance(profile, HardnessProfile) else profile)]
+    try:
+        values = [float(one) for one in (profile.values if isinstance(profile, HardnessProfile) else profile)]
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ParameterError(
+            f"A profile is what hardness_profile gives, or one number for each layer, and {type(profile).__name__} was "
+            f"given: {error}."
+        ) from error
     if any(math.isnan(one) for one in values):
         raise ParameterError("A profile holds a value that is not a number; the training it comes from has diverged.")
     return values
@@ -224,10 +237,7 @@ class HardnessTrace:
 
     def record(self, epoch: float) -> HardnessProfile:
         """Keep the profile as it is now, under that number."""
-        if self.epochs and not epoch > self.epochs[-1]:
-            raise ParameterError(
-                f"A trace is recorded in the order of time, and {epoch:g} does not come after {self.epochs[-1]:g}."
-            )
+        check_later(epoch, self.epochs[-1] if self.epochs else None)
         profile = hardness_profile(self.model, distances=False)
         _refuse_other_sites([*self.profiles[-1:], profile])
         self.epochs.append(epoch)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .asked import as_number
 from .estimate import FEWEST, Estimate, check_level, jackknife
 
 _CHUNK = 1_000_000  # float64 numbers worked on at a time: they stay in the cache of a processor
@@ -109,6 +110,7 @@ def prediction_difference(
     True
     """
     check_level(level)
+    p = math.inf if p is not None and as_number(p) == math.inf else p  # also of a whole number beyond every float
     if p is not None and (isinstance(p, bool) or not (isinstance(p, int | float) and p >= 1)):
         raise InputError(
             f"p must be a number of at least 1 (math.inf for the largest difference), and {p!r} was given."

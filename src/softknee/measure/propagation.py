@@ -24,11 +24,13 @@ from torch import Tensor
 from ..design.concrete import Concrete, concrete
 from ..design.gaussian import Resolved, mean_square_difference, resolve
 from ..errors import ParameterError
+from .asked import as_number, is_count
 from .edge import Edge, find_edge, refuse_jumps
 from .interpolated import Interpolated
 
 _SETTLED = 1e-13  # relative change of the variance below which it is taken as constant
 _MERGED = 1e-32  # below this the map is its slope at 1 to the last bit: corrections are of order sqrt(e)
+_DEEPEST = 10_000_000  # layers: some minutes, and a gigabyte of numbers
 _WIDEST = (1e-38, 1e38)  # what float32 holds: variances beyond are not followed
 
 
@@ -118,6 +120,8 @@ def propagation(
       1 - c goes like depth^-1.963 (limit -2); (1 - c) depth^2 = 43.7197 (limit 44.4132)
     """
     e = _read(depth, q=q, correlation=correlation, one_minus_c=one_minus_c)
+    if params is not None and not isinstance(params, Mapping):
+        raise ParameterError(f"params is a dict of parameters by name, and {type(params).__name__} was given.")
     function = concrete(f, {**(params or {}), **more})
     if weight_variance is None:
         if bias_variance is not None:
@@ -126,8 +130,8 @@ def propagation(
         if not isinstance(found, Edge):
             return Propagation(function.name, function.params, depth, None, found.why)
         return _follow(function, depth, found.q, e, found.weight_variance, found.bias_variance, found)
-    bias = 0.0 if bias_variance is None else bias_variance
-    if not (0 < weight_variance < math.inf and 0 <= bias < math.inf):
+    bias = 0.0 if bias_variance is None else as_number(bias_variance)
+    if not (0 < as_number(weight_variance) < math.inf and 0 <= bias < math.inf):
         raise ParameterError(
             f"weight_variance must be a finite number above 0 and bias_variance one of at least 0; {weight_variance!r} "
             f"and {bias_variance!r} were given."
@@ -138,11 +142,13 @@ def propagation(
 
 def _read(depth: int, *, q: float | None, correlation: float, one_minus_c: float | None) -> float:
     """Refuse what cannot be; return 1 - c at the start."""
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise ParameterError(f"depth must be a whole number of layers, at least 1, and {depth!r} was given.")
-    if q is not None and not _WIDEST[0] < q < _WIDEST[1]:
+    if not is_count(depth, least=1, most=_DEEPEST):
+        raise ParameterError(
+            f"depth must be a whole number of layers, at least 1 and at most {_DEEPEST:,}, and {depth!r} was given."
+        )
+    if q is not None and not _WIDEST[0] < as_number(q) < _WIDEST[1]:
         raise ParameterError(f"q is a variance, a finite number above 0, and {q!r} was given.")
-    e = 1 - correlation if one_minus_c is None else one_minus_c
+    e = 1 - as_number(correlation) if one_minus_c is None else as_number(one_minus_c)
     if not 0 < e < 2:
         raise ParameterError(
             f"The correlation must lie strictly between -1 and 1, and 1 - c is {e!r} at the start. Inputs that are "

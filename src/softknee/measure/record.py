@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import SoftkneeError
+from ..errors import InputError, SoftkneeError
 from ..files import write_whole
 from ._shape import build
 from .machine import Hardware, Versions
@@ -141,6 +141,8 @@ class Record:
     @classmethod
     def from_json(cls, text: str, *, source: str = "The text") -> "Record":
         """The record that `to_json` wrote; anything else is refused with the reason, naming `source`."""
+        if not isinstance(text, str):
+            raise RecordError(f"{source} is no record: JSON text is read, and {type(text).__name__} was given.")
         try:
             data = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
@@ -178,13 +180,19 @@ class Record:
 
 def without_paths(text: str) -> str:
     """The text with every absolute path cut down to its last part: a record names no place on a disk."""
+    if not isinstance(text, str):
+        raise InputError(f"without_paths takes text, and {type(text).__name__} was given; pass str(...) of it.")
     return _PATH.sub(lambda found: found.group(1), text)
 
 
 def _samples(samples: Sequence[float]) -> list[float]:
-    if not samples:
+    try:
+        found = sorted(float(sample) for sample in samples)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RecordError(f"The samples of a quantity are a list of numbers: {error}.") from error
+    if not found:
         raise RecordError("A quantity needs at least one sample; report what was not measured as 'not_run'.")
-    return sorted(float(sample) for sample in samples)
+    return found
 
 
 def _quantile(ordered: Sequence[float], fraction: float) -> float:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ParameterError
+from .asked import as_number
 from .estimate import Score, check_level, score
 
 _WINDOW = 7
@@ -139,7 +140,8 @@ def _read(predictions: Any, truth: Any) -> tuple[Tensor, Tensor]:
 
 
 def _check_range(data_range: float) -> None:
-    if isinstance(data_range, bool) or not isinstance(data_range, int | float) or not 0 < data_range < math.inf:
+    # Its square is a float, too: whole numbers without end are none.
+    if not isinstance(data_range, int | float) or not 0 < as_number(data_range) < 1e150:
         raise ParameterError(
             "data_range is how far apart the largest and the smallest value can be, a number above 0, and "
             f"{data_range!r} was given."

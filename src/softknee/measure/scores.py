@@ -19,7 +19,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError
+from .asked import check_flag, check_word
 from .estimate import Score, check_level, score
 
 
@@ -64,11 +65,10 @@ def ranking_loss(
     >>> sk.measure.ranking_loss(three, [0, 2], over="labels").value
     0.5
     """
+    check_word("over", over, ("examples", "labels"))
     given, truth = read(probs, labels, logits=logits)
     if over == "examples":
         return _score(1 - _areas(given, truth, logits=logits), level, larger_is_better=False)
-    if over != "labels":
-        raise ParameterError(f"over is 'examples' or 'labels', and {over!r} was given.")
     own = given.gather(2, truth.expand(given.shape[:2])[:, :, None])
     # The true label is equal to itself: that half is taken away again.
     above = (given > own).sum(dim=2) + ((given == own).sum(dim=2) - 1) / 2
@@ -117,6 +117,7 @@ def generalisation_gap(train: Score, test: Score, *, level: float = 0.95) -> Sco
             f"{len(test.each)} models"
             f"{', one a loss and one not' if train.larger_is_better != test.larger_is_better else ''}."
         )
+    check_level(level)
     sign = 1 if train.larger_is_better else -1
     each = [sign * (seen - unseen) for seen, unseen in zip(train.each, test.each, strict=True)]
     return score(each, larger_is_better=False, level=level)
@@ -163,6 +164,7 @@ def _area(scores: Tensor, positive: Tensor) -> Tensor:
 
 def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
     """Predictions as float64 of shape (M, N, L), and labels of shape (N,), on the same device."""
+    check_flag("logits", logits)
     try:
         given = _tensor(probs).detach()
         truth = torch.as_tensor(labels).detach()

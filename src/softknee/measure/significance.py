@@ -30,7 +30,8 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ParameterError
-from .estimate import FEWEST, Estimate, check_level, t_quantile, t_within
+from .asked import as_number
+from .estimate import FEWEST, Estimate, Score, check_level, t_quantile, t_within
 
 MOST_FLIPPED = 16  # seeds: 2^16 sums take a millisecond, and beyond that the t-test says the same
 
@@ -90,6 +91,15 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     >>> found.difference == calm.value - wild.value, found.interval[1] < 0, found.p < 0.001
     (True, True, True)
     """
+    for one in (first, second):
+        if not isinstance(one, Estimate):
+            cure = "; of a number that each model has for itself, compare the `each` of both with compare_each"
+            raise ParameterError(
+                f"compare_sets takes two estimates, such as the delta_1 of two prediction differences, and "
+                f"{type(one).__name__} was given{cure if isinstance(one, Score) else ''}."
+            )
+    check_level(level)
+    _check_margin(margin)
     difference = first.value - second.value
     if first.without is None or second.without is None:
         return Comparison(seeds=0, difference=difference, margin=margin)
@@ -114,14 +124,18 @@ def _numbers(given: Sequence[float]) -> list[float]:
         raise ParameterError(f"A paired comparison takes one number for each seed on both sides: {error}.") from error
 
 
+def _check_margin(margin: float | None) -> None:
+    if margin is not None and not 0 < as_number(margin) < math.inf:
+        raise ParameterError(
+            f"margin is the largest difference that does not matter, a finite number above 0, and {margin!r} was given."
+        )
+
+
 def _judge(
     differences: Sequence[float], *, margin: float | None, level: float, flips: bool, mean: float | None = None
 ) -> Comparison:
     check_level(level)
-    if margin is not None and not margin > 0:
-        raise ParameterError(
-            f"margin is the largest difference that does not matter, above 0, and {margin!r} was given."
-        )
+    _check_margin(margin)
     seeds = len(differences)
     mean = statistics.fmean(differences) if mean is None else mean
     if seeds < 2:
@@ -188,11 +202,15 @@ def holm(found: Sequence[float | None]) -> tuple[float | None, ...]:
     >>> holm([0.01, 0.04, None, 0.03])
     (0.03, 0.06, None, 0.06)
     """
-    for p in found:
-        if p is not None and not 0 <= p <= 1:
+    try:
+        given = [*found]
+    except TypeError:
+        raise ParameterError(f"holm takes a list of probabilities, and {type(found).__name__} was given.") from None
+    for p in given:
+        if p is not None and not 0 <= as_number(p) <= 1:
             raise ParameterError(f"holm takes probabilities between 0 and 1, or None for no test, and {p!r} was given.")
-    order = sorted((p, place) for place, p in enumerate(found) if p is not None)
-    adjusted: list[float | None] = [None] * len(found)
+    order = sorted((as_number(p), place) for place, p in enumerate(given) if p is not None)
+    adjusted: list[float | None] = [None] * len(given)
     largest = 0.0
     for rank, (p, place) in enumerate(order):
         largest = max(largest, min(1.0, (len(order) - rank) * p))

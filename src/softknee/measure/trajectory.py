@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import InputError, ParameterError, did_you_mean
+from ..errors import InputError, did_you_mean
 from ..surgery.modules import activation_modules
+from .asked import check_later
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,7 @@ class ParameterTrace:
 
     def record(self, step: float) -> None:
         """Keep the parameters as they are now, under that number."""
-        if self.points and not step > self.points[-1].step:
-            raise ParameterError(
-                f"A trace is recorded in the order of time, and {step:g} does not come after {self.points[-1].step:g}."
-            )
+        check_later(step, self.points[-1].step if self.points else None)
         self.points += self._now(step)
 
     def path(self, path: str, name: str) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from ..design.entropic.descent import EafoDescent, eafo_descent
 from ..design.entropic.spline import Spline, spline_value
 from ..errors import InputError, ParameterError
 from ..spec import Activation
-from .parameters import leaf_of_graph
+from .parameters import leaf_of_graph, refuse_script
 
 # Quantiles of the normal density stand in for pre-activations until some have been seen.
 _FIRST = 4096
@@ -189,6 +189,9 @@ class EntropicSpline(nn.Module):
             if before is not None and after is not None and after.dtype.itemsize < 4:
                 self._buffers[name] = before.to(after.device)
         return self
+
+    def __prepare_scriptable__(self) -> Self:
+        refuse_script(self)
 
     def extra_repr(self) -> str:
         how = f"every={self.every}, steps={self.steps}" if self.refreshing else "refresh=False"

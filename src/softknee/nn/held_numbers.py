@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     from .parameters import Held, Parameterised
 
 
-def written(p: Held, value: float | Tensor, *, learned: bool) -> dict[str, Tensor]:
-    """What is kept for a value of a parameter, by its name in a state dict."""
+def written(p: Held, value: float | Tensor, dtype: torch.dtype, *, learned: bool) -> dict[str, Tensor]:
+    """What is written for a value of a parameter into tensors of this type, by their names in a state dict; float64."""
     # On the CPU whatever device stands for all tensors here, such as transformers' meta device.
     start = torch.as_tensor(value, dtype=torch.float64, device="cpu")
     if not learned or not p.constraint.lifted:
         return {p.name: start}
-    raw = {f"raw_{p.name}": p.constraint.raw(start)}
-    return {f"anchor_{p.name}": p.constraint.anchor(start), **raw} if p.constraint.anchored else raw
+    if not p.constraint.anchored:
+        return {f"raw_{p.name}": p.constraint.raw(start)}
+    anchor = p.constraint.anchor(start)
+    # From float32 on the anchor is as near as the value itself can be.
+    coarse = torch.finfo(dtype).eps > torch.finfo(torch.float32).eps
+    raw = p.constraint.raw_beside(start, anchor.to(dtype).double()) if coarse else p.constraint.raw(start)
+    return {f"anchor_{p.name}": anchor, f"raw_{p.name}": raw}
 
 
 def refuse_written(module: Parameterised, p: Held, value: float | Tensor, dtype: torch.dtype, *, learned: bool) -> None:
     """Raise where a value cannot be written into a layer whose numbers have this type."""
-    for name, kept in written(p, value, learned=learned).items():
+    for name, kept in written(p, value, dtype, learned=learned).items():
         cure = f"{_wider(dtype)}, or give another {p.name}."
         refuse_lost(module.title, name, kept, dtype, cure, constraint=p.constraint)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import torch
 import torch.fx
@@ -13,7 +13,7 @@ from ..errors import InputError, ParameterError, did_you_mean
 from ..spec import Constraint
 from ..spec.param import check_name, read_number
 from .granularity import Granularity
-from .held_numbers import refuse_converted, refuse_loaded, refuse_written
+from .held_numbers import refuse_converted, refuse_loaded, refuse_written, written
 
 
 class Held(Protocol):
@@ -154,19 +154,11 @@ class Parameterised(nn.Module):
 
     @torch.no_grad()
     def _write(self, p: Held, value: float | Tensor) -> None:
-        # On the CPU whatever device stands for all tensors here, such as a `with torch.device("meta")`.
-        start = torch.as_tensor(value, dtype=torch.float64, device="cpu")
-        kept = self._kept(p)
+        kept, learned = self._kept(p), p.name in self.learned
         assert kept is not None
-        refuse_written(self, p, start, kept.dtype, learned=p.name in self.learned)
-        if p.name not in self.learned:
-            self._held(p.name).copy_(start)
-            return
-        raw = self._held(self._raw_name(p))
-        start = start.expand(raw.shape)
-        raw.copy_(p.constraint.raw(start))
-        if p.constraint.anchored:
-            self._held(f"anchor_{p.name}").copy_(p.constraint.anchor(start))
+        refuse_written(self, p, value, kept.dtype, learned=learned)
+        for name, number in written(p, value, kept.dtype, learned=learned).items():
+            self._held(name).copy_(number)
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place: no new tensors, so nothing recompiles."""
@@ -220,10 +212,7 @@ class Parameterised(nn.Module):
 
     def __prepare_scriptable__(self) -> Self:
         """torch.jit.script asks every module for this before it reads code; ours is not in its part of Python."""
-        raise InputError(
-            f"{type(self).__name__} cannot be scripted: torch.jit.script reads a small part of Python only. Use "
-            "torch.export.export(model, (x,)), or torch.jit.trace(model, x) where TorchScript is asked for."
-        )
+        refuse_script(self)
 
     def _shown(self) -> list[str]:
         """The parameters and their granularity, for `repr`."""
@@ -242,6 +231,14 @@ def leaf_of_graph(module: nn.Module, input: Any) -> Any:
         return None
     tracer: Any = input.tracer
     return tracer.create_proxy("call_module", tracer.path_of_module(module), (input,), {})
+
+
+def refuse_script(module: nn.Module) -> NoReturn:
+    """Say why torch.jit.script does not take this module, and what does."""
+    raise InputError(
+        f"{type(module).__name__} cannot be scripted: torch.jit.script reads a small part of Python only. Use "
+        "torch.export.export(model, (x,)), or torch.jit.trace(model, x) where TorchScript is asked for."
+    )
 
 
 def require_tensor(title: str, input: Any) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils import parametrize
 
-from ..errors import ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean
 from .parameters import require_model
 
 _STRAIGHT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -44,7 +44,11 @@ class UnitRows(nn.Module):
         self.v, self.p, self.groups = float(v), float(p), groups
 
     def forward(self, weight: Tensor) -> Tensor:
+        if not torch.jit.is_scripting():  # pyright: ignore[reportPrivateImportUsage]
+            _refuse_without_rows(weight)
         rows = self.rows(weight)
+        if rows.numel() == 0:
+            return weight
         # The result does not depend on the length of a row, so its largest entry may be divided out first, as a
         # constant: squares then neither overflow nor vanish.
         largest = rows.detach().abs().amax(dim=1, keepdim=True)
@@ -74,6 +78,14 @@ class UnitRows(nn.Module):
 
     def extra_repr(self) -> str:
         return f"v={self.v:g}, p={self.p:g}"
+
+
+def _refuse_without_rows(weight: Tensor) -> None:
+    if weight.dim() < 2:
+        raise InputError(
+            f"UnitRows: a weight has a dimension of rows and one or more of their elements, and a tensor of shape "
+            f"{tuple(weight.shape)} was given."
+        )
 
 
 @dataclass(frozen=True)

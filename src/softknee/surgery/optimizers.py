@@ -65,12 +65,30 @@ def _optimizer(name: str, one: Any) -> Optimizer:
 
 
 class PairedOptimizer(Optimizer):
-    """Steps, clears, saves and loads two optimisers together. Its groups are theirs, so schedulers reach both."""
+    """Steps, clears, saves and loads two optimisers together. Its groups are theirs, so schedulers reach both.
+
+    Its state has one entry for each of the two, and not the form that torch.distributed.checkpoint.state_dict reads
+    (`get_optimizer_state_dict(model, both)` stops with KeyError: 'state'). Those functions take several optimisers,
+    so give them the pair:
+
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+        state = get_optimizer_state_dict(model, list(both.pair.values()))
+        set_optimizer_state_dict(model, list(both.pair.values()), state)
+    """
 
     def __init__(self, weights: Optimizer, activations: Optimizer) -> None:
         self.pair = {name: _optimizer(name, one) for name, one in zip(_PARTS, (weights, activations), strict=True)}
         super().__init__([{**group, "params": list(group["params"])} for group in self._groups()], {})
-        self.param_groups = self._groups()
+
+    @property
+    def param_groups(self) -> list[Group]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The groups of both as they are now: loading makes new ones, also where one of the pair is loaded alone."""
+        return self._groups() if hasattr(self, "_joined") else self._first_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[Group]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._first_groups = groups  # torch's own, which it fills while it is built
 
     def _groups(self) -> list[Group]:
         return [group for one in self.pair.values() for group in one.param_groups]
@@ -111,8 +129,6 @@ class PairedOptimizer(Optimizer):
             for name, one in self.pair.items():  # all or nothing
                 one.load_state_dict(before[name])
             raise
-        # Loading makes new groups.
-        self.param_groups = self._groups()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         if hasattr(self, "_joined"):

@@ -30,6 +30,7 @@ from .loop_state import read_state, write_state
 from .loop_steps import LoopSteps
 from .losses import Loss
 from .many import ManyModels
+from .optimizers import read_own
 from .random_keys import order
 from .schedules import Schedule
 from .stacking import Knobs
@@ -111,6 +112,8 @@ class OneByOne(ManyModels):
         shuffle: int | None = None,
         gradient_norms: bool = False,
         lr_scale: float = LR_SCALE,
+        activation_optimizer: str | None = None,
+        activation_lr: float | None = None,
         on_step: Callable[[int], object] | None = None,
         on_epoch: Callable[[OneByOne], object] | None = None,
         **options: Any,
@@ -129,7 +132,8 @@ class OneByOne(ManyModels):
             read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
         )
         rates = read_rate(lr, count=self.count).expand(self.count).tolist()
-        self._steps.choose_optimizer(optimizer, options, lr_scale)
+        own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
+        self._steps.choose_optimizer(optimizer, options, lr_scale, own)
         judge = read_single(loss)
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
         self._steps.begin(x[:batch], y[:batch], judge, augment)
@@ -145,7 +149,7 @@ class OneByOne(ManyModels):
                         log[turn, 0, index] = self._steps.differentiate(index, x, y, row, judge, step=self.step)
                         if clip is not None or gradient_norms:
                             log[turn, 1:, index] = self._steps.clip(index, clip)
-                        self._steps.move(index, rate * share, lr_scale)
+                        self._steps.move(index, rate * share)
                 self.step += 1
                 if on_step is not None:
                     on_step(self.step)

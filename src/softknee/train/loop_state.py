@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from ..errors import InputError
 from . import parallel
-from .state import pair_tensors
+from .plain_optimizers import parts_of
+from .state import own_in, pair_tensors, write_own
 
 if TYPE_CHECKING:
     from .loop import OneByOne
@@ -36,15 +38,16 @@ def write_state(loop: OneByOne) -> dict[str, Any]:
 def _write_optimizers(loop: OneByOne) -> dict[str, Any] | None:
     if not loop._steps.optimizers:
         return None
-    name, options, lr_scale, _ = loop._steps.optimizer_key
+    name, options, lr_scale, own, _ = loop._steps.optimizer_key
     found: dict[str, list[Tensor]] = {}
     for model, optimizer in zip(loop._models.bare, loop._steps.optimizers, strict=True):
         for path, one in model.named_parameters():
-            for key, value in optimizer.state.get(one, {}).items():
+            kept = (item for part in parts_of(optimizer) for item in part.state.get(one, {}).items())
+            for key, value in kept:
                 if value is not None:  # SGD without momentum says that it has none
                     found.setdefault(f"{path}:{key}", []).append(parallel.whole(torch.as_tensor(value)).cpu())
     tensors = {key: torch.stack(each) for key, each in found.items()}
-    return {"name": name, "options": dict(options), "lr_scale": lr_scale, "tensors": tensors}
+    return {"name": name, "options": dict(options), "lr_scale": lr_scale, **write_own(own), "tensors": tensors}
 
 
 @torch.no_grad()
@@ -64,12 +67,13 @@ def read_state(loop: OneByOne, state: Mapping[str, Any]) -> None:
     if not frozen <= set(parameters):
         raise InputError("The state is of another model: it has frozen what is not trained here.")
     saved = state["optimizer"]
-    _check_kept(saved, parameters, loop.count)
+    moved = {name: one for name, one in parameters.items() if one.requires_grad and name not in frozen}
+    _check_kept(saved, moved, loop.count)
     before = loop._steps.optimizers, loop._steps.optimizer_key, loop._models.frozen
     loop._steps.optimizers, loop._models.frozen = [], frozen
     try:
         if saved is not None:
-            loop._steps.choose_optimizer(saved["name"], saved["options"], saved["lr_scale"])
+            loop._steps.choose_optimizer(saved["name"], saved["options"], saved["lr_scale"], own_in(saved))
     except Exception:
         loop._steps.optimizers, loop._steps.optimizer_key, loop._models.frozen = before
         raise
@@ -81,7 +85,7 @@ def read_state(loop: OneByOne, state: Mapping[str, Any]) -> None:
 
 
 def _check_kept(saved: Mapping[str, Any] | None, parameters: Mapping[str, Tensor], count: int) -> None:
-    """Every tensor that an optimiser keeps is a number, or of the shape of its parameter."""
+    """Every tensor that an optimiser keeps is a number, or of the shape of its parameter, one that it moves."""
     for key, each in ({} if saved is None else saved["tensors"]).items():
         one = parameters.get(key.rpartition(":")[0])
         if one is None or tuple(each.shape) not in ((count,), (count, *one.shape)):
@@ -90,11 +94,15 @@ def _check_kept(saved: Mapping[str, Any] | None, parameters: Mapping[str, Tensor
 
 def _read_optimizers(loop: OneByOne, tensors: Mapping[str, Tensor]) -> None:
     for index, (model, optimizer) in enumerate(zip(loop._models.bare, loop._steps.optimizers, strict=True)):
-        optimizer.state.clear()
         parameters = dict(model.named_parameters())
+        keepers: dict[Tensor, Optimizer] = {}
+        for part in parts_of(optimizer):
+            part.state.clear()
+            keepers |= {one: part for group in part.param_groups for one in group["params"]}
         for key, each in tensors.items():
             path, _, name = key.rpartition(":")
-            optimizer.state[parameters[path]][name] = _like(parameters[path], each[index], counts=name == "step")
+            one = parameters[path]
+            keepers[one].state[one][name] = _like(one, each[index], counts=name == "step")
 
 
 def _like(parameter: Tensor, value: Tensor, *, counts: bool) -> Tensor:

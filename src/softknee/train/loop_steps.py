@@ -16,17 +16,10 @@ from .arguments import one_number, tensor_of
 from .augment import Augment
 from .loop_models import LoopModels
 from .losses import Loss
-from .optimizers import read_options
+from .optimizers import Own, read_options
+from .plain_optimizers import make_optimizer, parts_of
 from .random_keys import fold, seed_keys, site_number
 from .stacked_modules import Draws
-
-_OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-}
 
 
 class LoopSteps:
@@ -116,18 +109,22 @@ class LoopSteps:
     def _trained(self, index: int) -> list[nn.Parameter]:
         return [one for group in self.optimizers[index].param_groups for one in group["params"]]
 
-    def move(self, index: int, rate: float, lr_scale: float) -> None:
-        """A step of the optimiser, with the rate of the weights and that of the activations."""
+    def move(self, index: int, rate: float) -> None:
+        """A step of the optimiser, with this rate of the weights."""
+        _, _, lr_scale, own, _ = self.optimizer_key
         for group in self.optimizers[index].param_groups:
-            group["lr"] = rate * (lr_scale if group["name"] == "activations" else 1.0)
+            if group["name"] != "activations":
+                group["lr"] = rate
+            elif own is None:
+                group["lr"] = rate * lr_scale
         self.optimizers[index].step()
 
-    def choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float) -> None:
+    def choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None) -> None:
         """Go on with the optimisers where they are of this kind, and make new ones where not."""
         if not 0 <= lr_scale < math.inf:
             raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
         read = read_options(name, options)
-        key = (name, tuple(sorted(read.items())), float(lr_scale), self.models.frozen)
+        key = (name, tuple(sorted(read.items())), float(lr_scale), own, self.models.frozen)
         if self.optimizers and key == self.optimizer_key:
             return
         new = []
@@ -136,17 +133,18 @@ class LoopSteps:
             groups = param_groups(model, lr=1.0, weight_decay=read["weight_decay"], lr_scale=lr_scale)
             for group in groups:
                 group["params"] = [one for one in group["params"] if id(one) not in left_alone]
-            kind: Any = _OPTIMIZERS[name]
-            new.append(kind([group for group in groups if group["params"]], lr=1.0, **read))
-        same_kind = self.optimizers and key[:3] == self.optimizer_key[:3]
+            new.append(make_optimizer([group for group in groups if group["params"]], name, read, own))
+        same_kind = self.optimizers and key[:4] == self.optimizer_key[:4]
         for before, after in zip(self.optimizers, new, strict=True) if same_kind else ():
-            for group in after.param_groups:
-                # Something was frozen meanwhile; what is kept of the others goes on.
-                after.state.update({one: before.state[one] for one in group["params"] if one in before.state})
+            # Something was frozen meanwhile; what is kept of the others goes on.
+            held = {one: kept for part in parts_of(before) for one, kept in part.state.items()}
+            for part in parts_of(after):
+                moved = [one for group in part.param_groups for one in group["params"]]
+                part.state.update({one: held[one] for one in moved if one in held})
         self.optimizers, self.optimizer_key = new, key
 
     def keep_optimizer(self) -> None:
         """After something was frozen: the same optimiser over what is left, with what it keeps."""
         if self.optimizers:
-            name, options, lr_scale, _ = self.optimizer_key
-            self.choose_optimizer(name, dict(options), lr_scale)
+            name, options, lr_scale, own, _ = self.optimizer_key
+            self.choose_optimizer(name, dict(options), lr_scale, own)

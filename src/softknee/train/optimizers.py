@@ -7,6 +7,7 @@ kernels, which pass over the memory once; the rules written out here serve every
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError, did_you_mean
+from ..surgery.groups import LR_SCALE
 
 State = dict[str, list[Tensor]]
 
@@ -151,12 +153,36 @@ KINDS: dict[str, Kind] = {
 }
 
 
+@dataclass(frozen=True)
+class Own:
+    """What moves the parameters of activations where it is not the optimiser of the weights.
+
+    name: of the optimiser, which has torch's own settings.
+    rate: stays as it is, whatever the schedule does to that of the weights.
+    """
+
+    name: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class _Mover:
+    """How one group is moved: with its own `rate`, or with a share of the one that a step is given."""
+
+    kind: Kind
+    options: Mapping[str, Any]
+    fused: bool
+    share: float
+    rate: Tensor | None
+
+
 class StackedOptimizer:
     """One optimiser over groups of stacked parameters, each [M, ...]; what it keeps starts at zero.
 
     Args:
         name: "sgd", "adagrad", "adam", "adamw" or "rmsprop".
-        groups: for each group its parameters, its share of the rate and whether weight decay applies.
+        groups: for each group its parameters, its share of the rate (or the optimiser that it has for its own, with its
+            rate) and whether weight decay applies.
         options: as torch.optim has them, with its defaults.
         fused: torch's fused kernels; None takes them where there are some.
     """
@@ -164,22 +190,33 @@ class StackedOptimizer:
     def __init__(
         self,
         name: str,
-        groups: Sequence[tuple[Sequence[Tensor], float, bool]],
+        groups: Sequence[tuple[Sequence[Tensor], float | Own, bool]],
         *,
         options: Mapping[str, Any],
         fused: bool | None = None,
     ) -> None:
         self.name, self.options = name, read_options(name, options)
-        self.kind = KINDS[name]
         self.groups = groups
-        start = self.options.get("initial_accumulator_value", 0.0)
-        self.state: list[State] = [
-            {key: [torch.full_like(p, start) for p in params] for key in self.kind.keeps(self.options)}
-            for params, _, _ in groups
-        ]
         self.age = torch.zeros((), dtype=torch.float32, device=groups[0][0][0].device)
-        on_known = self.age.device.type in ("cpu", "cuda")
-        self.fused = fused is not False and self.kind.fused is not None and on_known
+        self._movers = [self._mover(share, decays, fused) for _, share, decays in groups]
+        self.state: list[State] = [
+            {
+                key: [torch.full_like(p, one.options.get("initial_accumulator_value", 0.0)) for p in params]
+                for key in one.kind.keeps(one.options)
+            }
+            for (params, _, _), one in zip(groups, self._movers, strict=True)
+        ]
+
+    def _mover(self, share: float | Own, decays: bool, fused: bool | None) -> _Mover:
+        on, name, options, rate = self.age.device, self.name, self.options, None
+        if isinstance(share, Own):
+            name, options = share.name, read_options(share.name, {})
+            # torch's fused kernels read the rate as float32 on a GPU.
+            wide = torch.float64 if on.type == "cpu" else torch.float32
+            rate, share = torch.tensor(share.rate, dtype=wide, device=on), 1.0
+        kind = KINDS[name]
+        takes_fused = fused is not False and kind.fused is not None and on.type in ("cpu", "cuda")
+        return _Mover(kind, options if decays else {**options, "weight_decay": 0.0}, takes_fused, share, rate)
 
     def tensors(self) -> list[Tensor]:
         """Everything that a step changes beside the parameters."""
@@ -189,21 +226,39 @@ class StackedOptimizer:
     def step(self, gradients: Sequence[Sequence[Tensor]], lr: Tensor) -> None:
         """Move the parameters; `lr` has one element, or one for each replica."""
         self.age.add_(1)
-        for (params, scale, decays), grads, state in zip(self.groups, gradients, self.state, strict=True):
-            options = self.options if decays else {**self.options, "weight_decay": 0.0}
-            rate = lr * scale
-            if self.fused and rate.numel() == 1:
-                assert self.kind.fused is not None
+        for (params, _, _), mover, grads, state in zip(self.groups, self._movers, gradients, self.state, strict=True):
+            rate = lr * mover.share if mover.rate is None else mover.rate
+            if mover.fused and rate.numel() == 1:
+                assert mover.kind.fused is not None
                 # The fused kernels walk through parameters and gradients side by side, as they lie in memory.
                 alike = [
                     g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
                     for p, g in zip(params, grads, strict=True)
                 ]
-                self.kind.fused(list(params), alike, state, rate.reshape(()), self.age, options)
+                mover.kind.fused(list(params), alike, state, rate.reshape(()), self.age, mover.options)
                 continue
             for index, (p, g) in enumerate(zip(params, grads, strict=True)):
                 shaped = rate.to(p.dtype).reshape(-1, *[1] * (p.dim() - 1))
-                self.kind.rule(p, g, {key: kept[index] for key, kept in state.items()}, shaped, self.age, options)
+                kept = {key: each[index] for key, each in state.items()}
+                mover.kind.rule(p, g, kept, shaped, self.age, mover.options)
+
+
+def read_own(name: str | None, rate: float | None, *, lr_scale: float = LR_SCALE) -> Own | None:
+    """The optimiser that activation parameters have for their own; None where they have the weights'."""
+    if name is None and rate is None:
+        return None
+    if name is None or rate is None:
+        given, missing = ("activation_optimizer", "activation_lr")[:: -1 if name is None else 1]
+        raise ParameterError(f"{given} needs {missing} beside it: an optimiser, and the rate that it has.")
+    read_options(name, {})
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < math.inf:
+        raise ParameterError(f"activation_lr must be a finite number of at least 0, and {rate!r} was given.")
+    if lr_scale != LR_SCALE:
+        raise ParameterError(
+            f"lr_scale={lr_scale!r} is a multiple of the weights' rate, and activation_lr={rate!r} does not depend on "
+            "it; leave one of them out."
+        )
+    return Own(name, float(rate))
 
 
 def read_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from .augment import Augment
 from .feed import Feed
 from .losses import Loss, read_loss
 from .many import ManyModels
-from .optimizers import StackedOptimizer, read_options
+from .optimizers import Own, StackedOptimizer, read_options, read_own
 from .program import Program
 from .progressive import by_example, check_progressive, room_for
 from .random_keys import order, seed_keys
@@ -124,6 +124,8 @@ class Replicas(ManyModels):
         progressive: bool = False,
         gradient_norms: bool = False,
         lr_scale: float = LR_SCALE,
+        activation_optimizer: str | None = None,
+        activation_lr: float | None = None,
         compiled: bool = False,
         precision: str = "float32",
         on_step: Callable[[int], object] | None = None,
@@ -154,6 +156,9 @@ class Replicas(ManyModels):
             gradient_norms: keep the norm of each replica's gradient at every step, before clipping.
             lr_scale: the rate of activation parameters as a multiple; they, biases and vectors have no weight decay
                 (see `sk.param_groups`).
+            activation_optimizer, activation_lr: an optimiser that moves the activation parameters in the place of the
+                weights', with torch's own settings and without weight decay, such as "adam" beside SGD; and its rate,
+                which no schedule changes and `lr_scale` has no part in.
             compiled: for models that fill a GPU: each replica runs as a module of its own, fused by torch.compile, all
                 of them beside one another in one captured step. On a CPU the modules run as they are. The result is
                 that of the batched program to rounding; random numbers outside of nn.Dropout and SQUAFP come from
@@ -180,7 +185,8 @@ class Replicas(ManyModels):
             check_progressive(self._stack.template, epochs=epochs, compiled=compiled, augment=augment)
         self.foretold = None
         foretold = room_for(self.predict(x[:1]), len(x)) if progressive else None
-        chosen = self._choose_optimizer(optimizer, options, lr_scale)
+        own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
+        chosen = self._choose_optimizer(optimizer, options, lr_scale, own)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
         on_gpu = self.device.type == "cuda"
         with (
@@ -266,8 +272,8 @@ class Replicas(ManyModels):
         self._stack.frozen = wanted
         if self._optimizer is not None:
             old, self._optimizer = self._optimizer, None
-            name, _, lr_scale = self._optimizer_key
-            new = self._choose_optimizer(name, old.options, lr_scale)
+            name, _, lr_scale, own = self._optimizer_key
+            new = self._choose_optimizer(name, old.options, lr_scale, own)
             carry_over(old, before, new, self._stack.moving)
         return self
 
@@ -337,17 +343,16 @@ class Replicas(ManyModels):
         # torch's fused kernels read the rate as float32 on a GPU.
         return table.to(self.device, torch.float32 if self.device.type == "cuda" else torch.float64)
 
-    def _choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float) -> StackedOptimizer:
+    def _choose_optimizer(
+        self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None
+    ) -> StackedOptimizer:
         if not 0 <= lr_scale < math.inf:
             raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
-        key = (name, tuple(sorted(read_options(name, options).items())), float(lr_scale))
+        key = (name, tuple(sorted(read_options(name, options).items())), float(lr_scale), own)
         if self._optimizer is None or key != self._optimizer_key:
+            shares = {"activations": lr_scale if own is None else own}
             groups = [
-                (
-                    [self._stack.tensors[one] for one in names],
-                    lr_scale if group == "activations" else 1.0,
-                    group == "weights",
-                )
+                ([self._stack.tensors[one] for one in names], shares.get(group, 1.0), group == "weights")
                 for group, names in self._stack.moving.items()
             ]
             self._optimizer, self._optimizer_key = StackedOptimizer(name, groups, options=options), key

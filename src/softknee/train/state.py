@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .optimizers import StackedOptimizer
+from .optimizers import Own, StackedOptimizer, read_own
 
 if TYPE_CHECKING:
     from .replicas import Replicas
@@ -36,6 +36,7 @@ def write_state(replicas: Replicas) -> dict[str, Any]:
             "name": optimizer.name,
             "options": dict(optimizer.options),
             "lr_scale": replicas._optimizer_key[2],
+            **write_own(replicas._optimizer_key[3]),
             "tensors": [_copy(one) for one in optimizer.tensors()],
         },
     }
@@ -61,7 +62,8 @@ def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
     replicas._optimizer, replicas._stack.frozen = None, frozen
     try:
         if saved is not None:
-            chosen = replicas._choose_optimizer(saved["name"], saved["options"], saved["lr_scale"])
+            settings = saved["name"], saved["options"], saved["lr_scale"], own_in(saved)
+            chosen = replicas._choose_optimizer(*settings)
             own = {str(index): one for index, one in enumerate(chosen.tensors())}
             given = {str(index): one for index, one in enumerate(saved["tensors"])}
             pairs += pair_tensors(own, given, what="state is")
@@ -88,6 +90,16 @@ def carry_over(old: StackedOptimizer, before: Groups, new: StackedOptimizer, aft
         for key, kept in state.items():
             for name, one in zip(names, kept, strict=True):
                 one.copy_(held[name, key])
+
+
+def write_own(own: Own | None) -> dict[str, Any]:
+    """The optimiser of activations beside the one of the weights; nothing where there is none, as in older states."""
+    return {} if own is None else {"activation_optimizer": own.name, "activation_lr": own.rate}
+
+
+def own_in(saved: Mapping[str, Any]) -> Own | None:
+    """What `write_own` wrote."""
+    return read_own(saved.get("activation_optimizer"), saved.get("activation_lr"))
 
 
 def pair_tensors(held: Mapping[str, Tensor], given: Mapping[str, Tensor], *, what: str) -> list[tuple[Tensor, Tensor]]:

@@ -325,10 +325,10 @@ def _measured(
             continue
         share = density.mass(float(piece.low), float(piece.high))
         if density.samples is not None:
-            share = mean_of(gain, density, float(piece.low), float(piece.high))[1]
+            share = mean_of(gain, density, float(piece.low), float(piece.high), sure=True)[1]
         low, high = (float(end) for end in piece.span)
         if piece.equation5 != 0:
-            mean, inside = mean_of(gain, density, low, high)
+            mean, inside = mean_of(gain, density, low, high, sure=True)
             total += mean * inside
         mass += share
     return (total / mass if mass else 0.0), mass

@@ -19,7 +19,8 @@ from ...spec import Activation
 from ...spec.algebra import sympy
 from ...spec.pieces import split
 from ..evaluate import Curve
-from ..quadrature import integrate
+from ..existence import has_heavy_tail, has_poles
+from ..quadrature import panels
 from ..source import definition_of
 from . import densities
 from .densities import Density
@@ -105,7 +106,7 @@ def entropy_change(
         total = torch.log(sizes[0].abs())
         return total - torch.log(sizes[1].abs()) if len(sizes) > 1 else total
 
-    mean, mass = mean_of(gain, given, low, high, seams)
+    mean, mass = mean_of(gain, given, low, high, seams, sure=True)
     if mass == 0:
         raise ParameterError(f"entropy: no x lies between {low:g} and {high:g} under {given}; take a wider interval.")
     return mean if before is not None else mean + _input_entropy(given, low, high, mass)
@@ -138,11 +139,18 @@ def _refuse_folds(name: str, at: Tensor, slope: Tensor, weight: Tensor) -> None:
 
 
 def mean_of(
-    curve: Curve, density: Density, low: float, high: float, seams: Sequence[float] = ()
+    curve: Curve, density: Density, low: float, high: float, seams: Sequence[float] = (), *, sure: bool = False
 ) -> tuple[float, float]:
     """The mean of a function of X given that X lies in an interval, and the probability of that.
 
-    For a density that comes from samples it is their mean, and nothing is estimated.
+    NaN where the mean does not exist, as that of 1/X or of X^2 under a Cauchy density; `sure` says that it does, or
+    that the function has no meaning beyond the reach of the density. For a density that comes from samples it is their
+    mean, and nothing is estimated.
+
+    >>> import math, torch
+    >>> from softknee.design.entropic.densities import normal
+    >>> [mean_of(curve, normal(), -math.inf, math.inf)[0] for curve in (torch.reciprocal, lambda x: (x * x / 2).exp())]
+    [nan, nan]
     """
     if density.samples is not None:
         inside = density.samples[(density.samples > low) & (density.samples < high)]
@@ -157,7 +165,20 @@ def mean_of(
         p = density.pdf(at)
         return torch.where(p > 0, p * curve(at), 0.0)
 
-    return integrate(weighted, edges) / mass, mass
+    lows, highs, parts = panels(weighted, edges)
+    total = math.fsum(parts.tolist())
+    there = sure or (math.isfinite(total) and _exists(weighted, density, (lows, highs, parts)))
+    return (total / mass if there else math.nan), mass
+
+
+def _exists(weighted: Curve, density: Density, found: tuple[Tensor, Tensor, Tensor]) -> bool:
+    """Whether the integral of |weighted| over these panels is finite, and beyond them where the density goes on."""
+    ends = float(found[0][0]), float(found[1][-1])
+    for end, reach, support in zip(ends, density.reach, density.support, strict=True):
+        goes_on = end == reach and not math.isfinite(float(support))
+        if goes_on and has_heavy_tail(weighted, density.pdf, centre=density.centre, end=end):
+            return False
+    return not has_poles(weighted, *found, spread=density.spread)
 
 
 def _input_entropy(density: Density, low: float, high: float, mass: float) -> float:
@@ -165,7 +186,7 @@ def _input_entropy(density: Density, low: float, high: float, mass: float) -> fl
     if density.samples is not None:
         inside = density.samples[(density.samples > low) & (density.samples < high)]
         return spacing_entropy(inside)
-    found, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high)
+    found, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high, sure=True)
     return found + math.log(mass)
 
 

@@ -14,16 +14,14 @@ from . import modes_op  # noqa: F401  (defines the operators)
 from .choice import (
     as_symbols,
     nearest_symbol,
-    nearest_symbol_on_grid,
     positions_of,
     sampled_symbol,
-    sampled_symbol_on_grid,
     value_at,
 )
 from .dispatch import inside_transform, must_differentiate_through
 from .function import check_grid, check_uniform
 from .modes_op import fold_seed
-from .on_grid import squaf_on_grid_in_pieces
+from .on_grid import squaf_on_grid_in_pieces, symbols_on_grid_in_pieces
 from .op import fold_replicas
 from .plain import compute_dtype, squaf_plain
 from .random_bits import draw_seed, uniform
@@ -67,8 +65,7 @@ def squaf_sampled(
     seed = new_seed(x) if seed is None else seed
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
-        u = uniform(seed, positions_of(flat), compute_dtype(x))
-        symbol = sampled_symbol_on_grid(flat.detach(), grid.detach(), alpha.detach(), laplacian, u=u)
+        symbol = symbols_on_grid_in_pieces(flat, grid, alpha, laplacian, seed=seed)
         soft = squaf_on_grid_in_pieces(flat, grid, alpha, z, laplacian)
         return _with_slopes_of(soft, _on_table(z, symbol, flat)).reshape(x.shape)
     flat, q, alpha, z = check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window)
@@ -97,7 +94,7 @@ def squaf_step(
     """
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=grid.new_ones(1), z=z, window=None)
-        return value_at(z, nearest_symbol_on_grid(flat.detach(), grid.detach()), x=flat).reshape(x.shape)
+        return value_at(z, _nearest_on_grid(flat, grid), x=flat).reshape(x.shape)
     flat, q, _, z = check_uniform(x, q=q, alpha=z.new_ones(1), z=z, k=k, window=None)
     # A compiler joins plain operations with their neighbours, but its gradient of z would have no fixed order.
     free = torch.compiler.is_compiling() and not (z.requires_grad and torch.is_grad_enabled())
@@ -126,8 +123,8 @@ def sampled_symbols(
     laplacian = weights == "laplacian"
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
-        u = uniform(seed, positions_of(flat), compute_dtype(x))
-        return as_symbols(sampled_symbol_on_grid(flat, grid, alpha, laplacian, u=u), x=flat).reshape(x.shape)
+        symbol = symbols_on_grid_in_pieces(flat, grid, alpha, laplacian, seed=seed)
+        return as_symbols(symbol, x=flat).reshape(x.shape)
     flat, q, alpha, z = check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window)
     found = torch.ops.softknee.squaf_symbols(flat, seed, q, alpha, z.shape[-1], window or 0, laplacian)
     return found.reshape(x.shape)
@@ -140,9 +137,13 @@ def step_symbols(
     """The places in z that `squaf_step` takes, as int32; -1 where x is NaN."""
     if grid is not None:
         flat = check_grid(x, grid=grid, q=q, alpha=grid.new_ones(1), z=z, window=None)
-        return as_symbols(nearest_symbol_on_grid(flat, grid), x=flat).reshape(x.shape)
+        return as_symbols(_nearest_on_grid(flat, grid), x=flat).reshape(x.shape)
     flat, q, _, z = check_uniform(x, q=q, alpha=z.new_ones(1), z=z, k=k, window=None)
     return torch.ops.softknee.squaf_symbols(flat, None, q, q, z.shape[-1], 0, False).reshape(x.shape)
+
+
+def _nearest_on_grid(x: Tensor, grid: Tensor) -> Tensor:
+    return symbols_on_grid_in_pieces(x, grid, grid.new_ones(1), False, seed=None)
 
 
 def _on_table(z: Tensor, symbol: Tensor, x: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """SQUAF on a general grid without a tensor of elements times points: piece by piece, and again in the backward pass.
 
 Forward and backward keep nothing between them but x and the parameters. Each piece is computed in plain tensor
-operations and differentiated by autograd, and the sums over pieces have a fixed order. Transforms, forward mode,
-export, compilers and second derivatives take the plain form as a whole, which does keep the probabilities.
+operations and differentiated by autograd, and the sums over pieces have a fixed order. The points that SQUAF-P draws
+and SQUAF-S takes are found in the same pieces. Transforms, forward mode, export, compilers and second derivatives take
+the plain form as a whole, which does keep the probabilities.
 """
 
 from __future__ import annotations
@@ -13,20 +14,59 @@ import torch
 from torch import Tensor
 
 from ..dispatch import ordinary
+from .choice import nearest_symbol_on_grid, positions_of, sampled_symbol_on_grid
 from .dispatch import must_differentiate_through
 from .eager import pieces, spread
 from .layout import Layout, arrange, dense
 from .op import as_stored
 from .plain import compute_dtype, squaf_on_grid
+from .random_bits import uniform
 
 
 def squaf_on_grid_in_pieces(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
     """phi on a general grid; x has a dimension or more, into which those of the parameters broadcast."""
-    if torch.compiler.is_compiling() or must_differentiate_through() or not ordinary(x):
+    if not _can_be_cut(x):
         return squaf_on_grid(x, grid, alpha, z, laplacian)
     own = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape, z.shape[:-1])
     points = grid.shape[-1]
     return _OnGrid.apply(x, grid.expand(*own, points), alpha.expand(own), z.expand(*own, points), laplacian)  # pyright: ignore
+
+
+@torch.no_grad()
+def symbols_on_grid_in_pieces(
+    x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool, *, seed: Tensor | None
+) -> Tensor:
+    """The symbol of every x (some symbol where x is NaN): drawn with this seed, the nearest point where it is None.
+
+    The number that draws an element goes by its place in x, whatever the pieces are.
+    """
+    x, grid, alpha = x.detach(), grid.detach(), alpha.detach()
+    if not _can_be_cut(x) or (seed is not None and seed.dim()):
+        return _symbols(x, grid, alpha, laplacian, seed=seed, positions=None if seed is None else positions_of(x))
+    own = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape)
+    x = dense(x)
+    layout = arrange(x, parameter_shape=own)
+    folded = layout.fold(x)
+    table = spread(layout.fold_parameter(grid.expand(*own, grid.shape[-1]), table=True), layout)
+    each = spread(layout.fold_parameter(alpha.expand(own)), layout)
+    positions = None if seed is None else layout.fold(positions_of(x))
+    out = torch.empty_like(folded, dtype=torch.int64)
+    for piece in pieces(folded, kept=grid.shape[-1]):
+        part = None if positions is None else positions[piece]
+        out[piece] = _symbols(folded[piece], table, each, laplacian, seed=seed, positions=part)
+    return layout.unfold(out)
+
+
+def _symbols(
+    x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool, *, seed: Tensor | None, positions: Tensor | None
+) -> Tensor:
+    if seed is None or positions is None:
+        return nearest_symbol_on_grid(x, grid)
+    return sampled_symbol_on_grid(x, grid, alpha, laplacian, u=uniform(seed, positions, compute_dtype(x)))
+
+
+def _can_be_cut(x: Tensor) -> bool:
+    return not torch.compiler.is_compiling() and not must_differentiate_through() and ordinary(x)
 
 
 class _OnGrid(torch.autograd.Function):

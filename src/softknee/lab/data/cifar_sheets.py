@@ -29,7 +29,9 @@ def read_sheets(folder: Path, part: str) -> tuple[Tensor, Tensor]:
         count, sheets = int(meta[part]["n"]), int(meta[part]["files"])
         sums = str(meta[part]["sha256_pixels"]), str(meta[part]["sha256_labels"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"'{folder / 'meta.json'}' does not say what the part {part!r} has ({error}).") from error
+        raise DataError(
+            f"'{folder / 'meta.json'}' does not say what the part {part!r} has ({error}). Take the folder anew."
+        ) from error
     files = [folder / f"{part}_{number:03d}.webp" for number in range(sheets)]
     labels_file = folder / f"{part}_labels.npy"
     for file in (*files, labels_file):
@@ -43,11 +45,14 @@ def read_sheets(folder: Path, part: str) -> tuple[Tensor, Tensor]:
     if labels.dtype != np.uint8 or labels.shape != (count,) or len(pixels) != count:
         raise DataError(
             f"'{folder}' ({part}) has {len(pixels):,} images and labels of shape {labels.shape} in {labels.dtype}, "
-            f"where its meta.json counts {count:,} of each, labels in uint8."
+            f"where its meta.json counts {count:,} of each, labels in uint8. Take the folder anew."
         )
     for what, array, wanted in zip(("pixels", "labels"), (pixels, labels), sums, strict=True):
         if hashlib.sha256(array.tobytes()).hexdigest() != wanted:
-            raise DataError(f"'{folder}': the {what} of the part {part!r} are not those of its meta.json (sha256).")
+            raise DataError(
+                f"'{folder}': the {what} of the part {part!r} are not those of its meta.json (sha256): a file is "
+                "damaged or was exchanged. Take the folder anew."
+            )
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels)
 
 
@@ -69,7 +74,7 @@ def _sheet(file: Path) -> Any:
             if width != 32 or height % 32 or not 0 < height // 32 <= _MOST:
                 raise DataError(
                     f"'{file}' is a picture of {width} x {height} pixels, where a sheet is 32 wide, with images of "
-                    "32 rows one below the other."
+                    "32 rows one below the other. Take it anew."
                 )
             return np.asarray(sheet.convert("RGB")).reshape(-1, 32, 32, 3)
     except (OSError, SyntaxError) as error:  # Pillow raises SyntaxError for some damaged files

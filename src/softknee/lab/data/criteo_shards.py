@@ -154,6 +154,8 @@ class Shards:
             joined = {kind: np.concatenate([one[kind] for one in pieces], axis=-1) for kind in _KINDS}
             if (joined["buckets"].max(axis=1) >= np.array(BUCKETS)).any() or joined["buckets"].min() < 0:
                 raise DataError(f"'{self.folder}' has buckets beyond their number. Make the shards anew.")
+            if joined["labels"].max() > 1:
+                raise DataError(f"'{self.folder}' has a label that is neither 0 nor 1. Make the shards anew.")
             yield Block(**joined)
 
     def _pieces(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
@@ -172,7 +174,9 @@ class Shards:
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"'{path}' could not be read ({error}). Make the shards anew.") from error
         if array.dtype != dtype or array.shape != (*lead, self.counts[number]):
-            raise DataError(f"'{path}' holds {array.shape} in {array.dtype}, not what its meta.json says.")
+            raise DataError(
+                f"'{path}' holds {array.shape} in {array.dtype}, not what its meta.json says. Make the shards anew."
+            )
         return array
 
 

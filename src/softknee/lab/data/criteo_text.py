@@ -70,7 +70,7 @@ def read_blocks(stream: BufferedIOBase, path: Path) -> Iterator[Block]:
             lines.append(line.rstrip(b"\r\n"))
             if len(lines[-1]) == _LONGEST:
                 raise DataError(
-                    f"'{path}', line {done + len(lines)}: it has more than {_LONGEST - 1} bytes; {_WANTED}."
+                    f"'{path}', line {done + len(lines)}: it has more than {_LONGEST - 1} bytes; {_WANTED}. {_CURE}"
                 )
         if not lines:
             return
@@ -132,12 +132,13 @@ def _categories(column: Sequence[bytes]) -> np.ndarray:
 
 
 _WANTED = f"a row has {FIELDS} fields with tabs between: a label, {NUMBERS} whole numbers, {CATEGORIES} categories"
+_CURE = "Take the file anew, or take the line out."
 
 
 def _sentence(lines: Sequence[bytes], done: int, path: Path) -> str:
     for number, line in enumerate(lines, start=done + 1):
         if said := _damage(line):
-            return f"'{path}', line {number}: {said}. Take the file anew, or take the line out."
+            return f"'{path}', line {number}: {said}. {_CURE}"
     raise AssertionError("a block was refused and each of its lines is whole")
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ...errors import InputError
 from ...surgery.groups import split
 from ...train.capture import captured
-from ...train.optimizers import StackedOptimizer
+from ...train.optimizers import Own, StackedOptimizer
 from ...train.schedules import read_table, step
 from ..data.images import ImageSet
 from .batches import Batches
@@ -97,16 +97,16 @@ class ImageTraining:
         self.weights = [*parts["weights"], *parts["no_decay"]]
         self.knobs = parts["activations"]
         options = {"momentum": plan.momentum, "weight_decay": plan.weight_decay}
-        self.movers = [StackedOptimizer("sgd", [(self.weights, 1.0, True)], options=options)]
+        groups: list[Any] = [(self.weights, 1.0, True)]
         if self.knobs:
-            self.movers.append(StackedOptimizer("adam", [(self.knobs, 1.0, False)], options={}))
+            groups.append((self.knobs, Own("adam", plan.activation_rate), False))
+        self.mover = StackedOptimizer("sgd", groups, options=options)
 
     def _make_tensors(self) -> None:
         plan, where, total = self.plan, self.device, self.per_epoch * self.plan.epochs
         falling = step(milestones=plan.milestones, factor=plan.factor)
         shares = read_table(falling, first=0, count=total, total=total)
         self.rates = plan.learning_rate * torch.tensor(shares, dtype=torch.float32, device=where)
-        self.knob_rate = torch.tensor(plan.activation_rate, dtype=torch.float32, device=where)
         self.row = torch.zeros(1, dtype=torch.int64, device=where)
         self.log = torch.zeros(total, 2, device=where)  # loss, and the share of the batch that was right
 
@@ -114,7 +114,7 @@ class ImageTraining:
         """From these weights, with the order and the draws of this seed; `held` are new values of `holds`."""
         with torch.no_grad():
             self.model.load_state_dict(dict(weights))
-            for one in (*(kept for mover in self.movers for kept in mover.tensors()), self.row, self.log):
+            for one in (*self.mover.tensors(), self.row, self.log):
                 one.zero_()
             self.batches.begin(seed)
             for name, value in held.items():
@@ -156,7 +156,7 @@ class ImageTraining:
     def _recorded(self) -> Callable[[], None]:
         if self.device.type != "cuda":
             return self._one_step
-        moving = [*self.model.state_dict(keep_vars=True).values(), *(x for m in self.movers for x in m.tensors())]
+        moving = [*self.model.state_dict(keep_vars=True).values(), *self.mover.tensors()]
         changes = [one.detach() for one in moving if isinstance(one, Tensor)]
         changes += [self.row, self.log, *self.batches.counters]
         before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True  # one shape, many steps
@@ -174,10 +174,8 @@ class ImageTraining:
             raise InputError(f"The loss must be one number, and it has shape {tuple(loss.shape)}; take its mean.")
         gradients = torch.autograd.grad(loss, [*self.weights, *self.knobs], materialize_grads=True)
         with torch.no_grad():
-            parts = gradients[: len(self.weights)], gradients[len(self.weights) :]
-            rates = self.rates.index_select(0, self.row).squeeze(0), self.knob_rate
-            for mover, part, rate in zip(self.movers, parts, rates, strict=False):
-                mover.step([part], rate)
+            parts = [gradients[: len(self.weights)]] + [gradients[len(self.weights) :]] * bool(self.knobs)
+            self.mover.step(parts, self.rates.index_select(0, self.row))
             right = (output.argmax(1) == y).float().mean()
             self.log.index_copy_(0, self.row, torch.stack([loss.detach().float(), right]).unsqueeze(0))
             for counter in (self.row, *self.batches.counters):

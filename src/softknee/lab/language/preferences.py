@@ -80,8 +80,9 @@ def read_preferences(
             else:
                 skipped[found] += 1
     if not pairs:
-        left = ", ".join(f"{count} with {reason}" for reason, count in skipped.items()) or "nothing else"
-        raise DataError(f"No usable pair was found in {', '.join(map(str, several)) or 'no file'}: {left}.")
+        left = ", ".join(f"{count} with {reason}" for reason, count in skipped.items()) or "it is empty"
+        named = ", ".join(f"'{one}'" for one in several) or "no file"
+        raise DataError(f"No usable pair was found in {named}: {left}. Take it anew, or name another file.")
     return Preferences(pairs=tuple(pairs), skipped=dict(skipped))
 
 
@@ -157,15 +158,13 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     if text.lstrip().startswith("["):
         try:
             yield from ((f"Pair {number} of '{path}'", row) for number, row in enumerate(json.loads(text), 1))
-        except json.JSONDecodeError as error:
-            raise DataError(f"'{path}' is damaged at line {error.lineno} ({error.msg}). Take it anew.") from error
+        except (ValueError, RecursionError) as error:  # also numbers too long, and lists too deep, for Python
+            raise DataError(f"'{path}' is damaged ({error}). Take it anew.") from error
         return
     for number, line in enumerate(text.split("\n"), 1):  # splitlines would also cut at signs inside a text
         if not line.strip():
             continue
         try:
             yield f"Line {number} of '{path}'", json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"Line {number} of '{path}' is no JSON ({error.msg}). It is damaged; take it anew."
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"Line {number} of '{path}' is no JSON ({error}). It is damaged; take it anew.") from error

@@ -113,7 +113,11 @@ def _raw_maker(
     if model.build.startswith(TIMM):
         known = {"num_classes": outputs, **({"in_chans": shape[0]} if len(shape) == 3 else {}), **arguments}
         return lambda seed: _swapped(
-            build_network(model.build, known), chosen, example, where=model.where, replacing=model.replacing
+            _called(lambda **given: build_network(model.build, given), known, example, name=model.build),
+            chosen,
+            example,
+            where=model.where,
+            replacing=model.replacing,
         )
     ours = model.build in (*VISION, CLICKS)
     function = _network(model.build) if ours else find_function(model.build, folder=folder)
@@ -154,6 +158,12 @@ def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], out
             raise RecipeError(
                 f"model 'mlp' takes every example as one row of numbers, and they have shape {shape}; leave out "
                 "'flat: false' under data."
+            )
+        dropout = arguments.get("dropout")
+        if dropout is not None and not isinstance(dropout, Mapping):
+            raise RecipeError(
+                "model.arguments.dropout must be a section such as {input: 0.2, hidden: 0.5}, either or both, and "
+                f"{dropout!r} was given."
             )
         hidden = arguments.pop("hidden", (128, 128))
         return {"widths": (shape[0], *_listed(hidden), outputs), **arguments}
@@ -204,7 +214,9 @@ def _with_factory(
     return _swapped(model, chosen, example, where=lambda site: id(site.place.old) in ours)
 
 
-def _called(function: Callable[..., Any], given: Mapping[str, Any], example: Tensor) -> nn.Module:
+def _called(
+    function: Callable[..., Any], given: Mapping[str, Any], example: Tensor, *, name: str | None = None
+) -> nn.Module:
     try:
         made = function(**given)
         # Lazy layers take their sizes from the first call, and their weights from the generator that is seeded now.
@@ -214,7 +226,7 @@ def _called(function: Callable[..., Any], given: Mapping[str, Any], example: Ten
     except SoftkneeError:
         raise
     except Exception as error:
-        name = getattr(function, "__name__", str(function))
+        name = name or getattr(function, "__name__", str(function))
         raise RecipeError(
             f"model.build: {name}({', '.join(given)}) failed ({type(error).__name__}: {error}). Look at "
             "model.arguments."
@@ -256,9 +268,10 @@ def _check_outputs(model: nn.Module, example: Tensor, outputs: int, asked: Model
         ) from error
     finally:
         model.train(training)
-    if not isinstance(found, Tensor) or tuple(found.shape) != (2, outputs):
+    wanted = (len(example), outputs)
+    if not isinstance(found, Tensor) or tuple(found.shape) != wanted:
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise RecipeError(
-            f"model {asked.build!r} gives outputs of shape {shape} for 2 examples, and the data needs (2, {outputs}): "
-            "one number for each class or quantity."
+            f"model {asked.build!r} gives outputs of shape {shape} for {len(example)} examples, and the data needs "
+            f"{wanted}: one number for each class or quantity."
         )

@@ -232,6 +232,11 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
             f"{where}: 'harden' and 'replace' are for models that are judged after training, and training.progressive "
             "judges them on the way; leave one of them out."
         )
+    if choice.rate is not None and recipe.training.activation_optimizer is not None:
+        raise RecipeError(
+            f"{where}.rate is a multiple of the weights' rate, and with training.activation_optimizer the rate of "
+            "activation parameters is training.activation_learning_rate; leave one of them out."
+        )
     if choice.harden and recipe.hardening is None:
         raise RecipeError(
             f"{where}.harden is true, and the recipe has no section 'hardening' that says when and how far; add "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,8 @@ from torch.nn import functional as F
 from ...measure.clock import Clock, Samples
 from ...measure.record import Quantity
 from ...surgery import param_groups
-from ...train.optimizers import read_options
+from ...train.optimizers import Own, read_options
+from ...train.plain_optimizers import make_optimizer
 from .building import model_maker
 from .examples import Examples
 from .outcome import Finished, Outcome
@@ -29,13 +29,6 @@ from .trial import Chosen, Trial
 _REPEATS = 21
 _SECONDS_EACH = 0.4  # that the samples of one call may take at most; never fewer than three of them
 _CPU_STEPS = 3  # in one sample: a step of a small network is less than a processor's clock tells apart reliably
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-}
 _TINY_RATE = 1e-8  # so that the weights, and with them the work, stay what they are
 
 
@@ -83,12 +76,10 @@ def _racer(trial: Trial, chosen: Chosen, examples: Examples, device: torch.devic
     model = make(trial.seeds.first).to(device)
     training = trial.training
     x, y = (one[: training.batch].to(device) for one in (examples.train_x, examples.train_y))
-    options: dict[str, Any] = {"weight_decay": training.weight_decay, **training.options}
-    options |= {"momentum": training.momentum} if training.momentum else {}
-    options = read_options(training.optimizer, options)
-    decay = options.pop("weight_decay")
-    groups = param_groups(model, lr=_TINY_RATE, weight_decay=decay, lr_scale=training.activation_rate)
-    optimizer = _OPTIMIZERS[training.optimizer](groups, lr=_TINY_RATE, **options)
+    options = read_options(training.optimizer, training.optimizer_options)
+    groups = param_groups(model, lr=_TINY_RATE, weight_decay=options["weight_decay"], lr_scale=training.activation_rate)
+    own = training.activation_optimizer
+    optimizer = make_optimizer(groups, training.optimizer, options, None if own is None else Own(own, _TINY_RATE))
     loss = _loss(training.loss, examples.task)
 
     def step() -> None:

@@ -14,6 +14,7 @@ from .own_files import Table, numpy
 
 _SEPARATORS = ",;\t"
 _MISSING = ("na", "n/a", "nan", "null", "none", "?", "-")
+_NUMBERS_FOR_A_WORD = 9  # so many with a decimal point among them: the word is a mistake
 _MOST_VALUES = 100  # a text column with more different values is a name or a mistake, and not a kind
 _MOST_BYTES = 2**30
 # 1,5 and 1,234,567.8
@@ -58,6 +59,15 @@ class _Column:
         if words and all(_COMMA.fullmatch(cells[at]) for at in words):
             raise self.refusal(
                 words[0], f"is {cells[words[0]]!r}; write numbers with a decimal point and no sign between thousands"
+            )
+        # Nor is one typing error among measurements a reason to make a column of each; whole numbers may be codes.
+        others = len(cells) - len(words)
+        if 0 < len(words) <= others / _NUMBERS_FOR_A_WORD and any(
+            number is not None and not _is_whole(cell) for cell, number in zip(cells, self.numbers, strict=True)
+        ):
+            raise self.refusal(
+                words[0],
+                f"is {cells[words[0]]!r:.60}, and {others} others are numbers; write a number, or remove the row",
             )
         for at, number in enumerate(self.numbers):
             if not self.is_text and number is not None and not math.isfinite(number):

@@ -56,8 +56,8 @@ class Description:
                 raise ValueError(f"it has schema {found.get('schema')!r}, and this softknee reads {SCHEMA}")
             kinds = {"recipe": dict, "fingerprint": str, "threads": int, "softknee": str}
             wrong = [name for name, kind in kinds.items() if not isinstance(found.get(name), kind)]
-            if wrong:
-                raise ValueError(f"it has no valid {wrong[0]!r}")
+            if wrong or found["threads"] < 1:
+                raise ValueError(f"it has no valid {(*wrong, 'threads')[0]!r}")
         except (ValueError, RecursionError) as error:  # what is not UTF-8 or not JSON is a ValueError as well
             raise StoreError(
                 f"'{source}' cannot be used ({error}). Take it from a copy; or remove it and run the study again with "

@@ -301,7 +301,9 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
             )
     if task == "regression":
         if kind == "U":
-            raise DataError(f"'{path}': the target is text ({every[0]!r:.40}, ...), and a regression needs numbers.")
+            raise DataError(
+                f"'{path}': the target is text ({str(every[0])!r:.40}, ...), and a regression needs numbers."
+            )
         if (every == every[0]).all():
             raise DataError(f"'{path}': every example has the target {every[0]}; there is nothing to predict.")
         return None, {part: torch.from_numpy(one.astype(np.float32)).reshape(len(one), -1) for part, one in y.items()}

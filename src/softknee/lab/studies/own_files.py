@@ -44,7 +44,8 @@ def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[
     if not path.is_file():
         there = "is not a file" if path.exists() else "does not exist"
         raise DataError(
-            f"The data file '{path}' {there}. Its path is seen from the recipe's folder, or the current one."
+            f"The data file '{path}' {there}. Its path is seen from the recipe's folder, or the current one. Put it "
+            "there, or name another with data.file in the recipe or --set data.file=FILE."
         )
     if path.suffix.lower() == ".csv":
         from .csv_table import read_csv

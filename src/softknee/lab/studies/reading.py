@@ -62,7 +62,7 @@ def with_settings(mapping: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     found = _long_form(mapping)
     for setting in settings:
         key, equals, text = setting.partition("=")
-        if not equals or not key.strip():
+        if not equals or not all(part.strip() for part in key.split(".")):
             raise RecipeError(f"--set takes key=value, such as training.epochs=3, and {setting!r} was given.")
         try:
             value = load(text)

@@ -71,7 +71,7 @@ class Data:
             raise refusal("data.set", f"one of {', '.join(map(repr, DATA_SETS))}", self.set, near=near)
         for name in ("test", "validation"):
             _need(0 < getattr(self, name) < 1, f"data.{name}", "a share between 0 and 1", getattr(self, name))
-        _need(0 <= self.split_seed < 2**63, "data.split_seed", "a whole number of at least 0", self.split_seed)
+        _need(0 <= self.split_seed < 2**63, "data.split_seed", "a whole number in [0, 2**63)", self.split_seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +156,9 @@ class Training:
     precision: "tf32" takes the products of float32 from a GPU's TF32 units; "bfloat16" trains compiled models under
             autocast. All are judged in float32 after training.
     activation_rate: the learning rate of activation parameters as a multiple of the weights'; they never decay.
+    activation_optimizer: one that moves the activation parameters instead, with torch's own settings, such as "adam".
+    activation_learning_rate: its rate, in the place of activation_rate: no multiple of the weights', and it stays as it
+            is, whatever warm-up, schedule and tuning do to theirs.
     schedule: "step" multiplies the rate by `factor` at each of the `milestones`, epochs after which it is lower; one
             that lies beyond the last epoch is never reached.
     floor:  the share of the rate that "linear" and "cosine" fall to.
@@ -189,17 +192,23 @@ class Training:
     precision: Literal["float32", "tf32", "bfloat16"] = later("float32")
     shuffle: int | None = later(None)
     progressive: float | None = later(None)
+    activation_optimizer: str | None = later(None)
+    activation_learning_rate: float | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="training")
-        if self.optimizer not in KINDS:
-            near = did_you_mean(self.optimizer, KINDS)
-            raise refusal("training.optimizer", f"one of {', '.join(map(repr, KINDS))}", self.optimizer, near=near)
+        for name in ("optimizer", "activation_optimizer"):
+            given = getattr(self, name)
+            if given not in (*KINDS, None):
+                near = did_you_mean(given, KINDS)
+                raise refusal(f"training.{name}", f"one of {', '.join(map(repr, KINDS))}", given, near=near)
+        self._check_own()
         _need(self.learning_rate > 0, "training.learning_rate", "a number above 0", self.learning_rate)
         for name in ("weight_decay", "momentum", "activation_rate"):
             _need(getattr(self, name) >= 0, f"training.{name}", "a number of at least 0", getattr(self, name))
         for name in ("batch", "epochs", "every"):
             _need(getattr(self, name) >= 1, f"training.{name}", "a whole number of at least 1", getattr(self, name))
+            _need(getattr(self, name) < 2**31, f"training.{name}", "a whole number below 2**31", getattr(self, name))
         _need(0 <= self.warmup < 1, "training.warmup", "a share of the training in [0, 1)", self.warmup)
         _need(self.clip is None or self.clip > 0, "training.clip", "a number above 0", self.clip)
         self._check_steps()
@@ -223,6 +232,16 @@ class Training:
             read_options(self.optimizer, self.optimizer_options)
         except ParameterError as error:
             raise RecipeError(f"training.options: {error}") from error
+
+    def _check_own(self) -> None:
+        name, rate = self.activation_optimizer, self.activation_learning_rate
+        if (name is None) != (rate is None):
+            given, missing = ("activation_optimizer", "activation_learning_rate")[:: -1 if name is None else 1]
+            raise RecipeError(f"training.{given} needs training.{missing}: an optimiser, and the rate that it has.")
+        _need(rate is None or rate > 0, "training.activation_learning_rate", "a number above 0", rate)
+        left_out = name is None or self.activation_rate == Training.activation_rate
+        words = "left out beside training.activation_learning_rate, which is no multiple of the weights'"
+        _need(left_out, "training.activation_rate", words, self.activation_rate)
 
     def _check_steps(self) -> None:
         _need(0 < self.factor <= 1, "training.factor", "a number above 0 and at most 1", self.factor)
@@ -282,7 +301,8 @@ class Seeds:
     def __post_init__(self) -> None:
         settle(self, where="seeds")
         _need(self.count >= 1, "seeds.count", "a whole number of at least 1", self.count)
-        _need(0 <= self.first < 2**62, "seeds.first", "a whole number of at least 0", self.first)
+        _need(self.count <= 100_000, "seeds.count", "a whole number of at most 100,000", self.count)
+        _need(0 <= self.first < 2**62, "seeds.first", "a whole number of at least 0 and below 2**62", self.first)
 
     @property
     def numbers(self) -> tuple[int, ...]:

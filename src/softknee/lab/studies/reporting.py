@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ...errors import MissingToolError
+from ...errors import MissingToolError, RecipeError
 from .description import StoreError
 from .outcome import Outcome
 from .reading import read_recipe
 from .recipe import Recipe
-from .store import REPORT, RunStore
+from .store import REPORT, STUDY, RunStore
 from .yaml_text import dump
 
 PAGE = "index.html"
@@ -30,7 +30,10 @@ def recipe_of(store: RunStore) -> Recipe:
     found = store.description()
     if found is None:
         raise StoreError(f"'{store.url}' holds no study: it has no study.json. Name the folder that --out named.")
-    return read_recipe(dump(found.recipe))
+    try:
+        return read_recipe(dump(found.recipe))
+    except RecipeError as error:
+        raise StoreError(f"'{store.folder.place(STUDY)}' holds a recipe that cannot be used here. {error}") from error
 
 
 def write_report_into(store: RunStore, *, command: str) -> str:

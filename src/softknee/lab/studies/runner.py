@@ -26,8 +26,8 @@ from .recipe import Recipe
 from .running import Interrupted, run_trial
 from .stopping import Stopping, StudyStopped
 from .store import DamagedError, RunStore
-from .trial import Chosen, Trial
-from .trials import choose_tuned, cost_trial, every_chosen, train_trials, tuning_trials
+from .trial import Trial
+from .trials import choose_tuned, cost_trial, refuse_unknown, speaks_of, train_trials, tuning_trials
 from .yaml_text import load
 
 ENGINES = ("local", "ray")
@@ -74,7 +74,7 @@ def run_study(
         raise ParameterError(f"There is no engine {engine!r}, only 'local' and 'ray'.{did_you_mean(engine, ENGINES)}")
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ParameterError(f"threads must be a whole number of at least 1, and {threads!r} was given.")
-    _refuse_unknown(only, recipe)
+    refuse_unknown(only, recipe)
     store = RunStore(out)
     store.refuse_foreign_folder()
     # With Ray the trials run on other machines, and a study that is there may be finished.
@@ -196,7 +196,7 @@ class _Study:
     def _is_asked(self, trial: Trial) -> bool:
         if not self._only:
             return True
-        return trial.kind != "cost" and any(_speaks_of(one, trial.activation) for one in self._only)
+        return trial.kind != "cost" and any(speaks_of(one, trial.activation) for one in self._only)
 
     def _stage(self, every: Sequence[Trial], *, first: int) -> list[Outcome]:
         """The outcomes of those of the trials that are asked for, run where the store does not have them."""
@@ -211,7 +211,7 @@ class _Study:
         missing = [trial for trial in trials if trial.key not in outcomes]
         if missing and not self._may_run:
             raise StoreError(
-                f"'{self._store.url}' holds this study unfinished, with {len(finished)} trials done. Use --resume to "
+                f"'{self._store.url}' holds this study unfinished, with {_count(len(finished))} done. Use --resume to "
                 "go on with it, or choose another place with --out."
             )
         if missing:
@@ -228,7 +228,10 @@ class _Study:
 
     def _read(self, trial: Trial) -> Outcome | None:
         try:
-            return self._store.outcome(trial.key)
+            found = self._store.outcome(trial.key)
+            if self._resume:  # what --resume is to mend has to be found first
+                self._store.check_files(trial.key)
+            return found
         except DamagedError as error:
             if not self._resume:
                 raise
@@ -262,19 +265,6 @@ def _need_device(recipe: Recipe) -> None:
     need_device(recipe.device, cures=cures)
 
 
-def _speaks_of(wanted: str, chosen: Chosen) -> bool:
-    return chosen.label == wanted or chosen.label.startswith(f"{wanted} ")
-
-
-def _refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
-    every = list(every_chosen(recipe))
-    for wanted in only:
-        if not any(_speaks_of(wanted, one) for one in every):
-            labels = [one.label for one in every]
-            near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
-            raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
-
-
 def _said(outcome: Outcome) -> str:
     """What came of a trial, for its line on the screen."""
     diverged = sum(epoch is not None for epoch in outcome.diverged)
@@ -286,7 +276,11 @@ def _how_to_go_on(store: RunStore, command: str) -> str:
     done = len(store.finished())
     again = command if "--resume" in shlex.split(command) else f"{command} --resume".strip()
     how = f"Go on with: {again}" if command else "Go on with resume=True."
-    return f"Stopped; {done} trials are finished and kept in '{store.url}'. {how}"
+    return f"Stopped; {_count(done)} {'is' if done == 1 else 'are'} finished and kept in '{store.url}'. {how}"
+
+
+def _count(trials: int) -> str:
+    return "1 trial" if trials == 1 else f"{trials} trials"
 
 
 def default_place(recipe: Recipe) -> Path:

@@ -9,35 +9,52 @@ its name is another, so that it has a folder of its own. A smoke run is never ta
 >>> small = smoke(find_recipe("quickstart"))
 >>> small.name, small.seeds.count, small.training.epochs, [one.title for one in small.activations]
 ('quickstart-smoke', 2, 1, ['relu', 'lambda_gelu'])
+>>> asked = smoke(find_recipe("quickstart"), only=["gelu"])
+>>> asked.name, [one.title for one in asked.activations]
+('quickstart-smoke-gelu', ['gelu'])
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .checking import check, combinations
 from .recipe import Choice, Recipe, Tuning
+from .trial import Chosen
+from .trials import refuse_unknown, speaks_of
 
 BATCHES = 2  # of an epoch
 _MOST_BATCH = 4
+_MOST_NAME = 64  # characters of a recipe's name
+_MOST_ASKED = 28  # of them for the labels that were asked for
 _ENDING = "-smoke"
-SAID = (
-    "Smoke run: two small batches, one epoch, two seeds and at most two of the activations, on the CPU, to see that "
-    "everything runs. Its numbers mean nothing."
-)
 
 
-def smoke(recipe: Recipe) -> Recipe:
+def said(only: Sequence[str] = ()) -> str:
+    """What a smoke run is, for whoever starts one."""
+    which = "the activations that were asked for" if only else "at most two of the activations"
+    return (
+        f"Smoke run: two small batches, one epoch, two seeds and {which}, on the CPU, to see that everything runs. Its "
+        "numbers mean nothing."
+    )
+
+
+def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
     """The recipe with two batches an epoch, one epoch, two seeds, at most two activations, no costs, on the CPU.
 
     Data, model, optimiser and engine stay as they are. The second activation is one that does most: hardened before
     learned before fixed. The paper's numbers are left out: nothing here is to be compared with them.
+
+    only: labels of activations as `run_study` takes them: the study has these, however many, and a name that says so.
     """
     batch = min(recipe.training.batch, _MOST_BATCH)
-    few = _two(recipe)
+    few = _asked(recipe, only) if only else _two(recipe)
+    ending = f"{_ENDING}{_slug(only)}"
     small = replace(
         recipe,
-        name=recipe.name[: 64 - len(_ENDING)] + _ENDING,
+        name=recipe.name[: _MOST_NAME - len(ending)] + ending,
         title=f"Smoke run, its numbers mean nothing: {recipe.title or recipe.name}",
         data=replace(recipe.data, limit=BATCHES * batch),
         activations=few,
@@ -62,6 +79,30 @@ def _two(recipe: Recipe) -> tuple[Choice, ...]:
     # Of equals the last, which in the recipes of a paper is the paper's own.
     most = max(reversed(others), key=lambda one: (one.harden, bool(one.learn)), default=None)
     return (first,) if most is None else (first, most)
+
+
+def _asked(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
+    """What the labels mean, in the order of the recipe; of a label that means several values the first."""
+    refuse_unknown(only, recipe)
+    found: list[Choice] = []
+    for choice in recipe.activations:
+        every = list(combinations(choice))
+        meant = (next((one for one in every if speaks_of(wanted, one)), None) for wanted in only)
+        labels = {one.label for one in meant if one is not None}
+        found += [_fixed(choice, one) for one in every if one.label in labels]
+    return tuple(found)
+
+
+def _fixed(choice: Choice, chosen: Chosen) -> Choice:
+    """The activation with the values of one of its trials, called as that trial is."""
+    label = choice.label if chosen.label == choice.title else chosen.label
+    return replace(choice, label=label, values=chosen.values, rate=chosen.rate)
+
+
+def _slug(only: Sequence[str]) -> str:
+    """The labels as the end of a folder's name; empty where none was asked for, or nothing of them fits a name."""
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", " ".join(only)).strip("-.")[:_MOST_ASKED]
+    return f"-{words}" if words else ""
 
 
 def _single(choice: Choice) -> Choice:

@@ -31,6 +31,7 @@ STUDY, TRIALS, FILES, STATE, REPORT = "study.json", "trials", "files", "state", 
 KEPT = "store"  # the entry of a record's settings that is the store's own
 _FILE = {"bytes", "sha256"}  # what is known of each file of a record
 _KEY = re.compile(r"[0-9a-f]{16}\.json")
+_FILE_NAME = re.compile(r"\w[\w.-]*")  # no way out of the folder: a record may come from elsewhere
 
 
 class DamagedError(StoreError):
@@ -103,6 +104,8 @@ class RunStore:
             record = Record.from_json(content.decode(), source=source)
         except UnicodeDecodeError as error:
             raise DamagedError(f"{source} is no record: it is not text in UTF-8. {_CURE}") from error
+        except RecursionError as error:
+            raise DamagedError(f"{source} is no record: its JSON is nested without an end. {_CURE}") from error
         except RecordError as error:
             raise DamagedError(f"{error} {_CURE}") from error
         try:
@@ -144,8 +147,16 @@ class RunStore:
         files = self._files(self.record(key), key)
         if name not in files:
             raise StoreError(f"The trial {key!r} has no file {name!r}; it has {', '.join(files) or 'none'}.")
+        return self._content(key, name, files[name]["sha256"])
+
+    def check_files(self, key: str) -> None:
+        """Raise where a file of a finished trial is not what was written; they are read for it from end to end."""
+        for name, expected in self._files(self.record(key), key).items():
+            self._content(key, name, expected["sha256"])
+
+    def _content(self, key: str, name: str, sha256: str) -> bytes:
         content = self.folder.read(f"{FILES}/{key}.{name}") or b""
-        if hashlib.sha256(content).hexdigest() != files[name]["sha256"]:
+        if hashlib.sha256(content).hexdigest() != sha256:
             raise DamagedError(f"'{self.folder.place(f'{FILES}/{key}.{name}')}' is not what was written there. {_CURE}")
         return content
 
@@ -194,8 +205,13 @@ class RunStore:
 
     @classmethod
     def _files(cls, record: Record, source: str) -> Mapping[str, Any]:
-        found = cls._kept(record).get("files")
-        if isinstance(found, Mapping) and all(isinstance(one, Mapping) and set(one) >= _FILE for one in found.values()):
+        kept = cls._kept(record)
+        found = kept.get("files")
+        if not isinstance(kept.get("position", 0), int):
+            raise DamagedError(f"{source} does not say which place it has in its study. {_CURE}")
+        if isinstance(found, Mapping) and all(
+            _FILE_NAME.fullmatch(name) and isinstance(one, Mapping) and set(one) >= _FILE for name, one in found.items()
+        ):
             return found
         raise DamagedError(f"{source} does not say which files belong to it. {_CURE}")
 

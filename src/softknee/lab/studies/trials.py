@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...errors import RecipeError
+from ...errors import ParameterError, RecipeError, did_you_mean
 from ..networks import BUILDERS
 from ..splits import OWN_PARTS
 from .checking import TIMM, combinations
@@ -115,6 +115,21 @@ def every_chosen(recipe: Recipe) -> Iterator[Chosen]:
     """The activations of a study with each combination of their values, in the order of the recipe."""
     for choice in recipe.activations:
         yield from combinations(choice)
+
+
+def speaks_of(wanted: str, chosen: Chosen) -> bool:
+    """Whether a label that was asked for means this activation: "smelu" means every value of it, "smelu beta=1" one."""
+    return chosen.label == wanted or chosen.label.startswith(f"{wanted} ")
+
+
+def refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
+    """Raise where a label was asked for that means none of the study's activations."""
+    every = list(every_chosen(recipe))
+    for wanted in only:
+        if not any(speaks_of(wanted, one) for one in every):
+            labels = [one.label for one in every]
+            near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
+            raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
 
 
 def _training(recipe: Recipe, chosen: Chosen, rate: float, decay: float) -> Training:

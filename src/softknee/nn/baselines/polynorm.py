@@ -92,6 +92,8 @@ class PolyNorm(OneVector):
     def compute(self, x: Tensor, vector: Tensor) -> Tensor:
         parts = vector.unbind(-1)
         along = self.row_dim if self.row_dim < 0 else self.row_dim + self.leading
+        if x.shape[along] == 0:
+            return x + parts[0]  # rows of no elements, which have no mean; the result is as empty as they are
         # Scaling a row and eps alike changes nothing, so the scale may be a constant: no gradient goes through it.
         largest = x.detach().abs().amax(along, keepdim=True)
         scale = torch.where(largest.isfinite(), largest.clamp(min=1.0), 1.0)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ...errors import InputError
+from ...errors import InputError, ParameterError
 from ...spec import VectorParam
 from ..granularity import Granularity
 from ..parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
@@ -57,7 +57,8 @@ class OneVector(Parameterised):
         if (node := leaf_of_graph(self, input)) is not None:
             return node
         require_tensor(self.title, input)
-        return self.compute(*self._ready(input)).to(input.dtype)
+        # A vector has at least one dimension of its own, which an input of none would take over.
+        return self.compute(*self._ready(input)).to(input.dtype).reshape(input.shape)
 
     def _ready(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """The input and the vector in the type to compute in (float32 for half types), the vector's dimension last."""
@@ -67,6 +68,13 @@ class OneVector(Parameterised):
                 f"first, for example with .float()."
             )
         vector: Any = self.granularity.shaped(self.effective(self.params[0]), input, self.title, tail=1)
+        own = vector.shape[:-1]
+        lead = input.dim() - len(own)
+        if own.numel() > 1 and (lead < 0 or any(size not in (1, input.shape[lead + d]) for d, size in enumerate(own))):
+            raise ParameterError(
+                f"{self.title}: built with {self.granularity}, and the input has shape {tuple(input.shape)}, the last "
+                f"dimensions of which must be {tuple(own)}; pass the right size=."
+            )
         work = torch.promote_types(torch.float32, input.dtype)
         return input.to(work), vector.to(work)
 

@@ -94,7 +94,7 @@ def run(model: nn.Module, batch: Any, *, device: torch.device, number: int) -> A
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"Batch {number} does not fit {type(model).__name__}: {reason}") from error
+        raise InputError(f"Batch {number} does not fit {type(model).__name__}: {reason.rstrip('.')}.") from error
 
 
 def _given(hook: Callable[[Tensor], None]) -> Callable[..., None]:

@@ -3,7 +3,8 @@
 `from_pretrained` builds the model from its configuration: where that still names the old function, the old function
 comes back without a word. So it does where a class asks no entry (Bloom), fills an entry anew when it is loaded (T5),
 or builds a part of its layers with a function of its own (ResNet). Hence the model is built once more from what the
-configuration would say, without weights, to see whether the new functions come back.
+configuration would say, without weights, to see whether the new functions come back. A class that keeps the name and
+calls a function by it (Mamba) would compute something else under another name, so that its entry stays as it is.
 """
 
 from __future__ import annotations
@@ -124,6 +125,9 @@ def _come_back(
     for entry in entries:
         if missed := [site.path for site in entry.sites if lost(site, unsure=False)]:
             notes.append(entry.note(f"whatever it says, another function is built at {_some(missed)}", keep))
+        elif kept := [site for site in entry.sites if _keeps_name(site, getattr(entry.config, entry.key))]:
+            where = _some([site.path for site in kept])
+            notes.append(entry.note(f"the code around {where} also calls a function by that name, as it is now", keep))
         else:
             true.append(entry)
     if missed := [site.path for site in unnamed if lost(site, unsure=True)]:
@@ -132,6 +136,15 @@ def _come_back(
             f"code of the model says there. {keep}"
         )
     return true, notes
+
+
+def _keeps_name(site: Site, said: str) -> bool:
+    """Whether the module that has this activation keeps the name of the entry as well, to call a function by it.
+
+    Mamba hands `activation="silu"` to its convolution and never runs the module beside it: surgery changes the module,
+    and another entry would change what the convolution does.
+    """
+    return any(value == said for value in vars(site.place.owner).values() if isinstance(value, str))
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from .reading import read
 DEPTH = 40
 _GRID, _SPREADS, _HALVINGS = 4001, 12.0, 60
 _ALL = 1 - 1e-9
+_SAID = {"mean": "the mean", "deviation": "the deviation", "slope_square": "the mean of f′(X)²"}
 
 
 @dataclass(frozen=True)
@@ -47,27 +48,32 @@ def entropy(asked: dict[str, Any]) -> dict[str, Any]:
         "deviation": _root(found["square"] - found["mean"] ** 2),
         "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
     }
-    if not all(map(math.isfinite, numbers.values())):
-        said = "It has no finite value or slope for some of these inputs, so nothing can be said of its entropy."
-        return {**numbers, "change": None, "flat": None, "words": said}
+    missing = [name for name, number in numbers.items() if not math.isfinite(number)]
+    verb = "does" if len(missing) == 1 else "do"
+    gone = f"Of this function {_and([_SAID[name] for name in missing])} {verb} not exist." if missing else ""
     pieces = [(one, _share(density, one)) for one in stretches(slope, density, seams)]
     flat = sum(share for one, share in pieces if one.sign == 0)
     steep = [(one, share) for one, share in pieces if one.sign]
     if not steep:
-        return {**numbers, "change": None, "flat": flat, "words": "It is flat wherever these inputs are."}
+        words = f"It is flat wherever these inputs are. {gone}".strip()
+        return {**numbers, "change": None, "flat": flat, "words": words}
     best, share = max(steep, key=lambda pair: pair[1])
     change, _ = mean_of(lambda x: torch.log(slope(x).abs().clamp(min=1e-300)), density, best.low, best.high, seams)
     whole = share > _ALL
     return {
         **numbers,
-        "change": change,
+        "change": change if math.isfinite(change) else None,
         "low": None if math.isinf(best.low) else best.low,
         "high": None if math.isinf(best.high) else best.high,
         "whole": whole,
         "share": share,
         "flat": flat,
-        "words": "" if whole else _why(flat, len(steep)),
+        "words": f"{'' if whole else _why(flat, len(steep))} {gone}".strip(),
     }
+
+
+def _and(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _why(flat: float, several: int) -> str:

@@ -67,9 +67,6 @@ def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str,
     """What `fit` is called with, beside the examples and the number of epochs."""
     loss = training.loss if training.loss != "auto" else "mse" if task == "regression" else "cross_entropy"
     half = "float32" if training.precision == "tf32" else training.precision
-    options: dict[str, Any] = {"weight_decay": training.weight_decay, **training.options}
-    if training.momentum:
-        options["momentum"] = training.momentum
     return {
         "batch": training.batch,
         "lr": training.learning_rate,
@@ -80,10 +77,12 @@ def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str,
         "total_epochs": training.epochs,
         "gradient_norms": gradients,
         "lr_scale": training.activation_rate,
+        "activation_optimizer": training.activation_optimizer,
+        "activation_lr": training.activation_learning_rate,
         **({} if training.shuffle is None else {"shuffle": training.shuffle}),
         **({} if training.progressive is None else {"progressive": True}),
         **({"compiled": True, "precision": half} if training.engine == "compiled" else {}),
-        **options,
+        **training.optimizer_options,
     }
 
 
