@@ -167,7 +167,11 @@ def test_the_command_from_the_files_to_the_table(softknee, tmp_path, monkeypatch
     assert code == 0, err
     found = json.loads((tmp_path / "distil.json").read_text())
     assert [row["activation"] for row in found["rows"]] == ["teacher, ReLU", "ReLU", "SQUAF"]
-    assert (found["settings"]["temperature"], found["settings"]["share"]) == (4.0, 0.9)
+    assert (found["settings"]["temperature"], found["settings"]["share"], found["settings"]["smoke"]) == (
+        4.0,
+        0.9,
+        True,
+    )
     code, again, err = softknee("study", "distil", "--from", kept, "--figure", str(tmp_path / "gap.png"))
     assert (code, again) == (0, out), err
     assert softknee("study", "distil", "--smoke", "--only", "nothing")[0] != 0

@@ -262,6 +262,8 @@ def test_dropout_is_on_inputs_and_after_each_activation():
     x = torch.ones(2, 6)
     assert torch.equal(net.eval()(x), plain(x))  # the same weights, and nothing dropped after training
     assert not any(isinstance(one, nn.Dropout) for one in mlp((6, 5, 3), dropout={"input": 0.0}))
+    with pytest.raises(ParameterError, match=r"dropout is a mapping such as \{'input': 0\.2"):
+        mlp((6, 5, 3), dropout=0.5)
     with pytest.raises(ParameterError, match="Did you mean 'hidden'"):
         mlp((6, 5, 3), dropout={"hiden": 0.5})
     with pytest.raises(ParameterError, match=r"a share in \[0, 1\)"):

@@ -188,6 +188,8 @@ def test_the_command_from_the_files_to_the_table(softknee, tmp_path, monkeypatch
     found = json.loads((tmp_path / "rate.json").read_text())
     assert [row["weight"] for row in found["rows"]] == [None, 0.0, 0.006]
     assert found["settings"]["training_images"] == 4
+    assert found["settings"]["smoke"] is True  # so that nothing is judged by it
+    assert "its numbers mean nothing" in err
     code, again, err = softknee("study", "rate", "--from", kept, "--figure", drawn)
     assert (code, again) == (0, out), err
     assert (tmp_path / "rate.png").stat().st_size > 1000

@@ -230,7 +230,20 @@ def test_entropy_against_closed_forms_and_quadrature() -> None:
 def test_a_function_without_values_there_has_no_entropy() -> None:
     found = done("entropy", asked("log(x)") | {"density": NORMAL})
     assert found["change"] is None
-    assert "no finite value" in found["words"]
+    assert "no value for some of these inputs" in found["words"]
+
+
+def test_moments_that_do_not_exist_are_said_and_not_shown() -> None:
+    found = done("entropy", asked("1/x") | {"density": NORMAL})
+    assert found["mean"] is None
+    assert found["deviation"] is None
+    assert "the mean, the deviation and the mean of f′(X)² do not exist" in found["words"]
+    # sqrt|x| has a mean and a deviation, but no mean of f'(x)^2 = 1/(4 |x|); E log|f'| exists.
+    found = done("entropy", asked("sqrt(abs(x))") | {"density": NORMAL})
+    assert found["mean"] == pytest.approx(2**0.25 * math.gamma(0.75) / math.sqrt(math.pi), rel=1e-6)
+    assert found["slope_square"] is None
+    assert "the mean of f′(X)² does not exist" in found["words"]
+    assert found["change"] == pytest.approx(-math.log(2) + (0.5772156649015329 + math.log(2)) / 4, rel=1e-6)
 
 
 def test_depth_begins_at_the_second_moment_of_the_inputs() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from ..errors import ParameterError
 from .keeping import Keep, kept_in, write_record
-from .typed import RecordFile, command_line, several
+from .typed import RecordFile, announce_smoke, command_line, several
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -145,6 +145,7 @@ def _trained(
     from ..lab.image_training import few_images
     from .screen import progress_bar
 
+    announce_smoke(smoke)
     images = load_image_set(settings.data_set, data)
     if smoke:
         settings, images = settings.for_smoke(), few_images(images, _SMOKE_IMAGES)

@@ -7,9 +7,8 @@ import typer
 
 from ..errors import ParameterError
 from .keeping import Keep, kept_in, write_record
-from .typed import RecordFile, command_line, several
+from .typed import RecordFile, announce_smoke, command_line, several
 
-_SMOKE = "Smoke run: it shows that everything works, and its numbers mean nothing."
 _MODEL = "a folder of transformers, a llama2.c checkpoint, or hub:OWNER/NAME, which may download"
 Data = Annotated[Path | None, typer.Option(help="the data folder; default $SOFTKNEE_DATA")]
 Tokenizer = Annotated[Path | None, typer.Option(help="the tokenizer's folder, where it lies apart from the model")]
@@ -52,7 +51,7 @@ def preference(
     from ..measure.speed import choose_device
     from .screen import progress_bar
 
-    _announce(smoke)
+    announce_smoke(smoke)
     recipe = Recipe(
         learning_rate=learning_rate,
         warmup=warmup,
@@ -128,7 +127,7 @@ def wikitext(
     from ..lab.language import wikitext_study as room
     from .screen import progress_bar, progress_line
 
-    _announce(smoke)
+    announce_smoke(smoke)
     check = not own_vocabulary
     if model is not None:
         language = load_language_model(model, tokenizer=tokenizer, check=check)
@@ -185,11 +184,6 @@ def wikitext(
             )
         write_record(record, json, keep=keep)
     typer.echo(room.wikitext_markdown(record), nl=False)
-
-
-def _announce(smoke: bool) -> None:
-    if smoke:
-        typer.echo(_SMOKE, err=True)
 
 
 def _names(train: str) -> str:

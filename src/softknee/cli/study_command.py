@@ -11,14 +11,13 @@ from typer.core import TyperGroup
 
 from ..errors import RecipeError, did_you_mean
 from ..files import WriteError
-from .typed import command_line
+from .typed import STOPPED, command_line
 
 if TYPE_CHECKING:
     from ..lab.studies.outcome import Outcome
     from ..lab.studies.recipe import Recipe
 
 _RUN = "run"
-_STOPPED = 130  # the exit code of a command that Ctrl-C has ended
 
 Name = Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="a recipe of `study list`, or a .yaml file")]
 Settings = Annotated[
@@ -103,10 +102,10 @@ def study_run(
         page = None if no_report else _written(place, write_report_into)
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
-        raise typer.Exit(_STOPPED) from None
+        raise typer.Exit(STOPPED) from None
     except KeyboardInterrupt:
         typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
-        raise typer.Exit(_STOPPED) from None
+        raise typer.Exit(STOPPED) from None
     typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
 
 
@@ -174,7 +173,7 @@ def report(
 
     store = RunStore(study)
     page = write_report_into(store, command=command_line())
-    _print_headline(recipe_of(store), store.outcomes())
+    _print_headline(recipe_of(store), store.outcomes(with_files=False))
     typer.echo(f"The report is {page}.")
 
 

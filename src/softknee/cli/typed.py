@@ -30,3 +30,9 @@ def _place(path: Path | None) -> Path | None:
 
 
 RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]
+
+
+def announce_smoke(smoke: bool) -> None:
+    """Say at the start of a smoke run what it is for."""
+    if smoke:
+        typer.echo("Smoke run: it shows that everything works, and its numbers mean nothing.", err=True)

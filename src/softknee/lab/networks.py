@@ -61,7 +61,7 @@ def mlp(
         knobs: what `sk.nn.make` takes, such as `learn="delta"` or `per="channel"` (sizes follow from the widths).
     """
     widths = _whole("mlp: widths", widths, least=3)
-    of_input, of_hidden = _dropped(dropout or {})
+    of_input, of_hidden = _dropped({} if dropout is None else dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         linears = [nn.Linear(wide, narrow) for wide, narrow in pairwise(widths)]
@@ -187,6 +187,8 @@ def new_activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Mod
 
 def _dropped(dropout: Mapping[str, float]) -> tuple[float, float]:
     """The shares of input and hidden layers, refused where they are none."""
+    if not isinstance(dropout, Mapping):
+        raise ParameterError(f"mlp: dropout is a mapping such as {{'input': 0.2, 'hidden': 0.5}}, not {dropout!r}.")
     for name, share in dropout.items():
         if name not in _DROPPED:
             raise ParameterError(

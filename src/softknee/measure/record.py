@@ -151,6 +151,8 @@ class Record:
                 f"{source} is not a whole record: its JSON {ending} at line {error.lineno} ({error.msg}). "
                 "Take it again from where it was measured, or measure anew."
             ) from error
+        except RecursionError as error:
+            raise RecordError(f"{source} is no record: its JSON is nested without an end.") from error
         if not isinstance(data, dict):
             raise RecordError(f"{source} is no record: a record is a JSON object, and this is a {type(data).__name__}.")
         if data.get("schema") != SCHEMA:

@@ -77,6 +77,7 @@ class Settings:
     teacher:     its network, or None for students that learn from the labels alone.
     share:       of the teacher in the loss.
     temperature: T of the loss.
+    smoke:       a smoke run, which the record then says.
     """
 
     teacher: str | None = "vgg13"
@@ -89,6 +90,7 @@ class Settings:
     plan: Plan = field(default_factory=lambda: Plan(epochs=240))
     device: str = "auto"
     data: str | os.PathLike[str] | None = None
+    smoke: bool = False
 
     def __post_init__(self) -> None:
         for name in (self.student, *([] if self.teacher is None else [self.teacher])):
@@ -101,7 +103,8 @@ class Settings:
     def for_smoke(self) -> Settings:
         """A form that only shows that everything runs: two batches of two, one epoch, the first and last activation."""
         plan = replace(self.plan, epochs=1, batch=2, every=1)
-        return replace(self, plan=plan, seeds=self.seeds[:1], entries=(self.entries[0], *self.entries[1:][-1:]))
+        few = (self.entries[0], *self.entries[1:][-1:])
+        return replace(self, plan=plan, seeds=self.seeds[:1], entries=few, smoke=True)
 
 
 def choose_entries(names: Sequence[str], *, where: str = "first") -> tuple[Entry, ...]:
@@ -274,6 +277,7 @@ def _settings_of_record(settings: Settings, data: ImageSet, device: torch.device
         "teacher_seed": settings.seeds[0] if settings.teacher else None,
         "share": settings.share if settings.teacher else 0.0,
         "temperature": settings.temperature,
+        "smoke": settings.smoke,
         "trained_squafs": next((one.where for one in settings.entries if one.name == "squaf"), "first"),
         **settings_of_record(data, settings.plan, device),
     }

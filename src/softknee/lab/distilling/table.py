@@ -104,7 +104,8 @@ def _gaps(row: Mapping[str, Any]) -> list[float]:
 def _here(record: Record) -> str:
     given = record.settings
     taught = f"{given['teacher']} → {given['student']}" if given["teacher"] else given["student"]
-    return f"{taught}, {given['data']}, {given['epochs']} epochs"
+    epochs = f"{given['epochs']} epoch" + "s" * (given["epochs"] != 1)
+    return f"{taught}, {given['data']}, {epochs}"
 
 
 def _number(numbers: Mapping[str, float], name: str) -> str:

@@ -65,6 +65,7 @@ class Settings:
 
     q:            where the spacing of SQUAF-P starts; the paper has 0.125 for VGG-8.
     coded_images: of so many test images the symbols are coded; VGG-8 has 131,072 in each.
+    smoke:        a smoke run, which the record then says.
     plain_rate:   the rate by `sk.nn.RatePenalty` in the place of `QuickRate`: the same number, by other kernels.
     """
 
@@ -79,6 +80,7 @@ class Settings:
     plan: Plan = field(default_factory=lambda: Plan(batch=256, learning_rate=0.1))
     device: str = "auto"
     data: str | os.PathLike[str] | None = None
+    smoke: bool = False
 
     def __post_init__(self) -> None:
         check_network(self.network)
@@ -94,7 +96,7 @@ class Settings:
         """A form that only shows that everything runs: two batches of two, one epoch, one weight beside 0."""
         plan = replace(self.plan, epochs=1, batch=2, every=1)
         few = {"weights": (0.0, self.weights[-1] or 0.006), "seeds": self.seeds[:1], "coded_images": 1}
-        return replace(self, plan=plan, baselines=self.baselines[:1], **few)
+        return replace(self, plan=plan, baselines=self.baselines[:1], smoke=True, **few)
 
 
 def choose_baselines(names: Sequence[str]) -> tuple[Entry, ...]:
@@ -239,5 +241,6 @@ def _settings_of_record(settings: Settings, data: ImageSet, device: torch.device
         "network": settings.network,
         "q": settings.q,
         "coded_images": settings.coded_images,
+        "smoke": settings.smoke,
         **settings_of_record(data, settings.plan, device),
     }

@@ -41,7 +41,7 @@ def write_report_into(store: RunStore, *, command: str) -> str:
     from ..report import report_files
 
     recipe = recipe_of(store)
-    records = store.records()
+    records = store.records(with_files=False)  # of predictions and models, which may be left behind, it shows nothing
     outcomes = [Outcome.read(one) for one in records]
     if not any(one.trial.kind == "train" for one in outcomes):
         raise StoreError(f"'{store.url}' has no finished training yet, so there is nothing to report. Use --resume.")

@@ -93,8 +93,11 @@ class RunStore:
         self.folder.write(f"{TRIALS}/{key}.json", record.to_json().encode(), what="record of a trial")
         self.drop_state(key)
 
-    def record(self, key: str) -> Record:
-        """The record of a finished trial; DamagedError where it is not whole, or of another trial."""
+    def record(self, key: str, *, with_files: bool = True) -> Record:
+        """The record of a finished trial; DamagedError where it is not whole, or of another trial.
+
+        with_files: its files belong to it, and must be there.
+        """
         name = f"{TRIALS}/{key}.json"
         content = self.folder.read(name)
         if content is None:
@@ -104,8 +107,6 @@ class RunStore:
             record = Record.from_json(content.decode(), source=source)
         except UnicodeDecodeError as error:
             raise DamagedError(f"{source} is no record: it is not text in UTF-8. {_CURE}") from error
-        except RecursionError as error:
-            raise DamagedError(f"{source} is no record: its JSON is nested without an end. {_CURE}") from error
         except RecordError as error:
             raise DamagedError(f"{error} {_CURE}") from error
         try:
@@ -116,7 +117,7 @@ class RunStore:
             raise DamagedError(f"{source} is the record of another trial, {found!r}: it was renamed or edited. {_CURE}")
         if self._kept(record).get("sha256") != _checksum(record):
             raise DamagedError(f"{source} is not what was written there: its checksum differs. {_CURE}")
-        for file, expected in self._files(record, source).items():
+        for file, expected in self._files(record, source).items() if with_files else ():
             size, part = self.folder.size(f"{FILES}/{key}.{file}"), self.folder.place(f"{FILES}/{key}.{file}")
             if size != expected["bytes"]:
                 has = "is missing" if size is None else f"has {size:,} bytes where {expected['bytes']:,} were written"
@@ -133,14 +134,14 @@ class RunStore:
         """The outcome of a finished trial."""
         return Outcome.read(self.record(key))
 
-    def records(self) -> list[Record]:
+    def records(self, *, with_files: bool = True) -> list[Record]:
         """Every record in the order of the study."""
-        records = [self.record(key) for key in self.finished()]
+        records = [self.record(key, with_files=with_files) for key in self.finished()]
         return sorted(records, key=lambda one: self._kept(one).get("position", 0))
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self, *, with_files: bool = True) -> list[Outcome]:
         """Every outcome in the order of the study."""
-        return [Outcome.read(one) for one in self.records()]
+        return [Outcome.read(one) for one in self.records(with_files=with_files)]
 
     def file(self, key: str, name: str) -> bytes:
         """A file of a finished trial, its checksum compared."""

@@ -48,6 +48,9 @@ def entropy(asked: dict[str, Any]) -> dict[str, Any]:
         "deviation": _root(found["square"] - found["mean"] ** 2),
         "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
     }
+    if _undefined(value, density):
+        said = "It has no value for some of these inputs, so nothing can be said of its entropy."
+        return {**numbers, "change": None, "flat": None, "words": said}
     missing = [name for name, number in numbers.items() if not math.isfinite(number)]
     verb = "does" if len(missing) == 1 else "do"
     gone = f"Of this function {_and([_SAID[name] for name in missing])} {verb} not exist." if missing else ""
@@ -70,6 +73,12 @@ def entropy(asked: dict[str, Any]) -> dict[str, Any]:
         "flat": flat,
         "words": f"{'' if whole else _why(flat, len(steep))} {gone}".strip(),
     }
+
+
+def _undefined(value: Function, density: Density) -> bool:
+    """Whether the function has no value on a stretch of these inputs; a single place, as 0 of 1/x, is none."""
+    lost = value(_grid(density)).isnan()
+    return bool((lost[1:] & lost[:-1]).any())
 
 
 def _and(parts: list[str]) -> str:
@@ -98,6 +107,13 @@ def _share(density: Density, one: Stretch) -> float:
     return min(mean_of(torch.zeros_like, density, one.low, one.high)[1], 1.0)
 
 
+def _grid(density: Density) -> Tensor:
+    """Where these inputs are."""
+    reach = _SPREADS * density.spread
+    low, high = max(density.reach[0], density.centre - reach), min(density.reach[1], density.centre + reach)
+    return torch.linspace(low, high, _GRID, dtype=torch.float64)[1:-1]
+
+
 def stretches(slope: Function, density: Density, seams: list[float]) -> list[Stretch]:
     """The line cut where the sign of the slope changes, as far as these inputs see it.
 
@@ -106,10 +122,9 @@ def stretches(slope: Function, density: Density, seams: list[float]) -> list[Str
     >>> [(one.low, one.high, one.sign) for one in stretches(sk.get("relu").derivative(1), normal(), [0.0])]
     [(-inf, 0.0, 0), (0.0, inf, 1)]
     """
-    reach = _SPREADS * density.spread
-    low, high = max(density.reach[0], density.centre - reach), min(density.reach[1], density.centre + reach)
+    grid = _grid(density)
+    low, high = grid[0].item(), grid[-1].item()
     near = [seam + side * 1e-9 * (high - low) for seam in seams if low < seam < high for side in (-1, 1)]
-    grid = torch.linspace(low, high, _GRID, dtype=torch.float64)[1:-1]
     x = torch.cat([grid, torch.tensor(near, dtype=torch.float64)]).sort()[0]
     signs = slope(x).nan_to_num(0.0).sign()
     ends: list[float] = [-math.inf]
