@@ -1,9 +1,13 @@
 """Images of 8 x 8 in two classes that a network tells apart at once, and a network of three places for them."""
 
+from contextlib import contextmanager
+
+import pytest
 import torch
 from torch import nn
 
 from softknee.lab.data.images import ImageSet
+from softknee.lab.vision_networks import NETWORKS
 from softknee.lab.vision_networks.places import Place, built
 
 PLACES = 8 * 8 * 8 + 12 * 4 * 4 + 12 * 4 * 4  # elements of the three activations for one image
@@ -20,6 +24,15 @@ def tiny(*, classes=100, activation=nn.ReLU, seed=0):
         return nn.Sequential(*first, *second, *third, *end)
 
     return built(make, activation=activation, classes=classes, seed=seed)
+
+
+@contextmanager
+def tiny_vggs():
+    """While open, `tiny` stands in the place of the VGGs, which take a processor too long."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("vgg8", "vgg13"):
+            patch.setitem(NETWORKS, name, tiny)
+        yield
 
 
 def two_halves(count: int = 24, *, side: int = 8) -> ImageSet:

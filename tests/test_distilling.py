@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from data_files import publish_cifar, write_binary
-from small_images import tiny, two_halves
+from small_images import tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import distilling
 from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
-from softknee.lab.vision_networks import NETWORKS
 from softknee.measure.record import Record
 
 SMALL = distilling.Settings(
@@ -28,10 +27,7 @@ SMALL = distilling.Settings(
 
 @pytest.fixture(scope="module", autouse=True)
 def _tiny():
-    """In the place of the VGGs, which take a processor too long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, "vgg8", tiny)
-        patch.setitem(NETWORKS, "vgg13", tiny)
+    with tiny_vggs():
         yield
 
 

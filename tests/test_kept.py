@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from data_files import publish_cifar, write_binary
-from small_images import tiny, two_halves
+from small_images import tiny_vggs, two_halves
 from softknee.errors import ParameterError
 from softknee.files import WriteError
 from softknee.lab import distilling, rates
 from softknee.lab.image_training import Entry, Plan
-from softknee.lab.vision_networks import NETWORKS
 from softknee.measure.record import Record, RecordError
 
 PLAN = Plan(epochs=2, batch=8, learning_rate=0.02, crop=0, every=1)
@@ -32,10 +31,7 @@ STUDIES = {"rate": (rates, RATE, 6), "distil": (distilling, DISTIL, 3)}
 
 @pytest.fixture(scope="module", autouse=True)
 def _tiny():
-    """In the place of the VGGs, which take a processor too long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, "vgg8", tiny)
-        patch.setitem(NETWORKS, "vgg13", tiny)
+    with tiny_vggs():
         yield
 
 

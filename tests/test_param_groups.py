@@ -145,13 +145,18 @@ def test_a_scheduler_reaches_both():
     assert both.pair["activations"].param_groups[0]["lr"] == both.param_groups[-1]["lr"] < 0.01
 
 
-def test_saved_and_loaded_it_goes_on_as_before():
+def trained_and_twin():
+    """A model after three steps and its optimiser; the same model with a new one."""
     model = network()
     both = two(model)
     train(model, both, 3)
     twin = network()
     twin.load_state_dict(copy.deepcopy(model.state_dict()))
-    again = two(twin)
+    return model, both, twin, two(twin)
+
+
+def test_saved_and_loaded_it_goes_on_as_before():
+    model, both, twin, again = trained_and_twin()
     again.load_state_dict(copy.deepcopy(both.state_dict()))
     train(model, both, 3)
     train(twin, again, 3)
@@ -160,12 +165,7 @@ def test_saved_and_loaded_it_goes_on_as_before():
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 def test_distributed_checkpoints_take_the_pair_and_the_groups_stay_theirs():
-    model = network()
-    both = two(model)
-    train(model, both, 3)
-    twin = network()
-    twin.load_state_dict(copy.deepcopy(model.state_dict()))
-    again = two(twin)
+    model, both, twin, again = trained_and_twin()
     state = copy.deepcopy(get_optimizer_state_dict(model, list(both.pair.values())))
     set_optimizer_state_dict(twin, list(again.pair.values()), state)
     train(model, both, 3)

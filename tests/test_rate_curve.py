@@ -9,12 +9,11 @@ import torch
 
 import softknee as sk
 from data_files import publish_cifar, write_binary
-from small_images import PLACES, tiny, two_halves
+from small_images import PLACES, tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import rates
 from softknee.lab.image_training import Entry, Plan, build, draw_shapes, squaf
 from softknee.lab.rates.measuring import code, measure, watched
-from softknee.lab.vision_networks import NETWORKS
 from softknee.measure.record import Record
 from softknee.wire import decode, encode
 
@@ -32,9 +31,7 @@ SMALL = rates.Settings(
 
 @pytest.fixture(scope="module", autouse=True)
 def _tiny():
-    """In the place of VGG-8, which takes a processor too long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, "vgg8", tiny)
+    with tiny_vggs():
         yield
 
 
