@@ -163,7 +163,10 @@ def _run_script(block: Block) -> str:
 def _process(arguments: list[str], block: Block) -> str:
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
-        raise BlockError(f"The program of {block.place} ends with {done.returncode}:\n{done.stderr[-2000:]}")
+        said = done.stderr
+        # torchrun repeats at length that a process failed; what that process said comes before it.
+        told = said if len(said) <= 8000 else f"{said[:4000]}\n...\n{said[-4000:]}"
+        raise BlockError(f"The program of {block.place} ends with {done.returncode}:\n{told}")
     return done.stdout
 
 
