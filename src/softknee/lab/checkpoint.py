@@ -114,7 +114,7 @@ def save_checkpoint(
             f"The checkpoint was not saved: builder {builder!r} with these arguments"
             f"{' and this surgery' if plan else ''} makes another model than the one given. {said}"
         )
-    weights = safetensors_of_torch().save(tensors, metadata={"format": "pt"})
+    weights = _safetensors().save(tensors, metadata={"format": "pt"})
     content["weights"] = {"sha256": hashlib.sha256(weights).hexdigest(), "bytes": len(weights)}
     return write_folder(folder, {WEIGHTS: weights, DESCRIPTION: _json(content)}, what="checkpoint")
 
@@ -250,7 +250,7 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
         raise CheckpointError(f"The weights '{path}' could not be read ({error.strerror or error}).") from error
     if hashlib.sha256(content).hexdigest() != digest:
         raise CheckpointError(f"'{path}' is not what was saved (its checksum differs): it was altered. Take it anew.")
-    library = safetensors_of_torch()
+    library = _safetensors()
     try:
         return library.load(content)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
@@ -300,8 +300,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names[:_SHOWN]) + more
 
 
-def safetensors_of_torch() -> Any:
-    """The package for weights, or a sentence where it is not installed."""
+def _safetensors() -> Any:
     try:
         import safetensors.torch
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from ..errors import ParameterError
 from ..files import WriteError, write_whole
 from ..measure.machine import Hardware, Versions
 from ..measure.record import Record, RecordError
-from .checkpoint import safetensors_of_torch
+from .studies.running.saving import read_tensors, write_tensors
 
 # What follows from the machine; it may differ where nothing is left to be trained.
 OF_THE_MACHINE = ("device", "bfloat16")
@@ -68,18 +68,18 @@ class Kept:
     ) -> None:
         self.folder, self.kind = None if folder is None else Path(folder), f"part of {kind}"
         self._part = Record.now(self.kind, command="", rows=(), settings=settings)
-        self._found: dict[str, Record] = {}
+        self._kept: dict[str, Record] = {}
         if self.folder is not None:
             _make(self.folder)
             paths = {name: self.folder / f"{name}.json" for name in names}
-            self._found = {name: self._read(path) for name, path in paths.items() if path.exists()}
-        self.missing = [name for name in names if name not in self._found]
+            self._kept = {name: self._read(path) for name, path in paths.items() if path.exists()}
+        self.missing = [name for name in names if name not in self._kept]
         if self.missing:
             self._refuse_another_machine()
 
     def get(self, name: str) -> Mapping[str, Any] | None:
         """What this network found, if it is there."""
-        found = self._found.get(name)
+        found = self._kept.get(name)
         return None if found is None else found.rows[0]
 
     def put(self, name: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,15 +87,28 @@ class Kept:
         part = replace(Record.now(self.kind, command="", rows=[row]), settings=self._part.settings)
         if self.folder is not None:
             part.write(self.folder / f"{name}.json")
-        self._found[name] = part
+        self._kept[name] = part
         return part.rows[0]
+
+    def found(
+        self, name: str, train: Callable[[], Mapping[str, Any]], *, advance: Callable[[], None], steps: int
+    ) -> Mapping[str, Any]:
+        """What this network found: as it is kept, or else as `train` finds it now, which is kept from then on.
+
+        `train` reports its progress by itself; of a network that is there already all `steps` are reported at once.
+        """
+        there = self.get(name)
+        if there is None:
+            return self.put(name, train())
+        for _ in range(steps):
+            advance()
+        return there
 
     def put_weights(self, name: str, model: nn.Module) -> str:
         """Keep a network's weights, for those that need it; returns their checksum, "" where nothing is kept."""
         if self.folder is None:
             return ""
-        state = {key: one.detach().cpu().contiguous() for key, one in model.state_dict().items()}
-        content = safetensors_of_torch().save(state)
+        content = write_tensors(model.state_dict())
         write_whole(self.folder / f"{name}.safetensors", content, what="network")
         return hashlib.sha256(content).hexdigest()
 
@@ -110,13 +123,13 @@ class Kept:
                 "again: those who learned from it would have had another one. Put the file back, or delete the folder "
                 "to begin anew."
             )
-        model.load_state_dict(safetensors_of_torch().load(content))
+        model.load_state_dict(read_tensors(content))
 
     def of(self, record: Record) -> Record:
         """The study's record with the machine that its networks were trained on."""
-        if not self._found:
+        if not self._kept:
             return record
-        first = next(iter(self._found.values()))
+        first = next(iter(self._kept.values()))
         there = {name: first.settings[name] for name in OF_THE_MACHINE if name in first.settings}
         return replace(
             record,
@@ -143,12 +156,12 @@ class Kept:
 
     def _refuse_another_machine(self) -> None:
         here = _machine(self._part.hardware, self._part.versions, self._part.settings)
-        for name, found in self._found.items():
+        for name, found in self._kept.items():
             there = _machine(found.hardware, found.versions, found.settings)
             if there != here:
                 raise ParameterError(
                     f"'{name}' in '{self.folder}' was trained on {there}, and what is missing "
-                    f"({len(self.missing)} of {len(self.missing) + len(self._found)}) would be trained on {here}: one "
+                    f"({len(self.missing)} of {len(self.missing) + len(self._kept)}) would be trained on {here}: one "
                     "record cannot hold both. Go on there, or name another folder."
                 )
 

@@ -20,6 +20,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -111,12 +112,12 @@ def run(
         start = build(settings.recipe, vocabulary=data.vocabulary, seed=seed, activation="gelu").to(device)
         parameters = sum(one.numel() for one in start.parameters())
         for entry in settings.entries:
-            row = kept.get(_name(entry, seed))
-            if row is None:
-                row = kept.put(_name(entry, seed), _one(entry, start, data, settings.recipe, seed, advance))
-            else:
-                for _ in range(settings.recipe.steps * (2 if entry.harden else 1)):
-                    advance(f"{entry.name} seed {seed}")
+            row = kept.found(
+                _name(entry, seed),
+                partial(_one, entry, start, data, settings.recipe, seed, advance),
+                advance=partial(advance, f"{entry.name} seed {seed}"),
+                steps=settings.recipe.steps * (2 if entry.harden else 1),
+            )
             found[entry.title].append(row)
     return kept.of(_record(settings, found, device, command, parameters))
 

@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -178,16 +178,16 @@ def _teacher(
     """What it found, itself in eval mode, and the checksum of its weights: trained here, or as it was kept."""
     seed = settings.seeds[0]
     training = _training(network, _RELU, batches, settings, cross_entropy)
-    row = kept.get(TEACHER)
-    if row is None:
-        found = _one(training, network, _RELU, seed, lambda: advance(f"{TEACHER} seed {seed}"))
+    say, was_there = partial(advance, f"{TEACHER} seed {seed}"), kept.get(TEACHER) is not None
+
+    def train() -> dict[str, Any]:
+        found = _one(training, network, _RELU, seed, say)
         # The weights first: where a finding is, they are.
-        row = kept.put(TEACHER, {**asdict(found), "checksum": kept.put_weights(TEACHER, training.model)})
-    else:
-        if kept.missing:
-            kept.load_weights(TEACHER, training.model, checksum=row["checksum"])
-        for _ in range(settings.plan.epochs):
-            advance(f"{TEACHER} seed {seed}")
+        return {**asdict(found), "checksum": kept.put_weights(TEACHER, training.model)}
+
+    row = kept.found(TEACHER, train, advance=say, steps=settings.plan.epochs)
+    if was_there and kept.missing:
+        kept.load_weights(TEACHER, training.model, checksum=row["checksum"])
     return Trained.of(row), training.snapshot(), row["checksum"]
 
 
@@ -201,22 +201,19 @@ def _students(
     kept: Kept,
 ) -> list[Trained]:
     """Every seed of one activation; on a GPU they share one recorded step."""
-    found, training = [], None
+    found, made = [], cache(partial(_training, settings.student, entry, batches, settings, judge))
+
+    def train(seed: int, say: Callable[[], None]) -> dict[str, Any]:
+        return {**asdict(_one(made(), settings.student, entry, seed, say)), "taught_by": taught_by}
+
     for seed in settings.seeds:
         name, say = _name(entry, seed), partial(advance, f"{entry.title} seed {seed}")
-        row = kept.get(name)
-        if row is None:
-            training = training or _training(settings.student, entry, batches, settings, judge)
-            student = _one(training, settings.student, entry, seed, say)
-            row = kept.put(name, {**asdict(student), "taught_by": taught_by})
-        elif row["taught_by"] != taught_by:
+        row = kept.found(name, partial(train, seed, say), advance=say, steps=settings.plan.epochs)
+        if row["taught_by"] != taught_by:
             raise RecordError(
                 f"'{name}' in '{kept.folder}' learned from another teacher than the one that is kept there: two runs "
                 "trained one at the same time. Delete that student's file to train it again."
             )
-        else:
-            for _ in range(settings.plan.epochs):
-                say()
         found.append(Trained.of(row))
     return found
 

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from ...measure.hardness import spearman
 from .compared import accuracies, drops, drops_less, mean, percent
 from .runs import Runs, Study
-from .statement import Evidence, bound, corrected, statements_of, wins
+from .statement import ADDED, Evidence, bound, corrected, statements_of, wins
 
 statement = statements_of("lambda_gelu")
 
@@ -22,7 +22,6 @@ _DIFFERENT = (
     "test accuracy at the epoch of the best validation, where the paper has the best validation accuracy itself, with "
     "two digits; batch, momentum and epochs are not published"
 )
-_ADDED = "this statement was added with records at hand"
 _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror images, in bfloat16"
 
 
@@ -138,7 +137,7 @@ def order_of_layers_is_robust(runs: Runs) -> Evidence:
     place="Table I, CIFAR-10",
     says="In ResNet-18 on CIFAR-10 learned hardness, from any of three starts, is as good as GELU (95 % each).",
     needs=[CIFAR_10],
-    different=f"{_DIFFERENT}; {_RESNET}; {_ADDED}",
+    different=f"{_DIFFERENT}; {_RESNET}; {ADDED}",
 )
 def learning_hardness_costs_nothing_in_resnet(runs: Runs) -> Evidence:
     """Whether the mean test accuracy of each start is at most 1 point from GELU's."""
@@ -156,7 +155,7 @@ def learning_hardness_costs_nothing_in_resnet(runs: Runs) -> Evidence:
     says="In ResNet-18 on CIFAR-10, too, the order of the layers by hardness does not depend on the start (high rank "
     "correlation).",
     needs=[CIFAR_10],
-    different=f"{_DIFFERENT}; {_RESNET}; {_ADDED}",
+    different=f"{_DIFFERENT}; {_RESNET}; {ADDED}",
 )
 def order_of_layers_is_robust_in_resnet(runs: Runs) -> Evidence:
     """Spearman's correlation of the profiles of two starts, in the mean over seeds and pairs of starts, against 0.8."""
@@ -311,7 +310,7 @@ def the_chosen_cell_is_as_good_as_gelu(runs: Runs) -> Evidence:
     place="Section IV-A, last paragraph, and section V",
     says="Over the whole grid of t and c, learning the hardness leaves the best validation accuracy close to GELU's.",
     needs=[GRID],
-    different=f"batch, momentum and epochs are not published; {_ADDED}",
+    different=f"batch, momentum and epochs are not published; {ADDED}",
 )
 def every_cell_is_as_good_as_gelu(runs: Runs) -> Evidence:
     """Whether the mean best validation accuracy of each cell, over starts and seeds, is at most 1 point from GELU's."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from ..ledger.entry import FAILS, HOLDS
 from .compared import agrees_more, difference, percent
 from .runs import Runs, Study
-from .statement import Evidence, Part, bound, corrected, counted, statements_of, wins
+from .statement import ADDED, Evidence, Part, bound, corrected, counted, statements_of, wins
 
 statement = statements_of("smelu")
 
@@ -24,7 +24,6 @@ _DIFFERENT = (
     "best of ours is taken"
 )
 _FAMILIES = f"{_DIFFERENT}; the one legend that is legible, that of figure 14, names ReLU, SmeLU and Swish alone"
-_ADDED = "this statement was added with records at hand"
 
 
 def _family(study: Study, name: str) -> list[str]:
@@ -194,7 +193,7 @@ def _more_accurate(runs: Runs, name: str) -> Evidence:
     place="Abstract and section 3",
     says="With SGD, activations smoother than ReLU can also be more accurate.",
     needs=[SGD],
-    different=f"{_FAMILIES}; {_ADDED}",
+    different=f"{_FAMILIES}; {ADDED}",
 )
 def smooth_activations_can_be_more_accurate_with_sgd(runs: Runs) -> Evidence:
     """Of each family the value of beta with the lowest mean error, against ReLU by test accuracy."""
@@ -226,7 +225,7 @@ def _widening(runs: Runs, name: str) -> Evidence:
     place="Sections 3 and 4",
     says="With SGD, SmeLU's models mostly differ less from each other the wider its knee.",
     needs=[SGD],
-    different=f"{_DIFFERENT}; {_ADDED}",
+    different=f"{_DIFFERENT}; {ADDED}",
 )
 def wider_knees_agree_more_with_sgd(runs: Runs) -> Evidence:
     """SmeLU with each beta against the next smaller one, by the jackknife pairs of delta 1."""

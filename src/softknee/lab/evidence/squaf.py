@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .runs import Runs, Study
-from .statement import Evidence, bound, corrected, counted, statements_of, wins
+from .statement import ADDED, Evidence, bound, corrected, counted, statements_of, wins
 
 statement = statements_of("squaf")
 
@@ -100,7 +100,7 @@ def alone_it_fits_better(runs: Runs) -> Evidence:
     says="In function fitting the gain over the other activations is up to 5000 times (2.0e-7 with a SQUAF alone, "
     "1.0e-3 with the network of the next, DiTAC).",
     needs=["squaf-table-3-1d", "squaf-table-3-1d-alone"],
-    different=f"{_SEEDS}; this statement was added with records at hand",
+    different=f"{_SEEDS}; {ADDED}",
 )
 def gains_in_function_fitting(runs: Runs) -> Evidence:
     """The error of the best network with another activation divided by that of the lone SQUAF with k = 95 and 5 points,

@@ -41,6 +41,7 @@ SAID = {
 }
 LEVEL = 0.05
 FEWEST_PAIRS = 3
+ADDED = "this statement was added with records at hand"  # said under `different` where that is so
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -140,13 +141,12 @@ def run(
     learned: dict[str, int] = {}
     intervals: dict[tuple[str, float], list[list[float]]] = {}
     for seed, activation in each:
-        row = kept.get(_name(activation, seed))
-        if row is None:
-            results, count = _one(settings, language, activation, seed, tokens, advance)
-            row = kept.put(_name(activation, seed), {"results": results, "learned": count})
-        else:
-            for _ in range((1 + len(settings.betas)) * recipe.steps_of(len(train))):
-                advance(f"{activation.partition('(')[0]} seed {seed}")
+        row = kept.found(
+            _name(activation, seed),
+            partial(_one, settings, language, activation, seed, tokens, advance),
+            advance=partial(advance, f"{activation.partition('(')[0]} seed {seed}"),
+            steps=(1 + len(settings.betas)) * recipe.steps_of(len(train)),
+        )
         learned[activation] = row["learned"]
         for beta, one in zip(settings.betas, row["results"], strict=True):
             metrics = {name: math.nan if one["metrics"][name] is None else one["metrics"][name] for name in _UNITS}
@@ -175,7 +175,7 @@ def _one(
     seed: int,
     tokens: tuple[Sequence[PairTokens], Sequence[PairTokens]],
     advance: Callable[[str], None],
-) -> tuple[list[dict[str, Any]], int]:
+) -> dict[str, Any]:
     """SFT once and DPO from there for each beta: metrics and Wilson's interval; the parameters of the activation.
 
     A metric that is not finite is None, as a record has it.
@@ -222,7 +222,7 @@ def _one(
         }
         finite = {name: one if math.isfinite(one) else None for name, one in result.items()}
         results.append({"metrics": finite, "interval": list(scores.accuracy_interval())})
-    return results, learned
+    return {"results": results, "learned": learned}
 
 
 def _record(

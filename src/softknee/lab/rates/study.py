@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -155,22 +155,15 @@ def _train(
     kept: Kept,
 ) -> list[Trained]:
     """Every seed (and weight of the rate) of one entry; on a GPU they share one recorded step."""
-    found: list[Trained] = []
-    training: ImageTraining | None = None
+    found, epochs = [], settings.plan.epochs
     with ExitStack() as closing:
+        made = cache(partial(_training, entry, weights is not None, batches, settings, closing))  # if one is missing
         for weight in [None] if weights is None else weights:
             for seed in settings.seeds:
-                name, label = name_of(entry, weight, seed), f"{'' if weight is None else f' {weight:g}'} seed {seed}"
-                say = partial(advance, f"{entry.title}{label}")
-                row = kept.get(name)
-                if row is None:
-                    training = training or _training(entry, weights is not None, batches, settings, closing)
-                    one = _one(training, entry, weight, seed, settings, say)
-                    row = kept.put(name, asdict(one))
-                else:
-                    for _ in range(settings.plan.epochs):
-                        say()
-                found.append(Trained.of(row))
+                label = f"{entry.title}{'' if weight is None else f' {weight:g}'} seed {seed}"
+                say = partial(advance, label)
+                train = partial(_one, made, entry, weight, seed, settings, say)
+                found.append(Trained.of(kept.found(name_of(entry, weight, seed), train, advance=say, steps=epochs)))
     return found
 
 
@@ -186,13 +179,15 @@ def _training(entry: Entry, rated: bool, batches: Batches, settings: Settings, c
 
 
 def _one(
-    training: ImageTraining,
+    made: Callable[[], ImageTraining],
     entry: Entry,
     weight: float | None,
     seed: int,
     settings: Settings,
     advance: Callable[[], None],
-) -> Trained:
+) -> dict[str, Any]:
+    """What one network finds, as it is kept (`Trained.of` reads it)."""
+    training = made()
     data = training.data
     model = build(settings.network, entry, classes=len(data.labels), seed=seed)
     began = time.perf_counter()
@@ -201,7 +196,7 @@ def _one(
     lost = not bool(training.losses.isfinite().all())  # waits for the device
     seconds = time.perf_counter() - began
     network = training.snapshot()
-    return Trained(
+    found = Trained(
         seed=seed,
         weight=weight,
         numbers=trained_numbers(model),
@@ -211,6 +206,7 @@ def _one(
         learned={} if lost else learned(network),
         measured=None if lost else measure(network, data, coded_images=settings.coded_images, seed=seed),
     )
+    return asdict(found)
 
 
 def _with_rate(penalty: Any, weight: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
