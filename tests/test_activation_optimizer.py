@@ -236,6 +236,7 @@ def test_what_cannot_be_an_optimiser_of_their_own_is_refused(kind, given: dict, 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("lr", [RATE, [0.05, 0.02]], ids=["one rate", "a rate each"])
 def test_a_captured_step_moves_them_as_a_cpu_does(way: str, lr: Any):

@@ -81,6 +81,18 @@ def test_the_cuda_source_compiles_and_is_used():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("shape", [(1,), (8, 1)])
+@pytest.mark.parametrize("window", [5, 3])
+def test_gradients_share_no_memory_on_the_device(shape, window):
+    p = parameters(shape, k=16)
+    x, q, alpha, z = (one.cuda() for one in (inputs(4, 8, 16), p["q"], p["alpha"], p["z"]))
+    found = torch.ops.softknee.squaf_backward(torch.ones_like(x), x, q, alpha, z, window, False)
+    assert len({one.untyped_storage().data_ptr() for one in found}) == 4
+    assert all(one.data_ptr() % 16 == 0 and one.is_contiguous() for one in found)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("window", [5, None])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_nan_only_from_nan_and_limits_at_infinity(dtype, window):

@@ -7,6 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 from softknee.kernels.flow import bend
 from softknee.kernels.squaf import choose_path, squaf, squaf_sampled, squaf_step
+from softknee.kernels.squaf.layout import arrange
 from softknee.kernels.squaf.marginal import squaf_marginal
 from squaf_reference import inputs, parameters
 
@@ -175,3 +176,18 @@ def test_opcheck_passes_for_both_operators():
     torch.library.opcheck(torch.ops.softknee.squaf_backward.default, (inputs(3, 2, 4, seed=3), *tensors, 5, False))
     lying = inputs(3, 4, 2).transpose(1, 2).requires_grad_()
     torch.library.opcheck(torch.ops.softknee.squaf.default, (lying, *tensors[1:], 0, True))
+
+
+@pytest.mark.parametrize("shape", [(), (2, 1), (2, 4)])
+def test_gradients_of_parameters_are_not_columns_of_one_table(shape):
+    x, q = inputs(3, 2, 4), torch.ones(shape or (1,))
+    layout = arrange(x, parameter_shape=q.shape)
+    sums = torch.arange(5.0 * layout.groups).reshape(layout.groups, 5)
+    of_q = layout.unfold_parameter(sums[:, 3], like=q)
+    of_z = layout.unfold_parameter(sums[:, :3], like=torch.ones(*q.shape, 3), table=True)
+    assert torch.equal(of_q.flatten(), sums[:, 3])
+    assert torch.equal(of_z.reshape(-1, 3), sums[:, :3])
+    for one in (of_q, of_z):
+        assert one.is_contiguous()
+        assert one.storage_offset() == 0
+        assert one.untyped_storage().data_ptr() != sums.untyped_storage().data_ptr()

@@ -49,12 +49,17 @@ class Layout:
         return padded.permute(*self.order, *extra).reshape(self.groups, *tail).contiguous()
 
     def unfold_parameter(self, folded: Tensor, *, like: Tensor, table: bool = False) -> Tensor:
-        """The gradient of a parameter, from (groups,) or (groups, n) to its own shape and dtype."""
+        """The gradient of a parameter, from (groups,) or (groups, n) to its own shape and dtype, in its own memory.
+
+        Kernels leave the sums of all parameters in one table, but outputs of an operator must not share memory, and
+        code of torch.compile counts on aligned ones: columns are copied.
+        """
         tail = folded.shape[1:] if table else ()
         extra = (len(self.order),) if table else ()
-        return (
-            folded.reshape(*self.parameter_sizes, *tail).permute(*self._inverse(), *extra).reshape(like.shape).to(like)
-        )
+        spread = folded.reshape(*self.parameter_sizes, *tail).permute(*self._inverse(), *extra)
+        found = spread.reshape(like.shape).to(like)
+        alone = found.is_contiguous() and found.untyped_storage().nbytes() == found.nbytes
+        return found if alone else found.clone(memory_format=torch.contiguous_format)
 
     def _inverse(self) -> tuple[int, ...]:
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
