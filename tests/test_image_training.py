@@ -150,6 +150,29 @@ def test_on_a_gpu_the_compiled_batches_are_those_of_a_cpu():
             counter.add_(1)
 
 
+def test_batches_begin_at_the_first_turn():
+    # A step is recorded after `begin` and before the first epoch, by running it: it must find a batch there.
+    batches = Batches(two_halves(16, side=32), Plan(epochs=1, batch=8), device="cpu")
+    batches.begin_epoch(0, 0)
+    for counter in batches.counters:
+        counter.add_(2)
+    batches.begin(1)
+    assert [int(one) for one in batches.counters] == [0, 0]
+    assert len(batches.next()[1]) == 8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_networks_one_after_the_other_share_their_batches():
+    data, plan = two_halves(20), Plan(epochs=1, batch=8, crop=0)  # no third batch fits
+    batches = Batches(data, plan, device="cuda")
+    for name in ("relu", "gelu"):
+        model = build("tiny", Entry(title=name, name=name), classes=2, seed=0)
+        training = ImageTraining(model, batches, plan, device="cuda")
+        assert training.begin(model.state_dict(), seed=0).run().losses.isfinite().all()
+
+
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_recorded_step_learns_and_serves_every_training():
     data, plan = two_halves(), Plan(epochs=8, batch=8, learning_rate=0.02, crop=0)

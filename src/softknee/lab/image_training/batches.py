@@ -43,7 +43,8 @@ class Batches:
 
     def begin(self, seed: int) -> None:
         """With the draws of this seed, from the first on."""
-        self.drawn.zero_()
+        for counter in self.counters:  # of the turns, too: a step is recorded before the first epoch begins
+            counter.zero_()
         self.draws.keys.copy_(seed_keys([seed], device=self.device))
 
     def begin_epoch(self, seed: int, epoch: int) -> None:
