@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from softknee.errors import DataError
 from softknee.lab.distilling.paper import PAPER
 from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.lambda_gelu import LEARNED
@@ -93,9 +94,51 @@ def test_learned_hardness_in_resnet_and_beside_language_models(tmp_path, digits)
     assert (order.verdict, order.evidence.numbers) == ("holds", {"lambda-gelu-cifar-10": pytest.approx(1.0)})
     language_record(tmp_path / SMALL, shock=0.1, hardened_shock=0.0, learned=2.7)
     language_record(tmp_path / LARGE, shock=0.1, hardened_shock=0.0, learned=1.1, parameters=124_439_808)
+    store(tmp_path, "mollification-table-1", in_vision(lam=1.2), digits)
     trend = verdict(tmp_path, "lambda_gelu.networks_made_for_relu_learn_harder_gates")
     assert trend.evidence.numbers["lambda-gelu-adult"] == pytest.approx(2.55)  # 2.1 to 3.0 over four layers
-    assert trend.counts == "3 hold, 3 fail"
+    assert trend.evidence.numbers["ViT-Tiny"] == pytest.approx(1.2)
+    assert trend.counts == "6 hold, 3 fail"
+
+
+def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
+    """Outcomes of ViT-Tiny: accuracies of SQUAF, all of it or the first trained, and what λ-GELU has learned."""
+    accuracies = {"squaf": squaf, "squaf first": first}
+
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        found = {"test": {"accuracy": near(accuracies.get(label, 0.8), seeds, noise=0.0001 * len(label))}}
+        if label == "lambda_gelu":
+            way = {"start": 1.01, "curve": [], "end": [lam] * seeds}
+            found["parameters"] = {"blocks.0.mlp.act.lam": way, "blocks.1.mlp.act.lam": way}
+        return found
+
+    return outcome
+
+
+@pytest.mark.parametrize(("lam", "said"), [(1.2, "holds"), (2.9, "partly")])
+def test_learned_hardness_in_a_vision_transformer(lam, said, tmp_path, digits):
+    store(tmp_path, "mollification-table-1", in_vision(lam=lam), digits)
+    found = verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
+    assert found.verdict == said
+    assert found.measured.endswith(f"mean λ {lam:.2f}")
+
+
+def test_a_study_without_hardness_says_so(tmp_path, digits):
+    def outcome(trial, seeds):
+        return {"test": {"accuracy": near(0.8, seeds)}}
+
+    store(tmp_path, "mollification-table-1", outcome, digits)
+    with pytest.raises(DataError, match="no hardness of 'lambda_gelu', measured or learned"):
+        verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
+
+
+@pytest.mark.parametrize(("squaf", "first", "said"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])
+def test_which_squafs_are_trained(squaf, first, said, tmp_path, digits):
+    store(tmp_path, "squaf-table-6-vit-short", in_vision(squaf=squaf, first=first), digits)
+    assert verdict(tmp_path, "squaf.training_every_squaf_overfits").verdict == said
+    best = verdict(tmp_path, "squaf.best_in_a_transformer")
+    assert (best.verdict, len(best.evidence.parts)) == (said, 5)
 
 
 def test_starts_that_order_the_layers_otherwise_are_seen(tmp_path, digits):

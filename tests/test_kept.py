@@ -8,6 +8,7 @@ import pytest
 
 from data_files import publish_cifar, write_binary
 from small_images import tiny_vggs, two_halves
+from softknee.cli.typed import command_line
 from softknee.errors import ParameterError
 from softknee.files import WriteError
 from softknee.lab import distilling, rates
@@ -176,3 +177,9 @@ def test_the_command_keeps_beside_its_record(softknee, tmp_path, monkeypatch):
     code, _, err = softknee(*asked, "--keep", str(own))
     assert code == 0, err
     assert len(list(own.glob("*.json"))) == 3  # one's own folder stays
+
+
+@pytest.mark.parametrize("typed", [["--keep", "my parts"], ["--keep=my parts"], []])
+def test_the_record_names_a_command_that_trains_again(typed, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["softknee", "study", "rate", *typed, "--json", "a b.json"])
+    assert command_line() == "softknee study rate --json 'a b.json'"

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from softknee.lab.report import summarise
 from softknee.lab.report.html import render
 from softknee.lab.report.legend import outline
 from softknee.lab.report.origin import origin_of
-from softknee.lab.report.palette import COLOURS, SYMBOLS
+from softknee.lab.report.palette import COLOURS, SYMBOLS, looks
 from softknee.lab.report.placing import Spot, places_for
 from softknee.lab.report.plane import plane
 from softknee.lab.report.view import view_of
@@ -194,6 +195,14 @@ def test_colours_are_seen_on_light_and_on_dark() -> None:
             dark, bright = sorted((light(colour), light(paper)))
             assert (bright + 0.05) / (dark + 0.05) > 3, (colour, paper)
     assert len({outline(symbol) for symbol in SYMBOLS}) == len(SYMBOLS)
+
+
+def test_more_rows_than_colours_are_still_told_apart() -> None:
+    rows = [SimpleNamespace(label=f"row {place}") for place in range(3 * len(COLOURS))]
+    found = looks(SimpleNamespace(rows=rows, knobs=[])).values()  # pyright: ignore[reportArgumentType]
+    assert (
+        len({(one.colour, one.symbol) for one in found}) == len({(one.colour, one.dash) for one in found}) == len(rows)
+    )
 
 
 def test_without_plotly_the_extra_is_named(

@@ -8,6 +8,8 @@ import pytest
 from softknee.errors import DataError
 from softknee.lab import distilling, evidence, rates
 from softknee.lab.evidence import squaf_networks as room
+from softknee.lab.evidence.page import write_page
+from softknee.lab.evidence.squaf_records import write_record_figures
 from softknee.measure.record import Quantity, Record
 
 RATES = [
@@ -134,13 +136,46 @@ def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
     assert [found[name].verdict for name in NAMES] == ["fails", "fails"]
 
 
+def shape(*z):
+    return {"2": {"q": [0.5], "alpha": [6.0], "z": list(z)}}
+
+
+BEGUN, DENTED = shape(*[0.0] * 5, 0.5, 1.0, 1.5, 2.0), shape(0.6, 0.6, 0.4, -0.4, -1.0, 0.2, 1.0, 1.5, 1.4)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [([DENTED, DENTED], "holds"), ([DENTED, BEGUN], "fails"), ([BEGUN, {}], "fails"), ([], "cannot tell")],
+)
+def test_a_dent_is_seen(ends, said, tmp_path):
+    rows = as_in_the_paper()
+    if ends:
+        rows[1] |= {"start": BEGUN, "learned": ends}
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
+    assert found.verdict == said
+
+
 def test_the_page_shows_the_tables_and_their_figures(tmp_path):
-    rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    rows = as_in_the_paper()
+    rate_record(rows).write(folder / room.RATE)
     alone = [student("ReLU", 91.0, 6.0, by=0.03), student("SQUAF", 92.5, 4.0)]
-    distil_record(alone, teacher=None).write(tmp_path / room.ALONE)
-    (tmp_path / "squaf-rate.png").write_bytes(b"drawn")
-    runs = evidence.Runs(tmp_path)
-    text = evidence.page(evidence.judge(evidence.find(["squaf"]), runs), runs)
+    distil_record(alone, teacher=None).write(folder / room.ALONE)
+    runs = evidence.Runs(folder)
+    assert write_record_figures(runs) == [folder / "squaf-rate.png"]  # nothing was learned
+    rows[1] |= {"start": BEGUN, "learned": [DENTED] * 4}
+    rate_record(rows).write(folder / room.RATE)
+    runs = evidence.Runs(folder)
+    found = evidence.judge(evidence.find(["squaf"]), runs)
+    (tmp_path / "elsewhere").mkdir()
+    write_page(found, runs, tmp_path / "elsewhere/evidence.md")
+    assert not (folder / "squaf-rate-shapes.png").exists()  # a page elsewhere does not touch them
+    write_page(found, runs, tmp_path / "evidence.md")
+    assert (folder / "squaf-rate-shapes.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "evidence.md").read_text()
+    assert "![What the first layer's SQUAF has become" in text
     assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
     assert "![Accuracy against bits per activation" in text
     assert "| SQUAF | 100 |  | 92.50 ± 0.07 |" in text

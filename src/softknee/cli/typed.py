@@ -11,8 +11,14 @@ STOPPED = 130  # the exit code of a command that Ctrl-C has ended
 
 
 def command_line() -> str:
-    """The command line as typed, for the record."""
-    return shlex.join(["softknee", *sys.argv[1:]])
+    """The command line as typed, for the record; without --keep, with which a repetition would train nothing."""
+    words, typed = ["softknee"], iter(sys.argv[1:])
+    for word in typed:
+        if word == "--keep":
+            next(typed, None)
+        elif not word.startswith("--keep="):
+            words.append(word)
+    return shlex.join(words)
 
 
 def several(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from .commands import command_to_look
 from .further import TABLE_II
 from .lambda_gelu_language import LARGE, SMALL
 from .squaf import TIMES
-from .squaf_networks import ALONE, RATE, VGG, WRN
+from .squaf_networks import ALONE, RATE, SHORT, VGG, WRN
 from .trained_on_preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
 
 
@@ -275,7 +275,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "CIFAR-100",
             (
                 "squaf-table-6-shufflenetv1", "squaf-table-6-vgg8", "squaf-table-6-resnet56", "squaf-table-6-vgg13",
-                "squaf-table-6-vit", "squaf-table-6-efficientformer",
+                "squaf-table-6-vit", "squaf-table-6-efficientformer", SHORT,
             ),
             records=(ALONE,),
         ),
@@ -325,7 +325,8 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Figures 6 to 9",
             "learned shapes",
-            where="`softknee study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
+            where="Those of the first layer of VGG-8 stand [with figure 3](#figure-3-bits-and-accuracy). `softknee "
+            "study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
             "--where 'all but last stage' --shapes shapes.png` trains and draws those of ResNet-18, and likewise those "
             "of ResNet-34 and Swin-T; for ViT-T with `--where all`.",
         ),

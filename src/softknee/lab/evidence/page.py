@@ -15,7 +15,7 @@ from .drawing import figures_of, write_figures
 from .further import BELOW
 from .lambda_gelu_language import language_tables
 from .runs import Runs
-from .squaf_networks import record_tables
+from .squaf_records import record_tables, write_record_figures
 from .statement import CANNOT_TELL, NOT_THERE, Judged
 from .tables import cost_table, study_tables
 from .trained_on_preferences import preference_tables
@@ -96,8 +96,10 @@ def page(judged: Sequence[Judged], runs: Runs) -> str:
 
 
 def write_page(judged: Sequence[Judged], runs: Runs, path: Path) -> Path:
-    """Write the page to a file, whole or not at all, and its figures beside the records."""
-    write_figures(runs)
+    """Write the page to a file, whole or not at all, and its figures beside the records, if it is these it links to."""
+    if runs.folder.resolve() == (path.parent / "evidence").resolve():
+        write_figures(runs)
+        write_record_figures(runs)
     return write_whole(path, page(judged, runs), what="page")
 
 

@@ -2,7 +2,7 @@
 
 from .batches import Batches
 from .plan import MODES, Entry, Plan, build, check_network, squaf, trained_numbers
-from .shapes import draw_shapes, learned
+from .shapes import draw_shapes, learned, values_of
 from .training import ImageTraining, Judge, accuracy, cross_entropy, few_images, settings_of_record
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "settings_of_record",
     "squaf",
     "trained_numbers",
+    "values_of",
 ]

@@ -59,14 +59,15 @@ def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
             reach = (len(start["z"]) // 2 + 1) * max(one["q"][0] for one in (start, *ends))
             x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
             for one, colour in zip(ends, DISTINCT * 9, strict=False):
-                axes.plot(x, _values(one, x), color=colour, linewidth=1.2)
-            axes.plot(x, _values(start, x), color=INK, linewidth=1.2, linestyle=":")
+                axes.plot(x, values_of(one, x), color=colour, linewidth=1.2)
+            axes.plot(x, values_of(start, x), color=INK, linewidth=1.2, linestyle=":")
             axes.set_title(title, loc="left", fontsize=7.5, color=INK, pad=4)
         figure.tight_layout()
     return write_figure(figure, path, label="learned SQUAFs, dotted as they began")
 
 
-def _values(shape: Shape, x: torch.Tensor) -> torch.Tensor:
+def values_of(shape: Shape, x: torch.Tensor) -> torch.Tensor:
+    """A SQUAF with these parameters at x, in float64."""
     z = torch.tensor(shape["z"], dtype=torch.float64)
     return sk.get("squaf")(x, k=len(z) // 2, q=shape["q"][0], alpha=shape["alpha"][0], z=z, window=5)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SIZE = (9.2, 3.7)
 _LEFT, _RIGHT = (0.065, 0.14, 0.545, 0.74), (0.68, 0.14, 0.3, 0.74)
 _SOFT = "#6a6963"
+_WIDE = 0.1  # of the panel: the name of a weight
 _LABEL: Any = {"fontsize": 8.5, "color": _SOFT}
 _CURVES = (("sampled", "SQUAF-P, as trained"), ("soft", "switched to SQUAF"), ("step", "switched to SQUAF-S"))
 _BITS = (("rate", "equation 12"), ("huffman", "Huffman"), ("rans", "range coder"))
@@ -57,19 +58,28 @@ def _accuracies(axes: Axes, coded: Sequence[Mapping[str, Any]], plain: Sequence[
     every = [row["accuracy"][mode] for row in coded for mode, _ in _CURVES] + [row["accuracy"]["soft"] for row in plain]
     bottom, top = min(one.low for one in every), max(one.high for one in every)
     tall = (top - bottom) or 1.0
-    axes.set(xlim=(low - room, high + room), ylim=(bottom - 0.06 * tall, top + 0.3 * tall))
+    axes.set(xlim=(low - room, high + room), ylim=(bottom - 0.16 * tall, top + 0.3 * tall))
     for row, style in zip(plain, ("-", "--", ":", "-."), strict=False):
         found = row["accuracy"]["soft"]
         axes.axhline(found.value, color=INK, linewidth=1.1, linestyle=style, label=f"{row['activation']}, 32 bits")
-    for row in coded:
-        at = (row["bits"]["huffman"].value, row["accuracy"]["sampled"].value)
-        name = f"λ = {row['weight']:g}"
-        axes.annotate(name, at, xytext=(0, -11), textcoords="offset points", ha="center", fontsize=6.5, color=_SOFT)
+    _name_weights(axes, coded)
     axes.set_xlabel("bits per activation, Huffman", **_LABEL)
     data, epochs = record.settings["data"], record.settings["epochs"]
     title = f"test accuracy, %, of {record.settings['network']} on {data}, {epochs} epochs"
     axes.set_title(title, loc="left", fontsize=10, color=INK, pad=7)
     axes.legend(loc="upper left", ncols=2, fontsize=7.5, frameon=False, labelcolor=INK, handlelength=1.8)
+
+
+def _name_weights(axes: Axes, coded: Sequence[Mapping[str, Any]]) -> None:
+    """Each weight below its points, in the lowest line that has room for it."""
+    low, high = axes.get_xlim()
+    taken: list[float] = []  # where each line ends so far
+    for row in sorted(coded, key=lambda row: row["bits"]["huffman"].value):
+        at = row["bits"]["huffman"].value
+        line = next((place for place, end in enumerate(taken) if at - end > _WIDE * (high - low)), len(taken))
+        taken[line : line + 1] = [at]
+        name, where = f"λ = {row['weight']:g}", axes.get_xaxis_transform()
+        axes.text(at, 0.02 + 0.05 * line, name, transform=where, ha="center", fontsize=6.5, color=_SOFT)
 
 
 def _weights(axes: Axes, coded: Sequence[Mapping[str, Any]]) -> None:

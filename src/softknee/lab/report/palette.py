@@ -21,13 +21,20 @@ class Look:
 
 
 def looks(summary: Summary) -> Mapping[str, Look]:
-    """By label. The values of a knob share a colour and differ in the dash of their lines."""
+    """By label. The values of a knob share a colour and differ in the dash of their lines.
+
+    Where colours are used a second time, symbols and dashes are other ones.
+    """
     owner = {row.label: knob.name for knob in summary.knobs for row in knob.rows}
     groups: dict[str, list[str]] = {}
     for row in summary.rows:
         groups.setdefault(owner.get(row.label, f"\0{row.label}"), []).append(row.label)
     return {
-        label: Look(COLOURS[group % len(COLOURS)], SYMBOLS[group % len(SYMBOLS)], DASHES[place % len(DASHES)])
-        for group, labels in enumerate(groups.values())
-        for place, label in enumerate(labels)
+        label: _look(group, place) for group, labels in enumerate(groups.values()) for place, label in enumerate(labels)
     }
+
+
+def _look(group: int, place: int) -> Look:
+    again, colour = divmod(group, len(COLOURS))
+    symbol, dash = (colour + 3 * again) % len(SYMBOLS), (place + again) % len(DASHES)
+    return Look(COLOURS[colour], SYMBOLS[symbol], DASHES[dash])

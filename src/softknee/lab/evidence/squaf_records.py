@@ -1,0 +1,84 @@
+"""Tables and figures of the records of SQUAF's image networks: the rate curve, table 6, the distillation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...measure.record import Record
+from ..distilling import distil_markdown, draw_distil
+from ..image_training import draw_shapes
+from ..rates import draw_rate, rate_markdown
+from .runs import Runs
+from .squaf_networks import ALONE, RATE, VGG, WRN
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that is drawn from a record, into a file in the folder of the evidence.
+
+    needs: something of a row; a record in which no row has it has no such figure.
+    """
+
+    file: str
+    caption: str
+    draw: Callable[[Record, Path], Path]
+    needs: str = "accuracy"
+
+
+_STUDENTS = "Test accuracy and generalisation gap of students with different activations"
+FIGURES: Mapping[str, Sequence[Drawn]] = {
+    RATE: (
+        Drawn(
+            "squaf-rate.png",
+            "Accuracy against bits per activation, and the bits against the weight λ of the rate: means over the "
+            "seeds, with a standard deviation to either side",
+            draw_rate,
+        ),
+        Drawn(
+            "squaf-rate-shapes.png",
+            "What the first layer's SQUAF has become after training, a line for each seed; dotted the ReLU that it "
+            "began as. The paper's figures 6 to 9 show such shapes",
+            draw_shapes,
+            needs="start",
+        ),
+    ),
+    VGG: (Drawn("squaf-distil-vgg.png", _STUDENTS, draw_distil),),
+    WRN: (Drawn("squaf-distil-wrn.png", _STUDENTS, draw_distil),),
+}
+_HEADINGS = {
+    RATE: "SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P",
+    ALONE: "SQUAF, table 6: VGG-8",
+    VGG: "SQUAF, tables 7 and 14: VGG-13 teaches VGG-8",
+    WRN: "SQUAF, tables 7 and 14: WRN-40-2 teaches WRN-16-2",
+}
+
+
+def write_record_figures(runs: Runs) -> list[Path]:
+    """Draw the figures of the records that are there."""
+    return [
+        one.draw(record, runs.folder / one.file)
+        for name, record in ((name, runs.benchmark(name)) for name in FIGURES if runs.has(name))
+        for one in FIGURES[name]
+        if any(one.needs in row for row in record.rows)
+    ]
+
+
+def record_tables(runs: Runs) -> Iterator[str]:
+    """A section of the evidence page for each of these records that is there."""
+    for name, heading in _HEADINGS.items():
+        if not runs.has(name):
+            continue
+        record = runs.benchmark(name)
+        yield f"\n### {heading}\n\n"
+        yield rate_markdown(record) if name == RATE else distil_markdown(record)
+        given = record.settings
+        yield (
+            f"\n{len(record.seeds)} seeds of {given['network' if name == RATE else 'student']} on {given['data']}, "
+            f"{given['epochs']} epochs with batches of {given['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
+            f"mean and standard deviation. Again: `{record.command}`. [Record](evidence/{name}).\n"
+        )
+        for one in FIGURES.get(name, ()):
+            if (runs.folder / one.file).is_file():
+                yield f"\n![{one.caption}](evidence/{one.file})\n"
