@@ -82,7 +82,7 @@ def _short(quantity: Quantity) -> str:
 
 def evidence() -> list[str]:
     """The lines of the README on what was found, with the numbers as the pages of the evidence have them now."""
-    said = (_mathematics(), _training(), _lifted(), _reproducible(), _shipped(), _soft())
+    said = (_mathematics(), _training(), _lifted(), _reproducible(), _shipped(), _soft(), _bits())
     return [line for one in said for line in textwrap.wrap(f"- {one}", 120, subsequent_indent="  ", **_WHOLE)]
 
 
@@ -176,12 +176,27 @@ def _soft() -> str:
     low, high = min(map(float, gains)), max(map(float, gains))
     costs = r"as long as with GELU in\s+float32 and ([\d.]+) times in bf16 \(the paper reports ([\d.]+)\)"
     whole, half, paper = _only(rf"takes ([\d.]+) times {costs}", "squaf.md")
+    vit, _ = _accuracies("### Mollification, table 1:")
     return (
         f"**Learned tables.** In the mean of its seeds SQUAF stores pictures {low:.0f} to {high:.0f} dB better than "
-        f"the next function (the paper: up to {float(claimed):.0f}), and has {ours} % on four clusters where "
-        f"PolyNorm has {rival} %. With all its parameters trained, a step of ViT-Tiny takes {whole} times as long as "
-        f"with GELU in float32 and {half} times in bf16 (the paper: {paper}) and [no more memory]"
-        "(docs/squaf.md#what-it-costs-a-model)."
+        f"the next function (the paper: up to {float(claimed):.0f}), and has {ours} % on four clusters where PolyNorm "
+        f"has {rival} %. With all its parameters trained, ViT-Tiny has {vit['squaf']} % (with GELU {vit['gelu']} %), "
+        f"and a step takes {whole} times as long as with GELU in float32 and {half} times in bf16 (the paper: {paper}) "
+        "and [no more memory](docs/squaf.md#what-it-costs-a-model)."
+    )
+
+
+def _bits() -> str:
+    head, *rows = _table("evidence.md", "### SQUAF, figure 3:")
+    found = {
+        (row[0], row[1]): {name: cell.split()[0] for name, cell in zip(head, row, strict=True) if cell} for row in rows
+    }
+    relu, last = found["ReLU", ""], found[rows[-1][0], rows[-1][1]]
+    claimed = _only(r"take down to ([\d.]+) bits in place of 32", "evidence.md")[0]
+    return (
+        f"**Sent as bits.** VGG-8 on CIFAR-10 with SQUAF-P takes {float(last['Huffman']):.2f} bits an activation, not "
+        f"32, at {last['accuracy, %']} % (the paper, on CIFAR-100: {claimed}), and has {last['switched to SQUAF']} % "
+        f"once switched to SQUAF; with ReLU {relu['accuracy, %']} %."
     )
 
 
