@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from docsite.blocks import blocks_of, check_command, commands_of, run_blocks_of
 
 import softknee as sk
 from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
+from softknee.lab import evidence
 from softknee.measure import Record
 from softknee.registry import names
 
@@ -102,10 +104,10 @@ def test_tables_and_evidence_are_made_from_the_records(part: str) -> None:
 
 def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
     """Step times and peak memory of ViT-Tiny, and the bits between two processes."""
-    text, evidence = said("squaf.md"), DOCS / "evidence"
+    text, folder = said("squaf.md"), DOCS / "evidence"
     for path, form in (
-        (evidence / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
-        (evidence / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
+        (folder / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
+        (folder / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
         (RECORDS["bf16"].parent / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
         (RECORDS["bf16"].parent / "h200-model-vit-squaf-bf16-slow-host.json", "the step in bf16 took {:.2f} times"),
     ):
@@ -119,6 +121,22 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
     assert (
         f"take {bits[0]:.1f} bits in place of 32, and {bits[1]:.1f} with a rate penalty and {less:.1f} points" in text
     )
+
+
+def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
+    """Bits and accuracy of VGG-8, and ViT-Tiny with every SQUAF trained."""
+    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    relu, _, soft, free, *_, last = runs.benchmark("h200-squaf-rate-cifar-10.json").rows
+    bits, right = [row["bits"]["huffman"].value for row in (free, last)], last["accuracy"]
+    assert f"takes {bits[0]:.2f} bits an activation without a price on them and {bits[1]:.2f} at the paper's" in text
+    assert f"{right['sampled'].value:.2f} % there, {right['soft'].value:.2f} % once switched to SQUAF and" in text
+    assert f"and {right['step'].value:.2f} % to SQUAF-S. ReLU has {relu['accuracy']['soft'].value:.2f} %," in text
+    assert f"SQUAF {soft['accuracy']['soft'].value:.2f} %." in text
+    vit = runs.study("mollification-table-1")
+    tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "gelu")]
+    fitted = [100 * fmean(vit.outcomes[label].train["accuracy"]) for label in ("squaf", "gelu")]
+    assert f"all twelve SQUAFs trained {tested[0]:.2f} % against GELU's {tested[1]:.2f} %" in text
+    assert f"with {fitted[0]:.2f} % of the training images right against {fitted[1]:.2f} %" in text
 
 
 def test_what_a_compiled_training_gains_is_what_the_record_says() -> None:
