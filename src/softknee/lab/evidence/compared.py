@@ -35,10 +35,10 @@ def against(study: Study, first: str, second: str) -> Evidence:
     )
 
 
-def best_in_vision(study: Study, winner: str, title: str) -> Evidence:
-    """The winner by test accuracy against each of the six; against those that were not run it cannot be told."""
-    there = tuple(one for one in IN_VISION if one in study.outcomes)
-    left = [one for one in IN_VISION if one not in there]
+def best_in_vision(study: Study, winner: str, title: str, others: Sequence[str] = IN_VISION) -> Evidence:
+    """The winner by test accuracy against each of the others; against those that were not run it cannot be told."""
+    there = tuple(one for one in others if one in study.outcomes)
+    left = [one for one in others if one not in there]
     tried = corrected(wins(study, winner, there, "accuracy", larger=True))
     untried = [Part(f"{study.name}: {winner} better than {one} in accuracy", CANNOT_TELL) for one in left]
     return Evidence(
