@@ -136,6 +136,16 @@ def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
     assert [found[name].verdict for name in NAMES] == ["fails", "fails"]
 
 
+@pytest.mark.parametrize(("gelu", "said"), [(89.0, "holds"), (93.5, "partly")])
+def test_squaf_beside_relu_and_gelu(gelu, said, tmp_path):
+    rows = as_in_the_paper()
+    rows[1] = {**rows[1], "accuracy_by_seed": {"soft": wobbling(92.0)}}
+    rate_record([*rows, plain("GELU", gelu)]).write(tmp_path / room.RATE)
+    found = judged(tmp_path, ["squaf.better_than_relu_and_gelu"])["squaf.better_than_relu_and_gelu"]
+    assert found.verdict == said
+    assert found.measured.startswith("SQUAF 92.00")
+
+
 def shape(*z):
     return {"2": {"q": [0.5], "alpha": [6.0], "z": list(z)}}
 
@@ -159,7 +169,7 @@ def test_a_dent_is_seen(ends, said, tmp_path):
 def test_the_page_shows_the_tables_and_their_figures(tmp_path):
     folder = tmp_path / "evidence"
     folder.mkdir()
-    rows = as_in_the_paper()
+    rows = [*as_in_the_paper(), plain("GELU", 89.0)]
     rate_record(rows).write(folder / room.RATE)
     alone = [student("ReLU", 91.0, 6.0, by=0.03), student("SQUAF", 92.5, 4.0)]
     distil_record(alone, teacher=None).write(folder / room.ALONE)

@@ -340,8 +340,8 @@ class Replicas(ManyModels):
         """[steps] for one rate, [steps, M] for one each."""
         rate = read_rate(lr, count=self.count)
         table = torch.tensor(shares, dtype=torch.float64).view(-1, *[1] * rate.dim()) * rate
-        # torch's fused kernels read the rate as float32 on a GPU.
-        return table.to(self.device, torch.float32 if self.device.type == "cuda" else torch.float64)
+        # On a GPU torch's fused kernels read the rate as float32; some have no float64 at all.
+        return table.to(self.device, torch.float64 if self.device.type == "cpu" else torch.float32)
 
     def _choose_optimizer(
         self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None
