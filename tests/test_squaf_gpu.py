@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from torch import nn
 
+import softknee as sk
 from softknee.kernels.squaf import squaf
 from squaf_reference import inputs, parameters
 
@@ -116,3 +118,30 @@ def test_float64_and_double_backward_on_the_device():
 
     assert torch.autograd.gradcheck(of_parts, [x, *p.values()])
     assert torch.autograd.gradgradcheck(of_parts, [x, *p.values()], nondet_tol=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("window", [5, 3])
+@pytest.mark.parametrize("per", ["layer", "channel"])
+@pytest.mark.parametrize("mode", ["soft", "sampled", "step"])
+def test_a_compiled_network_learns_as_an_eager_one(mode, per, window):
+    compiled_and_eager("cuda", mode, per, window)
+
+
+def compiled_and_eager(device, mode, per, window):
+    """The loss and every gradient of a network with SQUAF, of which all is trained, compiled and not."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    own = {"per": per, "size": 16} if per == "channel" else {}
+    net = nn.Sequential(nn.Linear(8, 16), sk.nn.SQUAF(k=16, q=0.25, window=window, learn=True, **own), nn.Linear(16, 4))
+    sk.squaf_mode_(net.to(device), mode)
+    x, y = torch.randn(64, 8, device=device), torch.arange(64, device=device) % 4
+    found = []
+    for run in (net, torch.compile(net, fullgraph=True)):
+        torch.manual_seed(1)
+        loss = nn.functional.cross_entropy(run(x), y)
+        found.append([loss, *torch.autograd.grad(loss, list(net.parameters()), materialize_grads=True)])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
