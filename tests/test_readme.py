@@ -126,17 +126,22 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
 def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     """Bits and accuracy of VGG-8, and ViT-Tiny with every SQUAF trained."""
     text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
-    relu, _, soft, free, *_, last = runs.benchmark("h200-squaf-rate-cifar-10.json").rows
+    relu, gelu, soft, free, *_, last = runs.benchmark("h200-squaf-rate-cifar-10.json").rows
     bits, right = [row["bits"]["huffman"].value for row in (free, last)], last["accuracy"]
     assert f"takes {bits[0]:.2f} bits an activation without a price on them and {bits[1]:.2f} at the paper's" in text
     assert f"{right['sampled'].value:.2f} % there, {right['soft'].value:.2f} % once switched to SQUAF and" in text
     assert f"and {right['step'].value:.2f} % to SQUAF-S. ReLU has {relu['accuracy']['soft'].value:.2f} %," in text
     assert f"SQUAF {soft['accuracy']['soft'].value:.2f} %." in text
+    gained = [soft["accuracy"]["soft"].value - row["accuracy"]["soft"].value for row in (relu, gelu)]
+    assert f"it is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
     vit = runs.study("mollification-table-1")
-    tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "gelu")]
-    fitted = [100 * fmean(vit.outcomes[label].train["accuracy"]) for label in ("squaf", "gelu")]
-    assert f"all twelve SQUAFs trained {tested[0]:.2f} % against GELU's {tested[1]:.2f} %" in text
-    assert f"with {fitted[0]:.2f} % of the training images right against {fitted[1]:.2f} %" in text
+    tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "gelu", "lambda_gelu")]
+    fitted = [f"{100 * fmean(vit.outcomes[label].train['accuracy']):.2f} %" for label in ("squaf", "lambda_gelu")]
+    assert (
+        f"all twelve trained it has {tested[0]:.2f} % against GELU's {tested[1]:.2f} %: it gets {fitted[0]} of" in text
+    )
+    assert f"as λ-GELU does, which has {tested[2]:.2f} %." in text
+    assert fitted[0] == fitted[1]
 
 
 def test_what_a_compiled_training_gains_is_what_the_record_says() -> None:

@@ -25,6 +25,9 @@ DRAWN: dict[str, Sequence[str]] = {
 }
 
 
+_INTERVALS = ", 95 % intervals (of the difference where there are four models or more)"
+
+
 def file_of(study: str, figure: str) -> str:
     """The name of the file, in the folder of the evidence."""
     return f"{study}-{figure}.png"
@@ -50,7 +53,7 @@ def write_figures(runs: Runs) -> list[Path]:
 def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
     """(study, file, caption) of the figures that lie in the folder of the evidence."""
     captions = {
-        "plane": "Accuracy or loss against prediction difference, 95 % intervals; a line joins the values of a knob",
+        "plane": f"Accuracy or loss against prediction difference{_INTERVALS}; a line joins the values of a knob",
         "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
         "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval, which "
         "stands at the end where many lines would hide it",
@@ -59,7 +62,7 @@ def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
 
     def caption(name: str, figure: str) -> str:
         few = all(len(one.diverged) < FEWEST_DRAWN for one in runs.study(name).outcomes.values())
-        without = captions[figure].replace(", 95 % intervals", " of two models each, which have no interval")
+        without = captions[figure].replace(_INTERVALS, " of two models each, which have no interval")
         return without if few else captions[figure]
 
     return [

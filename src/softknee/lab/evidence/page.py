@@ -72,7 +72,8 @@ function by function, the parts. A statement that was added when its records wer
 
 In the tables the best mean is bold. A ° marks those that are not shown to be worse: the same test against the best,
 where a p counts times the number of the others (which one comes out best is known only after looking). With two seeds
-there is no test and no mark.
+there is no test and no mark; with three, differences are shown that are several times the spread of their pairs, so
+that of two activations with one mean (ELU and CELU are one function) one may be shown to be worse and the other not.
 
 Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
 `elu_and_celu_differ` and `elu_and_celu_are_one`. Entropy against accuracy over all runs tests EAFO's premise:
@@ -164,5 +165,5 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
         place = f"{one.statement.place} (`{one.statement.decide.__name__}`)"
         yield f"- {place}: {one.statement.says} Decided by {needs}.{begun}\n"
     wanted = dict.fromkeys(name for one in judged for name in one.missing)
-    yield "\nThese commands make them:\n\n"
+    yield "\nThese commands make them, from the root of a clone:\n\n"
     yield from (f"    {command_of(name)}\n" for name in wanted)

@@ -25,6 +25,7 @@ from ..figure_panels import drawing, furnish
 Shape = Mapping[str, Sequence[float]]
 _PANEL, _ACROSS = (2.3, 1.9), 4
 _POINTS = 401
+_FARTHEST = 6.0  # beyond which pre-activations hardly go
 
 
 def learned(model: nn.Module) -> dict[str, dict[str, list[float]]]:
@@ -43,8 +44,13 @@ def learned(model: nn.Module) -> dict[str, dict[str, list[float]]]:
 
 def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
     """Every learned SQUAF of a record of `softknee study rate` or `distil`: dotted as it began, a line a seed."""
+    several = any(len(row.get("start", {})) > 1 for row in record.rows)
     panels = [
-        (f"{_title(row)}, layer {layer}", row["start"][layer], [one[layer] for one in row["learned"] if layer in one])
+        (
+            f"{_title(row)}, {layer}" if several else _title(row),
+            row["start"][layer],
+            [one[layer] for one in row["learned"] if layer in one],
+        )
         for row in record.rows
         for layer in row.get("start", {})
     ]
@@ -56,12 +62,14 @@ def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
         for place, (title, start, ends) in enumerate(panels):
             axes: Any = figure.add_subplot(down, across, place + 1)
             furnish(axes)
-            reach = (len(start["z"]) // 2 + 1) * max(one["q"][0] for one in (start, *ends))
+            reach = min(_FARTHEST, (len(start["z"]) // 2 + 1) * max(one["q"][0] for one in (start, *ends)))
             x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
             for one, colour in zip(ends, DISTINCT * 9, strict=False):
                 axes.plot(x, values_of(one, x), color=colour, linewidth=1.2)
             axes.plot(x, values_of(start, x), color=INK, linewidth=1.2, linestyle=":")
             axes.set_title(title, loc="left", fontsize=7.5, color=INK, pad=4)
+        figure.supxlabel("x", fontsize=8, color=INK)
+        figure.supylabel("f(x)", fontsize=8, color=INK)
         figure.tight_layout()
     return write_figure(figure, path, label="learned SQUAFs, dotted as they began")
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from .parts import Summary
 
 # Each has a contrast of 3:1 or more against the light paper and against the dark one.
-COLOURS = ("#2a7fd9", "#d9541e", "#16976f", "#b0569f", "#a07b00", "#7a6fe0", "#2b93a8", "#c4475f", "#6f8f22", "#8a8983")
+COLOURS = (
+    "#2a7fd9", "#d9541e", "#16976f", "#b0569f", "#a07b00", "#7a6fe0", "#2b93a8", "#c4475f", "#6f8f22", "#8a8983",
+    "#b5763a", "#d04fc0",
+)  # fmt: skip
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "pentagon", "hexagon", "triangle-down", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
