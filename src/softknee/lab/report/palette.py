@@ -26,7 +26,7 @@ class Look:
 def looks(summary: Summary) -> Mapping[str, Look]:
     """By label. The values of a knob share a colour and differ in the dash of their lines.
 
-    Where colours are used a second time, symbols and dashes are other ones.
+    Where symbols are used a second time, colours and dashes are other ones.
     """
     owner = {row.label: knob.name for knob in summary.knobs for row in knob.rows}
     groups: dict[str, list[str]] = {}
@@ -38,6 +38,9 @@ def looks(summary: Summary) -> Mapping[str, Look]:
 
 
 def _look(group: int, place: int) -> Look:
-    again, colour = divmod(group, len(COLOURS))
-    symbol, dash = (colour + 3 * again) % len(SYMBOLS), (place + again) % len(DASHES)
-    return Look(COLOURS[colour], SYMBOLS[symbol], DASHES[dash])
+    again, symbol = divmod(group, len(SYMBOLS))
+    return Look(
+        COLOURS[group % len(COLOURS)],
+        SYMBOLS[(symbol + 3 * again) % len(SYMBOLS)],
+        DASHES[(place + again) % len(DASHES)],
+    )
