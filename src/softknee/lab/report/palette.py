@@ -39,8 +39,5 @@ def looks(summary: Summary) -> Mapping[str, Look]:
 
 def _look(group: int, place: int) -> Look:
     again, symbol = divmod(group, len(SYMBOLS))
-    return Look(
-        COLOURS[group % len(COLOURS)],
-        SYMBOLS[(symbol + 3 * again) % len(SYMBOLS)],
-        DASHES[(place + again) % len(DASHES)],
-    )
+    colour = COLOURS[group % len(COLOURS)]
+    return Look(colour, SYMBOLS[(symbol + again) % len(SYMBOLS)], DASHES[(place + again) % len(DASHES)])
