@@ -283,6 +283,24 @@ def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
     assert not counters["graph_break"]
 
 
+@pytest.mark.parametrize("scale", [1, 0.5, None])
+def test_the_scale_of_attention_is_the_one_that_was_asked_for(scale: float | None) -> None:
+    torch._dynamo.reset()
+    found: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        assert shorten_attention_(graph, device="cpu") == 1
+        found.extend(node.args[1] for node in graph.graph.nodes if "short_attention" in str(node.target))
+        return graph.forward
+
+    def attention(qkv: torch.Tensor) -> torch.Tensor:
+        q, k, v = qkv.unbind(0)
+        return nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
+
+    torch.compile(attention, backend=backend, fullgraph=True)(torch.randn(3, 2, 2, 65, 16).bfloat16())
+    assert found == [scale or 0.25]
+
+
 def test_attention_over_few_tokens_is_given_to_its_own_kernel() -> None:
     """In a real ViT, with the same numbers; what asks for more than plain attention is left alone."""
     found: list[int] = []

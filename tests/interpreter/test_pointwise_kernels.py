@@ -4,6 +4,7 @@ Run with TRITON_INTERPRET=1 in the environment: Triton reads it when it is impor
 """
 
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -156,6 +157,26 @@ def test_layouts(act: Activation, layout: str):
     x = make()
     params = {name: spread(value, shape) for name, value in ordinary_values(act).items()}
     assert_like_float64(act, x, params, numbers(*x.shape, seed=1))
+
+
+def widths(*shape: int) -> Tensor:
+    return numbers(*shape).abs() + 0.5
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (3, 6, 5)], ids=str)
+@pytest.mark.parametrize(
+    "lying",
+    [lambda: widths(6, 2)[:, 0], lambda: widths(1).expand(6), lambda: widths(12)[::2]],
+    ids=["a column", "expanded", "every second"],
+)
+@pytest.mark.parametrize("name", ["srelu", "smelu"])
+def test_parameters_that_do_not_lie_side_by_side(name: str, lying: Callable[[], Tensor], shape: tuple[int, ...]):
+    act, x, wide = sk.get(name), numbers(*shape), (6,) + (1,) * (len(shape) - 2)
+    found, expected = (
+        run(act, x, {act.knob: one.reshape(wide)}, numbers(*shape, seed=1)) for one in (lying(), lying().contiguous())
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_parameters_of_different_shapes():

@@ -37,13 +37,17 @@ class Pattern:
     run: tuple[int, ...] = ()
 
     def flat(self, p: Tensor) -> Tensor:
-        """A parameter as one number, or as one per channel in the order of storage."""
+        """A parameter as one number, or as one per channel in the order of storage, side by side as kernels read them.
+
+        A column of a table, or one number expanded, would otherwise come as a view with steps of its own.
+        """
         if p.numel() == 1:
             return p
         dims = len(self.shape)
         wide = p.reshape([1] * (dims - p.dim()) + list(p.shape))
         wide = wide.permute([*self.run, *(d for d in range(dims) if d not in self.run)])
-        return wide.reshape(wide.shape[: len(self.run)]).expand([self.shape[d] for d in self.run]).reshape(-1)
+        wide = wide.reshape(wide.shape[: len(self.run)]).expand([self.shape[d] for d in self.run])
+        return wide.reshape(-1).contiguous()
 
     def restore(self, sums: Tensor, p: Tensor) -> Tensor:
         """Sums per channel, brought back into the shape and type of the parameter they belong to."""

@@ -95,7 +95,7 @@ def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.cons
     offsets = tl.arange(0, BLOCK)
     base = tl.program_id(0).to(tl.int64) * BLOCK
     stride = tl.num_programs(0).to(tl.int64) * BLOCK
-{loads}{zero}    for _ in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
+{loads}{zero}    for _ in range(tl.program_id(0), (n - 1) // BLOCK + 1, tl.num_programs(0)):
         if EVEN:
             x = tl.load(x_ptr + base + offsets).to(tl.float32)
             g = tl.load(g_ptr + base + offsets).to(tl.float32)

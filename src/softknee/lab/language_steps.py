@@ -114,7 +114,7 @@ class Steps:
         self.optimizer.zero_grad(set_to_none=True)  # the gradients' places are to be the recording's own
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=torch.cuda.Stream(self.device)):
                 self._one(pieces)
         except RuntimeError as error:
             line = (str(error).strip().splitlines() or ["no message"])[0]

@@ -131,6 +131,12 @@ class EntropicSpline(nn.Module):
 
     def _observe(self, input: Tensor, recent: Tensor, table: Tensor) -> None:
         """Keep some of the input, and refresh when it is time."""
+        if input.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise InputError(
+                "EntropicSpline counts its calls and refreshes its table in Python, which a recorded step (a CUDA "
+                "graph) does not repeat. Train with sk.train.OneByOne or a loop of your own, or set its refreshing to "
+                "False."
+            )
         flat = input.reshape(-1)
         share = min(-(-self.memory // self.every), flat.numel(), self.memory)
         if share:

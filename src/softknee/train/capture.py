@@ -18,12 +18,15 @@ _WARM_UP = 3
 
 
 def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: torch.device) -> Callable[[], None]:
-    """`step` as a graph to replay. It runs a few times to warm up, after which `changes` are put back."""
+    """`step` as a graph to replay. It runs a few times to warm up, after which `changes` are put back.
+
+    So are torch's generators: what the replays draw follows from the seed, whoever recorded them.
+    """
     with torch.cuda.device(device):
         before = [one.clone() for one in changes]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()]), torch.cuda.stream(side):
             for _ in range(_WARM_UP):
                 step()
                 # The counters go back each time: with few steps left they would run over the end of their tables.
@@ -32,7 +35,8 @@ def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: tor
         torch.cuda.current_stream().wait_stream(side)
         del before
         graph = torch.cuda.CUDAGraph()
-        with _nothing_collected(), torch.cuda.graph(graph):
+        # On a stream of this device: torch's own for recordings is that of the first recording in the process.
+        with _nothing_collected(), torch.cuda.graph(graph, stream=side):
             step()
     return graph.replay
 

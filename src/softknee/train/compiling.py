@@ -76,7 +76,7 @@ def _packed(node: fx.Node, device: str) -> tuple[fx.Node, float] | None:
     scale = asked.pop("scale", None)
     if (
         asked
-        or isinstance(scale, fx.Node)
+        or not isinstance(scale, int | float | None)
         or not all(isinstance(one, fx.Node) and one.target is operator.getitem for one in parts)
     ):
         return None
@@ -90,4 +90,4 @@ def _packed(node: fx.Node, device: str) -> tuple[fx.Node, float] | None:
     value = packed.meta.get("example_value")
     if not isinstance(value, torch.Tensor) or value.device.type != device or not fits(value.shape, value.dtype):
         return None
-    return packed, scale if isinstance(scale, float) else value.shape[-1] ** -0.5
+    return packed, value.shape[-1] ** -0.5 if scale is None else float(scale)

@@ -58,7 +58,10 @@ class LoopSteps:
         if self.strategy != "none":
             key = fold(key, parallel.rank())
         torch.default_generator.manual_seed(int(key))
-        if self.device.type != "cpu":
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):  # the seed is that of the current device
+                torch.cuda.manual_seed(int(key))
+        elif self.device.type != "cpu":
             getattr(torch, self.device.type).manual_seed(int(key))
 
     def differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, judge: Loss, *, step: int) -> Tensor:

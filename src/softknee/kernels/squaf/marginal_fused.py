@@ -48,8 +48,7 @@ def fused_gradients(
     groups, n = slope.shape
     dx = torch.empty_like(x)
     if x.numel() == 0:
-        zeros = torch.zeros(groups, device=x.device)
-        return dx, zeros, zeros
+        return dx, torch.zeros(groups, device=x.device), torch.zeros(groups, device=x.device)
     rows, together, tiles, parts = _split(layout, bins=16)
     with _on_device_of(x):
         dq = torch.empty(parts if parameters else 0, groups, device=x.device)

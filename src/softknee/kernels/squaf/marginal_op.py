@@ -58,7 +58,7 @@ def _marginal_backward(
     dx = layout.unfold(found[0])
     dx = dx if dx.stride() == x.stride() else torch.empty_like(x).copy_(dx)
     if found[1] is None or found[2] is None:
-        return dx, torch.zeros_like(q), torch.zeros_like(alpha)
+        return dx, q.new_zeros(q.shape), alpha.new_zeros(alpha.shape)
     return dx, layout.unfold_parameter(found[1], like=q), layout.unfold_parameter(found[2], like=alpha)
 
 

@@ -26,8 +26,9 @@ def can_choose(
     usual = seed is None or (window == 5 and not laplacian and seed.numel() == 1)
     if not usual or not geometry.fits(x, points=points, layout=layout):
         return False
-    found = _choose(x.device.index or 0, geometry.KINDS[x.dtype], points, layout.groups == 1, seed is not None, symbols)
-    return found is not None
+    kind, one = geometry.KINDS[x.dtype], layout.groups == 1
+    # Asked for as `choose` does: the cache tells a default from the same number given.
+    return _choose(x.device.index or 0, kind, points, one, seed is not None, symbols, parameters=0) is not None
 
 
 def choose(
