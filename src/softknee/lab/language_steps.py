@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import ParameterError
 from ..surgery import param_groups
+from ..train.capture import recording_stream
 
 _WARM_UP = 3  # steps before a recording, in which kernels are compiled and libraries take their work space
 _BETAS = (0.9, 0.99)
@@ -114,7 +115,7 @@ class Steps:
         self.optimizer.zero_grad(set_to_none=True)  # the gradients' places are to be the recording's own
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=torch.cuda.Stream(self.device)):
+            with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=recording_stream(self.device)):
                 self._one(pieces)
         except RuntimeError as error:
             line = (str(error).strip().splitlines() or ["no message"])[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -35,10 +36,23 @@ def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: tor
         torch.cuda.current_stream().wait_stream(side)
         del before
         graph = torch.cuda.CUDAGraph()
-        # On a stream of this device: torch's own for recordings is that of the first recording in the process.
-        with _nothing_collected(), torch.cuda.graph(graph, stream=side):
+        with _nothing_collected(), torch.cuda.graph(graph, stream=recording_stream(device)):
             step()
     return graph.replay
+
+
+def recording_stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream that steps of this device are recorded on.
+
+    torch has one for all, on the device of the process's first recording; what runs on another device would not be
+    recorded there. Not the one of the warm-up: the work space of libraries is to be the recording's own.
+    """
+    return _stream_of(torch.cuda.current_device() if device.index is None else device.index)
+
+
+@cache
+def _stream_of(index: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(index)
 
 
 @contextmanager
