@@ -134,6 +134,10 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     assert f"SQUAF {soft['accuracy']['soft'].value:.2f} %." in text
     gained = [soft["accuracy"]["soft"].value - row["accuracy"]["soft"].value for row in (relu, gelu)]
     assert f"it is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
+    (dent,) = [one for one in evidence.find(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"]
+    lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.decide(runs).measured), strict=True)
+    assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
+    assert f"on its left it rises to {min(left)} to {max(left)}." in text
     vit = runs.study("mollification-table-1")
     tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "gelu", "lambda_gelu")]
     fitted = [f"{100 * fmean(vit.outcomes[label].train['accuracy']):.2f} %" for label in ("squaf", "lambda_gelu")]

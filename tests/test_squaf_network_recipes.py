@@ -18,7 +18,8 @@ from softknee.lab.studies.trial import Chosen
 from softknee.lab.vision_networks import NETWORKS
 from softknee.lab.vision_networks import enlarging as room
 
-NAMES = [name for name, _ in shipped() if name.startswith(("squaf-table-4-", "squaf-table-6-")) and "short" not in name]
+NAMES = [name for name, _ in shipped() if name.startswith(("squaf-table-4-", "squaf-table-6-"))]
+NAMES.remove("squaf-table-6-vit-short")  # shares its network with other papers: test_paper_recipes.py
 CNNS = ("vgg8", "vgg13", "resnet56", "shufflenetv1")
 # timm's networks with fewer layers and channels: what is tested is the way through, and not the time it takes.
 FEW = {

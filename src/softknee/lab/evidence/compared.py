@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from ...measure.estimate import Estimate
 from ...measure.hardness import spearman
-from ...measure.significance import compare_each, compare_sets
+from ...measure.significance import compare_sets
 from ..ledger.entry import FAILS
 from .runs import Study
-from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, corrected, counted, wins
+from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, better, corrected, counted, wins
 
 # Beside their own function both vision papers have these.
 IN_VISION = ("gelu", "elu", "prelu", "celu", "silu", "mish")
@@ -104,12 +104,7 @@ def drops(study: Study, label: str, measure: str = "accuracy") -> list[float | N
 def drops_less(study: Study, winner: str, other: str) -> Part:
     """Does replacing the winner cost less than replacing the other, seed by seed?"""
     says = f"{study.name}: replacing {winner} costs less than replacing {other}"
-    mine, theirs = drops(study, winner), drops(study, other)
-    pairs = [(a, b) for a, b in zip(mine, theirs, strict=False) if a is not None and b is not None]
-    if len(pairs) < FEWEST_PAIRS:
-        return Part(says, CANNOT_TELL)
-    found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
-    return Part.compared(says, found, larger=False)
+    return better(says, drops(study, winner), drops(study, other), larger=False)
 
 
 def mean(values: Iterable[float | None]) -> float:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ...measure.significance import compare_each
 from .compared import IN_VISION, accuracies, against, best_in_vision, mean, rank_correlation_of_groups
 from .runs import Runs, Study
-from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, statements_of, wins
+from .statement import CANNOT_TELL, Evidence, Part, better, bound, corrected, statements_of, wins
 
 statement = statements_of("eafo")
 
@@ -143,14 +142,8 @@ def the_correction_lowers_entropy(runs: Runs) -> Evidence:
     seed by seed."""
     study = runs.study(CIFAR_10)
     ours, plain = (_entropies(study, label, "end", "output") for label in ("crrelu", "relu"))
-    pairs = [(a, b) for a, b in zip(ours, plain, strict=False) if a is not None and b is not None]
-    says = "CRReLU's outputs have less entropy than ReLU's"
-    if len(pairs) < FEWEST_PAIRS:
-        parts = [Part(says, CANNOT_TELL)]
-    else:
-        compared = compare_each([a for a, _ in pairs], [b for _, b in pairs])
-        parts = corrected([Part.compared(says, compared, larger=False)])
-    return Evidence(f"{mean(ours):.3f} nats with CRReLU, {mean(plain):.3f} with ReLU", parts=parts)
+    parts = [better("CRReLU's outputs have less entropy than ReLU's", ours, plain, larger=False)]
+    return Evidence(f"{mean(ours):.3f} nats with CRReLU, {mean(plain):.3f} with ReLU", parts=corrected(parts))
 
 
 def _points(study: Study, way: str, labels: Iterable[str] | None = None) -> list[list[tuple[float, float]]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...measure.significance import compare_each
 from ..language.text_perplexity import exp_or_infinite
 from ..language.wikitext_study import wikitext_markdown
 from .compared import mean
 from .lambda_gelu import ADULT, CIFAR_10, FASHION, VISION, mean_hardness
 from .runs import Runs
-from .statement import ADDED, CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, statements_of
+from .statement import ADDED, Evidence, better, bound, corrected, statements_of
 
 statement = statements_of("lambda_gelu")
 
@@ -66,14 +65,6 @@ def _perplexity(row: Mapping[str, Any], column: str) -> float:
     return mean(exp_or_infinite(one) for one in _losses(row, column))
 
 
-def _lower(says: str, ours: Sequence[float], theirs: Sequence[float]) -> Part:
-    """Are the first numbers lower than the second, seed by seed?"""
-    if len(ours) < FEWEST_PAIRS:
-        return Part(says, CANNOT_TELL)
-    found = compare_each(ours, theirs)
-    return Part.compared(says, found, larger=False)
-
-
 @statement(
     place="Table I, WikiText-2",
     says="GPT-2 with ReLU is worse than with GELU (perplexity 30.48 against 28.46); with learned hardness it is as "
@@ -88,7 +79,7 @@ def relu_is_worse_in_language_models(runs: Runs) -> Evidence:
     for size, rows in _languages(runs).items():
         each = {name: _perplexity(rows[name], "free") for name in (_GELU, _RELU, _LAMBDA)}
         losses = (_losses(rows[name], "free") for name in (_GELU, _RELU))
-        compared.append(_lower(f"{size}: GELU better than ReLU", *losses))
+        compared.append(better(f"{size}: GELU better than ReLU", *losses, larger=False))
         near = abs(each[_LAMBDA] / each[_GELU] - 1) <= 0.01
         bounds.append(bound(f"{size}: learned λ-GELU within 1 % of GELU", near))
         words.append(f"{size}: GELU {each[_GELU]:.2f}, ReLU {each[_RELU]:.2f}, learned λ-GELU {each[_LAMBDA]:.2f}")
@@ -128,7 +119,7 @@ def hardening_lessens_the_shock(runs: Runs) -> Evidence:
             [after - before for before, after in zip(_losses(row, first), _losses(row, "replaced"), strict=True)]
             for row, first in ((rows[_LAMBDA], "hardened"), (rows[_GELU], "free"))
         )
-        compared.append(_lower(f"{size}: hardened λ-GELU loses less than GELU", hard, plain))
+        compared.append(better(f"{size}: hardened λ-GELU loses less than GELU", hard, plain, larger=False))
         bounds.append(bound(f"{size}: hardened λ-GELU loses more than 1 %", mean(hard) > 0.01))
         words.append(f"{size}: {mean(hard):z.4f} nats with hardened λ-GELU, {mean(plain):z.4f} with GELU")
     return Evidence("the replacement adds, " + "; ".join(words), parts=[*corrected(compared), *bounds])

@@ -6,15 +6,14 @@ not at hand the records are of CIFAR-10, and what is compared are directions, no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import DataError
 from ...measure.record import Record
-from ...measure.significance import compare_each
-from .compared import against, best_in_vision, mean
+from .compared import accuracies, best_in_vision, mean
 from .runs import Runs, Study
-from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, bound, corrected, counted, statements_of
+from .statement import Evidence, Part, better, bound, corrected, counted, statements_of, wins
 
 statement = statements_of("squaf")
 
@@ -44,15 +43,6 @@ def row_of(record: Record, activation: str) -> Row:
         if row["activation"] == activation and "accuracy" in row:
             return row
     raise DataError(f"The record of {record.kind!r} has no {activation} that came to its end; run it whole.")
-
-
-def better(says: str, first: Sequence[float | None], second: Sequence[float | None], *, larger: bool = True) -> Part:
-    """Seed by seed: is the first better? The rules are those of `statement.py`."""
-    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
-    if len(pairs) < FEWEST_PAIRS:
-        return Part(says, CANNOT_TELL)
-    found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
-    return Part.compared(says, found, larger=larger)
 
 
 def _leads(record: Record) -> tuple[list[Part], str]:
@@ -178,13 +168,12 @@ def training_every_squaf_overfits(runs: Runs) -> Evidence:
     """Test accuracy with the first SQUAF trained against that with all of them trained, and the gap between training
     and test accuracy the other way round."""
     study = runs.study(SHORT)
-    accuracy = against(study, FIRST, EVERY)
-    gap = better("the gap is larger where all are trained", *(_gaps(study, label) for label in (EVERY, FIRST)))
-    gaps = ", ".join(f"{label} {100 * mean(_gaps(study, label)):.2f}" for label in (FIRST, EVERY))
+    gaps = {label: _gaps(study, label) for label in (FIRST, EVERY)}
+    told = ", ".join(f"{label} {100 * mean(each):.2f}" for label, each in gaps.items())
+    accuracy = wins(study, FIRST, [EVERY], "accuracy", larger=True)
     return Evidence(
-        f"{accuracy.measured}; gap between training and test accuracy, in points: {gaps}",
-        parts=corrected([*accuracy.parts, gap]),
-        numbers=accuracy.numbers,
+        f"{accuracies(study, gaps)}; gap between training and test accuracy, in points: {told}",
+        parts=corrected([*accuracy, better("the gap is larger where all are trained", gaps[EVERY], gaps[FIRST])]),
     )
 
 

@@ -15,8 +15,8 @@ from ...measure.record import Record
 from ..image_training import values_of
 from .compared import mean
 from .runs import Runs
-from .squaf_networks import RATE, Row, better, row_of
-from .statement import ADDED, CANNOT_TELL, Evidence, Part, bound, corrected, counted, statements_of
+from .squaf_networks import RATE, Row, row_of
+from .statement import ADDED, CANNOT_TELL, Evidence, Part, better, bound, corrected, counted, statements_of
 
 statement = statements_of("squaf")
 

@@ -182,17 +182,24 @@ def wins(
     parts = []
     for other in others:
         says = f"{study.name}: {winner} better than {other} in {measure}"
-        theirs = study.values(other, measure)
-        pairs = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
         if all(one is None for one in mine):
             parts.append(Part(says, FAILS))
-        elif len(pairs) < FEWEST_PAIRS:
-            parts.append(Part(says, CANNOT_TELL))
-        else:
-            first, second = ([scale(max(pair[i], 1e-300)) for pair in pairs] for i in (0, 1))
-            found = compare_each(first, second)
-            parts.append(Part.compared(says, found, larger=larger))
+            continue
+        first, second = (
+            [None if one is None else scale(max(one, 1e-300)) for one in each]
+            for each in (mine, study.values(other, measure))
+        )
+        parts.append(better(says, first, second, larger=larger))
     return parts
+
+
+def better(says: str, first: Sequence[float | None], second: Sequence[float | None], *, larger: bool = True) -> Part:
+    """Seed by seed: is the first better? A pair of which one is None, or not there, is left out."""
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a is not None and b is not None]
+    if len(pairs) < FEWEST_PAIRS:
+        return Part(says, CANNOT_TELL)
+    found = compare_each([a for a, _ in pairs], [b for _, b in pairs])
+    return Part.compared(says, found, larger=larger)
 
 
 def corrected(parts: Sequence[Part]) -> list[Part]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from ...errors import DataError
 from ...measure.record import Quantity
-from ...measure.significance import compare_each
 from ..language.activations import AS_LOADED
 from ..ledger.entry import paper as paper_called
 from .compared import mean
 from .runs import Runs
-from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, corrected, counted, statements_of
+from .statement import CANNOT_TELL, Evidence, Part, better, corrected, counted, statements_of
 
 Row = Mapping[str, Any]
 
@@ -228,10 +227,7 @@ def _judged(table: PreferenceTable, runs: Runs) -> Evidence:
 def _better(says: str, column: Column, mine: Row, theirs: Row) -> Part:
     if column.name not in mine or column.name not in theirs:  # a seed diverged
         return Part(says, CANNOT_TELL)
-    first, second = column.values(mine), column.values(theirs)
-    if len(first) < FEWEST_PAIRS:
-        return Part(says, CANNOT_TELL)
-    return Part.compared(says, compare_each(first, second), larger=column.larger)
+    return better(says, column.values(mine), column.values(theirs), larger=column.larger)
 
 
 @statements_of("mollification")(
