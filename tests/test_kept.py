@@ -13,6 +13,7 @@ from softknee.errors import ParameterError
 from softknee.files import WriteError
 from softknee.lab import distilling, rates
 from softknee.lab.image_training import Entry, Plan
+from softknee.lab.kept import Kept
 from softknee.measure.record import Record, RecordError
 
 PLAN = Plan(epochs=2, batch=8, learning_rate=0.02, crop=0, every=1)
@@ -78,6 +79,16 @@ def test_a_stopped_run_goes_on_and_finds_the_same(stopped, folder):
     assert len(seen) == room.steps(settings)
     assert all(path.stat().st_mtime_ns == then for path, then in times.items())  # none of these was trained again
     assert len(list(folder.iterdir())) == len(times) + 1
+
+
+def test_what_a_run_beside_this_one_finds_is_not_sought_again(tmp_path):
+    mine, other = (Kept(tmp_path, kind="study rate", settings={}, names=["relu", "gelu"]) for _ in range(2))
+    assert mine.get("relu") is None
+    other.put("relu", {"accuracy": 90.0})
+    said = []
+    found = mine.found("relu", lambda: pytest.fail("trained again"), advance=lambda: said.append(1), steps=3)
+    assert (dict(found), len(said)) == ({"accuracy": 90.0}, 3)
+    assert mine.get("gelu") is None
 
 
 def test_other_settings_are_refused(stopped, folder):

@@ -99,13 +99,27 @@ def test_measuring_leaves_mode_and_generator_alone():
     model = build("vgg8", SAMPLED, classes=2, seed=0).eval()
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    found = measure(model, data, coded_images=2, seed=0)
+    found = measure(model, data, coded_images=2, draws=3, seed=0)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert {type(one).__name__ for one in model.modules() if isinstance(one, sk.nn.SQUAF)} == {"SQUAFP"}
-    assert found == measure(model, data, coded_images=2, seed=0)
+    assert found == measure(model, data, coded_images=2, draws=3, seed=0)
     assert set(found.accuracy) == {"soft", "sampled", "step"}
     assert found.rate == pytest.approx(sk.measure.rate(model, [data.ready(data.test_images)]).bits, abs=0.02)
     assert len(found.layers) == 3
+
+
+def test_the_accuracy_of_a_network_that_draws_is_the_mean_over_its_draws():
+    data, model = two_halves(64), build("vgg8", SAMPLED, classes=2, seed=1).eval()
+    *_, head = (one for one in model.modules() if isinstance(one, torch.nn.Linear))
+    with torch.no_grad():  # at the border of the two classes, where a draw decides
+        head.bias -= model(data.ready(data.test_images)).mean(0)
+    found = measure(model, data, coded_images=1, draws=16, seed=0)
+    assert len(found.draws) == 16
+    assert len(set(found.draws)) > 1
+    assert found.accuracy["sampled"] == pytest.approx(sum(found.draws) / 16)
+    once = measure(model, data, coded_images=1, draws=1, seed=0)
+    assert once.draws == found.draws[:1]
+    assert (once.accuracy["soft"], once.accuracy["step"]) == (found.accuracy["soft"], found.accuracy["step"])
 
 
 def test_a_price_on_bits_lowers_them(record):
@@ -168,6 +182,7 @@ def test_settings_that_cannot_be():
         ({"weights": (1.0, 1.0)}, "all different"),
         ({"network": "vgg1"}, "no network 'vgg1'"),
         ({"coded_images": 0}, "one image"),
+        ({"draws": 0}, "one draw"),
     ):
         with pytest.raises(ParameterError, match=said):
             rates.Settings(**wrong)

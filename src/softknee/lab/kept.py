@@ -79,6 +79,9 @@ class Kept:
 
     def get(self, name: str) -> Mapping[str, Any] | None:
         """What this network found, if it is there."""
+        path = None if self.folder is None else self.folder / f"{name}.json"
+        if name not in self._kept and path is not None and path.exists():  # from a run beside this one
+            self._kept[name] = self._read(path)
         found = self._kept.get(name)
         return None if found is None else found.rows[0]
 

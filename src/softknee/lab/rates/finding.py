@@ -64,6 +64,7 @@ def row_of(title: str, weight: float | None, found: Sequence[Trained]) -> dict[s
         name: Quantity.mean([one.bits[name] for one in there], unit="bits per activation") for name in there[0].bits
     }
     row["bits_by_seed"] = bits
+    row["draws_by_seed"] = [None if one.measured is None else list(one.measured.draws) for one in found]
     row["symbols"] = there[0].coded["sampled"].symbols
     row["outside"] = Quantity.mean([one.outside for one in there if one.outside is not None], unit="share")
     row["layers"] = {path: [one.layers[path] for one in there] for path in there[0].layers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,11 +33,13 @@ class Coded:
 class Measured:
     """One network after training.
 
-    accuracy: of the test images in percent, in each mode of `MODES`; of other activations {"soft": ...} alone.
+    accuracy: of the test images in percent, in each mode of `MODES`; of other activations {"soft": ...} alone. That
+              of "sampled" is the mean of `draws`.
     rate:     the paper's, equation 12, over all test images, in bits per activation.
     outside:  the share of pre-activations beyond the grids.
     coded:    by mode, what the coders make of the symbols.
     layers:   the paper's rate of each SQUAF layer.
+    draws:    the accuracy of SQUAF-P with each of its draws.
     """
 
     accuracy: Mapping[str, float]
@@ -45,11 +47,13 @@ class Measured:
     outside: float | None = None
     coded: Mapping[str, Coded] = field(default_factory=dict)
     layers: Mapping[str, float] = field(default_factory=dict)
+    draws: Sequence[float] = ()
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Measured:
         """What `dataclasses.asdict` made of one."""
-        return cls(**{**row, "coded": {mode: Coded(**one) for mode, one in row["coded"].items()}})
+        coded = {mode: Coded(**one) for mode, one in row["coded"].items()}
+        return cls(**{**row, "coded": coded, "draws": tuple(row["draws"])})
 
     @property
     def bits(self) -> dict[str, float]:
@@ -63,10 +67,11 @@ class Measured:
         return found
 
 
-def measure(model: nn.Module, data: ImageSet, *, coded_images: int, seed: int) -> Measured:
+def measure(model: nn.Module, data: ImageSet, *, coded_images: int, draws: int, seed: int) -> Measured:
     """Everything about one network in eval mode, in float32; it is left in the mode it was in.
 
-    SQUAF-P draws anew at each call: what is drawn here follows from the seed.
+    SQUAF-P draws anew at each call: what is drawn here follows from the seed. A draw moves the accuracy by as much as
+    another seed of the training does, so that it is taken over several.
     """
     layers = [one for one in model.modules() if isinstance(one, sk.nn.SQUAF)]
     if not layers:
@@ -77,14 +82,21 @@ def measure(model: nn.Module, data: ImageSet, *, coded_images: int, seed: int) -
         torch.manual_seed(seed)
         for mode in MODES:
             sk.squaf_mode_(model, mode)
-            found[mode] = accuracy(model, data)
+            found[mode] = [accuracy(model, data) for _ in range(draws if mode == "sampled" else 1)]
             if mode != "soft":
                 coded[mode] = code(model, data.ready(data.test_images[:coded_images]))
         sk.squaf_mode_(model, "sampled")
         rate = sk.measure.rate(model, (data.ready(one) for one in data.test_images.split(_BATCH)))
     sk.squaf_mode_(model, before)
-    each = {one.path: one.bits for one in rate.sites}
-    return Measured(accuracy=found, rate=rate.bits, outside=rate.outside, coded=coded, layers=each)
+    sites = {one.path: one.bits for one in rate.sites}
+    return Measured(
+        accuracy={mode: sum(each) / len(each) for mode, each in found.items()},
+        rate=rate.bits,
+        outside=rate.outside,
+        coded=coded,
+        layers=sites,
+        draws=tuple(found["sampled"]),
+    )
 
 
 @torch.no_grad()

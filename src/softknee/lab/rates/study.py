@@ -65,6 +65,7 @@ class Settings:
 
     q:            where the spacing of SQUAF-P starts; the paper has 0.125 for VGG-8.
     coded_images: of so many test images the symbols are coded; VGG-8 has 131,072 in each.
+    draws:        the accuracy of SQUAF-P is the mean over so many draws.
     smoke:        a smoke run, which the record then says.
     plain_rate:   the rate by `sk.nn.RatePenalty` in the place of `QuickRate`: the same number, by other kernels.
     """
@@ -76,6 +77,7 @@ class Settings:
     seeds: tuple[int, ...] = (0, 1, 2)
     q: float = 0.125
     coded_images: int = 16
+    draws: int = 8
     plain_rate: bool = False
     plan: Plan = field(default_factory=lambda: Plan(batch=256, learning_rate=0.1))
     device: str = "auto"
@@ -89,13 +91,13 @@ class Settings:
         for one in self.weights:
             if not 0 <= one < math.inf:
                 raise ParameterError(f"A weight of the rate is at least 0, and {one!r} was given.")
-        if self.coded_images < 1 or not self.q > 0:
-            raise ParameterError("q must be above 0, and the symbols of one image at least are coded.")
+        if self.coded_images < 1 or self.draws < 1 or not self.q > 0:
+            raise ParameterError("q must be above 0; the symbols of one image and one draw are the least.")
 
     def for_smoke(self) -> Settings:
         """A form that only shows that everything runs: two batches of two, one epoch, one weight beside 0."""
         plan = replace(self.plan, epochs=1, batch=2, every=1)
-        few = {"weights": (0.0, self.weights[-1] or 0.006), "seeds": self.seeds[:1], "coded_images": 1}
+        few = {"weights": (0.0, self.weights[-1] or 0.006), "seeds": self.seeds[:1], "coded_images": 1, "draws": 2}
         return replace(self, plan=plan, baselines=self.baselines[:1], smoke=True, **few)
 
 
@@ -196,6 +198,7 @@ def _one(
     lost = not bool(training.losses.isfinite().all())  # waits for the device
     seconds = time.perf_counter() - began
     network = training.snapshot()
+    rest = {"coded_images": settings.coded_images, "draws": settings.draws, "seed": seed}
     found = Trained(
         seed=seed,
         weight=weight,
@@ -204,7 +207,7 @@ def _one(
         tests=dict(training.tests),
         start=learned(model),
         learned={} if lost else learned(network),
-        measured=None if lost else measure(network, data, coded_images=settings.coded_images, seed=seed),
+        measured=None if lost else measure(network, data, **rest),
     )
     return asdict(found)
 
@@ -227,7 +230,8 @@ def _record(
             "Accuracy of the test images after the last epoch, in percent, in float32.",
             "bits.rate is the paper's equation 12 over all test images; entropy, huffman and rans are of the symbols "
             "of the coded images, each layer a message of its own with table and header; step_ of those of SQUAF-S.",
-            "sampled: as trained (SQUAF-P); soft and step: switched to SQUAF and to SQUAF-S after training.",
+            "sampled: as trained (SQUAF-P), the mean over draws, each of which is in draws_by_seed; soft and step: "
+            "switched to SQUAF and to SQUAF-S after training.",
         ],
     )
 
@@ -237,6 +241,7 @@ def _settings_of_record(settings: Settings, data: ImageSet, device: torch.device
         "network": settings.network,
         "q": settings.q,
         "coded_images": settings.coded_images,
+        "draws": settings.draws,
         "smoke": settings.smoke,
         **settings_of_record(data, settings.plan, device),
     }
