@@ -13,6 +13,7 @@ from small_images import tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import distilling
 from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
+from softknee.lab.studies.reading import find_recipe
 from softknee.measure.record import Record
 
 SMALL = distilling.Settings(
@@ -120,6 +121,10 @@ def test_the_counts_are_the_papers():
             assert trained_numbers(model) == reported.parameters[entry.title], entry.title
     assert trained_numbers(build("wrn40_2", distilling.ENTRIES["relu"], classes=100, seed=0)) == 2_255_156
     eight = distilling.PAPER["vgg13", "vgg8"]
+    alone = distilling.PAPER[None, "vgg8"]
+    assert alone.parameters == {name: count for name, count in eight.parameters.items() if name != "teacher"}
+    printed = find_recipe("squaf-table-6-vgg8").paper.values
+    assert {distilling.ENTRIES[name].title: row["accuracy"] for name, row in printed.items()} == alone.accuracy
     # The same number at each of the five places, or 35 at the first of them, on 3,965,028.
     each = {"PReLU": 1, "Swish": 1, "CRReLU": 1, "PolyReLU": 4, "PolyNorm": 4, "DiTAC": 9}
     assert {name: eight.parameters[name] - 3_965_028 for name in each} == {name: 5 * own for name, own in each.items()}

@@ -13,6 +13,7 @@ from docsite.blocks import blocks_of, check_command, commands_of, run_blocks_of
 import softknee as sk
 from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
 from softknee.lab import evidence
+from softknee.lab.evidence.squaf_networks import ALONE, RATE, VGG
 from softknee.measure import Record
 from softknee.registry import names
 
@@ -124,27 +125,54 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
 
 
 def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
-    """Bits and accuracy of VGG-8, and ViT-Tiny with every SQUAF trained."""
+    """Bits and accuracy of VGG-8, and what its first function became."""
     text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
-    relu, gelu, soft, free, *_, last = runs.benchmark("h200-squaf-rate-cifar-10.json").rows
+    relu, gelu, soft, free, *_, last = runs.benchmark(RATE).rows
     bits, right = [row["bits"]["huffman"].value for row in (free, last)], last["accuracy"]
     assert f"takes {bits[0]:.2f} bits an activation without a price on them and {bits[1]:.2f} at the paper's" in text
     assert f"{right['sampled'].value:.2f} % there, {right['soft'].value:.2f} % once switched to SQUAF and" in text
     assert f"and {right['step'].value:.2f} % to SQUAF-S. ReLU has {relu['accuracy']['soft'].value:.2f} %," in text
     assert f"SQUAF {soft['accuracy']['soft'].value:.2f} %." in text
     gained = [soft["accuracy"]["soft"].value - row["accuracy"]["soft"].value for row in (relu, gelu)]
-    assert f"it is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
+    assert f"SQUAF is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
+    ranges = [max(one) - min(one) for row in runs.benchmark(RATE).rows for one in row.get("draws_by_seed", ())]
+    assert f"of 8 draws of one network the best is {fmean(ranges):.2f} points above the worst, in the mean" in text
     (dent,) = [one for one in evidence.find(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"]
     lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.decide(runs).measured), strict=True)
     assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
     assert f"on its left it rises to {min(left)} to {max(left)}." in text
+
+
+def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None:
+    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    rows = {row["activation"]: row for row in runs.benchmark(ALONE).rows if "accuracy" in row}
+    right = {name: row["accuracy"].value for name, row in rows.items()}
+    first, second, *_ = sorted(right, key=lambda name: -right[name])
+    assert (first, second, len(right)) == ("SQUAF", "DiTAC", 10)
+    above = [f"{right['SQUAF'] - right[name]:.2f}" for name in ("DiTAC", "ReLU", "GELU")]
+    assert f"it has {right['SQUAF']:.2f} %, the most of the ten activations that converge: {above[0]} points" in text
+    assert f"too, {above[1]} above ReLU and {above[2]} above GELU" in text
+    (leads,) = [one for one in evidence.find(["squaf"]) if one.id == "squaf.best_in_a_small_network"]
+    assert "better than 5 of 9" in leads.decide(runs).measured
+    assert "show it for five of the nine" in text
+    teacher, *students = runs.benchmark(VGG).rows
+    best, least = max(students, key=lambda row: row["accuracy"].value), min(students, key=lambda row: row["gap"].value)
+    assert (best["activation"], least["activation"], len(students)) == ("SQUAF", "SiLU", 6)
+    assert f"VGG-8 with SQUAF has {best['accuracy'].value:.2f} %, the most of the six" in text
+    assert f"below its teacher's {teacher['accuracy'].value:.2f} %" in text
+    assert f"{best['gap'].value:.2f} points, is not the smallest; SiLU's is {least['gap'].value:.2f}." in text
+
+
+def test_what_soft_quantisation_gives_a_transformer_is_what_the_records_say() -> None:
+    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    short = runs.study("squaf-table-6-vit-short")
+    three = [f"{100 * short.mean(label, 'accuracy'):.2f} %" for label in ("squaf first", "gelu", "relu")]
+    assert f"with the first SQUAF trained has {three[0]}, with GELU {three[1]}, with ReLU {three[2]}." in text
     vit = runs.study("mollification-table-1")
-    tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "gelu", "lambda_gelu")]
+    tested = [100 * vit.mean(label, "accuracy") for label in ("squaf", "lambda_gelu")]
     fitted = [f"{100 * fmean(vit.outcomes[label].train['accuracy']):.2f} %" for label in ("squaf", "lambda_gelu")]
-    assert (
-        f"all twelve trained it has {tested[0]:.2f} % against GELU's {tested[1]:.2f} %: it gets {fitted[0]} of" in text
-    )
-    assert f"as λ-GELU does, which has {tested[2]:.2f} %." in text
+    assert f"With all twelve trained it has {tested[0]:.2f} %: it gets {fitted[0]} of" in text
+    assert f"as λ-GELU does, which has {tested[1]:.2f} %." in text
     assert fitted[0] == fitted[1]
 
 

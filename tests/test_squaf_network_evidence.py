@@ -124,16 +124,38 @@ NAMES = ["squaf.student_surpasses_its_teacher", "squaf.smallest_gap"]
 
 def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
     teacher, relu = student("teacher, ReLU", 92.0, 5.0), student("ReLU", 91.0, 6.0, by=0.03)
+    reported = distilling.PAPER["vgg13", "vgg8"].accuracy
+    rest = [student(name, 90.0, 7.0, by=0.03) for name in reported if name not in ("ReLU", "SQUAF")]
     gone = {"activation": "PolyReLU", "trained": 100, "not_run": "every seed diverged"}
-    distil_record([teacher, relu, gone, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
+    distil_record([teacher, relu, *rest, gone, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
     found = judged(tmp_path, NAMES)
     assert [found[name].verdict for name in NAMES] == ["holds", "holds"]
+    assert "not run" not in found[NAMES[0]].measured
     assert found[NAMES[0]].measured.startswith("SQUAF 92.50 ± 0.07 %, next ReLU 91.00 ± 0.07 %.")
     distil_record([teacher, student("ReLU", 92.6, 3.0, by=0.03), student("SQUAF", 91.0, 4.0)]).write(
         tmp_path / room.VGG
     )
     found = judged(tmp_path, NAMES)
     assert [found[name].verdict for name in NAMES] == ["fails", "fails"]
+
+
+def test_of_students_that_were_not_run_nothing_can_be_told(tmp_path):
+    teacher, relu = student("teacher, ReLU", 92.0, 5.0), student("ReLU", 91.0, 6.0, by=0.03)
+    distil_record([teacher, relu, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["partly", "partly"]
+    for name in NAMES:
+        assert "not run: GELU, LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in found[name].measured
+
+
+@pytest.mark.parametrize(("lost", "said"), [([0, 1, 2, 3], "holds"), ([0], "fails"), (None, "cannot tell")])
+def test_whether_polyrelu_converges(lost, said, tmp_path):
+    rows = [student("ReLU", 91.0, 6.0)]
+    if lost is not None:
+        rows.append({"activation": "PolyReLU", "trained": 100, "diverged": lost, "not_run": "every seed diverged"})
+    distil_record(rows, teacher=None).write(tmp_path / room.ALONE)
+    name = "squaf.polyrelu_does_not_converge"
+    assert judged(tmp_path, [name])[name].verdict == said
 
 
 @pytest.mark.parametrize(("gelu", "said"), [(89.0, "holds"), (93.5, "partly")])
@@ -188,7 +210,7 @@ def test_the_page_shows_the_tables_and_their_figures(tmp_path):
     assert "![What the first layer's SQUAF has become" in text
     assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
     assert "![Accuracy against bits per activation" in text
-    assert "| SQUAF | 100 |  | 92.50 ± 0.07 |" in text
+    assert "| SQUAF | 100 | 3,965,063 | 92.50 ± 0.07 | 72.57 |" in text
     assert "Again: `softknee study distil`. [Record](evidence/h200-squaf-vgg8-cifar-10.json)." in text
     assert "### SQUAF, tables 7 and 14: VGG-13 teaches VGG-8" not in text
     assert "| Table 6 | CIFAR-100 |" in text

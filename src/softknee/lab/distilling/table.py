@@ -43,7 +43,7 @@ def distil_markdown(record: Record) -> str:
             is_teacher = name.startswith(TEACHER)
             known = reported.parameters.get(TEACHER if is_teacher else name)
             count = "" if known is None else f"{known:,}"
-            quoted = f"{reported.teacher_accuracy:.2f}" if is_teacher else _number(reported.accuracy, name)
+            quoted = _number({name: reported.teacher_accuracy} if is_teacher else reported.accuracy, name)
             quoted_gap = _number(reported.gap, name)
         cells = [name, f"{row['trained']:,}", count, found, quoted, gap, quoted_gap]
         lines.append(f"| {' | '.join(cells)} |")
@@ -71,6 +71,9 @@ def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
             (right, _gaps, "generalisation gap, percentage points"),
         ):
             _curves(axes, rows, what, title)
+        for row in record.rows:
+            if row["activation"].startswith(TEACHER) and "accuracy" in row:
+                _mark(left, row["accuracy"].value)
         right.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), fontsize=7.5, frameon=False, labelcolor=INK)
     return write_figure(figure, path, label="test accuracy and generalisation gap over the epochs")
 
@@ -92,6 +95,14 @@ def _curves(axes: Axes, rows: list[Any], what: Any, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=9.5, color=INK, pad=7)
 
 
+def _mark(axes: Axes, teacher: float) -> None:
+    """A line at the accuracy of the teacher, within the axes."""
+    axes.axhline(teacher, color=INK, linestyle=":", linewidth=1.2)
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, teacher - 0.04 * (high - low)), max(high, teacher + 0.08 * (high - low)))
+    axes.annotate(TEACHER, (0, teacher), xytext=(4, 3), textcoords="offset points", fontsize=7.5, color=INK)
+
+
 def _tests(row: Mapping[str, Any]) -> list[float]:
     return [sum(column) / len(column) for column in zip(*row["curve"]["test"], strict=True)]
 
@@ -108,5 +119,6 @@ def _here(record: Record) -> str:
     return f"{taught}, {given['data']}, {epochs}"
 
 
-def _number(numbers: Mapping[str, float], name: str) -> str:
-    return f"{numbers[name]:.2f}" if name in numbers else ""
+def _number(numbers: Mapping[str, float | None], name: str) -> str:
+    found = numbers.get(name)
+    return "" if found is None else f"{found:.2f}"

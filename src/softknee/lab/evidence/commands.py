@@ -18,7 +18,7 @@ _MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF},
 COMMANDS = {
     RATE: f"softknee study rate --json {_FOLDER}/{RATE}",
     ALONE: f"{_DISTIL} --teacher none --student vgg8 --json {_FOLDER}/{ALONE}",
-    VGG: f"{_DISTIL} --teacher vgg13 --student vgg8 --json {_FOLDER}/{VGG}",
+    VGG: f"{_DISTIL} --teacher vgg13 --student vgg8 --only relu,gelu,prelu,silu,swish,squaf --json {_FOLDER}/{VGG}",
     WRN: f"{_DISTIL} --teacher wrn40_2 --student wrn16_2 --json {_FOLDER}/{WRN}",
     TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
     f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "

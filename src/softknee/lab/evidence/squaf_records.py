@@ -45,8 +45,16 @@ FIGURES: Mapping[str, Sequence[Drawn]] = {
             needs="start",
         ),
     ),
-    VGG: (Drawn("squaf-distil-vgg.png", _STUDENTS, draw_distil),),
-    WRN: (Drawn("squaf-distil-wrn.png", _STUDENTS, draw_distil),),
+    ALONE: (
+        Drawn(
+            "squaf-vgg8.png",
+            "Test accuracy and generalisation gap of VGG-8 with different activations, means over the seeds",
+            draw_distil,
+            needs="curve",
+        ),
+    ),
+    VGG: (Drawn("squaf-distil-vgg.png", _STUDENTS, draw_distil, needs="curve"),),
+    WRN: (Drawn("squaf-distil-wrn.png", _STUDENTS, draw_distil, needs="curve"),),
 }
 _HEADINGS = {
     RATE: "SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P",
