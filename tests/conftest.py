@@ -37,7 +37,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, then by the number of tests.
+    """Files with slow tests first, then by the number of tests; what is marked `gpu` is skipped where there is none.
 
     Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
     other; and what takes long often has few tests.
@@ -45,6 +45,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, and torch sees none"))
 
 
 @pytest.fixture(autouse=True, scope="session")

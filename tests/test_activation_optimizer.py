@@ -233,7 +233,6 @@ def test_what_cannot_be_an_optimiser_of_their_own_is_refused(kind, given: dict, 
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning")

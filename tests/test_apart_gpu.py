@@ -18,7 +18,6 @@ from test_half import assert_rounds_well, every_number
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     # torch's compiler recommends TF32, which would hide what is compared here.
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
     # It also tells when it leaves one of its own ways to sum aside.

@@ -176,7 +176,7 @@ def test_no_value_reaches_the_host() -> None:
     assert (found.shape, soft.shape) == ((2, 8, 3, 16, 16), (2, 8, 10))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_captured_call_is_the_eager_one() -> None:
     images, targets = (one.cuda() for one in batch(3))
     augment = Augment(**FULL, probability=0.7, from_step=1)

@@ -58,7 +58,6 @@ def test_the_command_refuses_what_is_no_number():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "adamw", "rmsprop"])
 def test_captured_steps_are_those_of_the_cpu(optimizer: str):
     from torch import nn

@@ -10,7 +10,6 @@ from test_clicks import plain_stream, stream_model
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 FIT = {"epochs": 1, "batch": 16, "loss": "bce_with_logits"}
 STREAM = {"lr": 0.1, "optimizer": "adagrad", "initial_accumulator_value": 0.1, "shuffle": 32, "progressive": True}

@@ -9,7 +9,6 @@ from test_baselines_flow import OPTIONS, drawn, outer_slopes, value_and_gradient
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 

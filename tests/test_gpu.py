@@ -7,7 +7,7 @@ import softknee as sk
 from helpers import SUBJECTS
 from softknee.spec import Activation
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU, and torch sees none")
+pytestmark = pytest.mark.gpu
 
 SHAPES = {"flat": ((100_003,), None), "image": ((4, 6, 33, 5), (6, 1, 1)), "rows": ((700, 40), (40,))}
 

@@ -141,7 +141,6 @@ def test_the_settings_of_the_backend_are_put_back() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible to torch")
 def test_on_a_gpu_runs_share_their_bits_too() -> None:
     """A convolutional network, free, hardened, and free again: one run until the knobs freeze, and twice the same."""
     random = torch.Generator().manual_seed(0)

@@ -135,7 +135,6 @@ def test_trainings_that_share_their_batches_see_what_they_would_see_alone():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_compiled_batches_are_those_of_a_cpu():
     data, plan = two_halves(16, side=32), Plan(epochs=1, batch=8)
     here, there = (Batches(data, plan, device=device) for device in ("cpu", "cuda"))
@@ -162,7 +161,6 @@ def test_batches_begin_at_the_first_turn():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_networks_one_after_the_other_share_their_batches():
     data, plan = two_halves(20), Plan(epochs=1, batch=8, crop=0)  # no third batch fits
     batches = Batches(data, plan, device="cuda")
@@ -173,7 +171,6 @@ def test_on_a_gpu_networks_one_after_the_other_share_their_batches():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_recorded_step_learns_and_serves_every_training():
     data, plan = two_halves(), Plan(epochs=8, batch=8, learning_rate=0.02, crop=0)
     model = build("tiny", squaf("SQUAF-P", q=0.125, mode="sampled"), classes=2, seed=0)

@@ -9,7 +9,6 @@ from softknee.wire import WireError, decode, encode, packed
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 

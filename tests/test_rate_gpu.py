@@ -15,7 +15,6 @@ def marginal_and_gradients(x: Tensor, q: Tensor, alpha: Tensor, **options) -> li
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(1,), (8, 1), (8, 128)])
 @pytest.mark.parametrize(

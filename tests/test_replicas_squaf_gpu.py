@@ -10,7 +10,6 @@ from test_replicas_squaf import EACH, FIT, X, Y, mlp
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 

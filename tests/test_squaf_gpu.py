@@ -12,7 +12,6 @@ from squaf_reference import inputs, parameters
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shape", [(1,), (8, 1), (8, 128), (16, 1, 1)])
 @pytest.mark.parametrize("softness", [0.3, 1.5, 30.0])
@@ -49,7 +48,6 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness,
 
 # What lies around the borders of a thread's eight elements and of a warp's 256, and runs that end between them.
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "shape", [(n,) for n in (1, 7, 8, 9, 248, 255, 256, 257, 267, 2061, 100_003)]
@@ -71,7 +69,6 @@ def test_values_of_every_size_and_run_match_float64(dtype, shape, offset):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_cuda_source_compiles_and_is_used():
     from softknee.kernels.squaf.cuda import soft
 
@@ -82,7 +79,6 @@ def test_the_cuda_source_compiles_and_is_used():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("shape", [(1,), (8, 1)])
 @pytest.mark.parametrize("window", [5, 3])
 def test_gradients_share_no_memory_on_the_device(shape, window):
@@ -94,7 +90,6 @@ def test_gradients_share_no_memory_on_the_device(shape, window):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("window", [5, None])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_nan_only_from_nan_and_limits_at_infinity(dtype, window):
@@ -108,7 +103,6 @@ def test_nan_only_from_nan_and_limits_at_infinity(dtype, window):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_float64_and_double_backward_on_the_device():
     p = {name: t.cuda().requires_grad_() for name, t in parameters((3, 1)).items()}
     x = inputs(2, 3, 4).cuda().requires_grad_()
@@ -121,7 +115,6 @@ def test_float64_and_double_backward_on_the_device():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("window", [5, 3])

@@ -14,7 +14,6 @@ from squaf_reference import inputs, parameters
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 

@@ -237,7 +237,6 @@ def test_what_has_no_part_in_it(on_disk) -> None:
 def on_gpu(test: Any) -> Any:
     for mark in (
         pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
         # torch's compiler recommends TF32, tells of sums that it leaves aside, and forks beside threads.
         pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
         pytest.mark.filterwarnings(r"ignore:\s*Online softmax is disabled:UserWarning"),
