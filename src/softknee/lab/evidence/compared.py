@@ -39,12 +39,12 @@ def best_in_vision(study: Study, winner: str, title: str, others: Sequence[str] 
     """The winner by test accuracy against each of the others; against those that were not run it cannot be told."""
     there = tuple(one for one in others if one in study.outcomes)
     left = [one for one in others if one not in there]
-    tried = corrected(wins(study, winner, there, "accuracy", larger=True))
     untried = [Part(f"{study.name}: {winner} better than {one} in accuracy", CANNOT_TELL) for one in left]
+    parts = corrected([*wins(study, winner, there, "accuracy", larger=True), *untried])
     return Evidence(
-        f"{accuracies(study, (winner, *there))}; {title} is shown to be better than {counted(tried)}"
+        f"{accuracies(study, (winner, *there))}; {title} is shown to be better than {counted(parts[: len(there)])}"
         + (f"; not run: {', '.join(left)}" if left else ""),
-        parts=[*tried, *untried],
+        parts=parts,
         numbers={label: study.mean(label, "accuracy") for label in (winner, *there)},
     )
 

@@ -62,23 +62,27 @@ _INTRO = """\
 
 Statements of the papers that only training can test: where each stands, what it says (in our words), what our studies
 found, what was different from the paper, and a verdict. The rules were fixed before the studies ran: seeds are paired,
-a comparison is a paired t-test over them (of logarithms where errors span decades) with Holm's correction over the
-parts of one statement at 5 %; a part holds or fails if the difference is shown in one direction or the other, and
-cannot be told otherwise, nor with fewer than three pairs of seeds. Other parts hold a number of ours against a bound
-that the statement's function names. Effect sizes (Hedges' g_z of the pairs) are told and decide nothing. A statement
-holds if all parts do, *partly* if some do, and fails if a part fails and none holds (the last was added with records at
-hand: two statements of which no part held had been called partly). `src/softknee/lab/evidence` has the rules and,
-function by function, the parts. A statement that was added when its records were there says so under "different".
+a comparison is a paired t-test over them (of logarithms where errors span decades) with Holm's correction over all
+comparisons of one statement, those that could not be made among them, at 5 %; a part holds or fails if the difference
+is shown in one direction or the other, and cannot be told otherwise, nor with fewer than three pairs of seeds. Other
+parts hold a number of ours against a bound that the statement's function names. Effect sizes (Hedges' g_z of the
+pairs) are told and decide nothing. A statement holds if all parts do, *partly* if some do, and fails if a part fails
+and none holds. Two rules were added with records at hand: the last (two statements of which no part held had been
+called partly), and that comparisons that could not be made count in the correction, which is stricter.
+`src/softknee/lab/evidence` has the rules and, function by function, the parts. A statement that was added or changed
+when its records were there says so under "different".
 
-In the tables the best mean is bold. A ° marks those that are not shown to be worse: the same test against the best,
-where a p counts times the number of the others (which one comes out best is known only after looking). With two seeds
-there is no test and no mark; with three, differences are shown that are several times the spread of their pairs, so
-that of two activations with one mean (ELU and CELU are one function) one may be shown to be worse and the other not.
+In the tables of studies the best mean is bold. A ° marks those that are not shown to be worse: the same test against
+the best, where a p counts times the number of the others (which one comes out best is known only after looking). With
+two seeds there is no test and no mark; with three, differences are shown that are several times the spread of their
+pairs, so that of two activations with one mean (ELU and CELU are one function) one may be shown to be worse and the
+other not.
 
 Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
-`elu_and_celu_differ` and `elu_and_celu_are_one`. Entropy against accuracy over all runs tests EAFO's premise:
-`less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the paper's where it has
-them; where its own are wrong, [the mathematical half](claims.md) says so (`parameters_of_the_networks`).
+`elu_and_celu_are_one`, and for another data set `elu_and_celu_differ`. Entropy against accuracy over all runs tests
+EAFO's premise: `less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the
+paper's where it has them; where its own are wrong, [the mathematical half](claims.md) says so
+(`parameters_of_the_networks`).
 
 On the site that `make docs` builds, each paper has a page with all its tables and figures, run or not: what it prints,
 what we found, and the command of every single row.

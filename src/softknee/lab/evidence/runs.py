@@ -106,6 +106,10 @@ class Runs:
             self._read[name] = Study(name, folder, trained, tuple(machines))
         return self._read[name]
 
+    def keys(self, name: str) -> dict[str, str]:
+        """The key of each trial of a study that trained, by the label of its activation: one key, one run."""
+        return {label: one.trial.key for label, one in self.study(name).outcomes.items()}
+
     def recipe(self, name: str) -> Recipe:
         """The recipe that a study was run with; what it says of the paper, which no trial depends on, as it ships."""
         if name not in self._recipes:

@@ -4,7 +4,8 @@ A statement of a paper is cut into parts, each a comparison of two activations i
 than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the same weights and order of examples.
 
     comparison   the paired t-test over the seeds, of logarithms where the score spans decades (mean squared errors);
-                 Holm's correction over the parts of one statement, level 5 %
+                 Holm's correction over all comparisons of one statement, those that could not be made (a row that
+                 was not run, too few seeds) among them, level 5 %
     holds        the part's p is below the level and the difference has the direction the paper states
     fails        the p is below the level and the direction is the other one; or all seeds of what should win diverged
     cannot tell  neither; also with fewer than three pairs of seeds that came to their end
@@ -12,7 +13,8 @@ than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the sa
     a bound      a number of ours against a number of the paper's; holds or fails
 
 A statement holds if all its parts do, fails if one fails and none holds, cannot be told if no part can, and holds
-partly otherwise. (That none may hold was added when records were there: `partly` had been said where no part held.)
+partly otherwise. (That none may hold was added when records were there: `partly` had been said where no part held. So
+was that comparisons that could not be made count in the correction, which makes it stricter.)
 """
 
 from __future__ import annotations
@@ -203,13 +205,22 @@ def better(says: str, first: Sequence[float | None], second: Sequence[float | No
 
 
 def corrected(parts: Sequence[Part]) -> list[Part]:
-    """All comparisons of one statement with Holm's correction, and the verdicts that follow."""
-    adjusted = holm([one.p for one in parts])
+    """All comparisons of one statement with Holm's correction, and the verdicts that follow.
+
+    Those that could not be made count, too: what was not run must not make the rest easier to show.
+
+    >>> one = Part("it was compared", p=0.03, direction=1.0)
+    >>> [part.verdict for part in corrected([one])]
+    ['holds']
+    >>> [part.verdict for part in corrected([one, Part("it was not run", CANNOT_TELL)])]
+    ['cannot tell', 'cannot tell']
+    """
+    adjusted = holm([1.0 if one.p is None else one.p for one in parts])
     settled = []
     for part, p in zip(parts, adjusted, strict=True):
         shown = HOLDS if part.direction > 0 else FAILS
         verdict = part.verdict or (shown if p is not None and p < LEVEL else CANNOT_TELL)
-        settled.append(replace(part, verdict=verdict, p=p))
+        settled.append(replace(part, verdict=verdict, p=None if part.p is None else p))
     return settled
 
 

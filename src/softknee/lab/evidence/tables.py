@@ -68,11 +68,26 @@ def study_tables(
             f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval{scale}. "
             f"{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](evidence/{name}/trials).\n"
         )
+        yield _shared(runs, name)
         if name in (below or {}):
             yield "\n" + (below or {})[name](study)
         for of, file, caption in figures:
             if of == name:
                 yield f"\n![{caption}](evidence/{file})\n"
+
+
+def _shared(runs: Runs, name: str) -> str:
+    """Which rows are runs of another study, too, where that has the same network, data and settings."""
+    lines = []
+    for other in runs.names:
+        if other == name or other.endswith(".json"):
+            continue
+        both = [label for label, key in runs.keys(name).items() if key in runs.keys(other).values()]
+        if both:
+            every = len(both) == len(runs.keys(name))
+            rows = "These runs" if every else f"The runs of {', '.join(both)}"
+            lines.append(f"\n{rows} are those of `{other}`, too, and count once.\n")
+    return "".join(lines)
 
 
 def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]], heading: str) -> Iterator[str]:
@@ -131,8 +146,10 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     further = [one for one in _FURTHER if differ and not online and _all_have(study, one)]
     # The axes of the SmeLU paper's figure 3: losses in percent of ReLU's.
     basis = "relu" if online and "relu" in study.outcomes else ""
-    heads += [f"log loss against {basis}'s, %", f"ranking loss against {basis}'s, %"] if basis else []
+    heads += [f"log loss against {basis}'s, %", f"ranking loss (1 - AUC) against {basis}'s, %"] if basis else []
     heads += ([told] if differ else []) + [_FURTHER[one][0] for one in further]
+    fitted = "accuracy" in measures and all(one.train.get("accuracy") for one in study.outcomes.values())
+    heads += ["of the training images, %"] if fitted else []
     heads += ["accuracy, %, when replaced"] if swapped else []
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
     ours = {measure: _marked(study, measure) for measure in measures}
@@ -150,6 +167,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
         row += [_change(study, label, basis, one) for one in _ONLINE] if basis else []
         row += [_difference(outcome, spread, "{:.5f}")] if differ else []
         row += [_difference(outcome, one, _FURTHER[one][2], scale=_FURTHER[one][1]) for one in further]
+        row += [_mean_of(outcome.train["accuracy"])] if fitted else []
         row += [_replaced(outcome)] if swapped else []
         yield f"| {' | '.join(row)} |\n"
 
@@ -182,6 +200,12 @@ def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0
     low, high = found.get("interval") or (None, None)
     ends = "" if low is None or high is None else f" [{form.format(scale * low)}, {form.format(scale * high)}]"
     return form.format(scale * found["value"]) + ends
+
+
+def _mean_of(accuracies: Sequence[float | None]) -> str:
+    """The mean over the seeds that came to their end, in percent."""
+    there = [one for one in accuracies if one is not None]
+    return f"{100 * statistics.fmean(there):.2f}" if there else ""
 
 
 def _replaced(outcome: Outcome) -> str:

@@ -23,7 +23,11 @@ _LEFT, _RIGHT = (0.065, 0.14, 0.545, 0.74), (0.68, 0.14, 0.3, 0.74)
 _SOFT = "#6a6963"
 _WIDE = 0.1  # of the panel: the name of a weight
 _LABEL: Any = {"fontsize": 8.5, "color": _SOFT}
-_CURVES = (("sampled", "SQUAF-P, as trained"), ("soft", "switched to SQUAF"), ("step", "switched to SQUAF-S"))
+_CURVES = (
+    ("sampled", "SQUAF-P, as trained"),
+    ("soft", "switched to SQUAF, then 32 bits"),
+    ("step", "switched to SQUAF-S"),
+)
 _BITS = (("rate", "equation 12"), ("huffman", "Huffman"), ("rans", "range coder"))
 
 
@@ -62,6 +66,7 @@ def _accuracies(axes: Axes, coded: Sequence[Mapping[str, Any]], plain: Sequence[
     for row, style in zip(plain, ("-", "--", ":", "-."), strict=False):
         found = row["accuracy"]["soft"]
         axes.axhline(found.value, color=INK, linewidth=1.1, linestyle=style, label=f"{row['activation']}, 32 bits")
+        axes.axhspan(found.low, found.high, color=INK, alpha=0.06, linewidth=0)
     _name_weights(axes, coded)
     axes.set_xlabel("bits per activation, Huffman", **_LABEL)
     data, epochs = record.settings["data"], record.settings["epochs"]

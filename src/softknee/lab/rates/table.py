@@ -7,7 +7,7 @@ from ...measure.record import Quantity, Record
 from .study import KIND
 
 _HEADS = (
-    "activation", "weight of the rate", "accuracy, %", "switched to SQUAF", "switched to SQUAF-S",
+    "activation", "weight of the rate", "accuracy, %", "switched to SQUAF (32 bits)", "switched to SQUAF-S",
     "rate (eq. 12)", "Huffman", "range coder", "SQUAF-S, Huffman",
 )  # fmt: skip
 
