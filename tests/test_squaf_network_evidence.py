@@ -225,4 +225,6 @@ def test_the_page_shows_the_tables_and_their_figures(tmp_path):
     assert "Again: `softknee study distil`. [Record](evidence/h200-squaf-vgg8-cifar-10.json)." in text
     assert "### SQUAF, tables 7 and 14: VGG-13 teaches VGG-8" not in text
     assert "| Table 6 | CIFAR-100 |" in text
-    assert re.search(r"\| Figure 3 \| bits and accuracy \| `softknee study rate` \| run \|", text)
+    assert re.search(
+        r"\| Figure 3 \| bits and accuracy \| `softknee study rate`<br>`.*? --epochs 240 .*?` \| run \|", text
+    )
