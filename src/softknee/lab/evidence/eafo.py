@@ -141,9 +141,9 @@ def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
     needs=[CIFAR_10],
     labels=["crrelu", "relu"],
     different=f"{_DIFFERENT}; {_RESOLUTION}; that of all outputs, where the paper's derivation is about inputs above 0 "
-    "([judged by itself](claims.md)): ReLU's many zeros are one cell, and CRReLU has none; after training the networks "
-    "and their inputs differ, and eps is what was learned; that networks before training are compared, too, was added "
-    "with records at hand",
+    "(judged among the mathematical claims): ReLU's many zeros are one cell, and CRReLU has none; after training the "
+    "networks and their inputs differ, and eps is what was learned; that networks before training are compared, too, "
+    "was added with records at hand",
 )
 def the_correction_lowers_entropy(runs: Runs) -> Evidence:
     """The entropy of the outputs of networks with CRReLU against those with ReLU, the mean over the layers, seed by
