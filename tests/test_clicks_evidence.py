@@ -7,7 +7,8 @@ import torch
 
 from data_files import write_criteo
 from softknee.lab import evidence
-from softknee.lab.evidence.smelu_clicks import ONLINE, PAIR, TABLES
+from softknee.lab.evidence.smelu_clicks import TABLES
+from softknee.lab.evidence.smelu_online import ONLINE, PAIR
 from softknee.lab.evidence.tables import study_tables
 from softknee.lab.report import summarise
 from softknee.lab.report.clicks import change, relative_losses

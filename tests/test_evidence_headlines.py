@@ -11,7 +11,8 @@ from softknee.lab.distilling.paper import PAPER
 from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.lambda_gelu import LEARNED
 from softknee.lab.evidence.lambda_gelu_language import LARGE, SMALL
-from softknee.lab.evidence.smelu_clicks import ONLINE, TABLES
+from softknee.lab.evidence.smelu_clicks import TABLES
+from softknee.lab.evidence.smelu_online import ONLINE
 from softknee.lab.evidence.squaf import MODES, TIMES
 from softknee.lab.evidence.statement import CANNOT_TELL
 from softknee.lab.evidence.trained_on_preferences import S_RELU

@@ -18,6 +18,11 @@ from .statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Part, better, correc
 IN_VISION = ("gelu", "elu", "prelu", "celu", "silu", "mish")
 
 
+def labels_of(study: Study, name: str) -> list[str]:
+    """The labels of one function of the zoo: it may have been run with several values of its parameters."""
+    return [label for label, one in study.outcomes.items() if one.trial.activation.name == name]
+
+
 def accuracies(study: Study, labels: Iterable[str]) -> str:
     """The mean test accuracies as words: "relu 91.20 %, gelu 91.40 %"."""
     return ", ".join(f"{label} {percent(study.mean(label, 'accuracy'))}" for label in labels)

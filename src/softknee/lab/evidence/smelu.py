@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ..ledger.entry import FAILS, HOLDS
-from .compared import agrees_more, difference, percent
+from .compared import agrees_more, difference, labels_of, percent
 from .runs import Runs, Study
 from .statement import ADDED, Evidence, Part, bound, corrected, counted, statements_of, wins
 
@@ -25,10 +25,6 @@ _DIFFERENT = (
     "values of beta are not printed, and of each family the best of ours is taken"
 )
 _FAMILIES = f"{_DIFFERENT}; the one legend that is legible, that of figure 14, names ReLU, SmeLU and Swish alone"
-
-
-def _family(study: Study, name: str) -> list[str]:
-    return [label for label, one in study.outcomes.items() if one.trial.activation.name == name]
 
 
 def _best(study: Study, labels: list[str]) -> str:
@@ -55,7 +51,7 @@ def _each(study: Study, labels: Sequence[str], parts: Sequence[Part]) -> str:
 
 def _reproducible(runs: Runs, name: str) -> Evidence:
     study = runs.study(name)
-    best = [_best(study, _family(study, family)) for family in FAMILIES]
+    best = [_best(study, labels_of(study, family)) for family in FAMILIES]
     parts = corrected([part for label in best for part in agrees_more(study, label, ["relu"])])
     return Evidence(
         f"prediction difference Δ₁ of {_said(study, 'relu')}; of each family the value of beta with the lowest, "
@@ -95,7 +91,7 @@ def _dependence(runs: Runs, name: str, least: float) -> Evidence:
     found = {label: one for label in study.outcomes if not math.isnan(one := difference(study, label))}
     share = _change(found)
     # What is said beside the verdict and does not enter it: one function alone could make the share.
-    others = {label: one for label, one in found.items() if label not in _family(study, "selu")}
+    others = {label: one for label, one in found.items() if label not in labels_of(study, "selu")}
     return Evidence(
         f"Δ₁ goes from {_ends(found)}: by {percent(share)} of its lowest value; without SELU from {_ends(others)}, by "
         f"{percent(_change(others))}",
@@ -141,14 +137,14 @@ def difference_depends_on_the_activation_with_adagrad(runs: Runs) -> Evidence:
 def _trade_off(runs: Runs, name: str) -> Evidence:
     study = runs.study(name)
     least = study.mean("relu", "accuracy")
-    fit = [label for label in _family(study, "smelu") if study.mean(label, "accuracy") >= least]
+    fit = [label for label in labels_of(study, "smelu") if study.mean(label, "accuracy") >= least]
     if not fit:
         none = f"no SmeLU has an error as low as {_said(study, 'relu')}"
         return Evidence(none, parts=[Part(f"{name}: a SmeLU as accurate as ReLU", FAILS)])
     best = _best(study, fit)
     parts = corrected(agrees_more(study, best, ["relu"]))
     return Evidence(
-        f"{len(fit)} of {len(_family(study, 'smelu'))} values of beta have no higher error than ReLU; of these the one "
+        f"{len(fit)} of {len(labels_of(study, 'smelu'))} values of beta have no higher error than ReLU; of these the one "
         f"with the lowest Δ₁, {_each(study, [best], parts)} than {_said(study, 'relu')}",
         parts=parts,
     )
@@ -180,7 +176,7 @@ def _more_accurate(runs: Runs, name: str) -> Evidence:
     study = runs.study(name)
     best = [
         max(
-            _family(study, family),
+            labels_of(study, family),
             key=lambda label: (not math.isnan(study.mean(label, "accuracy")), study.mean(label, "accuracy")),
         )
         for family in FAMILIES
@@ -215,7 +211,7 @@ def smooth_activations_can_be_more_accurate_with_adagrad(runs: Runs) -> Evidence
 def _widening(runs: Runs, name: str) -> Evidence:
     study = runs.study(name)
     labels = sorted(
-        _family(study, "smelu"), key=lambda label: float(study.outcomes[label].trial.activation.values["beta"])
+        labels_of(study, "smelu"), key=lambda label: float(study.outcomes[label].trial.activation.values["beta"])
     )
     parts = corrected([part for a, b in pairwise(labels) for part in agrees_more(study, b, [a])])
     told = ", ".join(f"{label} {difference(study, label):.5f}" for label in labels)
@@ -256,10 +252,10 @@ def wider_knees_agree_more_with_adagrad(runs: Runs) -> Evidence:
 def swish_agrees_less_with_sgd(runs: Runs) -> Evidence:
     """The best SmeLU, GELU, Mish and TanhExp each against the best Swish."""
     study = runs.study(SGD)
-    swish = _best(study, _family(study, "swish"))
-    others = [_best(study, _family(study, family)) for family in ("smelu", "gelu", "mish", "tanhexp")]
+    swish = _best(study, labels_of(study, "swish"))
+    others = [_best(study, labels_of(study, family)) for family in ("smelu", "gelu", "mish", "tanhexp")]
     parts = corrected([part for label in others for part in agrees_more(study, label, [swish])])
-    rest = sorted(difference(study, one) for one in _family(study, "swish") if one != swish)
+    rest = sorted(difference(study, one) for one in labels_of(study, "swish") if one != swish)
     wide = f" (other values of beta: {rest[0]:.5f} to {rest[-1]:.5f})" if rest else ""
     return Evidence(
         f"prediction difference Δ₁ of {_said(study, swish)}, the lowest of Swish{wide}; of each other family the value "
@@ -270,7 +266,7 @@ def swish_agrees_less_with_sgd(runs: Runs) -> Evidence:
 
 def _other_measures(runs: Runs, name: str) -> Evidence:
     study = runs.study(name)
-    best = _best(study, _family(study, "smelu"))
+    best = _best(study, labels_of(study, "smelu"))
     parts = corrected([part for one in OTHER_MEASURES for part in agrees_more(study, best, ["relu"], one)])
     each = [
         f"{words} {difference(study, best, one):.5f} against {difference(study, 'relu', one):.5f}: {_shown(part)}"
