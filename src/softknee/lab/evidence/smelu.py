@@ -144,8 +144,8 @@ def _trade_off(runs: Runs, name: str) -> Evidence:
     best = _best(study, fit)
     parts = corrected(agrees_more(study, best, ["relu"]))
     return Evidence(
-        f"{len(fit)} of {len(labels_of(study, 'smelu'))} values of beta have no higher error than ReLU; of these the one "
-        f"with the lowest Δ₁, {_each(study, [best], parts)} than {_said(study, 'relu')}",
+        f"{len(fit)} of {len(labels_of(study, 'smelu'))} values of beta have no higher error than ReLU; of these the "
+        f"one with the lowest Δ₁, {_each(study, [best], parts)} than {_said(study, 'relu')}",
         parts=parts,
     )
 
