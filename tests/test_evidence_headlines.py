@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from softknee.errors import DataError
+from softknee.lab import evidence
 from softknee.lab.distilling.paper import PAPER
 from softknee.lab.evidence.exhibits import EXHIBITS
 from softknee.lab.evidence.lambda_gelu import LEARNED
@@ -15,6 +16,7 @@ from softknee.lab.evidence.smelu_clicks import TABLES
 from softknee.lab.evidence.smelu_online import ONLINE
 from softknee.lab.evidence.squaf import MODES, TIMES
 from softknee.lab.evidence.statement import CANNOT_TELL
+from softknee.lab.evidence.tables import study_tables
 from softknee.lab.evidence.trained_on_preferences import S_RELU
 from softknee.lab.studies.reading import find_recipe
 from softknee.measure import Quantity, Record
@@ -133,6 +135,35 @@ def test_a_study_without_hardness_says_so(tmp_path, digits):
     store(tmp_path, "mollification-table-1", outcome, digits)
     with pytest.raises(DataError, match="no hardness of 'lambda_gelu', measured or learned"):
         verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
+
+
+def test_a_table_shows_training_accuracies_and_says_which_runs_it_shares(tmp_path, digits):
+    store(tmp_path, "mollification-table-1", in_vision(), digits)
+    store(tmp_path, "eafo-table-1", in_vision(), digits)
+    runs = evidence.Runs(tmp_path)
+    mine, theirs = ("".join(study_tables(runs, stem)) for stem in ("eafo", "mollification"))
+    assert "| here | on the training examples, % |" in mine
+    assert re.search(r"^\| gelu \|.* \| 100\.00 \|$", mine, flags=re.M)
+    assert "\nThese runs are those of `mollification-table-1`, too, and count once.\n" in mine
+    assert "\nThe runs of relu, gelu, elu, prelu, celu, silu, mish, crrelu are those of `eafo-table-1`, too," in theirs
+
+
+def test_what_became_of_eps_is_told(tmp_path, digits):
+    def outcome(trial, seeds):
+        cells = {"input": (1.0,) * seeds, "spread": (0.5,) * seeds}
+        more = 0.1 if trial.activation.label == "crrelu" else 0.0
+        when = {**cells, "output": near(2.0 + more, seeds, noise=0.001 + more / 100)}
+        found = {"test": {"accuracy": near(0.8, seeds)}}
+        found["entropy"] = ({"path": "act", "activation": trial.activation.name, "start": when, "end": when},)
+        if trial.activation.label == "crrelu":
+            found["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, -0.1, 0.02)}}
+        return found
+
+    store(tmp_path, "eafo-table-1", outcome, digits)
+    found = verdict(tmp_path, "eafo.the_correction_lowers_entropy")
+    assert found.verdict == "fails"
+    assert len(found.evidence.parts) == 2
+    assert found.measured.endswith("; eps is -0.30 to 0.02 by then, below 0 in 2 of 3 layers and seeds")
 
 
 @pytest.mark.parametrize(("squaf", "first", "said"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])

@@ -149,7 +149,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     heads += [f"log loss against {basis}'s, %", f"ranking loss (1 - AUC) against {basis}'s, %"] if basis else []
     heads += ([told] if differ else []) + [_FURTHER[one][0] for one in further]
     fitted = "accuracy" in measures and all(one.train.get("accuracy") for one in study.outcomes.values())
-    heads += ["of the training images, %"] if fitted else []
+    heads += ["on the training examples, %"] if fitted else []
     heads += ["accuracy, %, when replaced"] if swapped else []
     yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
     ours = {measure: _marked(study, measure) for measure in measures}
