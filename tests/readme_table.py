@@ -126,9 +126,10 @@ def _lifted() -> str:
     vit, _ = _accuracies("### Mollification, table 1:")
     return (
         f"**The largest gain.** From {printed['gelu']} % with GELU to {printed['srelu']} % with S-ReLU, says a paper "
-        f"of ConvNeXt-Tiny on CIFAR-10. Here GELU has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain "
-        f"ReLU, which the paper leaves out, {convnext['relu']} %; in ViT-Tiny they have {vit['gelu']}, {vit['srelu']} "
-        f"and {vit['relu']} %, and CRReLU {vit['crrelu']} %."
+        "of ConvNeXt-Tiny on CIFAR-10. Here, with crops and mirror images as the only augmentation, GELU "
+        f"has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain ReLU, which the paper leaves out, "
+        f"{convnext['relu']} %; in ViT-Tiny they have {vit['gelu']}, {vit['srelu']} and {vit['relu']} %, and "
+        f"CRReLU {vit['crrelu']} %."
     )
 
 
