@@ -128,20 +128,6 @@ def test_the_sweep_of_delta(tmp_path, digits):
     assert len(found.evidence.parts) == 7
 
 
-def test_what_was_not_run_does_not_make_the_rest_easier_to_show(tmp_path, digits):
-    """The p of each comparison is corrected as if all of the statement's had been made."""
-    store(tmp_path, "mollification-table-2", accuracies(lambda label: 0.61 if label == "srelu" else 0.60), digits)
-    name = "mollification.srelu_is_best_in_convnext"
-    whole = {one.says: one.p for one in verdict(tmp_path, name).evidence.parts}
-    for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
-        if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "elu", "celu", "prelu"):
-            one.unlink()
-    found = verdict(tmp_path, name).evidence.parts
-    assert [one.p is None for one in found].count(True) == 4
-    assert all(one.p >= whole[one.says] * 0.99 for one in found if one.p is not None)
-    assert min(one.p for one in found if one.p is not None) == pytest.approx(min(whole.values()), rel=0.5)
-
-
 ORDER = ("lambda_gelu", "squaf", "srelu", "elu", "celu", "silu", "mish", "gelu", "relu", "prelu", "crrelu")
 
 

@@ -10,8 +10,12 @@ from softknee.lab import evidence
 from softknee.lab.evidence.drawing import figures_of, file_of, write_figures
 from softknee.lab.evidence.runs import Runs
 from softknee.lab.evidence.statement import NOT_THERE
+from softknee.lab.studies.outcome import Outcome
+from softknee.measure import Record
 from softknee.measure.speed import choose_device
 from softknee.measure.wire_speed import Settings
+from test_evidence_papers import accuracies, store, verdict
+from test_evidence_papers import digits as digits  # a fixture
 
 STUDIES = Path(__file__).parent.parent / "docs" / "evidence"
 
@@ -51,3 +55,17 @@ def test_its_figures_are_drawn_and_named(runs):
 def test_a_form_that_is_none_is_refused():
     with pytest.raises(ParameterError, match="no form 'zip' to time, only rans, huffman, packed, bfloat16"):
         Settings(device=choose_device("cpu"), forms=("zip",))
+
+
+def test_what_was_not_run_does_not_make_the_rest_easier_to_show(tmp_path, digits):
+    """The p of each comparison is corrected as if all of the statement's had been made."""
+    store(tmp_path, "mollification-table-2", accuracies(lambda label: 0.61 if label == "srelu" else 0.60), digits)
+    name = "mollification.srelu_is_best_in_convnext"
+    whole = {one.says: one.p for one in verdict(tmp_path, name).evidence.parts}
+    for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
+        if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "elu", "celu", "prelu"):
+            one.unlink()
+    found = verdict(tmp_path, name).evidence.parts
+    assert [one.p is None for one in found].count(True) == 4
+    assert all(one.p >= whole[one.says] * 0.99 for one in found if one.p is not None)
+    assert min(one.p for one in found if one.p is not None) == pytest.approx(min(whole.values()), rel=0.5)

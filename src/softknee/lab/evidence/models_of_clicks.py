@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .compared import agrees_more, difference
 from .runs import Study
@@ -33,29 +33,24 @@ def counting(study: Study, labels: Sequence[str]) -> list[str]:
     return [one for one in labels if _learned(study, one)] or list(labels)
 
 
-def _counted_only(study: Study, parts: Sequence[Part], *labels: str) -> list[Part]:
-    """The parts as they are, or without a verdict to come where one of these activations does not count."""
-    if all(_learned(study, one) for one in labels):
-        return list(parts)
-    return [Part(one.says, CANNOT_TELL) for one in parts]
-
-
 def agree(study: Study, winner: str, others: Sequence[str], measure: str = "delta_1") -> list[Part]:
     """`agrees_more`, without a verdict where models learned nothing."""
-    return [
-        part
-        for other in others
-        for part in _counted_only(study, agrees_more(study, winner, [other], measure), winner, other)
-    ]
+    return _where_both_count(study, winner, others, lambda other: agrees_more(study, winner, [other], measure))
 
 
 def beat(study: Study, winner: str, others: Sequence[str], measure: str, *, larger: bool) -> list[Part]:
     """`wins`, without a verdict where models learned nothing."""
-    return [
-        part
-        for other in others
-        for part in _counted_only(study, wins(study, winner, [other], measure, larger=larger), winner, other)
-    ]
+    return _where_both_count(study, winner, others, lambda other: wins(study, winner, [other], measure, larger=larger))
+
+
+def _where_both_count(
+    study: Study, winner: str, others: Sequence[str], compared: Callable[[str], list[Part]]
+) -> list[Part]:
+    found = []
+    for other in others:
+        both = _learned(study, winner) and _learned(study, other)
+        found += [one if both else Part(one.says, CANNOT_TELL) for one in compared(other)]
+    return found
 
 
 def agreeing(study: Study, labels: Sequence[str], measure: str) -> str:

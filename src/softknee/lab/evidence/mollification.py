@@ -17,9 +17,8 @@ SHORTER = (
     "and the accuracies are above the paper's; trained in bfloat16; norms and biases do not decay, 1,000 training "
     "images are kept for validation, the last epoch counts"
 )
-_VIT = SHORTER
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
-_CONVNEXT = f"{_VIT}; of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
+_CONVNEXT = f"{SHORTER}; of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
 
 
 @statement(
@@ -28,7 +27,7 @@ _CONVNEXT = f"{_VIT}; of ConvNeXt's settings the paper gives the 100 epochs alon
     "82.3 % against 76.4 % for the next, PReLU).",
     needs=[VIT],
     labels=["srelu", *IN_VISION],
-    different=f"{_VIT}; of the three transformers only ViT-Tiny",
+    different=f"{SHORTER}; of the three transformers only ViT-Tiny",
 )
 def srelu_is_best_in_vit(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against each of the six by test accuracy."""
@@ -70,7 +69,7 @@ def srelu_is_best_in_convnext(runs: Runs) -> Evidence:
     says="What S-ReLU gains comes from smoothing ReLU's kink.",
     needs=[VIT],
     labels=["srelu", "relu"],
-    different=f"{_VIT}; {_NO_RELU}",
+    different=f"{SHORTER}; {_NO_RELU}",
 )
 def smoothing_helps_vit(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
@@ -114,7 +113,7 @@ def elu_and_celu_differ(runs: Runs) -> Evidence:
     says="A narrow knee is best: 81.0 % with delta = 0.001, at most 80.4 % up to 0.5, 73.9 % with 1, 63.4 % with 5, "
     "58.5 % with 10.",
     needs=[DELTAS],
-    different=_VIT,
+    different=SHORTER,
 )
 def a_narrow_knee_is_best(runs: Runs) -> Evidence:
     """delta = 0.001 against each of the other seven by test accuracy."""

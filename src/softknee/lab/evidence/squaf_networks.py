@@ -56,12 +56,13 @@ def shares(percent: Sequence[float | None]) -> list[float | None]:
     return [None if one is None else one / 100 for one in percent]
 
 
-def _leads(record: Record) -> tuple[list[Part], str]:
+def _leads(runs: Runs, name: str) -> Evidence:
     """SQUAF against every other activation of a record of `study distil`, by accuracy."""
+    record = runs.benchmark(name)
     parts, shown = _against_each(record, "accuracy_by_seed", "SQUAF better than {}", larger=True)
     squaf, best = row_of(record, "SQUAF"), max(_others(record), key=lambda row: row["accuracy"].value)
     told = f"SQUAF {squaf['accuracy'].text(2)} %, next {best['activation']} {best['accuracy'].text(2)} %"
-    return parts, f"{told}. SQUAF is shown to be better than {shown}"
+    return Evidence(f"{told}. SQUAF is shown to be better than {shown}", parts=parts)
 
 
 def _against_each(record: Record, column: str, says: str, *, larger: bool) -> tuple[list[Part], str]:
@@ -110,8 +111,7 @@ def _not_run(left: Sequence[str]) -> str:
 )
 def best_in_a_small_network(runs: Runs) -> Evidence:
     """SQUAF against each other activation that did not diverge, by test accuracy."""
-    parts, told = _leads(runs.benchmark(ALONE))
-    return Evidence(told, parts=parts)
+    return _leads(runs, ALONE)
 
 
 @statement(
@@ -142,6 +142,7 @@ _SPLIT = "that the students are judged apart from their teacher was added with r
 
 
 def _surpasses(runs: Runs, name: str) -> Evidence:
+    """The seeds of the student with SQUAF against the one number of its teacher."""
     record = runs.benchmark(name)
     teacher = next(row for row in record.rows if row["activation"].startswith("teacher"))["accuracy"].value
     squaf, others, left = row_of(record, "SQUAF"), _others(record), _left_out(record)
@@ -155,11 +156,6 @@ def _surpasses(runs: Runs, name: str) -> Evidence:
     )
 
 
-def _best_student(runs: Runs, name: str) -> Evidence:
-    parts, told = _leads(runs.benchmark(name))
-    return Evidence(told, parts=parts)
-
-
 @statement(
     place="Table 7, VGG-13 to VGG-8",
     says="The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
@@ -168,7 +164,7 @@ def _best_student(runs: Runs, name: str) -> Evidence:
 )
 def best_student(runs: Runs) -> Evidence:
     """SQUAF against each other student of the paper's table by accuracy."""
-    return _best_student(runs, VGG)
+    return _leads(runs, VGG)
 
 
 @statement(
@@ -190,7 +186,7 @@ def student_surpasses_its_teacher(runs: Runs) -> Evidence:
 )
 def best_wide_student(runs: Runs) -> Evidence:
     """As for VGG-8."""
-    return _best_student(runs, WRN)
+    return _leads(runs, WRN)
 
 
 @statement(
