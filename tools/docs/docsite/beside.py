@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from softknee.lab.distilling.study import ENTRIES, TEACHER
+from softknee.lab.evidence.contents import held_by
 from softknee.lab.evidence.exhibits import EXHIBITS, Exhibit, Printed
 from softknee.lab.ledger.entry import Paper
 from softknee.lab.ledger.text import cell
@@ -83,9 +84,9 @@ def _anchor(heading: str) -> str:
 
 
 def _states(one: Exhibit) -> str:
-    if one.where:
+    if one.where and not one.trained:
         return "no training"
-    names = [*one.recipes, *(one.swaps or ())] or [name for name in one.records if name in runs().names]
+    names = held_by(one, runs())
     found = [state(name) for name in names or [""]]
     if len(found) == 1:
         return badge(found[0]) + (f" {unfinished(names[0])}" if found[0] == UNFINISHED else "")

@@ -73,7 +73,7 @@ def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
             _curves(axes, rows, what, title)
         for row in record.rows:
             if row["activation"].startswith(TEACHER) and "accuracy" in row:
-                _mark(left, row["accuracy"].value)
+                _mark_teacher(left, row["accuracy"].value)
         right.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), fontsize=7.5, frameon=False, labelcolor=INK)
     return write_figure(figure, path, label="test accuracy and generalisation gap over the epochs")
 
@@ -95,7 +95,7 @@ def _curves(axes: Axes, rows: list[Any], what: Any, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=9.5, color=INK, pad=7)
 
 
-def _mark(axes: Axes, teacher: float) -> None:
+def _mark_teacher(axes: Axes, teacher: float) -> None:
     """A line at the accuracy of the teacher, within the axes."""
     axes.axhline(teacher, color=INK, linestyle=":", linewidth=1.2)
     low, high = axes.get_ylim()

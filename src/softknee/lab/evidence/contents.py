@@ -21,8 +21,8 @@ def contents(paper: Paper, runs: Runs) -> Iterator[str]:
     yield "Its tables and figures. A name in the third column is run whole by `softknee study run NAME`, and one row "
     yield "of it with `--only LABEL`:\n\n| in the paper | what | run by | here |\n|---|---|---|---|\n"
     for one in EXHIBITS[paper.stem]:
-        by = "<br>".join([*(f"`{cell(name)}`" for name in _run_by(one)), *([_place(one.where)] if one.where else [])])
-        yield f"| {one.place} | {one.title} | {by} | {_state(one, runs)} |\n"
+        by = [*(f"`{cell(name)}`" for name in _run_by(one)), _for_this_page(one.where)]
+        yield f"| {one.place} | {one.title} | {'<br>'.join(filter(None, by))} | {_state(one, runs)} |\n"
 
 
 def _run_by(one: Exhibit) -> list[str]:
@@ -33,15 +33,20 @@ def _run_by(one: Exhibit) -> list[str]:
     return [*one.recipes, *(one.swaps or ()), *commands]
 
 
-def _place(where: str) -> str:
-    """A sentence for the papers' pages of the site, for this page, which lies one folder up: links to it are none."""
+def _for_this_page(where: str) -> str:
+    """A sentence of the papers' pages, which lie one folder below: links to this page are none here."""
     return cell(re.sub(r"\[([^\]]*)\]\((?:\.\./evidence\.md)?(?:#[^)]*)?\)", r"\1", where).replace("](../", "]("))
 
 
+def held_by(one: Exhibit, runs: Runs) -> list[str]:
+    """The studies that hold a table or figure, run or not, and the records that are there."""
+    return [*one.recipes, *(one.swaps or ()), *(name for name in one.records if name in runs.names)]
+
+
 def _state(one: Exhibit, runs: Runs) -> str:
-    if one.where:
-        return _WORDS[-1] if "`softknee study" in one.where else "no training of its own"
-    names = [*one.recipes, *(one.swaps or ()), *(name for name in one.records if name in runs.names)]
+    if one.where and not one.trained:
+        return "no training of its own"
+    names = held_by(one, runs)
     each = [_word(name, runs) for name in names] or [_WORDS[-1]]
     if len(set(each)) == 1:
         return each[0]

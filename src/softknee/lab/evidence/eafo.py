@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from .compared import IN_VISION, accuracies, against, best_in_vision, mean, rank_correlation_of_groups
-from .mollification import SHORTER
+from .mollification import TRAINING
 from .runs import Runs, Study
 from .statement import CANNOT_TELL, Evidence, Part, better, bound, corrected, statements_of, wins
 
@@ -25,7 +25,7 @@ _RESOLUTION = (
     place="Table 1, ViT-Tiny",
     says="On CIFAR-10 CRReLU is best with 80.2 %, before PReLU with 78.6 % and GELU with 70.6 %.",
     needs=[CIFAR_10],
-    different=SHORTER,
+    different=TRAINING,
 )
 def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
@@ -36,7 +36,7 @@ def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
     place="Table 2, ViT-Tiny",
     says="On CIFAR-100 CRReLU is best with 45.9 %, before PReLU with 42.1 % and GELU with 32.2 %.",
     needs=[CIFAR_100],
-    different=SHORTER,
+    different=TRAINING,
 )
 def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
@@ -48,7 +48,7 @@ def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
     says="The correction improves ReLU.",
     needs=[CIFAR_10],
     labels=["crrelu", "relu"],
-    different=f"{SHORTER}; the paper has no plain ReLU beside CRReLU",
+    different=f"{TRAINING}; the paper has no plain ReLU beside CRReLU",
 )
 def the_correction_helps(runs: Runs) -> Evidence:
     """CRReLU, its eps trained, against plain ReLU by test accuracy."""
@@ -59,7 +59,7 @@ def the_correction_helps(runs: Runs) -> Evidence:
     place="Table 1, ViT-Tiny",
     says="PReLU is better than every activation without a trained parameter.",
     needs=[CIFAR_10],
-    different=SHORTER,
+    different=TRAINING,
 )
 def prelu_is_next(runs: Runs) -> Evidence:
     """PReLU against GELU, ELU, CELU, SiLU and Mish by test accuracy."""
@@ -74,7 +74,7 @@ def prelu_is_next(runs: Runs) -> Evidence:
     says="ELU and CELU, which at 1 are one function, have the same accuracy to three digits.",
     needs=[CIFAR_10],
     labels=["elu", "celu"],
-    different=f"{SHORTER}; that three digits are asked for, and not only one point, was added with records at hand",
+    different=f"{TRAINING}; that three digits are asked for, and not only one point, was added with records at hand",
 )
 def elu_and_celu_are_one(runs: Runs) -> Evidence:
     """Whether their mean test accuracies are within one point (rounding alone tells the two apart, and training makes
@@ -96,7 +96,7 @@ def elu_and_celu_are_one(runs: Runs) -> Evidence:
     place="Section 2.1",
     says="An activation whose outputs have less entropy lets a network classify better.",
     needs=[ALL],
-    different=f"{SHORTER}; {_RESOLUTION}; a correlation over activations, of which ELU and CELU are one function "
+    different=f"{TRAINING}; {_RESOLUTION}; a correlation over activations, of which ELU and CELU are one function "
     "and ReLU and S-ReLU nearly so, and no change of the entropy alone",
 )
 def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
@@ -139,7 +139,7 @@ def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
     says="The correction lowers the entropy of what comes out of ReLU.",
     needs=[CIFAR_10],
     labels=["crrelu", "relu"],
-    different=f"{SHORTER}; {_RESOLUTION}; that of all outputs, where the paper's derivation is about inputs above 0 "
+    different=f"{TRAINING}; {_RESOLUTION}; that of all outputs, where the paper's derivation is about inputs above 0 "
     "(judged among the mathematical claims): ReLU's many zeros are one cell, and CRReLU has none; after training the "
     "networks and their inputs differ, and eps is what was learned; that networks before training are compared, too, "
     "was added with records at hand",

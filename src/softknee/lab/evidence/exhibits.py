@@ -40,7 +40,8 @@ class Exhibit:
 
     recipes: the studies that run it; records: files of docs/evidence that hold it, where no recipe does.
     printed: what the paper prints, for a command of its own; shown until one of the records is there.
-    where:   a sentence with a link, for what is drawn or counted and not trained.
+    where:   a sentence with a link, for what is drawn or counted and not trained, or what another command trains.
+    trained: whether it takes a training, though no recipe or record of its own holds it.
     swaps:   a table of what replacing costs, which the recipes' records hold.
     also:    what else the paper prints there, in Markdown.
     """
@@ -53,6 +54,7 @@ class Exhibit:
     where: str = ""
     swaps: Mapping[str, Mapping[str, tuple[float, float]]] | None = None
     also: str = ""
+    trained: bool = False
 
 
 # One row of the command that makes the record of all.
@@ -126,15 +128,15 @@ def _distilled(teacher: str, student: str, options: str = "", note: str = _THREE
     return Printed(("parameters", "accuracy, %", "generalisation gap"), rows, whole, note)
 
 
-_CURVE = "softknee study rate --data-set cifar-100 --epochs 240 --batch 64 --learning-rate 0.05"
+_AS_IN_FIGURE_3 = "softknee study rate --data-set cifar-100 --epochs 240 --batch 64 --learning-rate 0.05"
 _RATES = tuple(
-    (f"SQUAF-P, weight {weight}", (bits,), f"{_CURVE} --weights {weight}")
+    (f"SQUAF-P, weight {weight}", (bits,), f"{_AS_IN_FIGURE_3} --weights {weight}")
     for weight, bits in (*((f"{n / 1000:g}", "") for n in range(6)), ("0.006", "3.4"))
 )
 _RATE = Printed(
     ("bits an activation",),
     _RATES,
-    f"{_CURVE} --weights {','.join(label.split()[-1] for label, *_ in _RATES)}",
+    f"{_AS_IN_FIGURE_3} --weights {','.join(label.split()[-1] for label, *_ in _RATES)}",
     "The paper draws its curve and prints one number, 3.4 bits, which is taken for that of the largest weight. The "
     "commands have its epochs, batches and rate; without them there are 40 epochs, batches of 256 and 0.1. ReLU, "
     "GELU and SQUAF are run beside it.",
@@ -316,6 +318,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "convergence on ImageNet-1K",
             where="The report of `softknee study run squaf-table-4-resnet34`, and of `squaf-table-4-vit`, has these "
             "curves.",
+            trained=True,
         ),
         Exhibit(
             "Table 15",
@@ -337,6 +340,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
             "--where 'all but last stage' --shapes shapes.png` trains and draws those of ResNet-18, and likewise those "
             "of ResNet-34 and Swin-T; for ViT-T with `--where all`.",
+            trained=True,
         ),
     ),
 }  # fmt: skip

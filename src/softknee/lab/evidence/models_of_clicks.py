@@ -34,12 +34,12 @@ def counting(study: Study, labels: Sequence[str]) -> list[str]:
 
 
 def agree(study: Study, winner: str, others: Sequence[str], measure: str = "delta_1") -> list[Part]:
-    """`agrees_more`, without a verdict where models learned nothing."""
+    """`agrees_more`, without a verdict where too many models learned nothing."""
     return _where_both_count(study, winner, others, lambda other: agrees_more(study, winner, [other], measure))
 
 
 def beat(study: Study, winner: str, others: Sequence[str], measure: str, *, larger: bool) -> list[Part]:
-    """`wins`, without a verdict where models learned nothing."""
+    """`wins`, without a verdict where too many models learned nothing."""
     return _where_both_count(study, winner, others, lambda other: wins(study, winner, [other], measure, larger=larger))
 
 
@@ -60,7 +60,7 @@ def agreeing(study: Study, labels: Sequence[str], measure: str) -> str:
     return min(labels, key=lambda label: (math.isnan(found[label]), found[label]))
 
 
-def said_of_the_blind(study: Study, label: str) -> str:
+def who_learned_nothing(study: Study, label: str) -> str:
     """How many of its models learned nothing, as words, where any did."""
     blind = _blind(study, label)
     return f" ({blind} of {len(study.values(label, 'auc'))} models learned nothing)" if blind else ""

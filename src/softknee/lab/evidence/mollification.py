@@ -12,13 +12,13 @@ statement = statements_of("mollification")
 
 VIT, CONVNEXT, DELTAS = "mollification-table-1", "mollification-table-2", "mollification-table-4"
 DEIT_100 = "mollification-table-1-deit-cifar-100"
-SHORTER = (
+TRAINING = (
     "of timm's augmentation only crops and mirror images, so that most networks get nearly all training images right "
     "and the accuracies are above the paper's; trained in bfloat16; norms and biases do not decay, 1,000 training "
     "images are kept for validation, the last epoch counts"
 )
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
-_CONVNEXT = f"{SHORTER}; of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
+_CONVNEXT = f"{TRAINING}; of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
 
 
 @statement(
@@ -27,7 +27,7 @@ _CONVNEXT = f"{SHORTER}; of ConvNeXt's settings the paper gives the 100 epochs a
     "82.3 % against 76.4 % for the next, PReLU).",
     needs=[VIT],
     labels=["srelu", *IN_VISION],
-    different=f"{SHORTER}; of the three transformers only ViT-Tiny",
+    different=f"{TRAINING}; of the three transformers only ViT-Tiny",
 )
 def srelu_is_best_in_vit(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against each of the six by test accuracy."""
@@ -69,7 +69,7 @@ def srelu_is_best_in_convnext(runs: Runs) -> Evidence:
     says="What S-ReLU gains comes from smoothing ReLU's kink.",
     needs=[VIT],
     labels=["srelu", "relu"],
-    different=f"{SHORTER}; {_NO_RELU}",
+    different=f"{TRAINING}; {_NO_RELU}",
 )
 def smoothing_helps_vit(runs: Runs) -> Evidence:
     """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
@@ -94,7 +94,7 @@ def smoothing_helps_convnext(runs: Runs) -> Evidence:
     "(56.9 % against 40.5 %).",
     needs=[DEIT_100],
     labels=["elu", "celu"],
-    different=f"{SHORTER}; which row it is cannot be read in our copy; that it is judged on CIFAR-100, and not on "
+    different=f"{TRAINING}; which row it is cannot be read in our copy; that it is judged on CIFAR-100, and not on "
     "CIFAR-10, where the rows that can be read differ by 0.2 at most, was added with records at hand",
 )
 def elu_and_celu_differ(runs: Runs) -> Evidence:
@@ -113,7 +113,7 @@ def elu_and_celu_differ(runs: Runs) -> Evidence:
     says="A narrow knee is best: 81.0 % with delta = 0.001, at most 80.4 % up to 0.5, 73.9 % with 1, 63.4 % with 5, "
     "58.5 % with 10.",
     needs=[DELTAS],
-    different=SHORTER,
+    different=TRAINING,
 )
 def a_narrow_knee_is_best(runs: Runs) -> Evidence:
     """delta = 0.001 against each of the other seven by test accuracy."""

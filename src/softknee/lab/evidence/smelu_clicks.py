@@ -6,7 +6,7 @@ import math
 import statistics
 
 from .compared import difference, labels_of, percent
-from .models_of_clicks import BLIND, RELATIVE, agree, agreeing, beat, counting, numbers, said_of_the_blind
+from .models_of_clicks import BLIND, RELATIVE, agree, agreeing, beat, counting, numbers, who_learned_nothing
 from .runs import Runs, Study
 from .statement import ADDED, Evidence, Part, bound, corrected, counted, statements_of
 
@@ -33,7 +33,7 @@ def _spread(study: Study, label: str) -> float:
 
 def _offline(study: Study, label: str) -> str:
     relative = percent(difference(study, label, RELATIVE))
-    told = f"{label} AUC {study.mean(label, 'auc'):.4f}{said_of_the_blind(study, label)}"
+    told = f"{label} AUC {study.mean(label, 'auc'):.4f}{who_learned_nothing(study, label)}"
     return f"{told}, delta 1 {difference(study, label):.4f}, relative {relative}"
 
 
@@ -84,7 +84,7 @@ def smelu_predicts_clicks_better(runs: Runs) -> Evidence:
     labels = labels_of(study, "smelu")
     parts = corrected([part for label in labels for part in beat(study, label, ["relu"], "auc", larger=True)])
     told = ", ".join(
-        f"{label} {study.mean(label, 'auc'):.4f}{said_of_the_blind(study, label)}" for label in ("relu", *labels)
+        f"{label} {study.mean(label, 'auc'):.4f}{who_learned_nothing(study, label)}" for label in ("relu", *labels)
     )
     return Evidence(f"mean AUC of {told}", parts=parts)
 

@@ -7,7 +7,7 @@ from itertools import product
 
 from ..ledger.entry import FAILS
 from .compared import difference, labels_of, percent
-from .models_of_clicks import BLIND, RELATIVE, agree, agreeing, beat, counting, numbers, said_of_the_blind
+from .models_of_clicks import BLIND, RELATIVE, agree, agreeing, beat, counting, numbers, who_learned_nothing
 from .runs import Runs, Study
 from .statement import ADDED, Evidence, Part, bound, corrected, statements_of
 
@@ -25,7 +25,7 @@ _ONLINE = (
 def _online(study: Study, label: str) -> str:
     basis = study.mean("relu", "log_loss")
     change = 100 * (study.mean(label, "log_loss") / basis - 1)
-    blind = said_of_the_blind(study, label)
+    blind = who_learned_nothing(study, label)
     return f"{label}{blind} {percent(difference(study, label, RELATIVE))} at a log loss {change:+.2f} % from ReLU's"
 
 

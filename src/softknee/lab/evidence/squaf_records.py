@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...measure.record import Record
-from ..distilling import distil_markdown, draw_distil
+from ..distilling import PAPER, distil_markdown, draw_distil
 from ..image_training import draw_shapes
 from ..rates import draw_rate, rate_markdown
-from ..studies.reading import find_recipe
 from .runs import Runs
 from .squaf_networks import ALONE, RATE, VGG, WRN
 
@@ -111,10 +110,8 @@ def _of_the_training(record: Record) -> str:
 
 
 def _of_the_paper() -> str:
-    table_6 = find_recipe("squaf-table-6-vgg8").paper
-    assert table_6 is not None
-    accuracy = {name: row["accuracy"] for name, row in table_6.values.items()}
+    accuracy = PAPER[None, "vgg8"].accuracy
     return (
         "\nThe paper has, on CIFAR-100: down to 3.4 bits (figure 3, which our copy does not have); "
-        f"{accuracy['relu']} % with ReLU, {accuracy['gelu']} % with GELU, {accuracy['squaf']} % with SQUAF (table 6).\n"
+        f"{accuracy['ReLU']} % with ReLU, {accuracy['GELU']} % with GELU, {accuracy['SQUAF']} % with SQUAF (table 6).\n"
     )

@@ -198,7 +198,7 @@ def _one(
     lost = not bool(training.losses.isfinite().all())  # waits for the device
     seconds = time.perf_counter() - began
     network = training.snapshot()
-    rest = {"coded_images": settings.coded_images, "draws": settings.draws, "seed": seed}
+    asked = {"coded_images": settings.coded_images, "draws": settings.draws, "seed": seed}
     found = Trained(
         seed=seed,
         weight=weight,
@@ -207,7 +207,7 @@ def _one(
         tests=dict(training.tests),
         start=learned(model),
         learned={} if lost else learned(network),
-        measured=None if lost else measure(network, data, **rest),
+        measured=None if lost else measure(network, data, **asked),
     )
     return asdict(found)
 
