@@ -42,6 +42,15 @@ def test_replicas_sum_as_they_would_alone_and_a_half_reads_and_writes_halves():
     assert bend(x.half(), theta[0], **OPTIONS).dtype == torch.float16
 
 
+def test_more_groups_than_the_second_side_of_a_grid_counts():
+    groups = 65_536 + 100
+    x = drawn(1, groups, 32, spread=2.0, dtype=torch.float32).cuda()
+    theta = drawn(groups, 1, 9, spread=0.3, dtype=torch.float32).cuda()
+    truth = value_and_gradients(bend, x.double(), theta.double(), **OPTIONS)
+    for ours, true in zip(value_and_gradients(bend, x, theta, **OPTIONS), truth, strict=True):
+        torch.testing.assert_close(ours.double(), true, rtol=2e-5, atol=2e-5 * float(true.abs().max()))
+
+
 # The capture has a stream of its own, and the parameters are older than it.
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream:UserWarning")
 def test_a_graph_replays_values_and_gradients():

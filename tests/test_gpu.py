@@ -66,6 +66,18 @@ def test_more_elements_than_a_32_bit_number_counts() -> None:
     torch.testing.assert_close(ddelta.cpu()[0], share)
 
 
+def test_more_elements_in_a_channel_than_a_32_bit_number_counts() -> None:
+    x = torch.full((2**12, 2, 2**19 + 1024), -1.0, device="cuda", dtype=torch.bfloat16).requires_grad_()
+    in_channel = x.shape[0] * x.shape[2]
+    assert in_channel > 2**31
+    weight = torch.tensor([[0.25], [0.5]], device="cuda", requires_grad=True)
+    y = sk.get("prelu")(x, slope=weight)
+    assert torch.equal(y[-1, :, -1].float(), -weight.detach()[:, 0])
+    dx, by_weight = torch.autograd.grad(y, [x, weight], torch.ones(1, device="cuda", dtype=x.dtype).expand_as(y))
+    assert torch.equal(dx[-1, :, -1].float(), weight.detach()[:, 0])
+    torch.testing.assert_close(by_weight[:, 0].cpu(), torch.tensor([-1.0, -1.0]) * in_channel)
+
+
 def test_a_cuda_graph_replays_the_kernels() -> None:
     module = sk.nn.SmeLU(beta=0.5).cuda()
     x = torch.randn(4096, device="cuda")

@@ -35,3 +35,13 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, window, w
         assert torch.equal(ours, same)
         scale = true.abs().max().item()
         torch.testing.assert_close(ours.cpu().double(), true, rtol=rough, atol=1e-4 * scale)
+
+
+@pytest.mark.gpu
+def test_more_groups_than_the_second_side_of_a_grid_counts():
+    drawn = {name: t.cuda() for name, t in parameters((65_536 + 100, 1), k=2, dtype=torch.float32).items()}
+    q, alpha = drawn["q"], drawn["alpha"]
+    x = inputs(1, len(q), 32, dtype=torch.float32, spread=8.0).cuda()
+    truth = marginal_and_gradients(x.double(), q.double(), alpha.double(), window=None)
+    for ours, true in zip(marginal_and_gradients(x, q, alpha, window=None), truth, strict=True):
+        torch.testing.assert_close(ours.double(), true, rtol=2e-5, atol=1e-4 * true.abs().max().item())

@@ -134,3 +134,22 @@ def test_a_compiled_network_learns_as_an_eager_one(mode, per, window):
         loss = nn.functional.cross_entropy(run(x), y)
         found.append([loss, *torch.autograd.grad(loss, list(net.parameters()), materialize_grads=True)])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("window", [None, 5])
+def test_more_groups_than_the_second_side_of_a_grid_counts(window):
+    groups = 65_536 + 100
+    p = {name: t.cuda() for name, t in parameters((groups, 1), k=2, dtype=torch.float32).items()}
+    x, grad = (inputs(1, groups, 32, dtype=torch.float32, seed=seed).cuda() for seed in (1, 4))
+    place = x.double() / p["q"].double()
+    x = torch.where((place - place.floor() - 0.5).abs() < 1e-4, torch.zeros_like(x), x)
+
+    def gradients(x, grad, p):
+        p = {name: t.requires_grad_() for name, t in p.items()}
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(squaf(x, **p, window=window), [x, *p.values()], grad)
+
+    exact = gradients(x.double(), grad.double(), {name: t.double() for name, t in p.items()})
+    for ours, true in zip(gradients(x, grad, p), exact, strict=True):
+        torch.testing.assert_close(ours.double(), true, rtol=1e-4, atol=2e-5 * true.abs().max().item())

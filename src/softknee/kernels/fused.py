@@ -143,7 +143,7 @@ class FusedPlan:
         share = divide_up(divide_up(items, max(1, min(SPLITS, divide_up(items, 4 * unit)))), unit) * unit
         splits = max(1, divide_up(items, share))
         kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.dtype)
-        numbers = (*self.steps, pattern.outer, pattern.channels, pattern.inner, share)
+        numbers = (*self.steps, items, pattern.channels, pattern.inner, share)
         launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)
         return launch, (len(needed), splits, pattern.channels)
 

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .launch import divide_up
+from .launch import divide_up, on_device_of
 
 _BLOCK = 1024
 
@@ -43,5 +43,6 @@ def keyed_mask(keys: Tensor, length: int, *, threshold: int, scale: float, secon
     """[M, length] for keys [M] of 32 bits, as int64; `second` is the hash's own constant."""
     out = torch.empty(len(keys), length, dtype=dtype, device=keys.device)
     kernel: Any = _keyed_mask
-    kernel[(divide_up(length, _BLOCK), len(keys))](keys, out, length, threshold, scale, SECOND=second, BLOCK=_BLOCK)
+    with on_device_of(keys):
+        kernel[(divide_up(length, _BLOCK), len(keys))](keys, out, length, threshold, scale, SECOND=second, BLOCK=_BLOCK)
     return out

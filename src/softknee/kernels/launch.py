@@ -7,6 +7,7 @@ the pointers is fixed, and of the pointers only their alignment matters; so the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -23,6 +24,11 @@ def divide_up(a: int, b: int) -> int:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least n."""
     return 1 << (n - 1).bit_length()
+
+
+def on_device_of(x: Tensor) -> AbstractContextManager[Any]:
+    """Kernels are launched on the current GPU; x may be on another."""
+    return nullcontext() if interpreting() else torch.cuda.device(x.device)
 
 
 class Launch:

@@ -13,7 +13,6 @@ goes back as one tensor with the same order in memory: nothing is stacked or cop
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from .dispatch import interpreting
-from .launch import power_of_two
+from .launch import on_device_of, power_of_two
 
 # More would not stay in the registers of a program, nor in the shared memory of smaller GPUs.
 MOST_TOKENS, _WIDTHS = 80, (16, 32, 64)
@@ -64,8 +63,8 @@ def _forward(
     q1 = tl.load(start + place1, mask=in1[:, None], other=0.0)
     k0 = tl.load(start + part + place0, mask=in0[:, None], other=0.0)
     k1 = tl.load(start + part + place1, mask=in1[:, None], other=0.0)
-    v0 = tl.load(start + 2 * part + place0, mask=in0[:, None], other=0.0)
-    v1 = tl.load(start + 2 * part + place1, mask=in1[:, None], other=0.0)
+    v0 = tl.load(start + part + part + place0, mask=in0[:, None], other=0.0)
+    v1 = tl.load(start + part + part + place1, mask=in1[:, None], other=0.0)
     out = out_ptr + b * out_batch + h * out_head
     a0 = _forward_rows(q0, k0, k1, v0, v1, slope, in0, in1)  # pyright: ignore
     tl.store(out + row0[:, None] * out_token + d[None, :], a0.to(out_ptr.dtype.element_ty), mask=in0[:, None])
@@ -101,8 +100,8 @@ def _backward(
     place0, place1 = row0[:, None] * token + d[None, :], row1[:, None] * token + d[None, :]
     k0 = tl.load(start + part + place0, mask=in0[:, None], other=0.0)
     k1 = tl.load(start + part + place1, mask=in1[:, None], other=0.0)
-    v0 = tl.load(start + 2 * part + place0, mask=in0[:, None], other=0.0)
-    v1 = tl.load(start + 2 * part + place1, mask=in1[:, None], other=0.0)
+    v0 = tl.load(start + part + part + place0, mask=in0[:, None], other=0.0)
+    v1 = tl.load(start + part + part + place1, mask=in1[:, None], other=0.0)
     q0 = tl.load(start + place0, mask=in0[:, None], other=0.0)
     q1 = tl.load(start + place1, mask=in1[:, None], other=0.0)
     grad = grad_ptr + b * grad_batch + h * grad_head
@@ -117,8 +116,8 @@ def _backward(
     tl.store(out + place0, by_q.to(kind), mask=in0[:, None])
     tl.store(out + part + place0, (by_k0 + a0).to(kind), mask=in0[:, None])
     tl.store(out + part + place1, (by_k1 + a1).to(kind), mask=in1[:, None])
-    tl.store(out + 2 * part + place0, (by_v0 + c0).to(kind), mask=in0[:, None])
-    tl.store(out + 2 * part + place1, (by_v1 + c1).to(kind), mask=in1[:, None])
+    tl.store(out + part + part + place0, (by_v0 + c0).to(kind), mask=in0[:, None])
+    tl.store(out + part + part + place1, (by_v1 + c1).to(kind), mask=in1[:, None])
 
 
 # Triton's kernels are launched by indexing, and take plain numbers for their constants; no type says so.
@@ -142,7 +141,7 @@ def short_attention(qkv: Tensor, scale: float) -> Tensor:
     out = _empty_output(qkv)
     _, batch, heads, tokens, width = qkv.shape
     first, rest = _parts(tokens)
-    with _on(qkv):
+    with on_device_of(qkv):
         _forward_kernel[(batch * heads,)](
             qkv, out, heads, tokens, *qkv.stride()[:4], *out.stride()[:3], scale * _LOG2_E,
             FIRST=first, REST=rest, D=width, num_warps=_WARPS,
@@ -159,7 +158,7 @@ def short_attention_backward(grad: Tensor, qkv: Tensor, scale: float) -> Tensor:
     _, batch, heads, tokens, width = qkv.shape
     first, rest = _parts(tokens)
     grad = grad if grad.stride(-1) == 1 else grad.contiguous()
-    with _on(qkv):
+    with on_device_of(qkv):
         _backward_kernel[(batch * heads,)](
             qkv, grad, out, heads, tokens, *qkv.stride()[:4], *grad.stride()[:3], scale * _LOG2_E, scale,
             FIRST=first, REST=rest, D=width, num_warps=_WARPS,
@@ -194,10 +193,6 @@ def _by_kernel(qkv: Tensor) -> bool:
     here = qkv.is_cuda or interpreting()
     dense = qkv.stride(-1) == 1 and torch.empty_like(qkv).stride() == qkv.stride()
     return here and dense and fits(qkv.shape, qkv.dtype)
-
-
-def _on(qkv: Tensor) -> AbstractContextManager[Any]:
-    return nullcontext() if interpreting() else torch.cuda.device(qkv.device)
 
 
 def _parts(tokens: int) -> tuple[int, int]:

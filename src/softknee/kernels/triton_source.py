@@ -147,11 +147,11 @@ def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> st
     slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
     return f"""{slopes}
 @triton.jit
-def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
+def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     first = tl.program_id(1).to(tl.int64) * share
-    last = tl.minimum(first + share, outer)
+    last = tl.minimum(first + share, items)
 {loads}{zero}    for top in range(first, last, ROWS):
         row = top + tl.arange(0, ROWS)
         inside = (row < last)[:, None] & (column < channels)[None, :]
@@ -179,11 +179,11 @@ def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> s
     slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
     return f"""{slopes}
 @triton.jit
-def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}outer, channels, inner, share,
+def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     channel = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1).to(tl.int64) * share
-    last = tl.minimum(first + share, outer * inner)
+    last = tl.minimum(first + share, items)
 {loads}{zero}    for start in range(first, last, COLUMNS):
         item = start + tl.arange(0, COLUMNS)
         inside = item < last

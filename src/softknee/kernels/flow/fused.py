@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..dispatch import interpreting
-from ..launch import divide_up, power_of_two
+from ..launch import divide_up, on_device_of, power_of_two
 from ..squaf.layout import Layout
 from .places import scale_of
 from .triton_kernels import bend_backward_kernel, bend_kernel
@@ -30,9 +28,10 @@ def forward(x: Tensor, theta: Tensor, *, layout: Layout, low: float, high: float
     if x.numel() == 0:
         return out
     rows, together = _tile(layout)
-    with _on_device_of(x):
-        _forward_kernel[(divide_up(layout.per_group, rows), divide_up(layout.groups, together))](
-            x, theta, out, *_numbers(theta, layout, low, high), GATED=gated, ROWS=rows, GROUPS=together
+    parts = divide_up(layout.per_group, rows)
+    with on_device_of(x):
+        _forward_kernel[(parts * divide_up(layout.groups, together),)](
+            x, theta, out, *_numbers(theta, layout, low, high), parts, GATED=gated, ROWS=rows, GROUPS=together
         )
     return out
 
@@ -60,9 +59,9 @@ def backward(
     sums = torch.empty(parts, *theta.shape, dtype=torch.float32, device=x.device) if by_theta else None
     # What is not asked for is not written; the kernel is then compiled without it, and x stands in for the pointer.
     into = [x if one is None else one for one in (dx, sums)]
-    with _on_device_of(x):
-        _backward_kernel[(parts, divide_up(layout.groups, together))](
-            grad, x, theta, *into, *_numbers(theta, layout, low, high), tiles,
+    with on_device_of(x):
+        _backward_kernel[(parts * divide_up(layout.groups, together),)](
+            grad, x, theta, *into, *_numbers(theta, layout, low, high), tiles, parts,
             GATED=gated, BY_X=by_x, BY_THETA=by_theta,
             BORDERS=power_of_two(theta.shape[1] + 1), ROWS=rows, GROUPS=together,
         )  # fmt: skip
@@ -78,8 +77,3 @@ def _tile(layout: Layout) -> tuple[int, int]:
 def _numbers(theta: Tensor, layout: Layout, low: float, high: float) -> tuple[float, ...]:
     cells = theta.shape[1] + 1
     return (layout.per_group, layout.groups, cells, *layout.shape[1:], *scale_of(low, high, cells))
-
-
-def _on_device_of(x: Tensor) -> Any:
-    """Kernels are launched on the current GPU; x may be on another."""
-    return nullcontext() if interpreting() else torch.cuda.device(x.device)

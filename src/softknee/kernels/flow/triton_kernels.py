@@ -105,11 +105,11 @@ def _path(x, inside, theta, known, n, low, width, low_head, low_rest, width_head
 @triton.jit
 def bend_kernel(
     x_ptr, theta_ptr, out_ptr, per_group, groups, n, g1, middle, g2, inner,
-    low, high, width, low_head, low_rest, width_head, width_rest,
+    low, high, width, low_head, low_rest, width_head, width_rest, parts,
     GATED: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    element = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    element = (tl.program_id(0) % parts).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
     known = (group < groups)[None, :]
     theta = theta_ptr + group[None, :].to(tl.int64) * (n - 1)
     above = element // inner
@@ -131,13 +131,13 @@ def bend_kernel(
 @triton.jit
 def bend_backward_kernel(
     grad_ptr, x_ptr, theta_ptr, dx_ptr, sums_ptr, per_group, groups, n, g1, middle, g2, inner,
-    low, high, width, low_head, low_rest, width_head, width_rest, tiles,
+    low, high, width, low_head, low_rest, width_head, width_rest, tiles, parts,
     GATED: tl.constexpr, BY_X: tl.constexpr, BY_THETA: tl.constexpr,
     BORDERS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of x, and this program's own sums for theta, row program_id(0) of (parts, groups, n - 1)."""
-    part = tl.program_id(0).to(tl.int64)
-    group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    """The gradient of x, and this program's own sums for theta, row `part` of (parts, groups, n - 1)."""
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
     known = (group < groups)[None, :]
     theta = theta_ptr + group[None, :].to(tl.int64) * (n - 1)
     borders = tl.arange(0, BORDERS)

@@ -1,13 +1,11 @@
 """Launches the fused kernels on folded tensors, and adds up the partial sums they leave, in a fixed order."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..dispatch import interpreting
-from ..launch import divide_up, power_of_two
+from ..launch import divide_up, on_device_of, power_of_two
 from .cuda import any_window, soft
 from .layout import Layout
 from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
@@ -29,7 +27,7 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
     out = torch.empty_like(x)
     if x.numel() == 0:
         return out
-    with _on_device_of(x):
+    with on_device_of(x):
         if soft.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian):
             soft.forward(x, q, alpha, z, out=out, layout=layout, window=window)
             return out
@@ -60,7 +58,7 @@ def backward(
     if x.numel() == 0:
         zeros = torch.zeros(groups, n + 2, device=x.device)
         return _gathered(dx, [g if wanted & flag else None for g, flag in _in_columns(zeros)])
-    with _on_device_of(x):
+    with on_device_of(x):
         if soft.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad, wanted=wanted):
             return dx, *soft.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window, wanted=wanted)
         if any_window.can_run(x, grad, points=n, layout=layout):
@@ -82,9 +80,9 @@ def backward(
         dz = torch.empty(parts, groups, n, device=x.device) if wanted & BY_Z else None
         # What is not wanted is not written; the kernel is then compiled without it, and x stands in for the pointer.
         into = [x if one is None else one for one in (dx, dq, dalpha, dz)]
-        _backward_kernel[(parts, divide_up(groups, together))](
+        _backward_kernel[(parts * divide_up(groups, together),)](
             grad, x, q, alpha, z, *into,
-            layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles,
+            layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles, parts,
             HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
             WANT_X=bool(wanted & BY_X), WANT_Q=bool(wanted & BY_Q), WANT_ALPHA=bool(wanted & BY_ALPHA),
             WANT_Z=bool(wanted & BY_Z),
@@ -107,8 +105,3 @@ def _in_columns(sums: Tensor) -> tuple[tuple[Tensor, int], ...]:
 def _half(window: int, n: int) -> int:
     """Neighbours kept on each side; -1 for the full sum, which a window wide enough for any point also is."""
     return window // 2 if 0 < window < 2 * n - 1 else -1
-
-
-def _on_device_of(x: Tensor) -> Any:
-    """Kernels are launched on the current GPU; x may be on another."""
-    return nullcontext() if interpreting() else torch.cuda.device(x.device)

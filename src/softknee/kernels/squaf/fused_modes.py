@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..launch import divide_up
+from ..launch import divide_up, on_device_of
 from .cuda import modes as cuda_modes
-from .fused import _half, _on_device_of
+from .fused import _half
 from .layout import Layout
 from .triton_modes import squaf_sample_kernel, squaf_step_kernel
 
@@ -37,7 +37,7 @@ def forward(
     shape = (points, float(points // 2), g1, middle, g2, inner)
     table = q if z is None else z  # not read for symbols
     grid = (divide_up(x.numel(), BLOCK),)
-    with _on_device_of(x):
+    with on_device_of(x):
         case = {"points": points, "layout": layout}
         if cuda_modes.can_choose(x, seed, symbols=symbols, window=window, laplacian=laplacian, **case):
             cuda_modes.choose(x, seed, q, alpha, z, out=out, **case)
@@ -58,5 +58,5 @@ def step_backward(grad: Tensor, x: Tensor, q: Tensor, *, points: int, layout: La
     """The gradient of z (groups, n) for the step function; None where no kernel was written for the case."""
     if x.numel() == 0 or not cuda_modes.can_step_back(grad, x, points=points, layout=layout):
         return None
-    with _on_device_of(x):
+    with on_device_of(x):
         return cuda_modes.step_backward(grad, x, q, points=points, layout=layout)

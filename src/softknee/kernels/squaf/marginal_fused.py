@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..launch import divide_up, power_of_two
-from .fused import PARTS, TILE, TILES, _half, _on_device_of
+from ..launch import divide_up, on_device_of, power_of_two
+from .fused import PARTS, TILE, TILES, _half
 from .layout import Layout
 from .marginal_eager import Gradients
 from .marginal_kernels import marginal_backward_kernel, marginal_kernel
@@ -23,11 +23,11 @@ def fused_sums(x: Tensor, q: Tensor, alpha: Tensor, n: int, *, layout: Layout, w
         return torch.zeros(groups, n, dtype=torch.float64, device=x.device)
     bins = max(16, power_of_two(n))
     rows, together, tiles, parts = _split(layout, bins=bins)
-    with _on_device_of(x):
+    with on_device_of(x):
         partial = torch.empty(parts, groups, n, device=x.device)
-        _sums_kernel[(parts, divide_up(groups, together))](
+        _sums_kernel[(parts * divide_up(groups, together),)](
             x, q, alpha, partial,
-            layout.per_group, groups, n, float(n // 2), *layout.shape[1:], tiles,
+            layout.per_group, groups, n, float(n // 2), *layout.shape[1:], tiles, parts,
             HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
         )  # fmt: skip
         return partial.sum(0, dtype=torch.float64)
@@ -50,12 +50,12 @@ def fused_gradients(
     if x.numel() == 0:
         return dx, torch.zeros(groups, device=x.device), torch.zeros(groups, device=x.device)
     rows, together, tiles, parts = _split(layout, bins=16)
-    with _on_device_of(x):
+    with on_device_of(x):
         dq = torch.empty(parts if parameters else 0, groups, device=x.device)
         dalpha = torch.empty_like(dq)
-        _gradients_kernel[(parts, divide_up(groups, together))](
+        _gradients_kernel[(parts * divide_up(groups, together),)](
             x, q, alpha, slope.float().contiguous(), dx, dq, dalpha,
-            layout.per_group, groups, n, float(n // 2), *layout.shape[1:], tiles,
+            layout.per_group, groups, n, float(n // 2), *layout.shape[1:], tiles, parts,
             HALF=_half(window, n), LAPLACIAN=laplacian, PARAMETERS=parameters, ROWS=rows, GROUPS=together,
         )  # fmt: skip
         if not parameters:

@@ -12,16 +12,16 @@ from .triton_kernels import _exponent, _nearest
 
 @triton.jit
 def marginal_kernel(
-    x_ptr, q_ptr, alpha_ptr, sums_ptr, per_group, groups, n, k, g1, middle, g2, inner, tiles,
+    x_ptr, q_ptr, alpha_ptr, sums_ptr, per_group, groups, n, k, g1, middle, g2, inner, tiles, parts,
     HALF: tl.constexpr, LAPLACIAN: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
-    """This program's sums of P(y_i | x), row program_id(0) of the partials (parts, groups, n).
+    """This program's sums of P(y_i | x), row `part` of the partials (parts, groups, n).
 
     A tile is (ROWS elements of a group, GROUPS groups, BINS >= n points), dense over the grid as in SQUAF's backward
     pass; it lives in registers, so no tensor of elements times points exists.
     """
-    part = tl.program_id(0).to(tl.int64)
-    group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
     known = group < groups
     bins = tl.arange(0, BINS)
     q = tl.load(q_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
@@ -50,7 +50,7 @@ def marginal_kernel(
 @triton.jit
 def marginal_backward_kernel(
     x_ptr, q_ptr, alpha_ptr, slope_ptr, dx_ptr, dq_ptr, dalpha_ptr,
-    per_group, groups, n, k, g1, middle, g2, inner, tiles,
+    per_group, groups, n, k, g1, middle, g2, inner, tiles, parts,
     HALF: tl.constexpr, LAPLACIAN: tl.constexpr, PARAMETERS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of sum_i slope_i sum_x P(y_i | x) by x, and this program's sums for q and alpha.
@@ -58,8 +58,8 @@ def marginal_backward_kernel(
     It is the gradient of SQUAF with the slopes for its values z; the kept points are walked twice, once for the mean
     and once for the moments around it, because moments around 0 would cancel.
     """
-    part = tl.program_id(0).to(tl.int64)
-    group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
     known = group < groups
     q = tl.load(q_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
     alpha = tl.load(alpha_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]

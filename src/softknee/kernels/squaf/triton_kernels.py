@@ -103,18 +103,18 @@ def squaf_forward_kernel(
 @triton.jit
 def squaf_backward_kernel(
     grad_ptr, x_ptr, q_ptr, alpha_ptr, z_ptr, dx_ptr, dq_ptr, dalpha_ptr, dz_ptr,
-    per_group, groups, n, k, g1, middle, g2, inner, tiles,
+    per_group, groups, n, k, g1, middle, g2, inner, tiles, parts,
     HALF: tl.constexpr, LAPLACIAN: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
     WANT_X: tl.constexpr, WANT_Q: tl.constexpr, WANT_ALPHA: tl.constexpr, WANT_Z: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of x, and this program's own sums for q, alpha and z, written to row program_id(0) of the
-    partials; each as far as it is wanted.
+    """Gradient of x, and this program's own sums for q, alpha and z, written to row `part` of the partials; each as
+    far as it is wanted.
 
     A tile is (ROWS elements of a group, GROUPS groups, BINS >= n grid points), dense over the grid: the
     gradient of z is then a sum over the first dimension, in a fixed order, with nothing to scatter.
     """
-    part = tl.program_id(0).to(tl.int64)
-    group = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
     known = group < groups
     bins = tl.arange(0, BINS)
     q = tl.load(q_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
