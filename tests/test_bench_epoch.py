@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
 def test_the_command_times_both_ways_and_writes_the_record(tmp_path: Path):
     path = tmp_path / "epoch.json"
     sizes = [f"--config={key}={value}" for key, value in TINY.items()]
-    options = [*sizes, "--device=cpu", "--image=8", "--precision=float32", "--examples=40", "--batch=8", "--steps=2"]
+    options = [*sizes, "--device=cpu", "--image=8", "--examples=40", "--batch=8", "--steps=2"]
     swap = ["--swap", "srelu(delta=0.001)", "--counts=1,2", "--epochs=7", "--repeats=3"]
     result = CliRunner().invoke(
         app, ["bench", "epoch", *options, *swap, "--json", str(path)], catch_exceptions=False, env={"COLUMNS": "100"}
@@ -49,6 +49,7 @@ def test_the_command_times_both_ways_and_writes_the_record(tmp_path: Path):
         assert words in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 100
     record = Record.read(path)
+    assert record.settings["precision"] == "float32"  # without being asked for: this is a CPU
     assert [(row["way"], row["count"], row["augmentation"]) for row in record.rows] == [
         ("plain loop", 1, "crop-flip"),
         *[("compiled", count, name) for name in ("crop-flip", "full") for count in (1, 2)],

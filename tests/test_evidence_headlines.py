@@ -247,8 +247,9 @@ def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
         if "networks |" in line
     ]
     rows = {}
-    for name in table.recipes:
-        recipe = find_recipe(name)
+    for recipe in map(find_recipe, table.recipes):
+        if recipe.name.endswith("-augmented"):  # the same row once more
+            continue
         rows.setdefault(recipe.data.set, []).append(recipe)
     for of, means in zip(rows.values(), printed, strict=True):
         celu = [recipe.paper.values["celu"]["accuracy"] for recipe in of]

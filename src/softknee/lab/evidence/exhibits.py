@@ -150,7 +150,8 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "Table 1",
             "vision transformers on CIFAR-10, CIFAR-100 and ImageNet-1K",
             (
-                "mollification-table-1", "mollification-table-1-deit", "mollification-table-1-tnt",
+                "mollification-table-1", "mollification-table-1-augmented", "mollification-table-1-deit",
+                "mollification-table-1-tnt",
                 "mollification-table-1-vit-cifar-100", "mollification-table-1-deit-cifar-100",
                 "mollification-table-1-tnt-cifar-100", "mollification-table-1-vit-imagenet",
                 "mollification-table-1-deit-imagenet",
@@ -160,7 +161,10 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Table 2",
             "ConvNeXt-Tiny",
-            ("mollification-table-2", "mollification-table-2-cifar-100", "mollification-table-2-imagenet"),
+            (
+                "mollification-table-2", "mollification-table-2-augmented", "mollification-table-2-cifar-100",
+                "mollification-table-2-imagenet",
+            ),
         ),
         _preferences(
             S_RELU,
