@@ -122,14 +122,15 @@ def _training() -> str:
 
 
 def _lifted() -> str:
-    convnext, printed = _accuracies("### Mollification, table 2:")
+    convnext, printed = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10\n")
+    timms, _ = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10, more")
     vit, _ = _accuracies("### Mollification, table 1:")
     return (
         f"**The largest gain.** From {printed['gelu']} % with GELU to {printed['srelu']} % with S-ReLU, says a paper "
-        "of ConvNeXt-Tiny on CIFAR-10. Here, with crops and mirror images as the only augmentation, GELU "
-        f"has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain ReLU, which the paper leaves out, "
-        f"{convnext['relu']} %; in ViT-Tiny they have {vit['gelu']}, {vit['srelu']} and {vit['relu']} %, and "
-        f"CRReLU {vit['crrelu']} %."
+        f"of ConvNeXt-Tiny on CIFAR-10. Here GELU has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain "
+        f"ReLU, which the paper leaves out, {convnext['relu']} % with crops and mirror images, {timms['gelu']}, "
+        f"{timms['srelu']} and {timms['relu']} % with RandAugment, mixup and more; in ViT-Tiny {vit['gelu']}, "
+        f"{vit['srelu']} and {vit['relu']} %, and CRReLU {vit['crrelu']} %."
     )
 
 

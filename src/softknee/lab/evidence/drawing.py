@@ -22,6 +22,7 @@ DRAWN: dict[str, Sequence[str]] = {
     **dict.fromkeys(TABLE_I, ("hardness", "validation-accuracy", FIGURE)),
     "mollification-table-1": ("plane", "validation-accuracy"),
     "mollification-table-2": ("plane", "validation-accuracy"),
+    "mollification-table-2-augmented": ("validation-accuracy",),
 }
 
 
