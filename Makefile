@@ -40,7 +40,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.test
-	$(BIN)/pyright src
+	$(BIN)/pyright --warnings src
 
 # Two workers with one thread each: with two threads each they take twice the processor time, most of it waiting for
 # one another. The tests of a file stay with one worker (loadfile), which builds what they share once. Tests that did

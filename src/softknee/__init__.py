@@ -22,10 +22,23 @@ from .errors import (
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import design, nn, spec
+    from . import design, measure, nn, spec, surgery, train, wire
     from .spec import Activation
+    from .surgery import (
+        Hardener,
+        apply_,
+        calibrate_,
+        optimizers,
+        param_groups,
+        register_transformers,
+        relu_ize_,
+        sites,
+        squaf_mode_,
+        swap_,
+        train_squaf_,
+    )
 
-# Loaded on first use, because they need SymPy.
+# Loaded on first use, because they need SymPy; the imports above are what editors and type checkers see of them.
 _LAZY = {
     "Activation": (".spec", "Activation"),
     "Hardener": (".surgery", "Hardener"),

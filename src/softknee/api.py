@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import registry, zoo  # noqa: F401 - importing the zoo announces its names
 
@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 
     from .kernels import Choice
     from .spec import Activation
+    from .spec.soft_table import SoftTable
 
 
+@overload
+def get(name: Literal["squaf"]) -> SoftTable: ...  # pyright: ignore[reportOverlappingOverload] - the one name apart
+@overload
+def get(name: str) -> Activation: ...
 def get(name: str) -> Any:
     """The definition of an activation, by its name or by the file (.json) that holds it.
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DefinitionError, ParameterError
 from . import calculus
@@ -22,6 +22,9 @@ from .algebra import Expr, sympy
 from .constraints import AtLeastOne
 from .param import RESERVED, Param, check_order, check_values, find_param
 from .primitives import u, v, x
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,7 @@ class Activation:
 
     # -- computing --------------------------------------------------------------------------------------
 
-    def __call__(self, input: Any, **values: Any) -> Any:
+    def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
         if not _engine:
             load_engine()

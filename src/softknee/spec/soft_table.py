@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, did_you_mean
 from .activation import Claims, load_engine
@@ -17,6 +17,9 @@ from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
 from .param import Param, check_order, read_number
 from .primitives import x
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ class SoftTable:
 
     # -- computing --------------------------------------------------------------------------------------
 
-    def __call__(self, input: Any, **values: Any) -> Any:
+    def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
         if not _engine:
             load_engine()

@@ -242,6 +242,7 @@ def _swapped(
 ) -> nn.Module:
     if not isinstance(model, nn.Module):
         return model  # refused by who asked for it
+    values: dict[str, Any] = dict(chosen.values)
     sk.swap_(
         model,
         chosen.name,
@@ -250,7 +251,7 @@ def _swapped(
         learn=chosen.learn,
         per=chosen.per,
         example=example,
-        **dict(chosen.values),
+        **values,
     )
     return model
 
