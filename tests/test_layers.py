@@ -49,9 +49,15 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(tree: ast.AST, path: Path) -> set[str]:
-    """Every module of the package that the file imports, lazily or not, with relative names resolved."""
+def imports_of(tree: ast.Module, path: Path) -> set[str]:
+    """Every module of the package that the file imports, lazily or not, with relative names resolved.
+
+    The front page names what stands above it and loads it when asked: what it shows type checkers is no import.
+    """
     package = module_of(path).split(".")
+    if path == SOURCE / "__init__.py":
+        shown = [one for one in tree.body if not (isinstance(one, ast.If) and ast.unparse(one.test) == TYPES)]
+        tree = ast.Module(shown, [])
     if path.name != "__init__.py":
         package = package[:-1]
     found: set[str] = set()
@@ -68,11 +74,8 @@ def imports_of(tree: ast.AST, path: Path) -> set[str]:
 
 def offences(source: str, path: Path) -> list[str]:
     here = room_of(module_of(path))
-    tree, found = ast.parse(source), []
-    if here == "":
-        # The front page names what stands above it and loads it when asked; types alone are imported for type checkers.
-        tree.body = [one for one in tree.body if not (isinstance(one, ast.If) and ast.unparse(one.test) == TYPES)]
-    for imported in sorted(imports_of(tree, path)):
+    found = []
+    for imported in sorted(imports_of(ast.parse(source), path)):
         there = room_of(imported)
         if there not in ROOMS:
             found.append(f"{imported} is in no known room")
