@@ -52,7 +52,7 @@ def bench_epoch(
         batch=batch,
         steps=steps,
         epochs=epochs,
-        # Many CPUs have no arithmetic in bfloat16, and imitate it at a tenth of their speed and less.
+        # Many CPUs have no arithmetic in bfloat16: where it is imitated, nine minutes were not enough for a few steps.
         precision=precision or ("bfloat16" if chosen.type == "cuda" else "float32"),
         repeats=repeats,
         plain=not no_plain,

@@ -17,15 +17,17 @@ _OTHERWISE = (
     "trained in bfloat16; norms and biases do not decay, 1,000 training images are kept for validation, the last epoch "
     "counts"
 )
-_CROPS = "of timm's augmentation only crops and mirror images, so that most networks get nearly all training images"
-TRAINING = f"{_CROPS} right, and the accuracies are above the paper's; {_OTHERWISE}"
+_CROPS = (
+    "of timm's augmentation only crops and mirror images, so that most networks get nearly all training images right"
+)
+TRAINING = f"{_CROPS}, and the accuracies are above the paper's; {_OTHERWISE}"
 AUGMENTED = (
     "crops, mirror images, RandAugment, mixup, cutmix, erasing and smoothed labels, where the paper says no more than "
     f"that timm provides its augmentation; {_OTHERWISE}"
 )
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
 _SETTINGS = "of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
-_CONVNEXT = f"{_CROPS} right (all but S-ReLU are above the paper's accuracies); {_OTHERWISE}; {_SETTINGS}"
+_CONVNEXT = f"{_CROPS} (all but S-ReLU are above the paper's accuracies); {_OTHERWISE}; {_SETTINGS}"
 
 
 @statement(
@@ -51,7 +53,7 @@ def srelu_is_best_in_vit(runs: Runs) -> Evidence:
 )
 def srelu_lifts_convnext(runs: Runs) -> Evidence:
     """S-ReLU against GELU by test accuracy, and whether the gain is at least half the paper's 25 points."""
-    return _lifts(runs.study(CONVNEXT))
+    return _gains_over_gelu(runs.study(CONVNEXT))
 
 
 @statement(
@@ -63,10 +65,10 @@ def srelu_lifts_convnext(runs: Runs) -> Evidence:
 )
 def srelu_lifts_convnext_augmented(runs: Runs) -> Evidence:
     """As `srelu_lifts_convnext`, with images augmented as in timm's recipes for transformers."""
-    return _lifts(runs.study(CONVNEXT_AUGMENTED))
+    return _gains_over_gelu(runs.study(CONVNEXT_AUGMENTED))
 
 
-def _lifts(study: Study) -> Evidence:
+def _gains_over_gelu(study: Study) -> Evidence:
     found, gain = against(study, "srelu", "gelu"), study.mean("srelu", "accuracy") - study.mean("gelu", "accuracy")
     enough = bound("at least 12.5 points above GELU", gain >= 0.125)
     told = f"{found.measured}, where at least 12.5, half the paper's gain, were asked for"
