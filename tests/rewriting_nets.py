@@ -198,37 +198,6 @@ class Attribute(Layer):
         return self.table(self.fc(x)) + act(x - 0.5) + functools.partial(F.relu)(x)
 
 
-# Each with the number of calls that compute ReLU.
-MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
-    "spelled": (Spelled, 14),
-    "nested": (Nested, 3),
-    "lines": (Lines, 2),
-    "in place": (InPlace, 4),
-    "looped": (Looped, 1),
-    "inner": (Inner, 4),
-    "methods": (Methods, 1),
-    "family": (Family, 3),
-    "super": (Super, 1),
-    "old style": (OldStyle, 1),
-    "attached": (Attached, 1),
-    "counts": (Counts, 1),
-    "me": (Me, 1),
-    "closed over": (lambda: closed_over(0.25, torch.sin)(), 1),
-    "named itself": (lambda: named_itself(0.25)(), 1),
-    "marked": (Marked, 1),
-    "attribute": (Attribute, 3),
-}
-
-
-class Failing(Layer):
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.fc(x))
-        return y + F.relu(x - 1) + 1 / self.bad  # fmt: skip
-
-
-# -- what cannot be rewritten ---------------------------------------------------------------------------------
-
-
 def helper(x: Tensor) -> Tensor:
     return F.relu(x)
 
@@ -264,6 +233,67 @@ class Decorated(Layer):
 class Overridden(Base):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * 2
+
+
+# Each with the number of calls that compute ReLU.
+MODELS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "spelled": (Spelled, 14),
+    "nested": (Nested, 3),
+    "lines": (Lines, 2),
+    "in place": (InPlace, 4),
+    "looped": (Looped, 1),
+    "inner": (Inner, 4),
+    "methods": (Methods, 1),
+    "family": (Family, 3),
+    "super": (Super, 1),
+    "old style": (OldStyle, 1),
+    "attached": (Attached, 1),
+    "counts": (Counts, 1),
+    "me": (Me, 1),
+    "closed over": (lambda: closed_over(0.25, torch.sin)(), 1),
+    "named itself": (lambda: named_itself(0.25)(), 1),
+    "marked": (Marked, 1),
+    "attribute": (Attribute, 3),
+    "helped": (Helped, 2),
+    "static": (Static, 1),
+    "decorated": (Decorated, 1),
+    "overridden": (Overridden, 1),
+}
+
+
+class Failing(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.fc(x))
+        return y + F.relu(x - 1) + 1 / self.bad  # fmt: skip
+
+
+# -- what cannot be rewritten ---------------------------------------------------------------------------------
+
+
+def wider(x: Tensor) -> Tensor:
+    return F.relu(x).sum(-1, keepdim=True) * x
+
+
+class Wider(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return wider(self.fc(x))
+
+
+class Hiding:
+    """A decorator that is an object, so that no other function can be put inside."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return functools.partial(self.function, owner)
+
+
+class Hidden(Layer):
+    @Hiding
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.fc(x))
 
 
 class Mapped(Layer):
@@ -311,10 +341,8 @@ class OverwrittenToo(Layer):
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "Helped": (Helped, "function 'helper', outside every module"),
-    "Static": (Static, "function 'part', outside every module"),
-    "Decorated": (Decorated, "a decorator is wrapped around"),
-    "Overridden": (Overridden, "a 'forward' that is not the one of Overridden"),
+    "Wider": (Wider, "function 'wider' (rewriting_nets.py:"),
+    "Hidden": (Hidden, "which a decorator hides"),
     "Mapped": (Mapped, "handed over in"),
     "Unpacked": (Unpacked, "is its tensor cannot be told"),
     "Rebound": (Rebound, "'self' means something else"),

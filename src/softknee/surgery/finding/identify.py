@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from ...kernels import find
 from ...nn.entropic import EntropicSpline
@@ -23,7 +23,7 @@ from .probing import NUMBERS, double, probe, stand_in
 _TOLERANCE = 2e-6
 
 # What gates, normalises or limits rather than activates: changed only by those who name it.
-GATES = frozenset({"sigmoid", "tanh", "softsign", "hardtanh"})
+GATES = frozenset({"sigmoid", "tanh", "softsign", "hardtanh", "hardsigmoid", "logsigmoid"})
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,42 @@ def identify_module(module: nn.Module) -> Identity | None:
         return Identity("prelu", _unusual(find("prelu").params[0], "slope", module.weight))
     if isinstance(module, nn.GLU | nn.RReLU):  # of whole rows, and random in training
         return foreign
-    if not _may_be_one(module):
+    parts = [each for each in module.modules() if each is not module]
+    if not _may_be_one(module) or (parts and not _may_be_whole(module, parts)):
         return None
     twin = stand_in(module)
-    found = identify(twin.forward) if twin is not None else None
-    if found is not None:
-        return found if found.known else foreign
+    computed = identify(twin.forward) if twin is not None else None
+    if parts:
+        return _whole(foreign, computed, parts)
+    if computed is not None:
+        return computed if computed.known else foreign
     return foreign if isinstance(module, _SURELY) or _of_activations(module) else None
+
+
+def _may_be_whole(module: nn.Module, parts: Sequence[nn.Module]) -> bool:
+    """Whether a module with parts may compute one function: h_swish has an h_sigmoid, which has a ReLU6."""
+    if isinstance(module, _CONTAINERS) or len(parts) > _MOST_PARTS:
+        return False
+    numbers = sum(each.numel() for each in module.parameters())
+    return numbers <= _MOST_PARAMETERS and all(_may_be_one(part) for part in parts)
+
+
+def _whole(foreign: Identity, computed: Identity | None, parts: Sequence[nn.Module]) -> Identity | None:
+    """What a module with parts computes; None where it hands on what one of its parts computes."""
+    if computed is None:
+        return None
+    identities = [identify_module(part) for part in parts]
+    if computed in identities:
+        return None
+    # With a part that is no activation, such as a dropout, it does more than can be seen in eval mode.
+    if None in identities:
+        return None
+    return computed if computed.known else foreign
+
+
+# Their parts are applied one after the other, and each is an activation of its own.
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, fx.GraphModule, torch.jit.ScriptModule)
+_MOST_PARTS, _MOST_PARAMETERS = 8, 8
 
 
 def uncompiled(module: Any) -> Any:
@@ -108,11 +137,9 @@ _SURELY = (nn.Threshold, nn.Hardshrink, nn.Softshrink)
 
 
 def _may_be_one(module: nn.Module) -> bool:
-    """Modules of torch activate only in one file, and an activation has no parts."""
+    """Modules of torch activate only in one file."""
     home = type(module).__module__
-    return next(module.children(), None) is None and (
-        not home.startswith("torch.") or home == "torch.nn.modules.activation"
-    )
+    return not home.startswith("torch.") or home == "torch.nn.modules.activation"
 
 
 def _of_activations(module: nn.Module) -> bool:

@@ -31,7 +31,7 @@ _ROWS = 4
 
 # Names under which torch offers activations as functions and as methods of a tensor.
 _OFFERED = """
-    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish prelu relu relu6
+    celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish prelu relu relu6
     rrelu selu sigmoid silu softplus softshrink softsign tanh tanhshrink threshold
 """
 FUNCTIONS = frozenset(_OFFERED.split())
@@ -92,19 +92,32 @@ def _names(code: CodeType) -> set[str]:
 def stand_in(module: nn.Module) -> nn.Module | None:
     """A copy to be evaluated in its place, None where it is too large for that, cannot be copied or may do harm."""
     held = [*module.parameters(), *module.buffers()]
-    if not harmless(module.forward) or sum(one.numel() for one in held) > _MOST_NUMBERS:
+    if not all(harmless(each.forward) for each in module.modules()):
+        return None
+    if sum(each.numel() for each in held) > _MOST_NUMBERS:
         return None
     try:
-        twin = copy.copy(module)
-        for name, value in list(vars(module).items()):
-            # One level down: a list of the module's own is copied, what it refers to (a model, say) is not.
-            if isinstance(value, dict | list | set | Tensor):
-                vars(twin)[name] = _copied(value)
-        for kept in (twin._parameters, twin._buffers):
-            kept.update({name: _copied(one) for name, one in kept.items()})
+        return _twin(module)
     except Exception:  # a class that cannot be copied, a tensor without values
         return None
+
+
+def _twin(module: nn.Module) -> nn.Module:
+    twin = copy.copy(module)
+    for name, value in list(vars(module).items()):
+        # One level down: a list of the module's own is copied, what it refers to (a model, say) is not.
+        if name in _HOOKS:
+            vars(twin)[name] = type(value)()
+        elif isinstance(value, dict | list | set | Tensor):
+            vars(twin)[name] = _copied(value)
+    for kept in (twin._parameters, twin._buffers):
+        kept.update({name: _copied(each) for name, each in kept.items()})
+    twin._modules.update({name: _twin(part) for name, part in twin._modules.items() if part is not None})
     return twin
+
+
+# What would be told of a call; a look is none.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _copied(value: Any) -> Any:

@@ -26,8 +26,9 @@ from .source import (
     calls_of,
     compiled,
     definition_of,
-    plain_method,
-    plain_methods,
+    method_named,
+    methods,
+    rebuilt,
     span,
     tensor_of,
 )
@@ -39,15 +40,17 @@ _EDITS = "_softknee_edits"
 class Target:
     """Where a call goes: the owner's attribute.
 
-    text:      how the call reads.
+    text:      how the call, or the expression, reads.
     on_tensor: whether it was a method of its tensor.
     whole:     whether all arguments go along, or the tensor alone.
+    tensor:    of an expression that is replaced whole, how its input reads.
     """
 
     name: str
     text: str
     on_tensor: bool = False
     whole: bool = False
+    tensor: str = ""
 
 
 Edits = Mapping[str, Mapping[Position, Target]]
@@ -59,7 +62,7 @@ def edits_for(calls: Iterable[Call], name: str, *, whole: bool = False) -> dict[
     """The edits that send these calls to the attribute `name`, with their tensor or with all arguments."""
     edits: dict[str, dict[Position, Target]] = {}
     for call in calls:
-        edits.setdefault(call.method, {})[call.position] = Target(name, call.text, call.on_tensor, whole)
+        edits.setdefault(call.method, {})[call.position] = Target(name, call.text, call.on_tensor, whole, call.tensor)
     return edits
 
 
@@ -90,11 +93,11 @@ def edits_of(owner: type) -> tuple[type[nn.Module], dict[str, dict[Position, Tar
 
 
 def count_calls(owner: type, name: str) -> int:
-    """From how many places in its plain methods a class calls `self.NAME`."""
+    """From how many places in its methods a class calls `self.NAME`."""
     count = 0
-    for _, method in plain_methods(edits_of(owner)[0], below=nn.Module):
+    for method in methods(edits_of(owner)[0], below=nn.Module):
         with contextlib.suppress(CannotRewrite):
-            count += sum(attribute == name for _, attribute in calls_of(method))
+            count += sum(attribute == name for _, attribute in calls_of(method.function))
     return count
 
 
@@ -105,12 +108,44 @@ def _frozen(edits: Edits) -> _Frozen:
 @functools.cache
 def _subclass(original: type[nn.Module], edits: _Frozen) -> Any:
     """One class for one set of edits, so that a hundred equal blocks share their code."""
-    body: dict[str, Any] = {method: _edited(original, method, dict(calls)) for method, calls in edits}
+    changed = {method: _edited(original, method, dict(calls)) for method, calls in edits}
     # The name of the original: libraries choose blocks (to shard, to leave whole) by the name of their class.
-    body |= {"__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__}
-    body |= {_EDITS: (original, edits), "__reduce_ex__": _reduce}
-    metaclass: Any = type(original)
+    body: dict[str, Any] = {name: function for name, function in changed.items() if "." not in name}
+    body |= _same_names(original) | {_EDITS: (original, edits), "__reduce_ex__": _reduce}
+    bases: dict[str, dict[str, Any]] = {}
+    for name, function in changed.items():
+        home, _, attribute = name.rpartition(".")
+        if home:
+            bases.setdefault(home, {})[attribute] = function
+    metaclass: Any = _with_bases(type(original), original, bases) if bases else type(original)
     return metaclass(original.__name__, (original,), body)
+
+
+def _same_names(cls: type) -> dict[str, Any]:
+    return {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+
+
+def _with_bases(kind: Any, original: type, changed: Mapping[str, Mapping[str, Any]]) -> type:
+    """A metaclass whose classes find a changed base class right before the base class itself.
+
+    So `super().forward(x)` in a method of the original reaches the changed method.
+    """
+    homes = {cls.__qualname__: cls for cls in reversed(original.__mro__)}
+    stand_ins = {
+        homes[home]: kind(homes[home].__name__, (homes[home],), {**methods, **_same_names(homes[home])})
+        for home, methods in changed.items()
+    }
+
+    class WithChangedBases(kind):  # type: ignore[misc]
+        def mro(cls) -> list[type]:
+            order = []
+            for each in super().mro():
+                if each in stand_ins and stand_ins[each] not in order:
+                    order.append(stand_ins[each])
+                order.append(each)
+            return order
+
+    return WithChangedBases
 
 
 def _reduce(self: nn.Module, protocol: Any) -> Any:
@@ -127,27 +162,23 @@ def _rebuilt(original: type[nn.Module], edits: Any) -> nn.Module:
     return cls.__new__(cls)
 
 
-def _edited(original: type[nn.Module], method: str, calls: Mapping[Position, Target]) -> FunctionType:
+def _edited(original: type[nn.Module], name: str, calls: Mapping[Position, Target]) -> FunctionType:
     """The method with each of these calls sent to an attribute of its first argument."""
-    function = plain_method(original, method)
+    method = method_named(original, name)
     try:
-        if function is None:
+        if method is None:
             raise CannotRewrite("the method is not there")
-        definition = copy.deepcopy(definition_of(function))
+        definition = copy.deepcopy(definition_of(method.function))
     except CannotRewrite as reason:
-        raise InputError(_outdated(original, method, f" ({reason})")) from None
-    changed = _Replace(calls, function)
-    definition = changed.visit(definition)
+        raise InputError(_outdated(original, name, f" ({reason})")) from None
+    function = method.function
+    replaced = _Replace(calls, function)
+    definition = replaced.visit(definition)
     code = compiled(definition, function)
-    if changed.done != set(calls) or code is None:
-        raise InputError(_outdated(original, method))
+    if replaced.done != set(calls) or code is None:
+        raise InputError(_outdated(original, name))
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    closure = tuple(cells[name] for name in code.co_freevars)
-    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-    functools.update_wrapper(made, function)
-    del vars(made)["__wrapped__"]
-    made.__kwdefaults__ = function.__kwdefaults__
-    return made
+    return method.wrapped(rebuilt(function, code, tuple(cells[free] for free in code.co_freevars)))
 
 
 def _outdated(original: type, method: str, reason: str = "") -> str:
@@ -161,19 +192,24 @@ class _Replace(ast.NodeTransformer):
     def __init__(self, calls: Mapping[Position, Target], function: FunctionType) -> None:
         self.calls, self.function, self.done = calls, function, set[Position]()
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit(self, node: ast.AST) -> Any:
         position = span(node, self.function)
-        target = self.calls.get(position)
-        reads = ast.unparse(node) if target is not None else ""
-        self.generic_visit(node)
-        if target is None or reads != target.text:
-            return node
-        argument = tensor_of(node, on_tensor=target.on_tensor)
+        target = self.calls.get(position) if isinstance(node, ast.expr) else None
+        if target is None or not isinstance(node, ast.expr) or ast.unparse(node) != target.text:
+            return self.generic_visit(node)
+        if target.tensor:
+            parts = (part for part in ast.walk(node) if isinstance(part, ast.expr))
+            argument = next((part for part in parts if ast.unparse(part) == target.tensor), None)
+        else:
+            argument = tensor_of(node, on_tensor=target.on_tensor) if isinstance(node, ast.Call) else None
         if argument is None:
-            return node
+            return self.generic_visit(node)
         self.done.add(position)
         me = ast.Name(self.function.__code__.co_varnames[0], ast.Load())
         # At the place of the name that stood there, so that every line of a traceback stays.
-        replaced = ast.copy_location(ast.Attribute(value=me, attr=target.name, ctx=ast.Load()), node.func)
-        args, keywords = (node.args, node.keywords) if target.whole else ([argument], [])
-        return ast.copy_location(ast.Call(func=replaced, args=args, keywords=keywords), node)
+        name = node.func if isinstance(node, ast.Call) else node
+        attribute = ast.copy_location(ast.Attribute(value=me, attr=target.name, ctx=ast.Load()), name)
+        if target.whole and isinstance(node, ast.Call):
+            self.generic_visit(node)
+            return ast.copy_location(ast.Call(func=attribute, args=node.args, keywords=node.keywords), node)
+        return ast.copy_location(ast.Call(func=attribute, args=[self.visit(argument)], keywords=[]), node)

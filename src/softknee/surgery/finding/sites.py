@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
 
-from torch import nn
+from torch import fx, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ...nn.parameters import require_model
+from .graphs import activation_nodes
 from .identify import Identity, identify, identify_module
 from .probing import harmless
 from .source import Call
@@ -28,6 +29,8 @@ class Place:
     old: Any = field(repr=False)
     """The module or function that is there now; None for a function that is called by its global name."""
     calls: tuple[Call, ...] = ()
+    node: str = ""
+    """Of a graph of torch.fx, the name of the node that calls the function."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Site:
     shared:     whether the same instance, or the same line of code, is used in several places.
     params:     the parameters of the function, where they are not softknee's defaults.
     owner:      the path of the module that holds it.
+    known:      whether softknee knows the function.
+    trouble:    why it cannot be changed, as a half sentence.
+    role:       what it does there other than to activate: it is changed only where it is named.
     """
 
     path: str
@@ -50,6 +56,7 @@ class Site:
     owner: str = ""
     known: bool = True
     trouble: str = ""
+    role: str = ""
     place: Place = field(kw_only=True, repr=False, compare=False)
     seen: Seen | None = field(default=None, repr=False, compare=False)
 
@@ -64,7 +71,8 @@ def sites(model: nn.Module, example: Any = None) -> list[Site]:
 
     What a module computes is found out by computing it, so timm's, transformers' and your own classes are all found.
     With `example` (what the model is called with: a tensor, a tuple of arguments, or a dict of named ones) the
-    functions called inside methods are found too: F.gelu(x), torch.relu(x), x.relu(), x.clamp(min=0).
+    functions called inside methods are found too: F.gelu(x), torch.relu(x), x.relu(), x.clamp(min=0), and those that
+    are spelled out: x * torch.sigmoid(x), torch.where(x > 0, x, 0.1 * x).
 
     >>> import softknee as sk, torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.GELU("tanh"), torch.nn.Linear(8, 1))
@@ -82,17 +90,34 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     modules = [module for module in model.modules() if id(module) not in parts]
     identities = {id(module): found for module in modules if (found := identify_module(module)) is not None}
     order = {path: index for index, (path, _) in enumerate(model.named_modules(remove_duplicate=False))}
-    found = [*_modules(model, identities), *_attributes(model, identities, parts)]
-    found.sort(key=lambda site: order.get(site.path, order[site.owner]))
-    if example is None:
-        return found, None
-    functions = [(site.place.owner, site.place.name) for site in found if site.kind == "functional"]
-    seen = trace(model, example, sites=identities, attributes=functions, parts=parts)
+    held = [*_modules(model, identities), *_attributes(model, identities, parts)]
+    held.sort(key=lambda site: order.get(site.path, order[site.owner]))
     names = _Names()
-    found = [one for site in found for one in _as_seen(site, _mates(site, found), seen, names)]
-    found += _calls(model, seen, names)
+    nodes = [site for path, module in model.named_modules() for site in _nodes(path, module, names)]
+    if example is None:
+        return held + nodes, None
+    functions = [(site.place.owner, site.place.name) for site in held if site.kind == "functional"]
+    run = trace(model, example, sites=identities, attributes=functions, parts=parts)
+    result = [each for site in held for each in _as_seen(site, _mates(site, held), run, names)]
+    result += [_node_as_seen(site, run) for site in nodes]
+    result += _calls(model, run, names)
     # What the example did not reach comes last.
-    return sorted(found, key=lambda site: site.seen.order if site.seen is not None else seen.passes), seen
+    return sorted(result, key=lambda site: site.seen.order if site.seen is not None else run.passes), run
+
+
+def _nodes(path: str, module: nn.Module, names: _Names) -> Iterator[Site]:
+    """The functions that a graph of torch.fx calls."""
+    if not isinstance(module, fx.GraphModule):
+        return
+    for node, identity, trouble in activation_nodes(module):
+        place = Place(module, names.free(module, identity.name), None, node=node.name)
+        yield replace(_site(identity, path, place, kind="functional", shared=False), trouble=trouble)
+
+
+def _node_as_seen(site: Site, run: Trace) -> Site:
+    owner, node = site.place.owner, site.place.node
+    seen = next((each.seen for each in run.functions if each.owner is owner and each.node == node), None)
+    return replace(site, seen=seen, shared=seen is not None and seen.times > 1)
 
 
 def parts_of_weights(model: nn.Module) -> set[int]:
@@ -160,11 +185,14 @@ def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterato
     elsewhere = (seen for (called, _), seen in run.uses.items() if called == what)
     seen = run.uses.get((what, id(owner))) or next(elsewhere, [])
     own = [one for one in seen if one.call is not None and one.call.attribute == name]
+    if not seen and what in run.inside:
+        return  # it is only called as a part of larger expressions, which are sites of their own
     by_name = all(one.call is not None and one.call.attribute in mates for one in seen)
     if not (own if by_name else seen):
         yield site
         return
     trouble = site.trouble or next((one.trouble for one in seen if one.trouble), "")
+    site = replace(site, role=next((one.role for one in seen if one.role), ""))
     shared = site.shared or sum(one.times for one in seen) > 1
     if not by_name:
         passes = sorted((each for one in seen for each in one.passes), key=lambda each: each.order)
@@ -183,12 +211,17 @@ def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:
     """The functions that were called in methods."""
     paths = {id(module): path for path, module in model.named_modules()}
     result = []
-    for one in run.functions:
-        name = names.free(one.owner, one.name)
-        place = Place(one.owner, name, None, (one.seen.call,) if one.seen.call is not None else ())
-        site = _site(one.identity, paths[id(one.owner)], place, kind="functional", shared=one.seen.times > 1)
-        result.append(replace(site, seen=one.seen, trouble=one.seen.trouble))
+    for call in run.functions:
+        if isinstance(call.owner, fx.GraphModule):
+            continue
+        place = Place(call.owner, names.free(call.owner, call.name), None, _sent(call.seen))
+        site = _site(call.identity, paths[id(call.owner)], place, kind="functional", shared=call.seen.times > 1)
+        result.append(replace(site, seen=call.seen, trouble=call.seen.trouble, role=call.seen.role))
     return result
+
+
+def _sent(seen: Seen) -> tuple[Call, ...]:
+    return (seen.call,) if seen.call is not None else ()
 
 
 def _site(identity: Identity, owner: str, place: Place, *, kind: str, shared: bool) -> Site:

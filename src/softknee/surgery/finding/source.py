@@ -13,7 +13,7 @@ import inspect
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from torch import fx
@@ -24,68 +24,156 @@ Position = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Call:
-    """A call in a method."""
+    """A call in a method, or a larger expression that computes one activation."""
 
     method: str
+    """The name of the method; that of a base class, which only `super()` reaches, is `Base.forward`."""
     position: Position
     text: str
     attribute: str = ""
     """The owner's attribute that is called, if it is one: `act` in `self.act(x)`."""
     on_tensor: bool = False
     """Whether it is a method of its tensor (`x.relu()`)."""
+    tensor: str = ""
+    """Of a larger expression, such as `h * torch.sigmoid(h)`: the part that is its input, `h`."""
 
 
 class CannotRewrite(Exception):
     """The reason why a call cannot be replaced, as a half sentence."""
 
 
-def plain_method(owner: type, name: str) -> FunctionType | None:
-    """The function behind a method, where nothing is wrapped around it."""
-    found = inspect.getattr_static(owner, name, None)
-    if isinstance(found, FunctionType) and not hasattr(found, "__wrapped__") and not issubclass(owner, fx.GraphModule):
-        return found
+# -- methods --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a class: the function as it was written, and the decorators around it.
+
+    name:     the attribute of the class, or `Base.forward` where a subclass has overridden it.
+    function: the function that was written.
+    wrappers: the functions that decorators put around it, from the outside in, each with the place in its closure
+              where the next one is.
+    """
+
+    name: str
+    function: FunctionType
+    wrappers: tuple[tuple[FunctionType, int], ...] = ()
+
+    def wrapped(self, function: FunctionType) -> FunctionType:
+        """The same decorators around another function."""
+        inside = self.function
+        for wrapper, index in reversed(self.wrappers):
+            cells = list(wrapper.__closure__ or ())
+            cells[index] = CellType(function)
+            made = rebuilt(wrapper, wrapper.__code__, tuple(cells))
+            # Marks such as __wrapped__ name the function inside.
+            vars(made).update({name: function for name, value in vars(wrapper).items() if value is inside})
+            inside, function = wrapper, made
+        return function
+
+
+def rebuilt(function: FunctionType, code: CodeType, closure: tuple[CellType, ...]) -> FunctionType:
+    """A function with other code or another closure, and everything else as it was."""
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    functools.update_wrapper(made, function)
+    del vars(made)["__wrapped__"]
+    vars(made).update(vars(function))
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def method_named(owner: type, name: str) -> Method | None:
+    """The method of that name, None where the class has none that is written in Python."""
+    if issubclass(owner, fx.GraphModule):
+        return None
+    home, _, attribute = name.rpartition(".")
+    if not home:
+        return _method(name, inspect.getattr_static(owner, name, None))
+    bases = (cls for cls in owner.__mro__ if cls.__qualname__ == home and attribute in vars(cls))
+    return next((_method(name, vars(cls)[attribute]) for cls in bases), None)
+
+
+def methods(owner: type, *, below: type) -> Iterator[Method]:
+    """The methods that a class has of its own or inherits, down to the class `below`; each as `super()` reaches it."""
+    seen: set[str] = set()
+    for cls in owner.__mro__ if not issubclass(owner, fx.GraphModule) else ():
+        if issubclass(below, cls):
+            continue
+        for attribute in sorted(vars(cls)):
+            name = attribute if attribute not in seen else f"{cls.__qualname__}.{attribute}"
+            seen.add(attribute)
+            if (method := _method(name, vars(cls)[attribute])) is not None:
+                yield method
+
+
+def method_of(owner: type, code: CodeType) -> Method | None:
+    """The method of a class that has that code."""
+    method = method_named(owner, code.co_name)
+    if method is not None and method.function.__code__ is code:
+        return method
+    # A method of a base class, or a function that was put into the class under another name.
+    return next((each for each in methods(owner, below=object) if each.function.__code__ is code), None)
+
+
+def _method(name: str, value: Any) -> Method | None:
+    """The function behind an attribute of a class, found through the decorators around it."""
+    if not isinstance(value, FunctionType):
+        return None
+    wrappers: list[tuple[FunctionType, int]] = []
+    while (index := _wraps(value, name.rpartition(".")[2])) is not None:
+        wrappers.append((value, index))
+        value = (value.__closure__ or ())[index].cell_contents
+    # A decorator that keeps its function elsewhere cannot be put around another one.
+    return None if hasattr(value, "__wrapped__") else Method(name, value, tuple(wrappers))
+
+
+def _wraps(function: FunctionType, name: str) -> int | None:
+    """Where in its closure a decorator's function has the function that it decorates; None where it is none."""
+    inside = vars(function).get("__wrapped__")
+    for index, cell in enumerate(function.__closure__ or ()):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        undeclared = isinstance(held, FunctionType) and held.__name__ == name != function.__code__.co_name
+        if isinstance(held, FunctionType) and (held is inside or (inside is None and undeclared)):
+            return index
     return None
 
 
-def plain_methods(owner: type, *, below: type) -> Iterator[tuple[str, FunctionType]]:
-    """The plain methods that a class has of its own or inherits, down to the class `below`, by their names."""
-    names = {name for cls in owner.__mro__ if not issubclass(below, cls) for name in vars(cls)}
-    for name in sorted(names):
-        if (found := plain_method(owner, name)) is not None:
-            yield name, found
+# -- calls ----------------------------------------------------------------------------------------------------
 
 
-def method_of(owner: type, code: CodeType) -> str | None:
-    """The name under which a class has a plain method with that code."""
-    found = plain_method(owner, code.co_name)
-    if found is not None and found.__code__ is code:
-        return code.co_name
-    # A function that was written elsewhere and put into the class under another name.
-    return next((name for name, one in plain_methods(owner, below=object) if one.__code__ is code), None)
-
-
-def node_at(function: FunctionType, position: Position) -> ast.Call:
-    """The call at a place of a function's source."""
+def node_at(function: FunctionType, position: Position) -> ast.expr:
+    """The expression at a place of a function's source."""
     for node in ast.walk(definition_of(function)):
-        if isinstance(node, ast.Call) and position in (span(node, function), _span_in_code(node, function)):
+        if isinstance(node, ast.expr) and position in (span(node, function), _span_in_code(node, function)):
             return node
     raise CannotRewrite("no call of it is written there")
 
 
-def describe(function: FunctionType, node: ast.Call, *, method: str, on_tensor: bool) -> Call:
-    """What a call in a method is, or why it cannot be replaced."""
-    definition = definition_of(function)
-    if tensor_of(node, on_tensor=on_tensor) is None:
+@functools.lru_cache(maxsize=1024)
+def parents_of(definition: ast.FunctionDef) -> dict[ast.AST, ast.AST]:
+    """For every node of a function the node around it."""
+    return {child: node for node in ast.walk(definition) for child in ast.iter_child_nodes(node)}
+
+
+def describe(
+    function: FunctionType, node: ast.expr, *, method: str, on_tensor: bool = False, tensor: ast.expr | None = None
+) -> Call:
+    """What a call in a method is, or why it cannot be replaced; with `tensor`, of a larger expression."""
+    if tensor is None and (not isinstance(node, ast.Call) or tensor_of(node, on_tensor=on_tensor) is None):
         raise CannotRewrite(f"which argument of {ast.unparse(node)!r} is its tensor cannot be told")
     me = function.__code__.co_varnames[0]
-    if _rebinds(definition, me, node):
+    if _rebinds(definition_of(function), me, node):
         raise CannotRewrite(f"{me!r} means something else where it is called")
     return Call(
         method=method,
         position=span(node, function),
         text=ast.unparse(node),
-        attribute=_attribute(node, me, function.__code__),
+        attribute=_attribute(node, me, function.__code__) if isinstance(node, ast.Call) and tensor is None else "",
         on_tensor=on_tensor,
+        tensor=ast.unparse(tensor) if tensor is not None else "",
     )
 
 
@@ -129,10 +217,10 @@ def span(node: ast.AST, function: FunctionType) -> Position:
     return (*lines, getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0))
 
 
-def _span_in_code(node: ast.Call, function: FunctionType) -> Position:
+def _span_in_code(node: ast.expr, function: FunctionType) -> Position:
     """Where the compiler says that a method is called whose name stands on a line after its object: at the name."""
     first, last, column, end = span(node, function)
-    if not isinstance(node.func, ast.Attribute):
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return first, last, column, end
     at = (node.func.end_lineno or 0) - function.__code__.co_firstlineno
     if at == first:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,15 +14,21 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .frames import Origin, origin
-from .identify import Identity, identify
+from .identify import GATES, Identity, identify
 from .probing import FUNCTIONS
 from .producers import Channels, channels_of, follow
+from .provenance import made_of_weights, meet
 from .running import run_example, tensors_in
 from .source import Call
 
 _OVERWRITTEN = "it overwrites its input, and the model goes on to use what was overwritten; use its result instead"
-# These are activations only where they compute one: clamp(min=0) is a ReLU.
-_PERHAPS = frozenset({"clamp", "clamp_min", "clip"})
+_SEVERAL = "one call computes several functions in turn"
+_CLAMPS = frozenset({"clamp", "clamp_min", "clip"})
+# These are activations only where they compute one, alone or with what stands around them: clamp(min=0) is a ReLU, and
+# so is h * (h > 0).
+_PERHAPS = _CLAMPS | frozenset(
+    ["abs", "erf", "exp", "ge", "gt", "le", "logaddexp", "lt", "max", "maximum", "min", "minimum", "sqrt", "where"]
+)
 
 
 @dataclass(frozen=True)
@@ -34,18 +40,24 @@ class Pass:
     shape: tuple[int, ...]
 
 
-@dataclass
+@dataclass(eq=False)
 class Seen:
     """What an example showed of one place.
 
     passes:  the calls, in order.
     call:    the call in its owner's source, None where it cannot be told.
     trouble: why it cannot be changed, as a half sentence.
+    role:    what it does there other than to activate, as a half sentence: it is changed only by who names it.
+    whole:   whether the place is an expression, of which what was called is a part.
+    clamps:  whether it is a clamp.
     """
 
     passes: list[Pass]
     call: Call | None = None
     trouble: str = ""
+    role: str = ""
+    whole: bool = False
+    clamps: bool = False
 
     @property
     def order(self) -> int:
@@ -58,26 +70,30 @@ class Seen:
     @property
     def channels(self) -> Channels | None:
         """Of what comes in, None where they cannot be told or are not the same every time."""
-        return self._always({one.channels for one in self.passes})
+        return self._always({each.channels for each in self.passes})
 
     @property
     def shape(self) -> tuple[int, ...] | None:
         """Of what comes in, None where it is not the same every time."""
-        return self._always({one.shape for one in self.passes})
+        return self._always({each.shape for each in self.passes})
 
     @staticmethod
-    def _always(found: set[Any]) -> Any:
-        return found.pop() if len(found) == 1 else None
+    def _always(values: set[Any]) -> Any:
+        return values.pop() if len(values) == 1 else None
 
 
 @dataclass
 class FunctionCall:
-    """A function that was called inside a module's method."""
+    """A function that was called inside a module's method.
+
+    node: of a graph, the name of its node.
+    """
 
     owner: nn.Module
     name: str
     identity: Identity
     seen: Seen
+    node: str = ""
 
 
 @dataclass
@@ -88,29 +104,37 @@ class Trace:
     """Of modules and of functions that are attributes: by what is called (the identity of a module, or that of an owner
     and a name) and the identity of the module that calls it, one for each line."""
     functions: list[FunctionCall] = field(default_factory=list)
+    inside: set[Any] = field(default_factory=set)
+    """What is called as a part of a larger expression, such as the sigmoid of `h * self.gate(h)`."""
     output: Any = None
     places: dict[Any, Seen] = field(default_factory=dict)
     """By what tells one call from the others."""
+    triggers: dict[Any, Any] = field(default_factory=dict)
     passes: int = 0
 
     def positions(self) -> dict[int, list[tuple[int | None, ...]]]:
         """Where functions were called (first and last line, first and last column), by the identity of the module whose
         method it stands in."""
-        found: dict[int, list[tuple[int | None, ...]]] = {}
+        positions: dict[int, list[tuple[int | None, ...]]] = {}
         for key in self.places:
             if key[0] != "use":
-                found.setdefault(key[0], []).append(key[1][1])
-        return found
+                positions.setdefault(key[0], []).append(key[1][1])
+        return positions
 
-    def note(self, key: Any, tensor: Tensor, found: Origin | None) -> tuple[Seen, bool]:
+    def note(self, key: Any, tensor: Tensor, source: Origin | None) -> tuple[Seen, bool]:
         """What is known of a place that is called now, and whether it is new."""
         new = key not in self.places
         if new:
-            call, trouble = (found.call, found.trouble) if found is not None else (None, "")
-            self.places[key] = Seen([], call, trouble)
+            call, trouble = (source.call, source.trouble) if source is not None else (None, "")
+            self.places[key] = Seen([], call, trouble, whole=source is not None and source.whole)
+            self.triggers[key] = source.trigger if source is not None else None
         seen = self.places[key]
-        seen.passes.append(Pass(self.passes, channels_of(tensor), tuple(tensor.shape)))
-        self.passes += 1
+        # Of an expression with two functions of torch in it, one is counted.
+        if source is None or self.triggers[key] == source.trigger:
+            seen.passes.append(Pass(self.passes, channels_of(tensor), tuple(tensor.shape)))
+            self.passes += 1
+        if made_of_weights(tensor):
+            seen.role = "it makes a weight out of a parameter"
         return seen, new
 
 
@@ -118,19 +142,20 @@ def trace(
     model: nn.Module,
     example: Any,
     *,
-    sites: Collection[int],
+    sites: Mapping[int, Identity],
     attributes: Iterable[tuple[nn.Module, str]] = (),
     parts: Iterable[int] = (),
 ) -> Trace:
     """Run the example and see every activation.
 
     Args:
-        sites: the modules that are activations, by identity.
+        sites: what each module that is an activation computes, by its identity.
         attributes: the functions that are activations, each an attribute of its owner.
         parts: modules, by identity, in which nothing is an activation.
     """
-    watch = _Watch(inside={id(module) for module in model.modules()}, sites=set(sites), parts=set(parts))
+    watch = _Watch(inside={id(module) for module in model.modules()}, sites=sites, parts=set(parts))
     with contextlib.ExitStack() as at_the_end:
+        # By identity: what the parts of an activation do is its own business.
         for module in model.modules():
             if id(module) in sites:
                 before = module.register_forward_pre_hook(partial(_enter, watch), with_kwargs=True)
@@ -139,24 +164,25 @@ def trace(
                 at_the_end.callback(after.remove)
         for owner, name in attributes:
             function = vars(owner)[name]
-            vars(owner)[name] = partial(_through, watch, (id(owner), name), function)
+            vars(owner)[name] = partial(_through, watch, (id(owner), name), identify(function), function)
             at_the_end.callback(vars(owner).__setitem__, name, function)
-        watch.found.output = run_example(model, example, inside=watch)
-    for tensor in tensors_in(watch.found.output):
+        watch.run.output = run_example(model, example, inside=watch)
+    for tensor in tensors_in(watch.run.output):
         watch.overwritten_is_used(tensor)
-    return watch.found
+    return watch.run
 
 
 class _Watch(TorchFunctionMode):
     """Sees every function of torch that is called, follows channels, and notes the activations."""
 
-    def __init__(self, *, inside: set[int], sites: set[int], parts: set[int]) -> None:
+    def __init__(self, *, inside: set[int], sites: Mapping[int, Identity], parts: set[int]) -> None:
         super().__init__()
-        self.found, self.inside, self.apart = Trace(), inside, sites | parts
+        self.run, self.inside, self.sites, self.apart = Trace(), inside, sites, set(sites) | parts
         self.deep = 0  # inside an activation, whose parts are its own business
         self.current: dict[int, Seen] = {}
         # Tensors that an activation has overwritten, each with the place where that was.
         self.overwritten: Any = WeakIdKeyDictionary()
+        self.identities: dict[Any, Identity | None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -164,13 +190,23 @@ class _Watch(TorchFunctionMode):
         tensor = args[0] if args else kwargs.get("input")
         seen = None
         if not self.deep and name.strip("_") in FUNCTIONS | _PERHAPS and isinstance(tensor, Tensor):
-            seen = self._note(func, name.strip("_"), tensor, args, kwargs)
+            seen = self._note(func, name.strip("_"), args, kwargs)
         result = func(*args, **kwargs)
         follow(func, args, kwargs, result)
+        meet(name, [*args, *kwargs.values()], result, seen)
         if tensors_in(result):
-            for one in tensors_in([*args, *kwargs.values()]):
-                self.overwritten_is_used(one)
+            for each in tensors_in([*args, *kwargs.values()]):
+                self.overwritten_is_used(each)
         return self.set_apart(tensor, result, seen) if seen is not None else result
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """What is called in here is no part of the run."""
+        self.deep += 1
+        try:
+            yield
+        finally:
+            self.deep -= 1
 
     def set_apart(self, tensor: Any, result: Any, seen: Seen) -> Any:
         """The result of an activation that overwrote its input, as another tensor than the input on the same memory.
@@ -188,69 +224,97 @@ class _Watch(TorchFunctionMode):
         if (seen := self.overwritten.get(tensor)) is not None:
             seen.trouble = seen.trouble or _OVERWRITTEN
 
-    def _note(self, func: Any, name: str, tensor: Tensor, args: Any, kwargs: Mapping[str, Any]) -> Seen | None:
-        if not tensor.is_floating_point():
+    def _note(self, func: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> Seen | None:
+        tensor = next((each for each in tensors_in([*args, *kwargs.values()]) if each.is_floating_point()), None)
+        if tensor is None:
             return None
-        found = origin(sys._getframe(1), inside=self.inside, function=func)
-        if found is None or id(found.owner) in self.apart or type(found.owner).__module__.startswith("softknee."):
+        numbers = [each for each in args if not isinstance(each, Tensor)]
+        key = (func, len(tensors_in([*args, *kwargs.values()])), repr(numbers), repr(sorted(kwargs.items(), key=str)))
+        if key not in self.identities:
+            with self.unwatched():
+                self.identities[key] = _identity(func, name, args, kwargs)
+        identity = self.identities[key]
+        with self.unwatched():
+            source = origin(sys._getframe(1), inside=self.inside, function=func, identity=identity)
+        if source is None or id(source.owner) in self.apart or type(source.owner).__module__.startswith("softknee."):
             return None
-        identity = _identity(func, name, args, kwargs)
-        if identity is None:
-            return None
-        key = (id(found.owner), found.key)
-        seen, new = self.found.note(key, tensor, found)
+        return self.note_function(source, name, tensor)
+
+    def note_function(self, source: Origin, name: str, tensor: Tensor) -> Seen:
+        """Note a function that is called in a method, or an expression that computes one."""
+        identity = source.identity
+        assert identity is not None
+        seen, new = self.run.note((id(source.owner), source.key), tensor, source)
+        title = identity.name if source.whole and identity.known else name
+        seen.clamps = name in _CLAMPS
+        if name == "glu":
+            seen.trouble = seen.trouble or "it multiplies one half of its input by a gate of the other"
         if new:
-            self.found.functions.append(FunctionCall(found.owner, name, identity, seen))
-        elif any(one.seen is seen and one.identity != identity for one in self.found.functions):
-            seen.trouble = seen.trouble or "one call computes several functions in turn"
+            self.run.functions.append(FunctionCall(source.owner, title, identity, seen, source.node))
+        elif any(each.seen is seen and each.identity != identity for each in self.run.functions):
+            seen.trouble = seen.trouble or _SEVERAL
         return seen
 
 
 def _identity(func: Callable[..., Any], name: str, args: Any, kwargs: Mapping[str, Any]) -> Identity | None:
+    """What a function of torch computes with these arguments; None where it is no activation by itself."""
     rest = args[1:]
     if tensors_in([*rest, *(value for key, value in kwargs.items() if key != "input")]):
         return Identity("prelu") if name == "prelu" else None
     named = {key: value for key, value in kwargs.items() if key not in ("input", "inplace")}
-    found = identify(lambda x: func(x, *rest, **named))
-    if found is not None and found.known:
-        return found
-    return None if name in _PERHAPS else Identity(name, known=False)
+    identity = identify(lambda x: func(x, *rest, **named))
+    if name in _PERHAPS:
+        return identity if identity is not None and identity.known and identity.name not in GATES else None
+    return identity if identity is not None and identity.known else Identity(name, known=False)
 
 
 def _enter(watch: _Watch, module: nn.Module, args: Any, kwargs: Any) -> None:
     tensor = next(iter(tensors_in([*args, *kwargs.values()])), None)
-    if tensor is not None:
-        watch.current[id(module)] = _used(watch, id(module), tensor, alone=len(args) + len(kwargs) == 1)
+    watch.current.pop(id(module), None)
+    if tensor is not None and not watch.deep:
+        alone = len(args) + len(kwargs) == 1
+        watch.current[id(module)] = _used(watch, id(module), watch.sites[id(module)], tensor, alone=alone)
+    watch.deep += 1
 
 
 def _leave(watch: _Watch, module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+    watch.deep -= 1
     tensor = next(iter(tensors_in([*args, *kwargs.values()])), None)
-    seen = watch.current.get(id(module))
-    return watch.set_apart(tensor, result, seen) if seen is not None else result
+    seen = watch.current.pop(id(module), None)
+    if seen is None or tensor is None:
+        return result
+    meet("activation", [tensor], result, seen)
+    return watch.set_apart(tensor, result, seen)
 
 
-def _through(watch: _Watch, what: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _through(watch: _Watch, what: Any, identity: Identity | None, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Stands in for a function that is an attribute."""
     tensor = next(iter(tensors_in([*args, *kwargs.values()])), None)
-    seen = _used(watch, what, tensor, alone=len(args) + len(kwargs) == 1) if tensor is not None else None
-    watch.deep += 1
-    try:
+    seen = None
+    if tensor is not None and not watch.deep:
+        seen = _used(watch, what, identity, tensor, alone=len(args) + len(kwargs) == 1)
+    with watch.unwatched():
         result = function(*args, **kwargs)
-    finally:
-        watch.deep -= 1
-    return watch.set_apart(tensor, result, seen) if seen is not None else result
+    if seen is None:
+        return result
+    meet("activation", [tensor], result, seen)
+    return watch.set_apart(tensor, result, seen)
 
 
-def _used(watch: _Watch, what: Any, tensor: Tensor, *, alone: bool) -> Seen:
+def _used(watch: _Watch, what: Any, identity: Identity | None, tensor: Tensor, *, alone: bool) -> Seen:
     """Note that a module, or a function that is an attribute, is called now, with the tensor alone or with more."""
-    found = origin(sys._getframe(1), inside=watch.inside)
-    owner = id(found.owner) if found is not None else 0
-    call = found.call if found is not None else None
+    with watch.unwatched():
+        source = origin(sys._getframe(1), inside=watch.inside, identity=identity)
+    if source is not None and source.whole and source.identity is not None and source.call is not None:
+        watch.run.inside.add(what)
+        return watch.note_function(source, identity.name if identity is not None else "activation", tensor)
+    owner = id(source.owner) if source is not None else 0
+    call = source.call if source is not None else None
     # Where the line cannot be told, all calls of one owner are one place; that only matters where there are several.
-    seen, new = watch.found.note(("use", what, owner, call), tensor, None)
+    seen, new = watch.run.note(("use", what, owner, call), tensor, None)
     seen.call = call
     if not alone:
         seen.trouble = seen.trouble or "it is called with more than a tensor"
     if new:
-        watch.found.uses.setdefault((what, owner), []).append(seen)
+        watch.run.uses.setdefault((what, owner), []).append(seen)
     return seen

@@ -113,7 +113,9 @@ def _not_that(site: Site, replacing: Sequence[Any]) -> str:
     if replacing:
         return "" if any(_computes(site, one) for one in replacing) else f"It computes {site.function}."
     if not site.known:
-        return f"It computes no function of softknee; name its class to replace it: replacing={site.activation!r}."
+        return f"It computes no function of softknee; name it to replace it: replacing={site.activation!r}."
+    if site.role:
+        return f"{site.role[0].upper()}{site.role[1:]}; name it to replace it: replacing={site.activation!r}."
     if site.activation in GATES:
         return f"It is a gate or a limit; name it to replace it: replacing={site.activation!r}."
     return ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...errors import InputError
+from ..finding.graphs import redirect
 from ..finding.rewriting import edits_for, with_calls, without_calls
 from ..finding.sites import Place
 from .loading import keep_loadable
@@ -87,7 +87,10 @@ def _put(step: Step) -> Undo:
         if isinstance(old, nn.Module):
             _inherit_hooks(old, new)
     try:
-        undo = _put_in_code(place, new, kept=step.kept) if place.calls else _put_in_attribute(place, new)
+        if place.node:
+            undo = _put_in_graph(place, new)
+        else:
+            undo = _put_in_code(place, new, kept=step.kept) if place.calls else _put_in_attribute(place, new)
     except BaseException:
         forget()
         raise
@@ -126,15 +129,50 @@ def _nothing() -> None:
 def _put_in_attribute(place: Place, new: nn.Module) -> Undo:
     """A module or a function that is an attribute of the owner makes room."""
     owner, name, old = place.owner, place.name, place.old
-    if isinstance(old, nn.Module):
-        owner._modules[name] = new
-        return partial(owner._modules.__setitem__, name, old)
-    del vars(owner)[name]
+    before = vars(owner).pop(name, None)
     owner._modules[name] = new
+    lists = _put_in_lists(owner, old, new)
+    if isinstance(owner, nn.TransformerDecoderLayer):
+        # torch fills in F.relu where the state of a copy has no such entry, and would not see the module.
+        vars(owner)[name] = new
 
     def undo() -> None:
-        del owner._modules[name]
-        vars(owner)[name] = old
+        lists()
+        vars(owner).pop(name, None)
+        if isinstance(old, nn.Module):
+            owner._modules[name] = old
+        else:
+            del owner._modules[name]
+        if before is not None:
+            vars(owner)[name] = before
+
+    return undo
+
+
+def _put_in_lists(owner: nn.Module, old: Any, new: nn.Module) -> Undo:
+    """A module that its owner also has in a list, from which it calls it, makes room there, too."""
+    lists = [value for value in vars(owner).values() if isinstance(value, list)]
+    slots = [(held, index) for held in lists for index, each in enumerate(held) if each is old]
+    for held, index in slots:
+        held[index] = new
+
+    def undo() -> None:
+        for held, index in slots:
+            if index < len(held) and held[index] is new:
+                held[index] = old
+
+    return undo
+
+
+def _put_in_graph(place: Place, new: nn.Module) -> Undo:
+    """A node of a graph calls the new module."""
+    owner: Any = place.owner
+    owner._modules[place.name] = new
+    undo_node = redirect(owner, place.node, place.name)
+
+    def undo() -> None:
+        undo_node()
+        del owner._modules[place.name]
 
     return undo
 

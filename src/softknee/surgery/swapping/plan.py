@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from ... import registry
 from ...design.texts.files import from_text, to_text
@@ -23,7 +24,7 @@ from ..finding.identify import Identity, identify, identify_module
 from ..finding.probing import harmless
 from ..finding.rewriting import edits_of
 from ..finding.sites import Place, Site
-from ..finding.source import Call, CannotRewrite, node_at, plain_method
+from ..finding.source import Call, CannotRewrite, method_named, node_at
 from ..finding.source import describe as describe_call
 from .operation import Step
 from .plan_form import FORMAT, SCHEMA, PlanError, check
@@ -68,9 +69,10 @@ def _change(
         "path": path,
         "owner": owner,
         "name": place.name,
-        "kind": "call" if place.calls and place.old is None else kind,
+        "kind": "call" if (place.calls or place.node) and place.old is None else kind,
         "was": was,
         "arguments": dict(arguments),
+        "node": place.node,
         "calls": [
             {
                 "method": call.method,
@@ -78,6 +80,7 @@ def _change(
                 "text": call.text,
                 "attribute": call.attribute,
                 "on_tensor": call.on_tensor,
+                "tensor": call.tensor,
             }
             for call in place.calls
         ],
@@ -198,7 +201,7 @@ def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
     calls = tuple(_find_call(owner, call, source) for call in change["calls"])
     attribute = "" if change["kind"] == "call" else calls[0].attribute if calls else name
     old: Any = owner._modules.get(attribute, vars(owner).get(attribute)) if attribute else None
-    if calls and hasattr(owner, name):
+    if (calls or change["node"]) and hasattr(owner, name):
         raise PlanError(
             f"'{source}' puts an activation at {change['path'] or name!r}, and there is something now; was the surgery "
             f"done already?"
@@ -207,6 +210,11 @@ def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
         raise PlanError(
             f"'{source}': {type(owner).__name__} has no activation {attribute!r} at {change['owner']!r}; build the "
             f"model as it was before the surgery."
+        )
+    if change["node"] and not _has_node(owner, change["node"]):
+        raise PlanError(
+            f"'{source}' replaces the node {change['node']!r} of a graph, which {type(owner).__name__} does not have; "
+            f"trace the model as it was before the surgery."
         )
     now = _identity(old)
     if old is not None and change["was"] and (now is None or now.name != change["was"]):
@@ -217,8 +225,18 @@ def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
     params = dict(now.params) if now is not None else {}
     kind = "module" if isinstance(old, nn.Module) else "functional"
     return Site(
-        change["path"], change["was"], kind, False, params, change["owner"], place=Place(owner, name, old, calls)
+        change["path"],
+        change["was"],
+        kind,
+        False,
+        params,
+        change["owner"],
+        place=Place(owner, name, old, calls, change["node"]),
     )
+
+
+def _has_node(owner: nn.Module, name: str) -> bool:
+    return isinstance(owner, fx.GraphModule) and any(node.name == name for node in owner.graph.nodes)
 
 
 def _callable(old: Any) -> bool:
@@ -233,18 +251,20 @@ def _identity(old: Any) -> Identity | None:
 
 def _find_call(owner: nn.Module, call: Mapping[str, Any], source: str) -> Call:
     original, _ = edits_of(type(owner))
-    function = plain_method(original, call["method"])
+    method = method_named(original, call["method"])
     try:
-        if function is None:
+        if method is None:
             raise CannotRewrite("the method is not there")
         line, end_line, column, end = call["position"]
-        node = node_at(function, (line, end_line, column, end))
-        found = describe_call(function, node, method=call["method"], on_tensor=call["on_tensor"])
-        if (found.text, found.attribute) != (call["text"], call["attribute"]):
-            raise CannotRewrite(f"it reads {found.text!r} now")
+        node = node_at(method.function, (line, end_line, column, end))
+        parts = (part for part in ast.walk(node) if isinstance(part, ast.expr))
+        tensor = next((part for part in parts if call["tensor"] and ast.unparse(part) == call["tensor"]), None)
+        here = describe_call(method.function, node, method=call["method"], on_tensor=call["on_tensor"], tensor=tensor)
+        if (here.text, here.attribute, here.tensor) != (call["text"], call["attribute"], call["tensor"]):
+            raise CannotRewrite(f"it reads {here.text!r} now")
     except CannotRewrite as reason:
         raise PlanError(
             f"'{source}' replaces {call['text']!r} in {original.__name__}.{call['method']}, which has changed since "
             f"({reason}); plan the surgery again with swap_."
         ) from None
-    return found
+    return here

@@ -10,9 +10,10 @@ from ...errors import SoftkneeError
 from ...nn.baselines import baseline_named
 from ...version import VERSION
 
-FORMAT, SCHEMA = "softknee surgery", 1
+FORMAT, SCHEMA = "softknee surgery", 2
 _FIELDS = {"path": str, "owner": str, "name": str, "kind": str, "was": str, "arguments": dict, "calls": list}
-_CALL_FIELDS = {"method": str, "position": list, "text": str, "attribute": str, "on_tensor": bool}
+_FIELDS |= {"node": str}
+_CALL_FIELDS = {"method": str, "position": list, "text": str, "attribute": str, "on_tensor": bool, "tensor": str}
 # Nobody's layer is wider than this, and a file that says so would only fill the memory.
 _MOST_VALUES = 10**7
 _COUNTS = ("size", "k", "points", "cells", "order")
@@ -27,13 +28,15 @@ def check(plan: Any, *, source: str) -> dict[str, Any]:
     """Refuse what is no plan of this version."""
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise PlanError(f"'{source}' is no file of surgery; those are written by report.save().")
+    if plan.get("schema") == 1:
+        plan = _of_schema_1(plan)
     if plan.get("schema") != SCHEMA:
         raise PlanError(
             f"'{source}' has schema {plan.get('schema')!r} of softknee {plan.get('softknee')!r}, and this softknee "
-            f"({VERSION}) reads schema {SCHEMA}; use the version that wrote it."
+            f"({VERSION}) reads schemas 1 and {SCHEMA}; use the version that wrote it."
         )
     _check_activation(plan.get("activation"), source)
-    for part in ("changes", "kept"):
+    for part in _PARTS:
         if not isinstance(plan.get(part), list):
             raise _damaged(source, f"its {part!r} is no list")
         for change in plan[part]:
@@ -44,6 +47,24 @@ def check(plan: Any, *, source: str) -> dict[str, Any]:
     if len(set(places)) != len(places):
         raise _damaged(source, "it puts two activations into one place")
     return plan
+
+
+def _of_schema_1(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan of schema 1 with the fields that came later, empty."""
+
+    def filled(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        new = {**value, "node": ""} if "calls" in value else {**value, "tensor": ""}
+        if isinstance(value.get("calls"), list):
+            new["calls"] = [filled(call) for call in value["calls"]]
+        return new
+
+    parts = {part: [filled(change) for change in plan[part]] for part in _PARTS if isinstance(plan.get(part), list)}
+    return {**plan, **parts, "schema": SCHEMA}
+
+
+_PARTS = ("changes", "kept")
 
 
 def _check_activation(said: Any, source: str) -> None:
@@ -62,7 +83,8 @@ def _check_change(change: Any, part: str, source: str) -> None:
     kinds = ("module", "functional", "call") if part == "changes" else ("kept",)
     if change["kind"] not in kinds or not change["name"] or "." in change["name"]:
         raise _damaged(source, f"an entry of {part!r} has kind {change['kind']!r} and name {change['name']!r}")
-    if bool(change["was"]) != (part == "changes") or (change["kind"] in ("call", "kept") and not change["calls"]):
+    says_where = change["calls"] or change["node"]
+    if bool(change["was"]) != (part == "changes") or (change["kind"] in ("call", "kept") and not says_where):
         raise _damaged(source, f"an entry of {part!r} does not say what it replaces")
     for call in change["calls"]:
         _check_fields(call, _CALL_FIELDS, source)

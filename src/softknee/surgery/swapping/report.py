@@ -41,6 +41,7 @@ class Report:
 
     changed:       the sites changed, in order of depth.
     skipped:       the sites left, each with its reason; also layers that hide their activation.
+    uncalled:      the sites changed that the example never called, empty without one.
     notes:         what to know beyond that.
     output_change: the largest change of any output on the example, None without one.
     relative_change: the same, as a share of the largest output.
@@ -51,6 +52,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     output_change: float | None = None
     relative_change: float | None = None
+    uncalled: list[str] = field(default_factory=list)
     dry_run: bool = False
     plan: dict[str, Any] = field(default_factory=dict, repr=False)
     steps: list[Step] = field(default_factory=list, repr=False)
@@ -75,7 +77,8 @@ class Report:
 
     def __str__(self) -> str:
         rows = [("site", "was", "is now"), *((", ".join([c.path, *c.also]), c.was, c.now) for c in self.changed)]
-        title = f"{len(self.changed)} changed, {len(self.skipped)} left" + (" (dry run)" if self.dry_run else "")
+        idle = f" ({len(self.uncalled)} never called)" if self.uncalled else ""
+        title = f"{len(self.changed)} changed{idle}, {len(self.skipped)} left" + " (dry run)" * self.dry_run
         lines = [title, *_table(rows)]
         if self.skipped:
             lines += [

@@ -51,11 +51,11 @@ def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> Set
             lines += [site.path] * (count_calls(type(site.place.owner), site.place.name) > 1)
     if looped:
         result.notes.append(
-            f"Called several times from one line, with parameters shared by all calls: {_listed(looped)}."
+            f"Called several times from one line, with parameters shared by all calls: {listed(looped)}."
         )
     if lines:
         result.notes.append(
-            f"Called from several lines, which will share their parameters: {_listed(lines)}. Give example= for one "
+            f"Called from several lines, which will share their parameters: {listed(lines)}. Give example= for one "
             f"module each."
         )
     return result
@@ -81,5 +81,5 @@ def _put_aside(site: Site) -> Step:
     return Step(site.place, site.place.old, kept=True)
 
 
-def _listed(paths: Sequence[str]) -> str:
+def listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

@@ -14,6 +14,7 @@ from ...kernels import find
 from ...nn import make
 from ...nn.baselines import Baseline, baseline_named
 from ...spec import Activation, Rowwise, SoftTable
+from ..finding.rewriting import edits_of
 from ..finding.running import compare, run_example
 from ..finding.sites import Site, find_sites
 from ..finding.unrun import unrun
@@ -24,7 +25,7 @@ from .configs import retell
 from .fitted import fitted_table
 from .operation import Step, home_of, perform, take_back
 from .report import Changed, Report, Skipped
-from .sharing import settle
+from .sharing import listed, settle
 from .starting import granularity, start_values
 from .traps import fast_paths, hidden, refuse_untouchable
 
@@ -86,7 +87,8 @@ def swap_(
     found, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
-    everything = [*found, *unrun(model, found, run)]
+    everything = unrun(model, found, run)
+    found = everything[: len(found)]
     chosen, left = _choose(everything, where=where, replacing=replacing, example=example, title=title, unseen=unseen)
     settled = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
     chosen, kept = settled.sites, settled.kept
@@ -96,7 +98,7 @@ def swap_(
     report = Report(
         changed=_changed(chosen, steps, settled.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=settled.notes + more,
+        notes=settled.notes + more + _unknown(model, run),
         dry_run=dry_run,
         plan=plans.describe(model, definition, chosen, arguments, kept),
     )
@@ -114,10 +116,39 @@ def swap_(
         report.output_change, report.relative_change = compare(run.output, after)
         if idle := [site.path for site, step in zip(chosen, steps, strict=True) if site.seen and not calls.of(step)]:
             report.notes.append(
-                f"Not called any more, though its predecessor was: {', '.join(idle[:3])}. Something in the model holds "
-                f"on to the old activation, or another way was taken; look at the output before training."
+                f"Not called any more, though its predecessor was: {listed(idle)}. Something in the model holds on to "
+                f"the old activation, or another way was taken; look at the output before training."
             )
+        report.uncalled = [site.path for site, step in zip(chosen, steps, strict=True) if not calls.of(step)]
+        report.notes += _unmoved(report)
     return report
+
+
+def _unmoved(report: Report) -> list[str]:
+    """What the run of the example says of the sites: which it never called, and that nothing came of the others."""
+    notes = []
+    if report.uncalled:
+        notes.append(
+            f"Never called by the example: {listed(report.uncalled)}. Give an example that reaches them, or see "
+            f"whether the model calls a function of the same name instead."
+        )
+    if report.output_change == 0:
+        notes.append(
+            "The output on the example did not move: either every new function equals the old one there, or none of "
+            "them is used. Look at the sites before training."
+        )
+    return notes
+
+
+def _unknown(model: nn.Module, run: Any) -> list[str]:
+    """What cannot be known of a model without an example."""
+    homes = (edits_of(type(module))[0].__module__ for module in model.modules())
+    if run is not None or all(home.startswith(("torch.nn.", "softknee.")) for home in homes):
+        return []
+    return [
+        "Nothing was run, for want of an example: whether each of these is called, and what the model computes by "
+        "functions outside its modules, is not known. Give example= to know."
+    ]
 
 
 def _read_learn(learn: Any) -> bool | str | tuple[Any, ...]:
