@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import softknee as sk
 from softknee.surgery.modules import activation_modules
+from softknee.surgery.swapping.swap import WITHOUT_EXAMPLE
 from surgery_helpers import X, mlp, snapshot
 
 # -- what stays ----------------------------------------------------------------------------------------------------
@@ -282,9 +283,10 @@ def test_sharing_that_cannot_be_split_is_said() -> None:
     assert report.notes == ["Called several times from one line, with parameters shared by all calls: 0.1."]
     report = sk.swap_(TwoLines(), "srelu", learn=True)
     assert report.notes == [
-        "Called from several lines, which will share their parameters: act. Give example= for one module each."
+        "Called from several lines, which will share their parameters: act. Give example= for one module each.",
+        WITHOUT_EXAMPLE,
     ]
-    assert sk.swap_(TwoLines(), "srelu").notes == []
+    assert sk.swap_(TwoLines(), "srelu").notes == [WITHOUT_EXAMPLE]
 
 
 class OverwritesItsInput(nn.Module):

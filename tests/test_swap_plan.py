@@ -188,8 +188,8 @@ def test_files_that_are_no_plan(tmp_path: Path) -> None:
         ("[]", "no file of surgery"),
         ('{"format": "softknee activation"}', "no file of surgery"),
         (
-            json.dumps({**plan, "schema": 2, "softknee": "9.9"}),
-            "schema 2 of softknee '9.9'.*version that wrote it",
+            json.dumps({**plan, "schema": 3, "softknee": "9.9"}),
+            "schema 3 of softknee '9.9'.*version that wrote it",
         ),
         (json.dumps({**plan, "changes": []}), "it changes nothing"),
         (json.dumps({**plan, "changes": {}}), "'changes' is no list"),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 import softknee as sk
+from softknee.surgery.swapping.swap import WITHOUT_EXAMPLE
 from surgery_helpers import X, mlp, snapshot
 
 # torch says this of its own prototype whenever an encoder of its own packs a padded batch.
@@ -204,7 +205,7 @@ def test_a_configuration_that_cannot_say_it_is_left_with_a_note() -> None:
     assert "it names one function for all layers and not all of them were changed" in first.notes[0]
     # The rest, and it can.
     second = sk.swap_(model, "srelu", where="layers.3", delta=0.25)
-    assert (model.config.hidden_act, second.notes) == ("softknee:srelu(delta=0.25)", [])
+    assert (model.config.hidden_act, second.notes) == ("softknee:srelu(delta=0.25)", [WITHOUT_EXAMPLE])
     second.undo()
     assert model.config.hidden_act == "gelu"
     assert "the new functions differ" in sk.swap_(model, "smelu", where="layers.3").notes[0]
@@ -281,10 +282,10 @@ class Holds(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.fc, self.act = nn.Linear(6, 6), nn.GELU()
-        self.parts = [self.fc, self.act]
+        self.parts = {"first": self.fc, "second": self.act}
 
     def forward(self, x: Tensor) -> Tensor:
-        for part in self.parts:
+        for part in self.parts.values():
             x = part(x)
         return x
 
@@ -295,6 +296,9 @@ def test_a_new_activation_that_is_not_called_is_said() -> None:
     assert report.notes[0].startswith(
         "Not called any more, though its predecessor was: act. Something in the model holds"
     )
+    assert report.notes[1].startswith("Never called by the example: act.")
+    assert report.notes[2].startswith("The output on the example did not move")
+    assert str(report).startswith("1 changed (1 never called), 0 left")
     assert sk.swap_(Calls(), "srelu", example=X).notes == []
 
 

@@ -127,7 +127,7 @@ def whole_of(
     known = alone if alone is not None and alone.identity.known else None
     for level in levels:
         for variable in _variables(level, tensor, reader):
-            if level is node and variable is tensor:
+            if alone is not None and level is node and variable is tensor:
                 continue
             computed = reader.identity(level, variable)
             # A conversion of the result, or a further ReLU of a ReLU6, changes nothing: the smaller part it is.
@@ -177,12 +177,16 @@ def _multiplied(inner: ast.expr, outer: ast.expr, parents: Mapping[ast.AST, ast.
     while current is not outer:
         around = parents[current]
         summed = isinstance(around, ast.BinOp) and isinstance(around.op, ast.Add | ast.Sub)
+        summed = summed or (isinstance(around, ast.Call) and getattr(around.func, "attr", "") in _CONVERSIONS)
         if isinstance(around, ast.expr) and not isinstance(around, ast.Attribute) and not summed:
             others = [part for part in _operands(around) if not any(each is inner for each in ast.walk(part))]
             if any(own & {key for key, _ in reader.inputs(part)} for part in others):
                 return True
         current = around
     return False
+
+
+_CONVERSIONS = ("to", "type_as")
 
 
 def _operands(node: ast.expr) -> list[ast.expr]:

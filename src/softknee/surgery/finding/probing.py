@@ -76,6 +76,8 @@ def harmless(function: Any) -> bool:
     """Whether a function may be called to see what it computes."""
     while isinstance(function, functools.partial | MethodType):
         function = function.func if isinstance(function, functools.partial) else function.__func__
+    if isinstance(function, torch.jit.ScriptFunction):
+        return True  # a language for computing with tensors
     if not isinstance(function, FunctionType):
         return getattr(function, "__name__", "").strip("_") in FUNCTIONS
     home = str(function.__module__)

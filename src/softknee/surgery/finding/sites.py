@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Iterator
@@ -9,14 +10,17 @@ from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
 
+import torch
 from torch import fx, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ...nn.parameters import require_model
+from .expressions import Part, Scope, whole_of
 from .graphs import activation_nodes
 from .identify import Identity, identify, identify_module
 from .probing import harmless
-from .source import Call
+from .rewriting import edits_of
+from .source import Call, CannotRewrite, calls_of, definition_of, describe, methods, parents_of
 from .tracing import Seen, Trace, trace
 
 
@@ -101,6 +105,7 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     result = [each for site in held for each in _as_seen(site, _mates(site, held), run, names)]
     result += [_node_as_seen(site, run) for site in nodes]
     result += _calls(model, run, names)
+    result += _scripted(model, names, {id(site.place.old) for site in held} | parts)
     # What the example did not reach comes last.
     return sorted(result, key=lambda site: site.seen.order if site.seen is not None else run.passes), run
 
@@ -168,7 +173,7 @@ def _attributes(model: nn.Module, identities: dict[int, Identity], parts: set[in
     return found
 
 
-_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, functools.partial)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, functools.partial, torch.jit.ScriptFunction)
 
 
 def _mates(site: Site, found: list[Site]) -> list[str]:
@@ -218,6 +223,31 @@ def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:
         site = _site(call.identity, paths[id(call.owner)], place, kind="functional", shared=call.seen.times > 1)
         result.append(replace(site, seen=call.seen, trouble=call.seen.trouble, role=call.seen.role))
     return result
+
+
+def _scripted(model: nn.Module, names: _Names, apart: set[int]) -> Iterator[Site]:
+    """The scripted functions that methods call, which a run does not show: they are read in the source."""
+    for path, owner in model.named_modules():
+        if id(owner) in apart or isinstance(owner, fx.GraphModule):
+            continue
+        original, edits = edits_of(type(owner))
+        for method in methods(original, below=nn.Module) if not original.__module__.startswith("torch.") else ():
+            for part in _scripted_calls(method.function, owner):
+                call = describe(method.function, part.node, method=method.name, tensor=part.tensor)
+                if call.position not in edits.get(method.name, {}):
+                    place = Place(owner, names.free(owner, part.identity.name), None, (call,))
+                    yield _site(part.identity, path, place, kind="functional", shared=False)
+
+
+def _scripted_calls(function: FunctionType, owner: nn.Module) -> list[Part]:
+    parts = []
+    with contextlib.suppress(CannotRewrite):
+        scope = Scope.of_method(function, owner)
+        for node, _ in calls_of(function):
+            if isinstance(scope.value(node.func), torch.jit.ScriptFunction):
+                part = whole_of(node, None, None, parents_of(definition_of(function)), scope)
+                parts += [part] if part is not None and part.identity.known else []
+    return parts
 
 
 def _sent(seen: Seen) -> tuple[Call, ...]:

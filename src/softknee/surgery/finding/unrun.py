@@ -152,7 +152,9 @@ def _candidates(function: FunctionType, owner: nn.Module) -> Iterator[tuple[ast.
         helper = scope.value(node.func)
         if held is not None or _called(node, scope) in FUNCTIONS:
             yield node, attribute if held is not None else ""
-        elif isinstance(helper, FunctionType | torch.jit.ScriptFunction) and not _of_torch(helper):
+        elif isinstance(helper, FunctionType) and not _of_torch(helper):
+            yield node, ""
+        elif isinstance(helper, torch.jit.ScriptFunction):
             yield node, ""
 
 

@@ -112,6 +112,8 @@ def _none_of_that(wanted: Sequence[Any], there: Sequence[Site]) -> str:
 def _not_that(site: Site, replacing: Sequence[Any]) -> str:
     if replacing:
         return "" if any(_computes(site, one) for one in replacing) else f"It computes {site.function}."
+    if site.trouble:
+        return ""  # the better reason
     if not site.known:
         return f"It computes no function of softknee; name it to replace it: replacing={site.activation!r}."
     if site.role:

@@ -124,6 +124,12 @@ def swap_(
     return report
 
 
+WITHOUT_EXAMPLE = (
+    "Nothing was run: whether these sites are called, and what functions outside the modules compute, is known with "
+    "example= only."
+)
+
+
 def _unmoved(report: Report) -> list[str]:
     """What the run of the example says of the sites: which it never called, and that nothing came of the others."""
     notes = []
@@ -145,10 +151,7 @@ def _unknown(model: nn.Module, run: Any) -> list[str]:
     homes = (edits_of(type(module))[0].__module__ for module in model.modules())
     if run is not None or all(home.startswith(("torch.nn.", "softknee.")) for home in homes):
         return []
-    return [
-        "Nothing was run, for want of an example: whether each of these is called, and what the model computes by "
-        "functions outside its modules, is not known. Give example= to know."
-    ]
+    return [WITHOUT_EXAMPLE]
 
 
 def _read_learn(learn: Any) -> bool | str | tuple[Any, ...]:
