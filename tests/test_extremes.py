@@ -44,7 +44,7 @@ def limit(quantity: Activation, side: float, values: dict[str, float]) -> float:
     for far in (1e60, 1e3 * widest, 1e3 / widest):
         try:
             near, here = (reference(quantity, side * far * factor, values) for factor in (1, 10))
-        except (MemoryError, OverflowError, ZeroDivisionError):
+        except (MemoryError, OverflowError):
             continue
         moving = abs(here) > 1e-30 and abs(here - near) > 1e-3 * abs(here)
         return math.copysign(math.inf, here) if moving else float(here)
@@ -59,7 +59,7 @@ def truth_at(quantity: Activation, at: float, values: dict[str, float]) -> float
         return None
     try:
         return float(reference(quantity, at, values))
-    except (MemoryError, OverflowError, ZeroDivisionError):
+    except (MemoryError, OverflowError):
         return None
 
 

@@ -45,5 +45,5 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
         return RowwiseModule(definition, **arguments)
     cls = CLASSES.get(definition.name)
     if cls is not None and definition is find(definition.name):
-        return cls(**arguments)
+        return cls(**{"learn": False} | arguments)  # by name all are alike; the class PReLU learns, as torch's does
     return Pointwise(definition, **arguments)

@@ -7,7 +7,7 @@ own exp, log, erfc, tanh before it is differentiated.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -21,8 +21,6 @@ DIGITS = 50
 # Textbook forms cancel (1 - tanh^2, log(1+u) - u); this many digits leave 50 good ones for every knob from
 # 1e-6 to 1e6.
 WORKING_DIGITS = 140
-# A divisor that is 0 in those (log(1 + e^-1000), which is e^-1000) is not 0 in more.
-_MORE_DIGITS = (WORKING_DIGITS, 8 * WORKING_DIGITS, 64 * WORKING_DIGITS)
 
 
 @functools.cache
@@ -55,18 +53,9 @@ def _each(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
 
 def evaluate(act: Activation, at: float, **values: float) -> Any:
     """The exact value at a number, for parameters that are exactly these numbers."""
-    for digits in _MORE_DIGITS[:-1]:
-        try:
-            return _evaluate(act, at, values, digits)
-        except ZeroDivisionError:
-            continue
-    return _evaluate(act, at, values, _MORE_DIGITS[-1])
-
-
-def _evaluate(act: Activation, at: float, values: Mapping[str, float], digits: int) -> Any:
     function, inverse = _function(act)
     given = {p.name: p.default for p in act.params} | values
-    with mpmath.workdps(digits):
+    with mpmath.workdps(WORKING_DIGITS):
         numbers = [mpmath.mpf(given[p.name]) for p in act.root.params]
         point = mpmath.mpf(at)
         value = mpmath.mpf(0)

@@ -14,7 +14,7 @@ def _load(file: str, name: str) -> Any:
 _HOMES = {
     "relu": ("relu", "leaky_relu", "prelu", "rrelu", "relu6", "hardtanh", "clamp", "hardswish"),
     "elu": ("elu", "celu", "selu"),
-    "softplus": ("softplus", "logsigmoid", "sqrt_softplus", "squareplus"),
+    "softplus": ("softplus", "logsigmoid", "squareplus"),
     "swish": ("swish", "quick_gelu"),
     "gelu": ("gelu", "gelu_tanh", "gelu_10", "lambda_gelu"),
     "mish": ("mish", "tanhexp", "hard_mish"),
@@ -45,7 +45,6 @@ _ALIASES = {
     "softshrink": ("soft_shrink",),
     "hardshrink": ("hard_shrink",),
     "tanhshrink": ("tanh_shrink",),
-    "sqrt_softplus": ("sqrtsoftplus",),
     "relu2": ("relu_squared", "squared_relu"),
     "smelu": ("sparse_plus",),
     "gelu_tanh": ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"),

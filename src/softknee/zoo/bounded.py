@@ -5,7 +5,7 @@ r"""The bounded classics.
     softsign(x) = x/(1 + |x|)                         -1, 0, 1
     hardsigmoid(x) = min(max(x + 3, 0), 6)/6          0, 1/2, 1; 0 from -3 down, 1 from 3 up
     sparse_sigmoid(x) = min(max(x + 1, 0), 2)/2       0, 1/2, 1; 0 from -1 down, 1 from 1 up
-    laplace(x) = Phi((x - mu)/sigma)                  0, and 1; with the constants of the MEGA paper it follows relu(x)^2
+    laplace(x) = Phi((x - mu)/sigma)                  0, and 1; with the default constants it follows relu(x)^2
 
 Hazard: softsign at infinity is infinity over infinity; its input is clipped at 1e30, where it is 1 to the last bit.
 

@@ -2,7 +2,7 @@ r"""GELU and lambda-GELU: x gated by the normal distribution function.
 
     gelu(x)        = x Phi(beta x)                    -0 at -infinity, 0 at 0, x at +infinity
     gelu_tanh(x)   = x (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))/2 with u = beta x  (gelu with approximate="tanh")
-    gelu_10(x)     = min(x Phi(x), 10)                10 from x = 10 on (where gelu is 10 less 8e-23)
+    gelu_10(x)     = gelu(min(x, 10))                 min(gelu(x), 10) to the last bit: the two are 8e-23 apart
     lambda_gelu(x) = x Phi(lam x), lam >= 1, learned as lam = 1 + softplus(s/temperature)
 
 sup |x Phi(lam x) - relu(x)| = 0.16997120747990366/lam at |x| = 0.751791524693564/lam. The Lipschitz constant is
@@ -36,7 +36,6 @@ _lam = Param("lam", 1.0, AtLeastOne(), learned_default=1.01, about="hardness of 
 _FARTHEST = Float("0.16997120747990366169", 20)  # sup |x| Phi(-|x|)
 _FARTHEST_TANH = Float("0.17004075057125405064", 20)
 _STEEPEST = NormalCdf(sqrt(2)) + sqrt(2) * NormalPdf(sqrt(2))
-_TEN = Float("10.0000000000000000000000761985302416052606596754", 48)  # x Phi(x) = 10
 _APPROXIMATE = {"approximate": {"none": "gelu", "tanh": "gelu_tanh"}}
 
 gelu = Activation(
@@ -71,7 +70,7 @@ gelu_tanh = Activation(
 )
 gelu_10 = Activation(
     "gelu_10",
-    Piecewise((10, x > _TEN), (FiniteLeft(x) * NormalCdf(u), True)),
+    Piecewise((10 * NormalCdf(10), x > 10), (FiniteLeft(x) * NormalCdf(u), True)),
     inner=Inner(x, low=-40.0, high=40.0),
     claims=Claims(0, False, _STEEPEST, FiniteSet(0)),
     about="GELU that stops at 10, for quantised networks (Wu et al. 2020).",

@@ -8,8 +8,8 @@ r"""ReLU and the piecewise linear functions beside it.
     clamp(x) = min(max(x, low), high)           hardtanh with limits; high everywhere where low > high
     hardswish(x) = x relu6(x + 3) / 6
 
-Hazard: a leak of 0 times minus infinity is 0, not NaN; `Line` says so. A seam is false for NaN, so clamp is computed with
-minimum and maximum, which let a limit that is NaN be seen.
+Hazard: a leak of 0 times minus infinity is 0, not NaN; `Line` says so. A seam is false for NaN, so clamp is computed
+with minimum and maximum, which let a limit that is NaN be seen.
 
 >>> import softknee as sk, torch
 >>> sk.get("leaky_relu")(torch.tensor([-2.0, 3.0]), slope=0.5)

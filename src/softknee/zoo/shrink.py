@@ -3,16 +3,16 @@ r"""Functions that take small inputs to 0, or to another value.
     softshrink(x) = x - lam for x > lam, x + lam for x < -lam, 0 between
     hardshrink(x) = x for |x| > lam, 0 else: it jumps at -lam and lam
     tanhshrink(x) = x - tanh(x)                       x + 1, 0, x - 1 at -infinity, 0, +infinity; x^3/3 near 0
-    threshold(x)  = x for x > threshold, value else: it jumps unless value = threshold
+    threshold(x)  = x for x > theta, value else: it jumps unless value = theta
 
-Hazards: x - tanh(x) cancels near 0, where its series is summed. A seam is false for NaN: a lam or threshold that is NaN
+Hazards: x - tanh(x) cancels near 0, where its series is summed. A seam is false for NaN: a lam or theta that is NaN
 would choose a piece and not be seen, so softshrink is computed as x - clip(x), and the other two from the greater of
-input and threshold.
+input and theta or lam.
 
 >>> import softknee as sk, torch
 >>> sk.get("softshrink")(torch.tensor([-2.0, 0.25, 2.0]), lam=0.5)
 tensor([-1.5000,  0.0000,  1.5000])
->>> sk.get("threshold")(torch.tensor([0.5, 2.0]), threshold=1.0, value=-3.0)
+>>> sk.get("threshold")(torch.tensor([0.5, 2.0]), theta=1.0, value=-3.0)
 tensor([-3.,  2.])
 """
 
@@ -20,11 +20,11 @@ from ..spec import Activation, Claims, Tanh, positive, real, x
 from ..spec.algebra import Abs, Eq, Expr, FiniteSet, Interval, Max, Min, Piecewise, Rational, oo, sign, sympy
 
 _lam = positive("lam", 0.5, "half-width of the zeros")
-_threshold = real("threshold", 1.0, "the largest input that is replaced")
+_theta = real("theta", 1.0, "the largest input that is replaced")
 _value = real("value", 0.0, "what stands in its place")
-lam, threshold_, value = _lam.symbol, _threshold.symbol, _value.symbol
+lam, theta, value = _lam.symbol, _theta.symbol, _value.symbol
 _zeros = Interval(-lam, lam)
-_outer, _above = Max(Abs(x), lam), Max(x, threshold_)
+_outer, _above = Max(Abs(x), lam), Max(x, theta)
 
 
 def _tanhshrink_series() -> Expr:
@@ -64,9 +64,9 @@ tanhshrink = Activation(
 )
 threshold = Activation(
     "threshold",
-    Piecewise((x, x > threshold_), (value, True)),
-    params=(_threshold, _value),
-    stable={(): Piecewise((value, _above <= threshold_), (_above, True))},
-    claims=Claims(-1, value <= threshold_, Piecewise((1, Eq(value, threshold_)), (oo, True))),
+    Piecewise((x, x > theta), (value, True)),
+    params=(_theta, _value),
+    stable={(): Piecewise((value, _above <= theta), (_above, True))},
+    claims=Claims(-1, value <= theta, Piecewise((1, Eq(value, theta)), (oo, True))),
     about="The identity above a threshold, one value below (Konda, Memisevic and Krueger 2014, with the value 0).",
 )

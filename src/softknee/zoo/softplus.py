@@ -2,14 +2,13 @@ r"""Softplus, the functions made of it, and squareplus, which needs no exponenti
 
     softplus(x) = log(1 + e^{beta x}) / beta          0 at -infinity, log(2)/beta at 0, x at +infinity
     logsigmoid(x) = -log(1 + e^{-x})                  x at -infinity, -log 2 at 0, -0 at +infinity
-    sqrt_softplus(x) = sqrt(log(1 + e^x))             0 at -infinity, 0.8326 at 0, sqrt(x) at +infinity
     squareplus(x) = (x + sqrt(x^2 + delta^2))/2       0 at -infinity, delta/2 at 0, x at +infinity
 
-Softplus is ReLU mollified with the logistic density: sup |softplus - relu| = log(2)/beta, at 0. Hazards: beta x overflows
-before the value does, so the value is relu(x) + log(1 + e^{-|beta x|})/beta; the derivative by beta is minus the entropy
-of a coin with odds e^u, written without the cancellation of its two halves. One exponential, e^{-|u|} <= 1, serves value
-and slopes. Squareplus cancels on the left and its square overflows: it is relu(x) + delta/2/(w + |u|) with u = x/delta
-and w = sqrt(1 + u^2), where an infinite w gives the limits. The slope of sqrt_softplus is 0/0 far on the left, so u stops at -80 there.
+Softplus is ReLU mollified with the logistic density: sup |softplus - relu| = log(2)/beta, at 0. Hazards: beta x
+overflows before the value does, so the value is relu(x) + log(1 + e^{-|beta x|})/beta; the derivative by beta is
+minus the entropy of a coin with odds e^u, written without the cancellation of its two halves. One exponential,
+e^{-|u|} <= 1, serves value and slopes. Squareplus cancels on the left and its square overflows: it is relu(x) +
+delta/2/(w + |u|) with u = x/delta and w = sqrt(1 + u^2), where an infinite w gives the limits.
 
 >>> import softknee as sk, torch
 >>> sk.get("softplus")(torch.tensor([0.0]), beta=2.0)
@@ -18,8 +17,8 @@ tensor([0.3466])
 tensor([0.3028, 1.0000, 3.3028])
 """
 
-from ..spec import Activation, Claims, Inner, Log1pUnit, Ramp, Sigmoid, Softplus, positive, u, x
-from ..spec.algebra import Abs, Float, Piecewise, exp, log, sqrt
+from ..spec import Activation, Claims, Inner, Log1pUnit, Ramp, Softplus, positive, u, x
+from ..spec.algebra import Abs, Piecewise, exp, log, sqrt
 
 _beta = positive("beta", 1.0, "hardness")
 _delta = positive("delta", 2.0, "width of the knee; delta squared is the b of the paper and of Keras")
@@ -27,7 +26,6 @@ beta, delta = _beta.symbol, _delta.symbol
 _small = exp(-Abs(u))
 _w = sqrt(1 + u**2)
 _gap = 1 / (2 * _w * (_w + Abs(u)))  # of the slope to 0 on the left and to 1 on the right
-_ratio = Sigmoid(u) / Softplus(u)
 
 softplus = Activation(
     "softplus",
@@ -50,17 +48,6 @@ logsigmoid = Activation(
     -Softplus(-x),
     claims=Claims(float("inf"), True, 1),
     about="Logarithm of the logistic function, minus softplus of -x.",
-)
-sqrt_softplus = Activation(
-    "sqrt_softplus",
-    sqrt(Softplus(x)),
-    inner=Inner(x, low=-80.0, high=1e30),
-    stable={
-        ("x",): sqrt(Softplus(u)) * _ratio / 2,
-        ("x", "x"): sqrt(Softplus(u)) * _ratio * (2 * Sigmoid(-u) - _ratio) / 4,
-    },
-    claims=Claims(float("inf"), True, Float("0.31908634316947574047", 20)),
-    about="Square root of softplus, which scores the experts of a router (DeepSeek V4).",
 )
 squareplus = Activation(
     "squareplus",
