@@ -220,7 +220,10 @@ class CRReLUExact(Pointwise):
 
 
 class RReLU(Pointwise):
-    """x above 0; below, a slope drawn between `lower` and `upper` for each element in training, their mean after it."""
+    """x above 0; below, a slope drawn between `lower` and `upper` for each element in training, their mean after it.
+
+    By its name (`sk.nn.make`, `sk.swap_`) the function is its mean, in training too.
+    """
 
     activation = "rrelu"
     drawn = "leaky_relu"
