@@ -215,7 +215,13 @@ def settings(act: Activation) -> list[dict[str, Tensor]]:
 def ordinary_values(act: Activation) -> dict[str, float]:
     """Parameters of moderate size, none at its default and none equal to another."""
     moderate = {Positive: 0.7, AtLeastOne: 1.8, Between: 0.4}
-    return {p.name: moderate.get(type(p.constraint), -0.35) * (1 + 0.125 * i) for i, p in enumerate(act.params)}
+    # Each is above the one before it: of two limits the lower comes first.
+    return {
+        p.name: moderate[type(p.constraint)] * (1 + 0.125 * i)
+        if type(p.constraint) in moderate
+        else -0.35 * (1 - 0.125 * i)
+        for i, p in enumerate(act.params)
+    }
 
 
 def away_from_seams(act: Activation, x: Tensor, values: dict[str, float], gap: float = 1e-3) -> Tensor:

@@ -67,8 +67,10 @@ def test_zeros_and_extremes_have_a_place():
 # -- what is set --------------------------------------------------------------------------------------------------
 
 WIDTHS = {"srelu", "smelu", "generalized_smelu", "asymmetric_smelu", "leaky_smelu", "origin_smelu", "shifted_smelu",
+          "squareplus", "sparse_plus",
           "celu", "sigmoid_rescu"}  # fmt: skip
-HARD = {"gelu", "gelu_tanh", "lambda_gelu", "swish", "silu", "mish", "tanhexp", "softplus", "smooth_relu"}
+HARD = {"gelu", "gelu_tanh", "lambda_gelu", "swish", "silu", "mish", "tanhexp", "softplus", "smooth_relu", "quick_gelu",
+        "gelu_python", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in sk.names() if name != "squaf"])

@@ -107,7 +107,6 @@ REFUSED = {
     ),
     "a sparse input": (call("srelu", torch.eye(3).to_sparse()), InputError, TypeError, ["sparse", "to_dense"]),
     "a number by place": (lambda: sk.nn.SReLU(0.1), ParameterError, ValueError, ["by name", "0.1", "delta"]),
-    "a word by place": (lambda: sk.nn.GELU("tanh"), ParameterError, ValueError, ["by name", "approximate"]),
     "a name by place": (lambda: sk.nn.Pointwise("smelu"), ParameterError, ValueError, ["definition", "sk.nn.make"]),
     "make of a function": (lambda: sk.nn.make(torch.relu), ParameterError, ValueError, ["definition", "names()"]),
     "text for a number": (call("smelu", beta="0.5"), ParameterError, ValueError, ["beta", "number or a tensor", "str"]),

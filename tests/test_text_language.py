@@ -15,7 +15,21 @@ from helpers import F64, SUBJECTS, ZOO
 from softknee import FormulaError
 from softknee.design import definition, join, mollify, rescu
 from softknee.design.texts.declared import read_constraint, read_param, write_constraint
-from softknee.spec import Activation, AtLeastOne, Between, Line, Param, Positive, Ramp, Real, parse, positive, real, x
+from softknee.spec import (
+    Activation,
+    AtLeastOne,
+    Between,
+    Line,
+    Param,
+    Positive,
+    Ramp,
+    Real,
+    elementary,
+    parse,
+    positive,
+    real,
+    x,
+)
 from softknee.spec.algebra import Expr
 from softknee.spec.text import write
 
@@ -130,7 +144,14 @@ RECIPES = {name: act for name, act in SUBJECTS.items() if act.recipe}
 
 @pytest.mark.parametrize("act", SAYABLE.values(), ids=SAYABLE)
 def test_the_zoo_is_written_and_read_again(act: Activation) -> None:
-    assert parse(write(act.formula), params=act.params) == act.formula
+    again = parse(write(act.formula), params=act.params)
+    if (
+        act.name == "gelu_10"
+    ):  # its largest value, gelu(10), is a function of a number, which is read as 17 digits of it
+        gap = sympy.lambdify(x, elementary(again - act.formula), "mpmath")
+        assert all(abs(gap(at)) < 1e-15 for at in (-3, 0.5, 9, 10, 11, 1e6))
+    else:
+        assert again == act.formula
 
 
 @pytest.mark.parametrize("act", RECIPES.values(), ids=RECIPES)

@@ -192,7 +192,9 @@ def test_names_of_transformers_keep_their_meaning(table):
         ours = table[f"softknee:{name}"]
         assert type(ours).__module__.startswith("softknee")
         with torch.no_grad():
-            torch.testing.assert_close(table[name](X), ours(X), rtol=1e-6, atol=1e-6)
+            # Its xielu has its numbers in bfloat16.
+            near = 2.0**-8 if name == "xielu" else 1e-6
+            torch.testing.assert_close(table[name](X), ours(X), rtol=near, atol=20 * near if name == "xielu" else near)
     assert set(sk.names()) <= set(ACT2CLS)
     assert torch.equal(ACT2CLS["srelu"]()(X), sk.get("srelu")(X))
 

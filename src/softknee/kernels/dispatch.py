@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from ..spec import Activation
 from ..spec.emit import UnsupportedError
 from . import plain
+from .jagged import values_of
 from .layout import find_pattern
 
 FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -81,6 +82,9 @@ def exporting() -> bool:
 
 def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:
     """How this call will be computed."""
+    if x.is_nested:
+        values, params = values_of(act, x, params)
+        return choose(act, values, params)
     if torch.compiler.is_compiling() or exporting():
         return Choice(
             "plain",

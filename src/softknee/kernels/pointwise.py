@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
-from . import operators, plain
+from . import jagged, operators, plain
 from .dispatch import beside_the_trace, choose, ordinary
 from .generate import torch_function
 from .layout import sum_to_shape
@@ -199,6 +199,9 @@ def _along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: T
 
 def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool = False) -> Tensor:
     """The definition on a tensor, with parameters given as tensors that broadcast against it."""
+    if x.is_nested:
+        values, params = jagged.values_of(act, x, params)
+        return jagged.like(call(act, values, params, inplace=inplace), x)
     runtime = runtime_of(act)
     if torch.compiler.is_compiling():
         # Where no gradient is wanted torch 2.12 would call a Function's forward without its context.
@@ -225,7 +228,9 @@ def check_input(act: Activation, x: Any) -> None:
         )
     if not x.is_floating_point():
         raise InputError(f"{act.name} works on real floating-point tensors, and {x.dtype} was given; convert it first.")
-    if x.layout not in (torch.strided, torch.jagged):
+    if x.is_nested:
+        jagged.check_nested(act, x)
+    elif x.layout != torch.strided:
         raise InputError(f"{act.name} works on dense tensors, and {x.layout} was given; convert it with x.to_dense().")
 
 
@@ -237,6 +242,8 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
         )
     if p.is_complex():
         raise ParameterError(f"{act.name}: {name} must be real, and {p.dtype} was given.")
+    if p.is_nested and p.shape == x.shape:
+        return p
     if p.numel() == 1:
         return p if p.dim() <= x.dim() else p.reshape([1] * x.dim())
     lead = x.dim() - p.dim()

@@ -55,6 +55,8 @@ def cell(text: str) -> str:
 
 def smoothness(count: float) -> str:
     """How many derivatives are continuous, in a word."""
+    if count < 0:
+        return "none, it jumps"
     return "all" if count == math.inf else f"{count:g}"
 
 

@@ -15,8 +15,11 @@ from .module import Pointwise
 from .rowwise import RowwiseModule
 from .squaf_modes import read_mode
 
+# By its name a function is its definition: RReLU, which draws its slopes in training, is to be had as a class alone.
 CLASSES: dict[str, type[Pointwise]] = {
-    cls.activation: cls for cls in vars(zoo).values() if isinstance(cls, type) and cls.__dict__.get("activation")
+    cls.activation: cls
+    for cls in vars(zoo).values()
+    if isinstance(cls, type) and cls.__dict__.get("activation") and not cls.drawn
 }
 
 
@@ -45,5 +48,5 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
         return RowwiseModule(definition, **arguments)
     cls = CLASSES.get(definition.name)
     if cls is not None and definition is find(definition.name):
-        return cls(**arguments)
+        return cls(**{"learn": False} | arguments)  # the class PReLU learns, as torch's does
     return Pointwise(definition, **arguments)

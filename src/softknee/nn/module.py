@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.fx
 from torch import Tensor
 
 from ..errors import ParameterError
-from ..kernels import call, find, fit_shape, prepare, resolve
-from ..kernels.pointwise import check_input
+from ..kernels import find, prepare, resolve
 from ..spec import Activation
+from . import graph
 from .granularity import Granularity
-from .parameters import Parameterised, choose_learned, leaf_of_graph
+from .parameters import Parameterised, choose_learned
+from .torch_arguments import Table, translate
 
 
 class Pointwise(Parameterised):
     """An activation function as a module.
 
+    A class that torch.nn has too takes torch's own arguments, by their place or by their names: LeakyReLU(0.2).
+
     Args:
-        learn: the parameters to train: a name, several names, or True for all. The others are buffers.
+        learn: the parameters to train: a name, several names, or True for all. The others are buffers. PReLU alone
+            learns where nothing is given here, as torch's does.
         per: "layer" (one value), "channel" (with `size`; along `dim`, 1 by default) or "neuron" (with `size`,
             the whole trailing shape of the input without the batch).
         size, dim: see `per`.
@@ -34,12 +39,17 @@ class Pointwise(Parameterised):
     """
 
     activation: ClassVar[str] = ""
+    # The definition with parameters where `activation` has constants; taken where one of them is given.
+    general: ClassVar[str] = ""
+    # The definition computed in training, its one parameter drawn for each element between the two of this module.
+    drawn: ClassVar[str] = ""
+    learns: ClassVar[bool] = False
+    torch_arguments: ClassVar[Table] = {}
 
     def __init__(
         self,
-        definition: Activation | None = None,
-        *,
-        learn: bool | str | Iterable[str] = False,
+        *positional: Any,
+        learn: bool | str | Iterable[str] | None = None,
         per: str = "layer",
         size: int | Sequence[int] | None = None,
         dim: int = 1,
@@ -49,15 +59,22 @@ class Pointwise(Parameterised):
         **values: Any,
     ) -> None:
         super().__init__()
-        named = self._named(definition)
+        options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
+        named, positional = self._named(positional)
+        title = type(self).__name__
+        options, values = translate(title, self.torch_arguments, positional, options, values)
+        if self.general and any(p.name in values for p in find(self.general).params):
+            named = find(self.general)
         definition, values = resolve(named, values)
         values = definition.spread(values)
         self.definition = definition
-        self.inplace = inplace
-        granularity = Granularity.read(definition.name, per=per, size=size, dim=dim)
+        self.inplace = options.pop("inplace")
+        device, dtype = options.pop("device"), options.pop("dtype")
+        granularity = Granularity.read(definition.name, **options)
         params, values = definition.configured(values)
         definition.check(values)
-        learn = _spread_names(definition, learn)
+        _refuse_crossed(title, [p.name for p in params], values)
+        learn = _spread_names(definition, self.learns if learn is None else learn)
         learned = choose_learned(definition.name, names=[p.name for p in params], learn=learn)
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
         self._hold(
@@ -71,32 +88,36 @@ class Pointwise(Parameterised):
         )
         prepare(definition.key)
 
-    def _named(self, definition: Any) -> Activation:
-        """The definition that is meant; what else comes first is refused: torch's modules take numbers there."""
-        if definition is None and self.activation:
-            return find(self.activation)
-        if isinstance(definition, Activation):
-            return definition
-        if definition is None or not self.activation:
+    def _named(self, positional: Sequence[Any]) -> tuple[Activation, Sequence[Any]]:
+        """The definition that is meant, and the other arguments without a name."""
+        first = positional[0] if positional else None
+        if isinstance(first, Activation):
+            return first, positional[1:]
+        if not self.activation:
             raise ParameterError(
-                f"{type(self).__name__} takes a definition first, and {definition!r} was given; sk.nn.make takes a "
+                f"{type(self).__name__} takes a definition first, and {first!r} was given; sk.nn.make takes a "
                 "name, for instance sk.nn.make('srelu', delta=0.1)."
             )
-        names = [*(p.name for p in find(self.activation).params), *find(self.activation).variants]
-        has = f"its own are {', '.join(names)}" if names else "it has no parameters"
-        raise ParameterError(f"{type(self).__name__} takes its arguments by name, and {definition!r} was given; {has}.")
+        own = find(self.activation)
+        if positional and not self.torch_arguments:
+            names = [*(p.name for p in own.params), *own.variants]
+            has = f"its own are {', '.join(names)}" if names else "it has no parameters"
+            raise ParameterError(f"{type(self).__name__} takes its arguments by name, and {first!r} was given; {has}.")
+        return own, positional
 
     def fitted(self, input: Tensor) -> list[Tensor]:
         """The effective parameters in shapes that broadcast against this input."""
-        act = self.definition
-        check_input(act, input)
-        shaped = [self.granularity.shaped(self.effective(p), input, act.name) for p in self.params]
-        return [fit_shape(act, p.name, value, input) for p, value in zip(self.params, shaped, strict=True)]
+        values = [self.effective(p) for p in self.params]
+        return graph.fitted(self.definition, input, values, self.granularity)
 
     def forward(self, input: Tensor) -> Tensor:
-        if (node := leaf_of_graph(self, input)) is not None:
-            return node
-        return call(self.definition, input, self.fitted(input), inplace=self.inplace)
+        drawn = self.drawn if self.training else ""
+        if isinstance(input, torch.fx.Proxy):
+            return graph.node_of(self, input, drawn)
+        return graph.compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
+
+    # torch.fx writes these into the code that it generates, where the name of a type would not do.
+    forward.__annotations__.update({"input": Tensor, "return": Tensor})
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""
@@ -122,3 +143,17 @@ def _spread_names(definition: Activation, learn: bool | str | Iterable[str]) -> 
     asked = [learn] if isinstance(learn, str) else list(learn)
     groups = definition.groups
     return [one for name in asked for one in (groups[name] if isinstance(name, str) and name in groups else [name])]
+
+
+# Two parameters of which the first is the lower limit of something.
+_LIMITS = (("low", "high"), ("lower", "upper"))
+
+
+def _refuse_crossed(title: str, names: Sequence[str], values: Mapping[str, Any]) -> None:
+    for low, high in _LIMITS:
+        if low in names and not any(isinstance(values.get(name), Tensor) for name in (low, high)):
+            given = {p: values[p] for p in (low, high) if p in values}
+            if len(given) == 2 and given[low] > given[high]:
+                raise ParameterError(
+                    f"{title}: the lower limit {given[low]!r} is above the upper limit {given[high]!r}; swap them."
+                )

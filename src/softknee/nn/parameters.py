@@ -176,9 +176,7 @@ class Parameterised(nn.Module):
         raw = self._held(self._raw_name(p))
         if not p.constraint.lifted:
             return raw
-        work = torch.float64 if raw.dtype == torch.float64 else torch.float32
-        anchor = self._held(f"anchor_{p.name}").to(work) if p.constraint.anchored else None
-        return p.constraint.lift(raw.to(work), anchor)
+        return lifted(p, raw, self._held(f"anchor_{p.name}") if p.constraint.anchored else None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
@@ -222,6 +220,12 @@ class Parameterised(nn.Module):
         return parts
 
 
+def lifted(p: Held, raw: Tensor, anchor: Tensor | None) -> Tensor:
+    """The effective value of a raw one, at least in float32."""
+    work = torch.float64 if raw.dtype == torch.float64 else torch.float32
+    return p.constraint.lift(raw.to(work), None if anchor is None else anchor.to(work))
+
+
 def leaf_of_graph(module: nn.Module, input: Any) -> Any:
     """While torch.fx traces symbolically, a call of this module becomes one node; None outside such a trace.
 
@@ -230,7 +234,14 @@ def leaf_of_graph(module: nn.Module, input: Any) -> Any:
     if not isinstance(input, torch.fx.Proxy):
         return None
     tracer: Any = input.tracer
-    return tracer.create_proxy("call_module", tracer.path_of_module(module), (input,), {})
+    path = tracer.path_of_module(module)
+    if not path:
+        title = type(module).__name__
+        raise InputError(
+            f"{title} cannot be traced by itself: its call is one node of a model's graph. Trace a model that holds "
+            f"it, for instance torch.nn.Sequential({title}(...))."
+        )
+    return tracer.create_proxy("call_module", path, (input,), {})
 
 
 def refuse_script(module: nn.Module) -> NoReturn:

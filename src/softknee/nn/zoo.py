@@ -1,18 +1,28 @@
-"""The modules, one per function of the zoo. All take the arguments of `Pointwise`; parameters go by name."""
+"""The modules, one per function of the zoo. All take the arguments of `Pointwise`; parameters go by name.
+
+`torch_arguments` lists, in torch's order, the arguments of torch's module of the same name and what each is here.
+"""
+
+from typing import ClassVar
 
 from .module import Pointwise
+from .torch_arguments import Table, channels, linear_from, squared
+
+_INPLACE = {"inplace": "inplace"}
 
 
 class ReLU(Pointwise):
     """max(x, 0)."""
 
     activation = "relu"
+    torch_arguments = _INPLACE
 
 
 class LeakyReLU(Pointwise):
     """x above 0, `slope` x below; 0.01 by default."""
 
     activation = "leaky_relu"
+    torch_arguments: ClassVar[Table] = {"negative_slope": "slope", "inplace": "inplace"}
 
 
 class LReLU(LeakyReLU):
@@ -20,57 +30,79 @@ class LReLU(LeakyReLU):
 
 
 class PReLU(Pointwise):
-    """As LeakyReLU, starting at 0.25; pass learn=True to train it."""
+    """As LeakyReLU, starting at 0.25 and learned unless learn=False; PReLU(8) has a slope for each of 8 channels."""
 
     activation = "prelu"
+    learns = True
+    torch_arguments: ClassVar[Table] = {
+        "num_parameters": channels,
+        "init": "slope",
+        "device": "device",
+        "dtype": "dtype",
+    }
 
 
 class ReLU6(Pointwise):
     """min(max(x, 0), 6)."""
 
     activation = "relu6"
+    torch_arguments = _INPLACE
 
 
 class Hardtanh(Pointwise):
-    """min(max(x, -1), 1)."""
+    """min(max(x, -1), 1); with limits, min(max(x, `low`), `high`)."""
 
     activation = "hardtanh"
+    general = "clamp"
+    torch_arguments: ClassVar[Table] = {
+        "min_val": "low",
+        "max_val": "high",
+        "inplace": "inplace",
+        "min_value": "low",
+        "max_value": "high",
+    }
 
 
 class Hardswish(Pointwise):
     """x relu6(x + 3)/6."""
 
     activation = "hardswish"
+    torch_arguments = _INPLACE
 
 
 class ELU(Pointwise):
     """x above 0, `beta` (e^x - 1) below."""
 
     activation = "elu"
+    torch_arguments: ClassVar[Table] = {"alpha": "beta", "inplace": "inplace"}
 
 
 class CELU(Pointwise):
     """x above 0, `beta` (e^(x/beta) - 1) below."""
 
     activation = "celu"
+    torch_arguments: ClassVar[Table] = {"alpha": "beta", "inplace": "inplace"}
 
 
 class SELU(Pointwise):
     """`lam` x above 0, `lam` `beta` (e^x - 1) below."""
 
     activation = "selu"
+    torch_arguments = _INPLACE
 
 
 class Softplus(Pointwise):
     """log(1 + e^(`beta` x))/beta."""
 
     activation = "softplus"
+    torch_arguments: ClassVar[Table] = {"beta": "beta", "threshold": linear_from}
 
 
 class Swish(Pointwise):
     """x sigmoid(`beta` x)."""
 
     activation = "swish"
+    torch_arguments = _INPLACE
 
 
 class SiLU(Swish):
@@ -81,6 +113,7 @@ class GELU(Pointwise):
     """x Phi(`beta` x); approximate="tanh" for the tanh form."""
 
     activation = "gelu"
+    torch_arguments: ClassVar[Table] = {"approximate": "approximate"}
 
 
 class LambdaGELU(Pointwise):
@@ -93,6 +126,7 @@ class Mish(Pointwise):
     """x tanh(softplus(`beta` x))."""
 
     activation = "mish"
+    torch_arguments = _INPLACE
 
 
 class TanhExp(Pointwise):
@@ -183,3 +217,117 @@ class CRReLUExact(Pointwise):
     """The exact inverse that CRReLU approximates."""
 
     activation = "crrelu_exact"
+
+
+class RReLU(Pointwise):
+    """x above 0; below, a slope drawn between `lower` and `upper` for each element in training, their mean after it.
+
+    By its name (`sk.nn.make`, `sk.swap_`) the function is its mean, in training too.
+    """
+
+    activation = "rrelu"
+    drawn = "leaky_relu"
+    torch_arguments: ClassVar[Table] = {"lower": "lower", "upper": "upper", "inplace": "inplace"}
+
+
+class Clamp(Pointwise):
+    """min(max(x, `low`), `high`)."""
+
+    activation = "clamp"
+
+
+class Hardsigmoid(Pointwise):
+    """relu6(x + 3)/6."""
+
+    activation = "hardsigmoid"
+    torch_arguments = _INPLACE
+
+
+class SparseSigmoid(Pointwise):
+    """min(max(x + 1, 0), 2)/2."""
+
+    activation = "sparse_sigmoid"
+
+
+class Laplace(Pointwise):
+    """Phi((x - `mu`)/`sigma`)."""
+
+    activation = "laplace"
+
+
+class GELU10(Pointwise):
+    """gelu(min(x, 10)), which is min(gelu(x), 10) to the last bit."""
+
+    activation = "gelu_10"
+
+
+class QuickGELU(Pointwise):
+    """x sigmoid(`beta` x) with beta = 1.702."""
+
+    activation = "quick_gelu"
+    torch_arguments = _INPLACE
+
+
+class HardMish(Pointwise):
+    """x min(max(x + 2, 0), 2)/2."""
+
+    activation = "hard_mish"
+    torch_arguments = _INPLACE
+
+
+class LogSigmoid(Pointwise):
+    """-log(1 + e^-x)."""
+
+    activation = "logsigmoid"
+
+
+class Squareplus(Pointwise):
+    """(x + sqrt(x^2 + `delta`^2))/2; Keras's b is delta^2, and Squareplus(b=4) works."""
+
+    activation = "squareplus"
+    torch_arguments: ClassVar[Table] = {"b": squared}
+
+
+class Softshrink(Pointwise):
+    """x moved towards 0 by `lam`, and 0 between -lam and lam."""
+
+    activation = "softshrink"
+    torch_arguments: ClassVar[Table] = {"lambd": "lam"}
+
+
+class Hardshrink(Pointwise):
+    """0 between -`lam` and lam, x outside."""
+
+    activation = "hardshrink"
+    torch_arguments: ClassVar[Table] = {"lambd": "lam"}
+
+
+class Tanhshrink(Pointwise):
+    """x - tanh(x)."""
+
+    activation = "tanhshrink"
+
+
+class Threshold(Pointwise):
+    """x above `theta`, `value` below."""
+
+    activation = "threshold"
+    torch_arguments: ClassVar[Table] = {"threshold": "theta", "value": "value", "inplace": "inplace"}
+
+
+class ReLU2(Pointwise):
+    """max(x, 0)^2."""
+
+    activation = "relu2"
+
+
+class StarReLU(Pointwise):
+    """`scale` max(x, 0)^2 + `bias`."""
+
+    activation = "star_relu"
+
+
+class XIELU(Pointwise):
+    """`alpha_p` x^2 + `beta` x above 0, `alpha_n` (e^x - 1 - x) + beta x below."""
+
+    activation = "xielu"

@@ -60,9 +60,9 @@ class Implicit:
 class Claims:
     """What is claimed of a function; the tests hold every claim against the function.
 
-    smoothness: the number of continuous derivatives; `math.inf` for C-infinity.
+    smoothness: the number of continuous derivatives; `math.inf` for C-infinity, -1 for a function that jumps.
     monotone:   whether it never decreases: True, False, or the condition on its parameters.
-    lipschitz:  the least Lipschitz constant as a SymPy expression in the parameters.
+    lipschitz:  the least Lipschitz constant as a SymPy expression in the parameters; infinite where there is none.
     zeros:      the set of x where it is exactly 0 whatever the parameters, as a SymPy set.
     distance:   the least upper bound of |f - hard limit| as an expression in the parameters; None where there is no
                 hard limit or where nothing is claimed.

@@ -14,12 +14,13 @@ sympy: Any = _sympy
 Expr: TypeAlias = Any
 Symbol: TypeAlias = Any
 
-Add, Mul, Pow, Eq, Max, Abs, Piecewise = (
+Add, Mul, Pow, Eq, Max, Min, Abs, Piecewise = (
     sympy.Add,
     sympy.Mul,
     sympy.Pow,
     sympy.Eq,
     sympy.Max,
+    sympy.Min,
     sympy.Abs,
     sympy.Piecewise,
 )

@@ -29,6 +29,7 @@ RESERVED = {
 
 # How parameters are typeset that SymPy does not know the letters of.
 _LETTERS = {"eps": r"\varepsilon", "lam": r"\lambda", "g_minus": "g_{-}", "g_plus": "g_{+}", "slope": "a", "shift": "s"}
+_LETTERS |= {word: rf"\mathrm{{{word}}}" for word in ("low", "high", "lower", "upper", "value", "scale", "bias")}
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,15 @@ def _load(file: str, name: str) -> Any:
 
 
 _HOMES = {
-    "relu": ("relu", "leaky_relu", "prelu", "relu6", "hardtanh", "hardswish"),
+    "relu": ("relu", "leaky_relu", "prelu", "rrelu", "relu6", "hardtanh", "clamp", "hardswish"),
     "elu": ("elu", "celu", "selu"),
-    "softplus": ("softplus",),
-    "swish": ("swish",),
-    "gelu": ("gelu", "gelu_tanh", "lambda_gelu"),
-    "mish": ("mish", "tanhexp"),
-    "bounded": ("tanh", "sigmoid", "softsign"),
+    "softplus": ("softplus", "logsigmoid", "squareplus"),
+    "swish": ("swish", "quick_gelu"),
+    "gelu": ("gelu", "gelu_tanh", "gelu_10", "lambda_gelu"),
+    "mish": ("mish", "tanhexp", "hard_mish"),
+    "bounded": ("tanh", "sigmoid", "softsign", "hardsigmoid", "sparse_sigmoid", "laplace"),
+    "shrink": ("softshrink", "hardshrink", "tanhshrink", "threshold"),
+    "squared": ("relu2", "star_relu", "xielu"),
     "srelu": ("srelu",),
     "smelu": (
         "smelu",
@@ -32,7 +34,22 @@ _HOMES = {
     "crrelu": ("crrelu", "crrelu_exact"),
     "squaf": ("squaf",),
 }
-_ALIASES = {"swish": ("silu",), "leaky_relu": ("lrelu",)}
+# What timm, transformers and Keras call them, where that is another name.
+_ALIASES = {
+    "swish": ("silu",),
+    "leaky_relu": ("lrelu",),
+    "hardtanh": ("hard_tanh",),
+    "hardswish": ("hard_swish", "hard_silu"),
+    "hardsigmoid": ("hard_sigmoid",),
+    "logsigmoid": ("log_sigmoid",),
+    "softshrink": ("soft_shrink",),
+    "hardshrink": ("hard_shrink",),
+    "tanhshrink": ("tanh_shrink",),
+    "relu2": ("relu_squared", "squared_relu"),
+    "smelu": ("sparse_plus",),
+    "gelu_tanh": ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"),
+    "gelu": ("gelu_python",),
+}
 
 for _file, _names in _HOMES.items():
     for _name in _names:

@@ -2,6 +2,7 @@ r"""GELU and lambda-GELU: x gated by the normal distribution function.
 
     gelu(x)        = x Phi(beta x)                    -0 at -infinity, 0 at 0, x at +infinity
     gelu_tanh(x)   = x (1 + tanh(sqrt(2/pi) (u + 0.044715 u^3)))/2 with u = beta x  (gelu with approximate="tanh")
+    gelu_10(x)     = gelu(min(x, 10))                 min(gelu(x), 10) to the last bit: the two are 8e-23 apart
     lambda_gelu(x) = x Phi(lam x), lam >= 1, learned as lam = 1 + softplus(s/temperature)
 
 sup |x Phi(lam x) - relu(x)| = 0.16997120747990366/lam at |x| = 0.751791524693564/lam. The Lipschitz constant is
@@ -28,7 +29,7 @@ from ..spec import (
     u,
     x,
 )
-from ..spec.algebra import FiniteSet, Float, Rational, pi, sqrt
+from ..spec.algebra import FiniteSet, Float, Piecewise, Rational, pi, sqrt
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 _lam = Param("lam", 1.0, AtLeastOne(), learned_default=1.01, about="hardness of the gate")
@@ -66,6 +67,13 @@ gelu_tanh = Activation(
     limit="relu",
     variants=_APPROXIMATE,
     about="GELU with its tanh approximation (Hendrycks and Gimpel 2016).",
+)
+gelu_10 = Activation(
+    "gelu_10",
+    Piecewise((10 * NormalCdf(10), x > 10), (FiniteLeft(x) * NormalCdf(u), True)),
+    inner=Inner(x, low=-40.0, high=40.0),
+    claims=Claims(0, False, _STEEPEST, FiniteSet(0)),
+    about="GELU that stops at 10, for quantised networks (Wu et al. 2020).",
 )
 lambda_gelu = Activation(
     "lambda_gelu",

@@ -2,6 +2,7 @@ r"""Mish and TanhExp: x gated by a tanh.
 
     mish(x)    = x tanh(log(1 + e^{beta x}))          -0 at -infinity, 0 at 0, x at +infinity
     tanhexp(x) = x tanh(e^{beta x})                   the same
+    hard_mish(x) = x min(max(x + 2, 0), 2)/2          0 from -2 down, x from 0 up
 
 Hazards: with E = e^u and n = E(E + 2), mish's gate is n/(n + 2): one exponential, and exact relative to its size in the
 left tail. u is clipped at 40, where the gate has been 1 to the last bit of float64 since u = 19 and n is still a
@@ -13,7 +14,7 @@ tensor([0.8651])
 """
 
 from ..spec import Activation, Claims, FiniteLeft, Inner, MishGate, Softplus, Tanh, positive, u, x
-from ..spec.algebra import FiniteSet, Float, exp
+from ..spec.algebra import FiniteSet, Float, Interval, Piecewise, exp, oo
 
 _beta = positive("beta", 1.0, "hardness of the gate")
 _n = exp(u) * (exp(u) + 2)  # the slopes in one exponential and one reciprocal
@@ -56,4 +57,10 @@ tanhexp = Activation(
     toward=float("inf"),
     limit="relu",
     about="Tanh-of-exponential-gated linear unit (Liu and Di 2020).",
+)
+hard_mish = Activation(
+    "hard_mish",
+    Piecewise((0, x <= -2), (x, x >= 0), (x * (x + 2) / 2, True)),
+    claims=Claims(0, False, 1, Interval(-oo, -2) + FiniteSet(0)),
+    about="Mish with a piecewise linear gate (Misra's notes; timm).",
 )

@@ -1,6 +1,7 @@
 r"""Swish, called SiLU at beta = 1: x gated by a logistic sigmoid.
 
     swish(x) = x sigmoid(beta x)                      -0 at -infinity, 0 at 0, x at +infinity
+    quick_gelu(x) is swish with beta = 1.702, where it is near GELU
 
 Not monotone: it dips to -0.2785/beta. Hazard: x times a vanished gate at -infinity; `FiniteLeft` makes it 0.
 
@@ -27,4 +28,9 @@ swish = Activation(
     toward=float("inf"),
     limit="relu",
     about="Sigmoid-gated linear unit (Elfwing et al. 2017; Ramachandran et al. 2017).",
+)
+quick_gelu = swish.with_(
+    name="quick_gelu",
+    params=(positive("beta", 1.702, "hardness of the gate"),),
+    about="Swish at the beta where it is nearest to GELU (Hendrycks and Gimpel 2016).",
 )

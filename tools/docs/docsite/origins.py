@@ -31,6 +31,22 @@ REFERENCES = {
     "prelu": "K. He, X. Zhang, S. Ren and J. Sun, *Delving deep into rectifiers*, 2015.",
     "relu6": "A. Krizhevsky, *Convolutional deep belief networks on CIFAR-10*, 2010; known from A. Howard and others, "
     "*MobileNets*, 2017.",
+    "rrelu": "B. Xu, N. Wang, T. Chen and M. Li, *Empirical evaluation of rectified activations in convolutional "
+    "network*, 2015.",
+    "hardsigmoid": "M. Courbariaux, Y. Bengio and J.-P. David, *BinaryConnect*, 2015; with slope 1/6 from A. Howard "
+    "and others, *Searching for MobileNetV3*, 2019.",
+    "sparse_sigmoid": "A. Martins and R. Astudillo, *From softmax to sparsemax*, 2016, for two classes.",
+    "laplace": "X. Ma and others, *Mega: moving average equipped gated attention*, 2023.",
+    "gelu_10": "H. Wu and others, *Integer quantization for deep learning inference*, 2020.",
+    "quick_gelu": "D. Hendrycks and K. Gimpel, *Gaussian error linear units*, 2016, as the quickest form of GELU.",
+    "squareplus": "J. Barron, *Squareplus: a softplus-like algebraic rectifier*, 2021.",
+    "softshrink": "D. Donoho, *De-noising by soft-thresholding*, 1995.",
+    "hardshrink": "D. Donoho and I. Johnstone, *Ideal spatial adaptation by wavelet shrinkage*, 1994.",
+    "threshold": "K. Konda, R. Memisevic and D. Krueger, *Zero-bias autoencoders and the benefits of co-adapting "
+    "features*, 2014, with the value 0.",
+    "relu2": "D. So and others, *Primer: searching for efficient transformers for language modeling*, 2021.",
+    "star_relu": "W. Yu and others, *MetaFormer baselines for vision*, 2022.",
+    "xielu": "A. Huang and I. Schlag, *Deriving activation functions using integration*, 2024.",
     "hardtanh": "R. Collobert, *Large scale machine learning* (thesis), 2004.",
     "hardswish": "A. Howard and others, *Searching for MobileNetV3*, 2019.",
     "elu": "D.-A. Clevert, T. Unterthiner and S. Hochreiter, *Fast and accurate deep network learning by exponential "
