@@ -6,9 +6,10 @@ So a candidate is evaluated on a few numbers, in float64 where it can, and compa
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,9 @@ from .probing import NUMBERS, double, probe, stand_in
 _TOLERANCE = 2e-6
 
 # What gates, normalises or limits rather than activates: changed only by those who name it.
-GATES = frozenset({"sigmoid", "tanh", "softsign", "hardtanh", "hardsigmoid", "logsigmoid"})
+GATES = frozenset(
+    ["sigmoid", "tanh", "softsign", "hardtanh", "clamp", "hardsigmoid", "sparse_sigmoid", "logsigmoid", "laplace"]
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,10 @@ def identify_module(module: nn.Module) -> Identity | None:
     foreign = Identity(type(module).__name__, known=False)
     if isinstance(module, nn.PReLU):
         return Identity("prelu", _unusual(find("prelu").params[0], "slope", module.weight))
-    if isinstance(module, nn.GLU | nn.RReLU):  # of whole rows, and random in training
+    if isinstance(module, nn.GLU):  # of whole rows
         return foreign
+    if isinstance(module, nn.RReLU):  # random in training
+        return _with_numbers("rrelu", lower=module.lower, upper=module.upper)
     parts = [each for each in module.modules() if each is not module]
     if not _may_be_one(module) or (parts and not _may_be_whole(module, parts)):
         return None
@@ -58,8 +63,15 @@ def identify_module(module: nn.Module) -> Identity | None:
     computed = identify(twin.forward) if twin is not None else None
     if parts:
         return _whole(foreign, computed, parts)
+    if computed is not None and computed.known:
+        return computed
+    # Of a jump, a few numbers do not show the place.
+    if isinstance(module, nn.Hardshrink):
+        return _with_numbers("hardshrink", lam=module.lambd)
+    if isinstance(module, nn.Threshold):
+        return _with_numbers("threshold", theta=module.threshold, value=module.value)
     if computed is not None:
-        return computed if computed.known else foreign
+        return foreign
     return foreign if isinstance(module, _SURELY) or _of_activations(module) else None
 
 
@@ -89,6 +101,12 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, fx.GraphModule, torc
 _MOST_PARTS, _MOST_PARAMETERS = 8, 8
 
 
+def _with_numbers(name: str, **numbers: float) -> Identity:
+    """A function with its numbers, where they are not the usual ones."""
+    usual = {p.name: getattr(p, "default", math.nan) for p in find(name).params}
+    return Identity(name, {key: value for key, value in numbers.items() if not math.isclose(value, usual[key])})
+
+
 def uncompiled(module: Any) -> Any:
     """The module inside of what torch.compile put around it; anything else as it is."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
@@ -102,12 +120,15 @@ def identify(function: Callable[..., Any]) -> Identity | None:
     values = probe(function)
     if values is None:
         return None
-    x = double()
     for name, parameters in _candidates(values):
-        wanted = find(name)(x, **parameters)
-        if torch.allclose(values, wanted, rtol=_TOLERANCE, atol=_TOLERANCE):
-            return Identity(name, parameters)
+        if torch.allclose(values, _values(name, **parameters), rtol=_TOLERANCE, atol=_TOLERANCE):
+            return _with_numbers(name, **parameters)
     return Identity(getattr(function, "__name__", type(function).__name__), known=False)
+
+
+@functools.lru_cache(maxsize=1024)
+def _values(name: str, **parameters: float) -> Tensor:
+    return find(name)(double(), **parameters)
 
 
 def _own(module: nn.Module) -> Identity:
@@ -133,7 +154,7 @@ def _unusual(param: Any, name: str, value: Tensor) -> dict[str, float]:
 
 
 # Activations whatever their settings, some of which make a line of them.
-_SURELY = (nn.Threshold, nn.Hardshrink, nn.Softshrink)
+_SURELY = (nn.Softshrink,)
 
 
 def _may_be_one(module: nn.Module) -> bool:
@@ -149,21 +170,32 @@ def _of_activations(module: nn.Module) -> bool:
     return named and next(module.parameters(), None) is not None
 
 
-def _candidates(values: Tensor) -> list[tuple[str, dict[str, float]]]:
+def _candidates(values: Tensor) -> Iterator[tuple[str, dict[str, float]]]:
     """The functions it may be, their parameters read off the values."""
     at = dict(zip(NUMBERS, values.tolist(), strict=True))
-    found: list[tuple[str, dict[str, float]]] = [(name, {}) for name in _PLAIN]
-    slope, floor = -at[-1.0], at[-55.0]
+    yield from ((name, {}) for name in _PLAIN)
+    slope, floor, ceiling = -at[-1.0], at[-55.0], at[55.0]
     if slope > 0:
-        found += [("leaky_relu", {"slope": slope})]
+        yield "leaky_relu", {"slope": slope}
     if floor < 0:
-        found += [("elu", {"beta": -floor}), ("celu", {"beta": -floor})]
+        yield "elu", {"beta": -floor}
+        yield "celu", {"beta": -floor}
     if at[0.0] > 0:
-        found += [("softplus", {"beta": math.log(2.0) / at[0.0]}), ("smelu", {"beta": 4 * at[0.0]})]
-        found += [("srelu", {"delta": 16 * at[0.0] / 3})]
+        yield "softplus", {"beta": math.log(2.0) / at[0.0]}
+        yield "smelu", {"beta": 4 * at[0.0]}
+        yield "srelu", {"delta": 16 * at[0.0] / 3}
+        yield "squareplus", {"delta": 2 * at[0.0]}
     if 0.5 < at[1.0] < 1:
-        found += [("swish", {"beta": round(math.log(at[1.0] / (1 - at[1.0])), 9)})]
-    return found
+        yield "swish", {"beta": round(math.log(at[1.0] / (1 - at[1.0])), 9)}
+    if floor < ceiling:
+        yield "clamp", {"low": floor, "high": ceiling}
+    if ceiling < 55:
+        yield "softshrink", {"lam": 55 - ceiling}
+    yield "star_relu", {"scale": at[1.0] - at[0.0], "bias": at[0.0]}
+    bend = (at[2.5] - 2.5 * at[1.0]) / 3.75
+    rise, left = at[1.0] - bend, (at[-1.0] + at[1.0] - bend) * math.e
+    if min(bend, rise, left) > 0:
+        yield "xielu", {"alpha_p": bend, "alpha_n": left, "beta": rise}
 
 
 _PLAIN = (
@@ -180,7 +212,15 @@ _PLAIN = (
     "tanh",
     "hardtanh",
     "sigmoid",
+    "hardsigmoid",
+    "logsigmoid",
     "softplus",
     "softsign",
     "tanhexp",
+    "tanhshrink",
+    "relu2",
+    "hard_mish",
+    "gelu_10",
+    "laplace",
+    "sparse_sigmoid",
 )

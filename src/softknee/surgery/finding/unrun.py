@@ -149,13 +149,14 @@ def _candidates(function: FunctionType, owner: nn.Module) -> Iterator[tuple[ast.
     scope = Scope.of_method(function, owner)
     for node, attribute in calls_of(function):
         held = owner._modules.get(attribute) if attribute else None
-        helper = scope.value(node.func)
         if held is not None or _called(node, scope) in FUNCTIONS:
             yield node, attribute if held is not None else ""
-        elif isinstance(helper, FunctionType) and not _of_torch(helper):
+        elif _is_helper(scope.value(node.func)):
             yield node, ""
-        elif isinstance(helper, torch.jit.ScriptFunction):
-            yield node, ""
+
+
+def _is_helper(value: Any) -> bool:
+    return isinstance(value, torch.jit.ScriptFunction) or (isinstance(value, FunctionType) and not _of_torch(value))
 
 
 def _called(node: ast.Call, scope: Scope) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
@@ -141,13 +141,13 @@ def _computes(site: Site, asked: Any) -> bool:
     forms = [name for choice in getattr(wanted, "variants", {}).values() for name in choice.values()]
     if here is wanted or (bool(forms) and forms[0] == wanted.name and here.name in forms):
         return True
-    return not site.params and _one_function(here, wanted)
+    return _same_function(here, site.params, wanted)
 
 
-def _one_function(one: Any, other: Any) -> bool:
-    """Whether two definitions are the same function at their usual parameters, as ELU and CELU are."""
-    both = isinstance(one, Activation) and isinstance(other, Activation)
-    return both and torch.allclose(one(double()), other(double()), rtol=1e-12, atol=1e-12)
+def _same_function(here: Any, params: Mapping[str, float], wanted: Any) -> bool:
+    """Whether one definition at these parameters is another at its usual ones, as ELU is CELU, and Swish QuickGELU."""
+    both = isinstance(here, Activation) and isinstance(wanted, Activation)
+    return both and torch.allclose(here(double(), **params), wanted(double()), rtol=1e-7, atol=1e-7)
 
 
 def _definition(site: Site) -> Any:
