@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import itertools
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from survey_nets import NETS, example
 from torch import Tensor, nn
 
 Built = tuple[nn.Module, Any]
-_LARGEST = 120_000_000  # parameters
+_MEDIUM, _LARGEST = 20_000_000, 120_000_000  # parameters
+
+
+@contextlib.contextmanager
+def _without_large_random_numbers() -> Iterator[None]:
+    """Large matrices start at 0: `enliven` fills them later, and drawing them twice takes long."""
+    names = ("normal_", "trunc_normal_", "uniform_", "kaiming_normal_", "kaiming_uniform_", "xavier_uniform_")
+    places = [(nn.init, name) for name in names]
+    if (initialisation := sys.modules.get("timm.layers.weight_init")) is not None:
+        places.append((initialisation, "_trunc_normal_"))
+    with contextlib.ExitStack() as patches:
+        for place, name in places:
+            lazy = functools.partial(_draw_small, getattr(place, name))
+            patches.enter_context(mock.patch.object(place, name, lazy))
+        yield
+
+
+def _draw_small(draw: Callable[..., Tensor], tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    if tensor.dim() > 1 and tensor.numel() > 4096:
+        return tensor.data.zero_()
+    return draw(tensor, *args, **kwargs)
 
 
 def names(family: str) -> list[str]:
@@ -35,7 +59,7 @@ def build(family: str, name: str) -> Built:
     return model.eval(), inputs
 
 
-def enliven(model: nn.Module) -> None:
+def enliven(model: nn.Module, *, gain: float = 1.3) -> None:
     """Give an untrained model weights under which every activation sees numbers on both sides of its knee.
 
     The initialisations of transformers leave pre-activations near 0, layer scales and last norms start at 0: an
@@ -50,9 +74,9 @@ def enliven(model: nn.Module) -> None:
                 fan_in = weight.shape[1:].numel() if wide else 1
                 if type(module).__name__ == "Conv1D":  # transformers: input first
                     fan_in = weight.shape[0]
-                scale = 1.0 if isinstance(module, nn.Embedding) else 1.3 / fan_in**0.5 if wide else 0.3
+                scale = 1.0 if isinstance(module, nn.Embedding) else gain / fan_in**0.5 if wide else 0.3
                 if wide and weight.dim() == 3 and not isinstance(module, nn.Conv1d):  # experts: one matrix each
-                    scale = 1.3 / weight.shape[-1] ** 0.5
+                    scale = gain / weight.shape[-1] ** 0.5
                 weight.normal_(0.0, scale)
             elif weight.abs().max() < 1e-3 and "bias" not in name:
                 weight.fill_(0.5)
@@ -60,10 +84,10 @@ def enliven(model: nn.Module) -> None:
 
 # -- timm ------------------------------------------------------------------------------------------------------------
 
-_SIZES = (
-    "atto femto pico zepto nano test xxs xxt xxtiny micro tiny_ tiny xs xt mini lite 0_5 0_25 025 050 050 _s0 _t0 x0_25 "
-    "x0_5 _t _s small 18 10 b0 a0 f0 l0 m0 _0 26 s12 xsmall 32 lower 50 m1 sa12"
-).split()
+_SIZES = """
+    atto femto pico zepto nano test xxs xxt xxtiny micro tiny xs xt mini lite 0_5 0_25 025 050 _s0 _t0 x0_25 x0_5
+    _t _s small 18 10 b0 a0 f0 l0 m0 _0 26 s12 xsmall 32 lower 50 m1 sa12
+"""
 
 
 def _timm_families() -> dict[str, list[str]]:
@@ -79,7 +103,7 @@ def _timm_families() -> dict[str, list[str]]:
 
 
 def _size(name: str) -> tuple[int, int, str]:
-    rank = next((rank for rank, word in enumerate(_SIZES) if word in name), len(_SIZES))
+    rank = next((rank for rank, word in enumerate(_SIZES.split()) if word in name), 99)
     return rank, len(name), name
 
 
@@ -96,43 +120,43 @@ def _timm(family: str) -> Built:
     config = timm.get_pretrained_cfg(name, allow_unregistered=True)
     native = config.input_size if config else (3, 224, 224)
     errors = []
-    for side, options in ((64, {"img_size": 64}), (64, {}), (128, {"img_size": 128}), (128, {}), (native[-1], {})):
-        if config is not None and config.fixed_input_size and side != native[-1] and not options:
+    sides = ((64, {"img_size": 64}), (64, {}), (128, {"img_size": 128}), (128, {}), (native[-1], {}))
+    shallow = ({"depth": 2}, {"depths": (1, 1, 1, 1)}, {"layers": (1, 1, 1, 1)}) if count > _MEDIUM else ()
+    for options, (side, sized) in itertools.product((*shallow, {}), sides):
+        if config is not None and config.fixed_input_size and side != native[-1] and not sized:
             continue
         try:
-            model = timm.create_model(name, pretrained=False, **options).eval()
-            inputs: Any = torch.randn(2, native[0], side, side)
-            if family.startswith("naflexvit"):
-                inputs = torch.randn(2, 3, side, side)
+            with _without_large_random_numbers():
+                model = timm.create_model(name, pretrained=False, **options, **sized).eval()
+            inputs = torch.randn(2, native[0], side, side)
             _try(model, inputs)
-            model.title = name
-            return model, inputs
         except Exception as error:
             errors.append(f"{side}: {_line(error)}")
+            continue
+        model.title = name
+        return model, inputs
     raise RuntimeError(f"{name}: {'; '.join(errors[-2:])}")
 
 
 # -- torchvision -----------------------------------------------------------------------------------------------------
 
-_TORCHVISION: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(
-        "alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet mnasnet0_5 mobilenet_v2 "
-        "mobilenet_v3_small mobilenet_v3_large regnet_x_400mf regnet_y_400mf resnet18 resnet50 resnext50_32x4d "
-        "shufflenet_v2_x0_5 squeezenet1_1 swin_t swin_v2_t vgg11 vgg11_bn wide_resnet50_2".split(),
-        (2, 3, 96, 96),
-    ),
-    **dict.fromkeys("vit_b_32 maxvit_t".split(), (1, 3, 224, 224)),
-    "inception_v3": (2, 3, 128, 128),
-    **dict.fromkeys("deeplabv3_mobilenet_v3_large fcn_resnet50 lraspp_mobilenet_v3_large".split(), (1, 3, 96, 96)),
-    **dict.fromkeys("fasterrcnn_mobilenet_v3_large_320_fpn ssdlite320_mobilenet_v3_large".split(), (3, 96, 96)),
-    **dict.fromkeys("fcos_resnet50_fpn retinanet_resnet50_fpn maskrcnn_resnet50_fpn".split(), (3, 96, 96)),
-    **dict.fromkeys("keypointrcnn_resnet50_fpn ssd300_vgg16".split(), (3, 96, 96)),
-    **dict.fromkeys("r3d_18 mc3_18 r2plus1d_18".split(), (1, 3, 4, 32, 32)),
-    "s3d": (1, 3, 16, 224, 224),
-    "swin3d_t": (1, 3, 4, 64, 64),
-    "mvit_v2_s": (1, 3, 16, 224, 224),
-    "raft_small": (1, 3, 128, 128),
+_SHAPES: dict[tuple[int, ...], str] = {
+    (2, 3, 96, 96): """
+        alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet mnasnet0_5 mobilenet_v2
+        mobilenet_v3_small mobilenet_v3_large regnet_x_400mf regnet_y_400mf resnet18 resnet50 resnext50_32x4d
+        shufflenet_v2_x0_5 squeezenet1_1 swin_t swin_v2_t vgg11 vgg11_bn wide_resnet50_2 deeplabv3_mobilenet_v3_large
+        fcn_resnet50 lraspp_mobilenet_v3_large
+    """,
+    (2, 3, 128, 128): "inception_v3 raft_small",
+    (1, 3, 224, 224): "vit_b_32 maxvit_t",
+    (3, 96, 96): """
+        fasterrcnn_mobilenet_v3_large_320_fpn ssdlite320_mobilenet_v3_large fcos_resnet50_fpn retinanet_resnet50_fpn
+        maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn ssd300_vgg16
+    """,
+    (1, 3, 4, 64, 64): "r3d_18 mc3_18 r2plus1d_18 swin3d_t",
+    (1, 3, 16, 224, 224): "s3d mvit_v2_s",
 }
+_TORCHVISION = {name: shape for shape, names in _SHAPES.items() for name in names.split()}
 
 
 def _torchvision(name: str) -> Built:
@@ -144,7 +168,8 @@ def _torchvision(name: str) -> Built:
         options |= {"min_size": 96, "max_size": 96} if "ssd" not in name else {}
     if name in ("googlenet", "inception_v3"):
         options |= {"aux_logits": False, "init_weights": False}
-    model = get_model(name, weights=None, **options)
+    with _without_large_random_numbers():
+        model = get_model(name, weights=None, **options)
     if len(shape) == 3:  # detection: a list of images of any size
         return model, ([torch.rand(shape)],)
     if name == "raft_small":
@@ -152,7 +177,8 @@ def _torchvision(name: str) -> Built:
     return model, torch.randn(shape)
 
 
-_WITH_BACKBONE = "deeplabv3 fcn lraspp fasterrcnn ssdlite320 fcos retinanet maskrcnn keypointrcnn ssd300".split()
+_WITH_BACKBONE = {*("deeplabv3", "fcn", "lraspp", "fasterrcnn", "ssdlite320", "fcos", "retinanet", "maskrcnn")}
+_WITH_BACKBONE |= {"keypointrcnn", "ssd300"}
 
 # -- transformers ----------------------------------------------------------------------------------------------------
 
@@ -160,8 +186,7 @@ _WITH_BACKBONE = "deeplabv3 fcn lraspp fasterrcnn ssdlite320 fcos retinanet mask
 _SMALL: tuple[tuple[str, int], ...] = (
     (r"(num_)?(key_value_heads|kv_heads)|num_key_value_heads|n_kv_heads|multi_query_group_num", 2),
     (r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|heads)|linear_num_(key|value)_heads", 4),
-    (r"head_dim|d_kv|qk_nope_head_dim|v_head_dim|attention_head_size|linear_(key|value)_head_dim", 16),
-    (r"qk_rope_head_dim", 8),
+    (r"head_dim|d_kv|qk_(nope|rope)_head_dim|v_head_dim|attention_head_size|linear_(key|value)_head_dim", 16),
     (r"kv_lora_rank|q_lora_rank", 16),
     (r"(\w+_)?(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|num_hidden_groups)", 2),
     (r"num_(encoder|decoder|dense|conv_pos|blocks|block)_?layers?|depth|num_blocks", 2),
@@ -179,9 +204,11 @@ _SMALL: tuple[tuple[str, int], ...] = (
 )
 _LISTS = {"depths": 1, "num_layers": 1}
 
+_SWIN = {"image_size": 64, "patch_size": 4, "window_size": 4, "embed_dim": 24, "depths": [1, 1], "num_heads": [2, 4]}
 # What the rule above does not know.
 _SPECIAL: dict[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 1, "state_size": 16, "hidden_size": 64},
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "topk_method": "greedy"},
     "mamba": {"time_step_rank": 4, "state_size": 8},
     "falcon_mamba": {"time_step_rank": 4, "state_size": 8},
     "jamba": {"num_hidden_layers": 8, "mamba_dt_rank": 4, "mamba_d_state": 8},
@@ -204,18 +231,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "reformer": {"attn_layers": ["local", "lsh"], "axial_pos_shape": [4, 4], "axial_pos_embds_dim": [32, 32]},
     "mobilebert": {"intra_bottleneck_size": 32, "true_hidden_size": 32, "embedding_size": 32},
     "mobilevit": {"image_size": 64, "hidden_sizes": [32, 48, 64], "patch_size": 2},
-    "swin": {
-        "image_size": 64,
-        "patch_size": 4,
-        "window_size": 4,
-        "embed_dim": 24,
-        "depths": [1, 1],
-        "num_heads": [2, 4],
-    },
-    "swinv2": {
-        **{"image_size": 64, "patch_size": 4, "window_size": 4, "embed_dim": 24, "depths": [1, 1]},
-        "num_heads": [2, 4],
-    },
+    "swin": _SWIN,
+    "swinv2": _SWIN,
     "detr": {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None},
     "rwkv": {"attention_hidden_size": 64, "context_length": 64},
     "xlstm": {"hidden_size": 64, "num_heads": 4, "num_blocks": 2, "chunk_size": 16},
@@ -238,7 +255,7 @@ def _transformers(name: str) -> Built:
 
     config_class = CONFIG_MAPPING[name]
     errors = []
-    for rule in (_SMALL, _SMALL[5:11], ()):
+    for rule in (_SMALL, _SMALL[4:10], ()):
         try:
             settings = _shrunk(config_class(), rule) | _SPECIAL.get(name, {}) if rule else _SPECIAL.get(name, {})
             config = config_class(**settings)
@@ -277,6 +294,8 @@ def _shrunk(config: Any, rule: tuple[tuple[str, int], ...]) -> dict[str, Any]:
         elif hasattr(value, "to_dict") and (inner := _shrunk(value, rule)):
             kind = {"model_type": value.model_type} if getattr(value, "model_type", "") else {}
             result[key] = kind | inner
+    if "kv_lora_rank" in vars(config) and "num_key_value_heads" in result:
+        result["num_key_value_heads"] = result.get("num_attention_heads", 4)  # latent attention has no groups
     return {key: value for key, value in result.items() if not key.startswith("_")}
 
 

@@ -24,6 +24,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 import traceback
@@ -123,19 +124,22 @@ class Subject:
 
 def examine(family: str, name: str, *, without_example: bool = False) -> dict[str, Any]:
     """All that is known of one model, with the verdict."""
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        return _examine(family, name, without_example=without_example)
+
+
+def _examine(family: str, name: str, *, without_example: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"family": family, "name": name, "built": False, "wrong": [], "unlisted": [], "notes": []}
     started = time.monotonic()
     try:
         model, example = build(family, name)
         subject = Subject(model, example)
-        with torch.no_grad():
-            enliven(model)
-        if not all(bool(one.isfinite().all()) for one in subject.run(record=False).output):
-            model, example = build(family, name)
-            subject = Subject(model, example)
-            record["notes"].append("with its own initialisation, because another one overflows")
+        for gain in (1.3, 0.5):
+            with torch.no_grad():
+                enliven(model, gain=gain)
+            if all(bool(one.isfinite().all()) for one in subject.run(record=False).output):
+                break
     except Exception as error:
         record["verdict"] = f"could not be built: {type(error).__name__}: {str(error)[:300]}"
         return record
@@ -205,6 +209,7 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
     """Compare the entries of a report with what executed before and after."""
     remaining = {event.key for event in after.events} if after is not None else set()
     modules = dict(subject.model.named_modules(remove_duplicate=False))
+    there = set(modules.values())
     covered: dict[int, list[Entry]] = defaultdict(list)
     by_line: dict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in _distinct(before.units):
@@ -240,18 +245,22 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
         if mine and all(one.changed for one in mine) and not gone:
             what = f"{mine[0].path} is reported as changed, and {event.function} still runs"
             record["wrong"].append({"what": what, **_shown(event)})
-        owner = subject.modules.get(event.owner)
+        present = (subject.modules[one] for one in event.owners if subject.modules.get(one) in there)
+        owner = next(present, None)
         quiet = not any(one.changed for one in [*mine, *of_parts])
         if gone and quiet and id(owner) in after.called:
             what = f"{event.function} does not run any more, and no entry of the report says so"
             record["wrong"].append({"what": what, **_shown(event)})
-        for entry in mine if gone else ():
-            if entry.changed and entry.path in modules and id(modules[entry.path]) not in after.called:
-                record["wrong"].append({"what": f"{entry.path} is reported as changed and never called"})
     record["gates_unlisted"] = gates
     if after is not None:
         idle = [one for one in entries if one.changed and id(modules.get(one.path)) not in after.called]
         record["changed_without_run"] = [one.path for one in idle if one.path in modules]
+        said = " ".join(note for note in record.get("report_notes", ()) if _IDLE.search(note))
+        for path in record["changed_without_run"]:
+            owner = modules[path.rpartition(".")[0]]
+            if id(owner) in after.called and path not in said:
+                what = "a module is reported as changed, and its owner runs without calling it"
+                record["wrong"].append({"what": what, "site": path, "class": type(owner).__name__})
 
 
 def _judge_output(record: dict[str, Any], before: Run, after: Run) -> None:
@@ -263,7 +272,7 @@ def _judge_output(record: dict[str, Any], before: Run, after: Run) -> None:
         record["wrong"].append({"what": "the output is not finite after the swap"})
     elif record["ratio"] is not None and record["ratio"] > BLOWN_UP:
         record["wrong"].append({"what": f"the output is {record['ratio']:.3g} times as large after the swap"})
-    if not record["moved"]:
+    if record["changed"] and not record["moved"]:
         idle = f"{len(record['changed_without_run'])} of {record['changed']} changed modules never run"
         record["wrong"].append({"what": f"the report lists changes, and the output is the same to the bit ({idle})"})
 
@@ -337,10 +346,8 @@ def _parts(event: Event, events: list[Event]) -> list[Event]:
 
 def _shown(event: Event) -> dict[str, Any]:
     operator = event.operator if event.operator.startswith("spelled") else f"aten.{event.operator}"
-    return {
-        **{"function": event.function, "operator": operator, "module": event.owner, "class": event.kind},
-        **{"place": event.place, "method": event.method, "code": event.text},
-    }
+    where = {"module": event.owner, "class": event.kind, "place": event.place, "method": event.method}
+    return {"function": event.function, "operator": operator, **where, "code": event.text}
 
 
 def _counted(events: Iterable[Event]) -> dict[str, int]:
@@ -350,6 +357,7 @@ def _counted(events: Iterable[Event]) -> dict[str, int]:
     return dict(counts)
 
 
+_IDLE = re.compile(r"not called|never (called|ran|runs)|not (run|reached)|did not run", re.IGNORECASE)
 _STEMS = {"gelutanh": "gelu", "quickgelu": "silu", "swish": "silu", "celu": "elu", "clamp": "relu", "clampmin": "relu"}
 
 
@@ -390,6 +398,7 @@ def _child(pipe: Any, family: str, name: str, options: Mapping[str, Any]) -> Non
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
+    torch.set_num_threads(1)
     pipe.send(examine(family, name, **options))
 
 
@@ -450,23 +459,26 @@ def summary(records: Iterable[Mapping[str, Any]]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", choices=FAMILIES, action="append", help="default: all")
-    parser.add_argument("--only", default="*", help="a pattern for the names of the models")
+    parser.add_argument("--only", action="append", help="a pattern for the names of the models; may be given often")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one model")
     parser.add_argument("--out", type=Path, help="one JSON line for each model; those that are there are not run again")
     parser.add_argument("--without-example", action="store_true", help="try a swap without an example, too")
     options = parser.parse_args(arguments)
-    tasks = [(family, name) for family in options.family or FAMILIES for name in names(family)]
-    tasks = [(family, name) for family, name in tasks if fnmatch.fnmatchcase(name, options.only)]
+    tasks = [
+        (family, name)
+        for family in options.family or FAMILIES
+        for name in names(family)
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in options.only or ["*"])
+    ]
     lines = options.out.read_text().splitlines() if options.out and options.out.exists() else []
     records = {(one["family"], one["name"]): one for one in map(json.loads, lines)}
     missing = [task for task in tasks if task not in records]
+    torch.set_num_threads(1)  # a process that has started threads cannot be forked
     for family in dict.fromkeys(family for family, _ in missing):
         examine(family, _WARM_UP[family])
-    for record in survey(
-        missing,
-        **{"jobs": options.jobs, "limit": options.limit, "without_example": options.without_example},
-    ):
+    blind = options.without_example
+    for record in survey(missing, jobs=options.jobs, limit=options.limit, without_example=blind):
         records[record["family"], record["name"]] = record
         sys.stdout.write(f"{record['family']} {record['name']}: {record['verdict'][:200]}\n")
         sys.stdout.flush()

@@ -129,8 +129,6 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.partition("::")[2].rstrip("_")
         before = [self.node(one) for one in args if isinstance(one, Tensor)] if name in _ELEMENTWISE else []
         function = _activation(name, args, kwargs)
-        if name == "pow" and isinstance(args[0], Tensor) and args[1:] == (1,):
-            function = ""
         result = func(*args, **kwargs)
         tensors = [one for one in (result if isinstance(result, tuple | list) else [result]) if isinstance(one, Tensor)]
         if not tensors or tensors[0].device.type == "meta":
@@ -284,7 +282,7 @@ def _ours(frame: FrameType) -> bool:
 
 def _carrier(frame: FrameType) -> bool:
     name = frame.f_code.co_filename.replace("\\", "/")
-    return name.startswith(_TORCH) or "/softknee/" in name or name.startswith("<")
+    return name.startswith((_TORCH, "<")) or "/softknee/" in name
 
 
 def _short(file: str) -> str:
