@@ -111,7 +111,7 @@ def _timm(family: str) -> Built:
     import timm
 
     smallest, count = "", 0
-    for name in _timm_families()[family][:6]:
+    for name in _timm_families()[family][:3]:
         with contextlib.suppress(Exception), torch.device("meta"):
             size = _count(timm.create_model(name, pretrained=False))
             if not smallest or size < count:

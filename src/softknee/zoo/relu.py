@@ -77,7 +77,7 @@ hardtanh = Activation(
 )
 clamp = Activation(
     "clamp",
-    Piecewise((high, x > high), (high, low > high), (low, x < low), (x, True)),
+    Piecewise((high, x > high), (low - Ramp(low - high), x < low), (x, True)),
     params=(_low, _high),
     stable={(): Min(Max(x, low), high)},
     claims=Claims(0, True, Piecewise((1, low < high), (0, True))),
