@@ -32,20 +32,23 @@ TORCH: dict[str, tuple[nn.Module, str | None]] = {
     "GELU": (nn.GELU(), "gelu"),
     "GELU tanh": (nn.GELU("tanh"), "gelu_tanh"),
     "GLU": (nn.GLU(), "GLU"),
-    "Hardshrink": (nn.Hardshrink(), "Hardshrink"),
-    "Hardsigmoid": (nn.Hardsigmoid(), "Hardsigmoid"),
+    "Hardshrink": (nn.Hardshrink(), "hardshrink"),
+    "Hardsigmoid": (nn.Hardsigmoid(), "hardsigmoid"),
     "Hardswish": (nn.Hardswish(), "hardswish"),
     "Hardtanh": (nn.Hardtanh(), "hardtanh"),
+    "Hardtanh -2 3": (nn.Hardtanh(-2.0, 3.0), "clamp(low=-2, high=3)"),
+    "Hardshrink 0.2": (nn.Hardshrink(0.2), "hardshrink(lam=0.2)"),
+    "Softshrink 0.2": (nn.Softshrink(0.2), "softshrink(lam=0.2)"),
     "Hardtanh 0 6": (nn.Hardtanh(0.0, 6.0), "relu6"),
     "LeakyReLU": (nn.LeakyReLU(), "leaky_relu"),
     "LeakyReLU 0.2": (nn.LeakyReLU(0.2), "leaky_relu(slope=0.2)"),
-    "LogSigmoid": (nn.LogSigmoid(), "LogSigmoid"),
+    "LogSigmoid": (nn.LogSigmoid(), "logsigmoid"),
     "Mish": (nn.Mish(), "mish"),
     "PReLU": (nn.PReLU(), "prelu"),
     "PReLU 0.1": (nn.PReLU(init=0.1), "prelu(slope=0.1)"),
     "PReLU 6": (nn.PReLU(6, init=0.1), "prelu"),
-    "RReLU": (nn.RReLU(), "RReLU"),
-    "RReLU eval": (nn.RReLU().eval(), "RReLU"),
+    "RReLU": (nn.RReLU(), "rrelu"),
+    "RReLU eval": (nn.RReLU(0.1, 0.3).eval(), "rrelu(lower=0.1, upper=0.3)"),
     "ReLU": (nn.ReLU(), "relu"),
     "ReLU in place": (nn.ReLU(inplace=True), "relu"),
     "ReLU6": (nn.ReLU6(), "relu6"),
@@ -54,11 +57,11 @@ TORCH: dict[str, tuple[nn.Module, str | None]] = {
     "Sigmoid": (nn.Sigmoid(), "sigmoid"),
     "Softplus": (nn.Softplus(), "softplus"),
     "Softplus 3": (nn.Softplus(beta=3.0), "softplus(beta=3)"),
-    "Softshrink": (nn.Softshrink(), "Softshrink"),
+    "Softshrink": (nn.Softshrink(), "softshrink"),
     "Softsign": (nn.Softsign(), "softsign"),
     "Tanh": (nn.Tanh(), "tanh"),
-    "Tanhshrink": (nn.Tanhshrink(), "Tanhshrink"),
-    "Threshold": (nn.Threshold(0.1, 20.0), "Threshold"),
+    "Tanhshrink": (nn.Tanhshrink(), "tanhshrink"),
+    "Threshold": (nn.Threshold(0.1, 20.0), "threshold(theta=0.1, value=20)"),
     "Threshold 0": (nn.Threshold(0.0, 0.0), "relu"),
     "Softmax": (nn.Softmax(-1), None),
     "Softmax2d": (nn.Softmax2d(), None),
@@ -73,8 +76,8 @@ TORCH: dict[str, tuple[nn.Module, str | None]] = {
 TIMM = {
     "GELU": "gelu",
     "GELUTanh": "gelu_tanh",
-    "HardMish": "HardMish",
-    "HardSigmoid": "HardSigmoid",
+    "HardMish": "hard_mish",
+    "HardSigmoid": "hardsigmoid",
     "HardSwish": "hardswish",
     "Mish": "mish",
     "PReLU": "prelu",
@@ -82,15 +85,15 @@ TIMM = {
     "Sigmoid": "sigmoid",
     "Swish": "silu",
     "Tanh": "tanh",
-    "HardMishMe": "HardMishMe",
-    "HardSigmoidMe": "HardSigmoidMe",
+    "HardMishMe": "hard_mish",
+    "HardSigmoidMe": "hardsigmoid",
     "HardSwishMe": "hardswish",
     "MishMe": "mish",
     "SwishMe": "silu",
 }
 TRANSFORMERS = {
     "gelu": "gelu",
-    "gelu_10": "ClippedGELUActivation",
+    "gelu_10": "gelu_10",
     "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_python": "gelu",
@@ -98,20 +101,20 @@ TRANSFORMERS = {
     "gelu_python_tanh": "gelu_tanh",
     "gelu_accurate": "gelu_tanh",
     "hardswish": "hardswish",
-    "laplace": "LaplaceActivation",
+    "laplace": "laplace",
     "leaky_relu": "leaky_relu",
     "linear": None,
     "mish": "mish",
     "quick_gelu": "swish(beta=1.702)",
     "relu": "relu",
-    "relu2": "ReLUSquaredActivation",
+    "relu2": "relu2",
     "relu6": "relu6",
     "sigmoid": "sigmoid",
     "silu": "silu",
     "swish": "silu",
     "tanh": "tanh",
     "prelu": "prelu",
-    "xielu": "XIELUActivation",
+    "xielu": "xielu",
 }
 
 
@@ -209,7 +212,20 @@ class Renamed(nn.SiLU):
     pass
 
 
+class StarReLU(nn.Module):
+    """With numbers of its own and a part, as timm's MetaFormer has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+        self.scale, self.bias = nn.Parameter(torch.ones(1) * 2.0), nn.Parameter(torch.zeros(1) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.relu(x) ** 2 + self.bias
+
+
 USERS = [
+    (StarReLU(), "star_relu(scale=2, bias=0.5)"),
     (Quick(), "swish(beta=1.702)"),
     (Buffered(), "gelu"),
     (Trained(), "swish(beta=0.5)"),

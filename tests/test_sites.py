@@ -109,8 +109,8 @@ def test_calls_that_are_no_functions_of_softknee() -> None:
     found = {site.path: (site.activation, site.known) for site in sk.sites(Others(), X)}
     assert found == {
         "prelu": ("prelu", True),
-        "hardsigmoid": ("hardsigmoid", False),
-        "tanhshrink": ("tanhshrink", False),
+        "hardsigmoid": ("hardsigmoid", True),
+        "tanhshrink": ("tanhshrink", True),
         "rrelu": ("leaky_relu", True),  # in eval mode
     }
     report = sk.swap_(Others(), "srelu", replacing=["prelu", "tanhshrink"], example=X)

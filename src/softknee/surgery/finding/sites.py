@@ -243,8 +243,9 @@ def _scripted_calls(function: FunctionType, owner: nn.Module) -> list[Part]:
     parts = []
     with contextlib.suppress(CannotRewrite):
         scope = Scope.of_method(function, owner)
-        for node, _ in calls_of(function):
-            if isinstance(scope.value(node.func), torch.jit.ScriptFunction):
+        for node, attribute in calls_of(function):
+            # One that is an attribute of its owner is a site already.
+            if attribute not in vars(owner) and isinstance(scope.value(node.func), torch.jit.ScriptFunction):
                 part = whole_of(node, None, None, parents_of(definition_of(function)), scope)
                 parts += [part] if part is not None and part.identity.known else []
     return parts
