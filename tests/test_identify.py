@@ -114,7 +114,7 @@ TRANSFORMERS = {
     "swish": "silu",
     "tanh": "tanh",
     "prelu": "prelu",
-    "xielu": "xielu",
+    "xielu": "xielu(alpha_p=0.800396, alpha_n=0.800869)",  # its numbers are held in bfloat16
 }
 
 

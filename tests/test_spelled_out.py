@@ -480,12 +480,33 @@ class Beside(Net):
         return F.silu(h) if self.training else torch.sin(h)
 
 
+class Aside(Net):
+    """Has a part that runs in training alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside = Holder(nn.ReLU())
+
+    def between(self, h: Tensor) -> Tensor:
+        return self.aside(h) if self.training else torch.sin(h)
+
+
 def test_changed_means_that_it_ran() -> None:
-    report = sk.swap_(Beside(), "srelu", example=X, **NEW)
-    assert (report.output_change, report.uncalled) == (0.0, ["act"])
+    with pytest.raises(
+        sk.InputError, match=r"Nothing of Beside can be changed. act \(silu\): The module that has it ran"
+    ):
+        sk.swap_(Beside(), "srelu", example=X, **NEW)
+    report = sk.swap_(nn.Sequential(Beside(), nn.ReLU()), "srelu", example=X, **NEW)
+    assert [change.path for change in report.changed] == ["1"]
+    assert {left.path for left in report.skipped} == {"0.act", "0.silu"}
+
+
+def test_what_the_example_never_called_is_said() -> None:
+    report = sk.swap_(Aside(), "srelu", example=X, **NEW)
+    assert (report.output_change, report.uncalled) == (0.0, ["aside.act"])
     text = str(report)
-    assert text.startswith("1 changed (1 never called), 1 left")
-    assert "Never called by the example: act." in text
+    assert text.startswith("1 changed (1 never called), 0 left")
+    assert "Never called by the example: aside.act." in text
     assert "The output on the example did not move" in text
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from ...kernels import find
 from ...nn.entropic import EntropicSpline
 from ...nn.parameters import Parameterised
-from .probing import NUMBERS, double, probe, stand_in
+from .probing import NUMBERS, double, of_activations, probe, stand_in
 
 _TOLERANCE = 2e-6
 
@@ -165,9 +165,7 @@ def _may_be_one(module: nn.Module) -> bool:
 
 def _of_activations(module: nn.Module) -> bool:
     """From a file of activations, though no probe shows what it computes: it has a parameter for each channel, say."""
-    home = type(module).__module__
-    named = home == "transformers.activations" or home.startswith("timm.layers.activations")
-    return named and next(module.parameters(), None) is not None
+    return of_activations(module) and next(module.parameters(), None) is not None
 
 
 def _candidates(values: Tensor) -> Iterator[tuple[str, dict[str, float]]]:

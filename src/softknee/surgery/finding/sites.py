@@ -194,7 +194,8 @@ def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterato
         return  # it is only called as a part of larger expressions, which are sites of their own
     by_name = all(one.call is not None and one.call.attribute in mates for one in seen)
     if not (own if by_name else seen):
-        yield site
+        idle = not seen and id(owner) in run.ran
+        yield replace(site, trouble=site.trouble or _IDLE) if idle else site
         return
     trouble = site.trouble or next((one.trouble for one in seen if one.trouble), "")
     site = replace(site, role=next((one.role for one in seen if one.role), ""))
@@ -210,6 +211,12 @@ def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterato
         assert one.call is not None
         place = Place(owner, names.free(owner, f"{name}_{number}"), site.place.old, (one.call,))
         yield replace(site, path=_join(site.owner, place.name), shared=True, place=place, seen=one, trouble=trouble)
+
+
+_IDLE = (
+    "the module that has it ran on the example and did not call it, so that another function there would change "
+    "nothing; give an example that reaches it, or leave example= out"
+)
 
 
 def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:

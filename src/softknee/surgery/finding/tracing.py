@@ -106,6 +106,8 @@ class Trace:
     functions: list[FunctionCall] = field(default_factory=list)
     inside: set[Any] = field(default_factory=set)
     """What is called as a part of a larger expression, such as the sigmoid of `h * self.gate(h)`."""
+    ran: set[int] = field(default_factory=set)
+    """The modules that were called, by identity."""
     output: Any = None
     places: dict[Any, Seen] = field(default_factory=dict)
     """By what tells one call from the others."""
@@ -157,6 +159,8 @@ def trace(
     with contextlib.ExitStack() as at_the_end:
         # By identity: what the parts of an activation do is its own business.
         for module in model.modules():
+            ran = module.register_forward_pre_hook(partial(_note_run, watch))
+            at_the_end.callback(ran.remove)
             if id(module) in sites:
                 before = module.register_forward_pre_hook(partial(_enter, watch), with_kwargs=True)
                 after = module.register_forward_hook(partial(_leave, watch), with_kwargs=True)
@@ -238,6 +242,8 @@ class _Watch(TorchFunctionMode):
             source = origin(sys._getframe(1), inside=self.inside, function=func, identity=identity)
         if source is None or id(source.owner) in self.apart or type(source.owner).__module__.startswith("softknee."):
             return None
+        if name in _PERHAPS and source.identity is not None and source.identity.name in GATES:
+            return None  # a limit, or a sigmoid of parts
         return self.note_function(source, name, tensor)
 
     def note_function(self, source: Origin, name: str, tensor: Tensor) -> Seen:
@@ -266,6 +272,10 @@ def _identity(func: Callable[..., Any], name: str, args: Any, kwargs: Mapping[st
     if name in _PERHAPS:
         return identity if identity is not None and identity.known and identity.name not in GATES else None
     return identity if identity is not None and identity.known else Identity(name, known=False)
+
+
+def _note_run(watch: _Watch, module: nn.Module, args: Any) -> None:
+    watch.run.ran.add(id(module))
 
 
 def _enter(watch: _Watch, module: nn.Module, args: Any, kwargs: Any) -> None:
