@@ -165,14 +165,14 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
         @staticmethod
         def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
             ctx.save_for_backward(x, *params)
-            if opaque and not exporting():
+            if opaque:
                 return torch.ops.softknee.pointwise.default(x, params, key)
             return traced_value(x, *params)
 
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             x, *params = ctx.saved_tensors
-            if opaque and not exporting():
+            if opaque:
                 needs = list(ctx.needs_input_grad)
                 found = torch.ops.softknee.pointwise_backward.default(grad_outputs[0], x, params, key, needs)
                 return tuple([found[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
@@ -212,8 +212,10 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     """The definition on a tensor, with parameters given as tensors that broadcast against it."""
     runtime = runtime_of(act)
     if torch.compiler.is_compiling():
-        # Where no gradient is wanted torch 2.12 would call a Function's forward without its context.
-        return (runtime.traced.apply if _wants_gradient(x, params) else runtime.traced_value)(x, *params)
+        # Where no gradient is wanted torch 2.12 would call a Function's forward without its context. In a strict export
+        # a Function becomes a part without gradient, and torch 2.6 has no Function whose sizes are free there.
+        differentiated = _wants_gradient(x, params) and not exporting()
+        return (runtime.traced.apply if differentiated else runtime.traced_value)(x, *params)
     if inplace and ordinary(x) and not _wants_gradient(x, params) and writable(x):
         return operators.value_into(act, x, params)
     return _apply(runtime, x, params)
