@@ -62,7 +62,7 @@ def test_an_export_is_told_from_a_compilation(strict: bool) -> None:
 def test_a_solved_definition_stays_one_operator_where_the_compiler_follows_every_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The way of torch 2.6 and 2.7, on any torch: same numbers, and a graph that they come to an end with."""
+    """The way of torch 2.6, on any torch: same numbers, and a graph that its compiler comes to an end with."""
     act, operators = sk.get("crrelu_exact"), []
 
     def backend(graph: torch.fx.GraphModule, inputs: object) -> object:

@@ -1,10 +1,11 @@
 """`make test-versions`: which files are the core suite, and how what became of them is counted."""
 
+import json
 from pathlib import Path
 
 import pytest
 from core_suite import LIBRARY, core_suite
-from version_runs import counted, line_of, oldest_torch, pinned
+from version_runs import BEGIN, PAGE, RECORD, counted, line_of, oldest_torch, pinned, table
 
 from test_layers import ROOMS
 
@@ -67,3 +68,11 @@ def test_a_report_is_counted_and_a_missing_one_is_no_success(tmp_path: Path) -> 
     about = {"python": "3.11.7", "torch": "2.6.0", "seconds": 9, "log": "build/x.log"}
     assert "1 passed, 1 failed, 1 skipped in 9 s" in line_of(about | result)
     assert "did not end within 9 s" in line_of(about | counted(tmp_path / "nothing.xml"))
+
+
+def test_the_page_holds_the_record() -> None:
+    """And no version with a failing test is listed as one that works."""
+    results = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert f"{BEGIN}\n\n{table(results)}\n" in PAGE.read_text(encoding="utf-8")
+    assert all(one["ended"] and not one["failed"] and one["passed"] for one in results)
+    assert any(one["torch"].startswith(f"{oldest_torch()}.") for one in results)

@@ -9,9 +9,8 @@ import torch
 VERSION = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
 
 # To split a graph into forward and backward, the compiler looks for the first operation that it cannot fuse. Before
-# 2.8 it goes there along every path and not to every operation: 2^n steps for n operations of which each uses the last
-# two.
-FOLLOWS_EVERY_PATH = VERSION < (2, 8)
+# 2.7 it goes there along every path and not to every operation: about 2^n steps for n operations that use the last two.
+FOLLOWS_EVERY_PATH = VERSION < (2, 7)
 
 
 def is_exporting() -> bool:

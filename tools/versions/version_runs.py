@@ -3,6 +3,8 @@
     make test-versions                              # the oldest and the newest torch, this Python
     make test-versions TORCH="2.8.0 2.10.0"         # these
     make test-versions PYTHONS="python3.12"         # with another Python
+    make test-versions ONLY="compile export"        # the files of that name and no other; the result says so
+    make test-versions RECORD=--record              # and write the table of docs/versions.md
 
 An environment is made once per pair of Python and torch, under .venv-versions, and used again. The wheel is built anew,
 from the source distribution, and the tests run in a folder that holds the tests and no source.
@@ -31,6 +33,8 @@ from core_suite import TOOLS, core_suite
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "build" / "versions"
 ENVIRONMENTS = ROOT / ".venv-versions"
+RECORD = Path(__file__).with_name("results.json")
+PAGE = ROOT / "docs" / "versions.md"
 
 
 def main() -> None:
@@ -42,15 +46,19 @@ def main() -> None:
     _say(f"{len(files)} files of tests from {wheel.name}; {len(left_out)} need more than torch and are left out:")
     for need, count in Counter(need for needs in left_out.values() for need in needs).most_common():
         _say(f"  {count:3} need {need}")
+    if arguments.only:
+        files = [name for name in files if name.removeprefix("test_").removesuffix(".py") in arguments.only]
+        _say(f"of which only {', '.join(files)}")
     results = []
     for python in arguments.python:
         for wanted in arguments.torch or [f"{oldest}.*", newest_torch(python)]:
             result = run_suite(environment(python, wanted), wheel, tree, files, arguments)
-            results.append(result)
+            results.append(result | {"only": arguments.only})
             _say(line_of(result))
             for reason, count in result["skipped for"].items():
                 _say(f"  {count:3} skipped: {reason}")
-    (HERE / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            if arguments.record:
+                record(results[-1])
     sys.exit(0 if all(result["ended"] and not result["failed"] and result["passed"] for result in results) else 1)
 
 
@@ -58,6 +66,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", nargs="*", help="versions of torch; without them the oldest and the newest")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters; without them this one")
+    parser.add_argument("--only", nargs="*", default=[], help="names of test files, without test_ and .py")
+    parser.add_argument("--record", action="store_true", help="write the results to the table of docs/versions.md")
     parser.add_argument("--workers", type=int, default=2, help="processes that share the tests")
     parser.add_argument("--limit", type=float, default=30, help="minutes after which the suite of a version is ended")
     return parser.parse_args()
@@ -212,6 +222,39 @@ def line_of(result: dict[str, Any]) -> str:
         return f"{name}: did not end within {result['seconds']} s; see {result['log']}"
     counts = ", ".join(f"{result[kind]} {kind}" for kind in ("passed", "failed", "skipped"))
     return f"{name}: {counts} in {result['seconds']} s; see {result['log']}"
+
+
+# -- the record -------------------------------------------------------------------------------------------------------
+
+
+def record(result: dict[str, Any]) -> None:
+    """Put a result in the place of the last one with the same versions, and renew the table."""
+    kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else []
+    kept = [one for one in kept if _pair(one) != _pair(result)] + [result]
+    kept.sort(key=lambda one: [int(part) for version in _pair(one) for part in re.findall(r"\d+", version)[:3]])
+    RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(kept)}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+BEGIN, END = "<!-- made by tools/versions/version_runs.py -->", "<!-- end -->"
+
+
+def _pair(result: dict[str, Any]) -> tuple[str, str]:
+    return result["torch"], result["python"]
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The table of docs/versions.md."""
+    rows = ["| torch | Python | tests | passed | failed | skipped |", "|---|---|---|---:|---:|---:|"]
+    for one in results:
+        tests = ", ".join(one["only"]) or "the core suite"
+        counts = (
+            " | ".join(str(one[kind]) for kind in ("passed", "failed", "skipped")) if one["ended"] else "no end | | "
+        )
+        rows.append(f"| {one['torch']} | {one['python']} | {tests} | {counts} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":
