@@ -20,7 +20,7 @@ F64 = torch.float64
 
 
 def unions(source: str) -> list[int]:
-    """The lines with isinstance(value, A | B), which torch's compiler traces from 2.10 on; it always traced (A, B)."""
+    """The lines with isinstance(value, A | B), which the compilers of torch 2.6 and 2.8 cannot trace."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))

@@ -146,7 +146,10 @@ def _version(python: str) -> str:
 
 
 def _run(*command: Any) -> str:
-    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False, cwd=ROOT)
+    # Not with PYTHONPATH: what it names would count as installed.
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    words = [str(one) for one in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=clean)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
