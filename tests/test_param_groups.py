@@ -53,10 +53,11 @@ def test_a_matrix_of_an_activation_is_not_decayed():
 
 def test_weights_are_grouped_as_timm_does_it():
     timm = pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
+    optim = pytest.importorskip("timm.optim")
     model = timm.create_model("vit_tiny_patch16_224", act_layer=sk.nn.SReLU, depth=2, num_classes=10)
     exempt = model.no_weight_decay()
     assert exempt
-    theirs = timm.optim.param_groups_weight_decay(model, 0.05, no_weight_decay_list=exempt)
+    theirs = optim.param_groups_weight_decay(model, 0.05, no_weight_decay_list=exempt)
     ours = {
         group["name"]: {id(p) for p in group["params"]} for group in sk.param_groups(model, lr=1.0, weight_decay=0.05)
     }
