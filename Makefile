@@ -4,6 +4,7 @@
 #   make workbench   set up, then open the page on which functions are bent in the browser; Ctrl-C ends it
 #   make test        set up, then run every check and every test
 #   make docs        set up, then build the documentation: build/docs/html/index.html
+#   make test-versions   run the core tests from the wheel on the oldest and the newest torch (or TORCH="2.8.0 2.10.0")
 #
 # They create .venv and install the pinned versions of requirements/ with plain pip. A stamp file per
 # requirements file records what is installed, so that a second run goes straight to work.
@@ -22,7 +23,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
 	done)
 
-.PHONY: help study workbench test docs docs-status lint types unit interpreter format clean distclean
+.PHONY: help study workbench test test-versions docs docs-status lint types unit interpreter format clean distclean
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
@@ -53,6 +54,12 @@ unit: $(VENV)/.test
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra tests/interpreter
+
+# The core suite from the wheel, where there is torch and little else. An environment for each pair of Python and torch is
+# kept in .venv-versions; what came of it is in build/versions. PYTHONS="python3.12 python3.13" takes other interpreters.
+test-versions: $(VENV)/.test
+	$(BIN)/python tools/versions/version_runs.py $(if $(TORCH),--torch $(TORCH)) $(if $(PYTHONS),--python $(PYTHONS)) \
+		$(if $(ONLY),--only $(ONLY)) $(RECORD)
 
 # The site: every block of every page is run, every link followed; it needs no network to build or to read.
 DOCS := PYTHONPATH=src:tests:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
@@ -94,4 +101,4 @@ clean:
 
 # Also removes the environment; the next `make` installs it again.
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-versions

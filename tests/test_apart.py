@@ -4,7 +4,6 @@ import copy
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import Tensor, nn
 from torch._dynamo import lookup_backend
@@ -303,6 +302,7 @@ def test_the_scale_of_attention_is_the_one_that_was_asked_for(scale: float | Non
 
 def test_attention_over_few_tokens_is_given_to_its_own_kernel() -> None:
     """In a real ViT, with the same numbers; what asks for more than plain attention is left alone."""
+    timm = pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
     found: list[int] = []
 
     def backend(graph: Any, inputs: Any) -> Any:

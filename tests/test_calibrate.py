@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -215,6 +214,7 @@ def test_channels_have_grids_of_their_own():
 
 
 def test_a_timm_model():
+    timm = pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
     torch.manual_seed(0)
     model = timm.create_model(
         "vit_tiny_patch16_224", depth=2, img_size=32, patch_size=8, num_classes=4, act_layer=sk.nn.SReLU

@@ -70,6 +70,19 @@ def test_an_exported_program_holds_plain_operations_only(exported):
     assert not [target for target in targets if "softknee" in target]
 
 
+def test_a_strict_export_keeps_the_gradient():
+    """Of the input and of a learned parameter; torch makes of an autograd Function a part that has none."""
+    module = sk.nn.make("srelu", learn=True, delta=0.7)
+    program = torch.export.export(module, (X,), dynamic_shapes=({0: torch.export.Dim("batch", max=64)},), strict=True)
+    assert not [target for target in operations(program) if "grad" in target or "softknee" in target]
+    exported = program.module()
+    found, expected = ([X.clone().requires_grad_(), *one.parameters()] for one in (exported, module))
+    for one, inputs in ((exported, found), (module, expected)):
+        one(inputs[0]).square().sum().backward()
+    for name, ours, theirs in zip(("x", "delta"), found, expected, strict=True):
+        close(ours.grad, theirs.grad, f"the gradient by {name}")
+
+
 def test_a_per_channel_module_is_exported_with_its_parameters():
     module = sk.nn.make("smelu", learn=True, per="channel", size=4)
     program = torch.export.export(module, (X,))

@@ -29,6 +29,7 @@ def wanted(begin: float, e: int, e_s: int, total: int) -> float:
 
 
 def gpt2() -> nn.Module:
+    pytest.importorskip("transformers", reason="transformers is not installed; the extra 'text' brings it")
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -57,6 +58,7 @@ class Watch:
 
 
 def hf_trainer(folder, model, callback, **settings):
+    pytest.importorskip("accelerate", reason="accelerate, which transformers trains with, is not installed")
     from transformers import Trainer, TrainingArguments
 
     arguments = TrainingArguments(
@@ -149,6 +151,7 @@ def test_a_trainer_that_ends_too_early_is_refused(tmp_path):
 
 
 def lightning_parts(folder, *, every: str, epochs: int = 3, callbacks=(), metric=None, hardener=None, **settings):
+    pytest.importorskip("lightning", reason="lightning is not installed")
     import lightning.pytorch as pl
 
     class Module(pl.LightningModule):
@@ -197,6 +200,7 @@ def loader() -> torch.utils.data.DataLoader:
 
 @pytest.mark.parametrize("every", ["epoch", "step"])
 def test_lightning_trainer_resumed(tmp_path, every: str):
+    pytest.importorskip("lightning", reason="lightning is not installed")
     from lightning.pytorch.callbacks import ModelCheckpoint
 
     total = 3 if every == "epoch" else 12

@@ -182,6 +182,7 @@ def test_attached_it_counts_steps_of_the_optimiser_and_not_batches():
 
 def prepared():
     """An Accelerator of two batches to a step, what it made of a model and its optimiser, and a Hardener of that."""
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 

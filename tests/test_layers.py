@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "files",
     "devices",
+    "torch_compat",
     "registry",
     "spec",
     "zoo",

@@ -1,4 +1,4 @@
-"""The wheel: it builds, it installs where torch is all there is, and importing it asks for little.
+"""The wheel and the source distribution: both build, the wheel needs torch alone, and the tests go along.
 
 The environment of these tests has everything, so the fresh one is furnished by hand: a new venv whose
 site-packages holds links to torch and to what torch itself requires, and nothing else. That is what
@@ -11,8 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,8 @@ import pytest
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 LONGEST_IMPORT = 0.5
+FOLDERS = ("src", "tests", "docs", "tools", "benchmarks", "requirements")
+FILES = ("Makefile", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in", "pyproject.toml", "setup.py")
 
 
 def output_of(*command: str | Path, code: int = 0, **options: str) -> str:
@@ -38,29 +43,36 @@ def output_of(*command: str | Path, code: int = 0, **options: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy, so that no build files are left in the checkout."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution and the wheel made from it, of a copy, so that the checkout is left as it is."""
     pytest.importorskip("build", reason="the package 'build' is not installed")
     setuptools = importlib.metadata.version("setuptools")
     if int(setuptools.split(".")[0]) < 77:
         pytest.skip(f"setuptools {setuptools} is too old to build the wheel; it takes 77")
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    output_of(
-        sys.executable,
-        "-m",
-        "build",
-        "--wheel",
-        "--no-isolation",
-        "--outdir",
-        target,
-        source,
-        cwd=str(source),
-    )
-    (built,) = target.glob("*.whl")
-    return built
+    source, target = tmp_path_factory.mktemp("checkout") / "softknee", tmp_path_factory.mktemp("built")
+    source.mkdir()
+    for name in (*FOLDERS, *FILES):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, source / name)
+    output_of(sys.executable, "-m", "build", "--no-isolation", "--outdir", target, source, cwd=str(source))
+    return target
+
+
+@pytest.fixture(scope="session")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def unpacked(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the source distribution unpacks to."""
+    (archive,) = built.glob("*.tar.gz")
+    place = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(archive) as files:
+        files.extractall(place, filter="data")
+    (folder,) = place.iterdir()
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +90,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # pip of the test environment installs into the fresh one, which has none. Its dependencies are in place.
     output_of(
         *(sys.executable, "-m", "pip", "--python", interpreter, "--disable-pip-version-check"),
-        *("install", "--no-deps", "--no-index", wheel),
+        *("install", "--no-deps", "--no-index", "--ignore-installed", wheel),
     )
     return interpreter
 
@@ -117,11 +129,61 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert sources <= set(names)
 
 
-def test_wheel_requires_torch_alone(wheel: Path) -> None:
+def metadata_of(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read("softknee-0.1.0.dist-info/METADATA").decode()
-    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
-    assert needed == ["Requires-Dist: torch>=2.11"]
+        return message_from_bytes(archive.read("softknee-0.1.0.dist-info/METADATA"))
+
+
+def test_wheel_requires_torch_alone(wheel: Path) -> None:
+    needed = [one for one in metadata_of(wheel).get_all("Requires-Dist", []) if "extra ==" not in one]
+    assert needed == ["torch>=2.6"]
+
+
+def test_the_long_description_leads_to_the_repository(wheel: Path) -> None:
+    """On the page of an index nothing relative leads anywhere; here, what it names is a file of the repository."""
+    metadata = metadata_of(wheel)
+    addresses = dict(one.split(", ") for one in metadata.get_all("Project-URL", []))
+    assert {"Repository", "Documentation", "Changelog", "Issues"} <= set(addresses)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    text = metadata.get_payload()
+    assert isinstance(text, str)
+    targets = re.findall(r"""\]\(([^)]+)\)|(?:href|src|srcset)="([^"]+)\"""", text)
+    links = [markdown or html for markdown, html in targets]
+    assert len(links) > 40
+    repository = re.escape(addresses["Repository"])
+    for link in [*links, *addresses.values()]:
+        found = re.fullmatch(rf"{repository}(?:/(blob|raw)/main/([^#]+)(?:#.*)?|/issues)?", link)
+        assert found, link
+        if found[2]:
+            assert (ROOT / found[2]).is_file(), link
+
+
+def test_the_source_distribution_holds_the_checkout(unpacked: Path) -> None:
+    """All that a test may read, and nothing that Python makes of it."""
+    here = {
+        str(path.relative_to(ROOT))
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and ".egg-info" not in str(path)
+    }
+    there = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    assert (here | set(FILES)) - there == set()
+    assert not [name for name in there if name.endswith(".pyc")]
+
+
+def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
+    """Of the core, of the documentation, and of the rules about the source itself; with its own source, no other."""
+    files = ("test_own_formulas.py", "test_layers.py", "test_surgery_docs.py", "test_versions.py")
+    program = "import softknee, pytest, sys; print(softknee.__file__); sys.exit(pytest.main(sys.argv[1:]))"
+    environment = os.environ | {"PYTHONPATH": str(unpacked / "src")}
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider")
+    said = output_of(
+        *(sys.executable, "-c", program, *options, *(f"tests/{one}" for one in files)),
+        cwd=str(unpacked),
+        env=environment,  # type: ignore[arg-type]
+    )
+    assert said.startswith(str(unpacked / "src"))
+    assert " passed" in said
 
 
 def test_it_works_where_torch_is_all_there_is(python: Path) -> None:

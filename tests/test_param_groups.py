@@ -4,9 +4,7 @@ import copy
 import pickle
 
 import pytest
-import timm
 import torch
-from timm.optim import param_groups_weight_decay
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.optim.lr_scheduler import CosineAnnealingLR
@@ -54,10 +52,12 @@ def test_a_matrix_of_an_activation_is_not_decayed():
 
 
 def test_weights_are_grouped_as_timm_does_it():
+    timm = pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
+    optim = pytest.importorskip("timm.optim")
     model = timm.create_model("vit_tiny_patch16_224", act_layer=sk.nn.SReLU, depth=2, num_classes=10)
     exempt = model.no_weight_decay()
     assert exempt
-    theirs = param_groups_weight_decay(model, 0.05, no_weight_decay_list=exempt)
+    theirs = optim.param_groups_weight_decay(model, 0.05, no_weight_decay_list=exempt)
     ours = {
         group["name"]: {id(p) for p in group["params"]} for group in sk.param_groups(model, lr=1.0, weight_decay=0.05)
     }

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import torchvision
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -171,6 +170,7 @@ class Counting(nn.Module):
 
 
 def test_the_model_is_left_as_it_was() -> None:
+    torchvision = pytest.importorskip("torchvision", reason="torchvision is not installed")
     model = torchvision.models.resnet18(num_classes=3).train()
     model.layer1.eval()
     counted = Counting()

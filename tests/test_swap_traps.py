@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
 import softknee as sk
 from softknee.surgery.swapping.swap import WITHOUT_EXAMPLE
@@ -178,8 +176,10 @@ class Configured(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        transformers = pytest.importorskip("transformers", reason="the extra 'text' brings transformers")
+        act2fn = transformers.activations.ACT2FN
         self.config = transformers.PreTrainedConfig(hidden_act="gelu", other_act=None)
-        self.layers = mlp(ACT2FN["gelu"], ACT2FN["gelu"], nn.ReLU())
+        self.layers = mlp(act2fn["gelu"], act2fn["gelu"], nn.ReLU())
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)

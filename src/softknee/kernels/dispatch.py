@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from .. import torch_compat
 from ..spec import Activation
 from ..spec.emit import UnsupportedError
 from . import plain
@@ -76,8 +77,8 @@ def beside_the_trace(function: Any) -> Any:
 
 @beside_the_trace
 def exporting() -> bool:
-    """torch.compiler.is_exporting(), which inside a trace torch 2.11's compiler takes for True without an export."""
-    return torch.compiler.is_exporting()
+    """Whether this call is traced by torch.export (or an exporter that builds on it) and not by torch.compile."""
+    return torch_compat.is_exporting()
 
 
 def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:

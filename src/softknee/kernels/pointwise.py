@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import torch_compat
 from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import jagged, operators, plain
-from .dispatch import beside_the_trace, choose, ordinary
+from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
 from .layout import sum_to_shape
 
@@ -144,7 +145,11 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
 
     Without a Function the compiler would differentiate the operations themselves, and a piece that overflows beside
     the one that is selected would make a NaN of the gradient.
+
+    A definition that solves an equation has some hundred operations, each of which uses several of those before it. The
+    compiler of an old torch does not come to an end with them (see torch_compat), and is given the operators instead.
     """
+    key, opaque = act.key, torch_compat.FOLLOWS_EVERY_PATH and act.implicit is not None
     derivatives = ("x",), *((p.name,) for p in act.params)
     value, coarse_value = torch_function(act, ()), torch_function(act, (), coarse=True)
     slopes, coarse_slopes = torch_function(act, *derivatives), torch_function(act, *derivatives, coarse=True)
@@ -160,11 +165,17 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
         @staticmethod
         def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
             ctx.save_for_backward(x, *params)
+            if opaque:
+                return torch.ops.softknee.pointwise.default(x, params, key)
             return traced_value(x, *params)
 
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             x, *params = ctx.saved_tensors
+            if opaque:
+                needs = list(ctx.needs_input_grad)
+                found = torch.ops.softknee.pointwise_backward.default(grad_outputs[0], x, params, key, needs)
+                return tuple([found[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
             chosen = coarse_slopes if _is_half_on_gpu(x) else slopes
             return _from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
 
@@ -204,8 +215,10 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
         return jagged.like(call(act, values, params, inplace=inplace), x)
     runtime = runtime_of(act)
     if torch.compiler.is_compiling():
-        # Where no gradient is wanted torch 2.12 would call a Function's forward without its context.
-        return (runtime.traced.apply if _wants_gradient(x, params) else runtime.traced_value)(x, *params)
+        # Where no gradient is wanted torch 2.12 would call a Function's forward without its context. In a strict export
+        # a Function becomes a part without gradient, and torch 2.6 has no Function whose sizes are free there.
+        differentiated = _wants_gradient(x, params) and not exporting()
+        return (runtime.traced.apply if differentiated else runtime.traced_value)(x, *params)
     if inplace and ordinary(x) and not _wants_gradient(x, params) and writable(x):
         return operators.value_into(act, x, params)
     return _apply(runtime, x, params)

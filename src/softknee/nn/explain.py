@@ -36,7 +36,7 @@ def explain(what: Any, x: Tensor) -> Choice:
         return Choice(found.path, f"{found.reason} Its linear tails are plain tensor operations around that.")
     if isinstance(what, SoftTable):
         return _of_table(x, uniform=True, order=what.order)
-    if isinstance(what, Rowwise | RowwiseModule):
+    if isinstance(what, (Rowwise, RowwiseModule)):
         return Choice("plain", "a function of rows runs the torch code that its author wrote")
     raise InputError(
         f"explain() takes a softknee module or a definition, and {type(what).__name__} was given; "

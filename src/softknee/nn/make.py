@@ -37,7 +37,7 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
         return baseline.module(**arguments)
     assert not isinstance(activation, Baseline)
     definition = find(activation) if isinstance(activation, str) else activation
-    if not isinstance(definition, Activation | SoftTable | Rowwise):
+    if not isinstance(definition, (Activation, SoftTable, Rowwise)):
         raise ParameterError(
             f"make() takes the name of an activation or a definition, and {type(definition).__name__} was given; "
             "sk.names() lists the names."

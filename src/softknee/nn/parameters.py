@@ -269,7 +269,7 @@ def require_model(model: Any, title: str = "") -> None:
         kind, cure = f"the class {model.__name__}", "make a model of it first"
     elif isinstance(model, Mapping):
         cure = "build the model, give it these weights with load_state_dict, and pass the model"
-    elif isinstance(model, list | tuple):
+    elif isinstance(model, (list, tuple)):
         cure = "pass one model, or join several in a torch.nn.ModuleList"
     else:
         cure = "build or load the model first and pass that"

@@ -88,7 +88,7 @@ class RatePenalty:
 
     def __init__(self, model: nn.Module, *, weight: float) -> None:
         require_model(model, "RatePenalty")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
             raise ParameterError(
                 f"RatePenalty: weight must be a finite number of at least 0, and {weight!r} was given."
             )
@@ -205,6 +205,9 @@ class _Hook:
 
     def __init__(self, path: str = "", site: _Site | None = None) -> None:
         self.path, self._site = path, None if site is None else weakref.ref(site)
+        # The graph of a compiled model ends before the record and begins again behind it. `disable` imports the
+        # compiler, 2 to 10 s, and so is called where there is something to record, not where this file is imported.
+        self._record: Any = _record if site is None else torch.compiler.disable(_record)
 
     @property
     def site(self) -> _Site | None:
@@ -213,7 +216,7 @@ class _Hook:
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         x = args[0] if args else kwargs["input"]
         if isinstance(x, Tensor):
-            _record_uncompiled(self, module, x)
+            self._record(self, module, x)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
         return _Hook()
@@ -238,6 +241,3 @@ def _record(hook: _Hook, module: nn.Module, x: Tensor) -> None:
     if torch._C._current_graph_task_id() == -1:
         site.add(p, x.numel(), training=module.training)
         site.layer = module
-
-
-_record_uncompiled: Any = torch.compiler.disable(_record)

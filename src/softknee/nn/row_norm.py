@@ -149,7 +149,7 @@ def row_norm(model: nn.Module, *, v: float = 1.0, p: float = 2.0, where: str | I
 
 
 def _check(v: Any, p: Any) -> None:
-    numbers = not any(isinstance(one, bool) or not isinstance(one, int | float) for one in (v, p))
+    numbers = not any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in (v, p))
     if not numbers or not (0 < v < math.inf):
         raise ParameterError(f"row_norm: v is the norm of every row, a finite number above 0, and {v!r} was given.")
     if not p >= 1:

@@ -233,7 +233,7 @@ class Activation:
         for p in self.params:
             if isinstance(p.constraint, AtLeastOne) and "temperature" in left:
                 given = left.pop("temperature")
-                if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
+                if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:
                     raise ParameterError(
                         f"{self.name}: temperature must be a finite number above 0, and {given!r} was given."
                     )

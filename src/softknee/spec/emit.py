@@ -119,7 +119,7 @@ class Emitter:
     def _count(self, expr: Expr) -> None:
         self._uses[expr] += 1
         if self._uses[expr] == 1:
-            if isinstance(expr, Sigmoid | NormalCdf | NormalPdf | Tanh | SechSquared):
+            if isinstance(expr, (Sigmoid, NormalCdf, NormalPdf, Tanh, SechSquared)):
                 self._seen_functions.add(expr)
             if _is_reciprocal(expr):
                 self._below[expr.base] += 1
@@ -271,7 +271,7 @@ class Emitter:
     def _condition(self, when: Expr) -> str:
         if isinstance(when, sympy.Symbol):
             return when.name
-        if isinstance(when, BooleanTrue | BooleanFalse):
+        if isinstance(when, (BooleanTrue, BooleanFalse)):
             raise DefinitionError("A seam that is always true or always false cannot be computed.")
         if isinstance(when, Relational):
             return self._comparison(when)

@@ -46,7 +46,7 @@ class Param:
     def symbol(self) -> Symbol:
         """The parameter in a formula."""
         limits = self.constraint
-        positive = isinstance(limits, Positive | AtLeastOne) or (isinstance(limits, Between) and limits.low >= 0)
+        positive = isinstance(limits, (Positive, AtLeastOne)) or (isinstance(limits, Between) and limits.low >= 0)
         return sympy.Symbol(self.name, positive=True) if positive else sympy.Symbol(self.name, real=True)
 
     @property
@@ -100,7 +100,7 @@ def check_values(title: str, params: Sequence[Param], values: Mapping[str, Any])
 
 def read_number(title: str, name: str, value: Any) -> float:
     """What was given for a parameter as a number (Python's or NumPy's), or a sentence that says it is none."""
-    if not isinstance(value, bool | str | bytes):
+    if not isinstance(value, (bool, str, bytes)):
         try:
             return float(value)
         except OverflowError:

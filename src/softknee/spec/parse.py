@@ -181,7 +181,7 @@ class Reader:
             return self._number(node)
         if isinstance(node, ast.Name):
             return self._name(node)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
             inner = self.value(node.operand, depth + 1)
             return -inner if isinstance(node.op, ast.USub) else inner
         if isinstance(node, ast.BinOp):
@@ -198,7 +198,7 @@ class Reader:
 
     def _number(self, node: ast.Constant) -> Expr:
         value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise FormulaError(f"{type(value).__name__} is no number, at column {_column(node)}.")
         if not abs(value) <= LARGEST_NUMBER:  # false for NaN too
             raise FormulaError(f"The number at column {_column(node)} is larger than 1e40.")

@@ -151,7 +151,7 @@ def _split_piecewise(expr: Expr) -> Pieces:
 
 
 def _relations(when: Expr) -> list[Expr]:
-    if isinstance(when, BooleanTrue | BooleanFalse):
+    if isinstance(when, (BooleanTrue, BooleanFalse)):
         return []
     return sorted(when.atoms(Relational), key=sympy.default_sort_key)
 
@@ -181,7 +181,7 @@ def _roots(part: Expr) -> list[Expr]:
 
 
 def _holds(relation: Expr, gap: Expr, sample: Expr) -> Boolean:
-    if isinstance(relation, Eq | Ne):
+    if isinstance(relation, (Eq, Ne)):
         return sympy.false if isinstance(relation, Eq) else sympy.true  # a single point has no width
     positive = sign_of(gap.subs(x, sample)) > 0
     return sympy.true if positive == (relation.rel_op in (">", ">=")) else sympy.false

@@ -144,7 +144,7 @@ def _condition(when: Any) -> str:
     sign = getattr(when, "rel_op", "")
     if sign in ("<", "<=", ">", ">="):
         return f"{write(when.lhs)} {sign} {write(when.rhs)}"
-    if isinstance(when, And | Or):
+    if isinstance(when, (And, Or)):
         joint = " and " if isinstance(when, And) else " or "
         return joint.join(f"({_condition(one)})" for one in sorted(when.args, key=sympy.default_sort_key))
     if isinstance(when, Not):

@@ -24,8 +24,8 @@ _SKIP = ("zoo",)
 # Below the cards of the first page: what the sidebar has, which a telephone hides.
 _ALSO = """
 **Look up:** [reference](reference/index.md) · [data sets](data.md) · [language models](language.md) ·
-[status: what runs where](status.md) · [pitfalls](pitfalls.md) · [architecture](architecture.md) ·
-[changelog](changelog.md)
+[status: what runs where](status.md) · [versions of torch](versions.md) · [pitfalls](pitfalls.md) ·
+[architecture](architecture.md) · [changelog](changelog.md)
 
 **Papers beside ours:** {papers}
 

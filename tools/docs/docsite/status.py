@@ -192,6 +192,7 @@ Every function of the zoo against every dtype, path and export. A tick was earne
 - `sk.explain(module, x)` says which path a call takes, and why.
 - Compiled by inductor, on a GPU, in bf16 and under `TRITON_INTERPRET=1`: `tests/test_compile.py`, `tests/test_gpu.py`,
   `tests/test_half.py` and `tests/interpreter`.
+- Other versions of torch and Python: [versions](versions.md).
 - NCCL under `sk.wire.Boundary` and more than one GPU have not been run.
 """
 

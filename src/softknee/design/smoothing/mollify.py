@@ -91,7 +91,7 @@ def mollify(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen: torch 2.6's compiler looks at every field of a frozen one, and at no dict of symbols
 class Derivatives(Mapping[tuple[str, ...], Expr]):
     """What is computed for the value and each derivative, made when asked for: every index has one."""
 

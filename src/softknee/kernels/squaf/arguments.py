@@ -95,9 +95,9 @@ def default_alpha(q: Any, *, weights: str) -> Any:
 def read_k(k: Any, *, z: Any, usual: int) -> int:
     """How many grid points there are on each side: as given, else as many as z has values for."""
     if k is None:
-        while isinstance(z, list | tuple) and z and isinstance(z[0], list | tuple):  # one list for each channel
+        while isinstance(z, (list, tuple)) and z and isinstance(z[0], (list, tuple)):  # one list for each channel
             z = z[0]
-        size = len(z) if isinstance(z, list | tuple) else None
+        size = len(z) if isinstance(z, (list, tuple)) else None
         if isinstance(z, Tensor) and z.dim():
             size = z.shape[-1]
         if size is None:
@@ -162,7 +162,7 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
     """z from what was given: its values, or a function (a name, a definition, a callable) at the points."""
     if isinstance(source, Tensor):
         return source
-    if isinstance(source, list | tuple):
+    if isinstance(source, (list, tuple)):
         return as_numbers("z", source, like=points)
     if isinstance(source, str) and source == "random":
         raise ParameterError(

@@ -30,7 +30,7 @@ def auto_window(
     >>> auto_window(0.1, alpha=0.01, k=2) is None
     True
     """
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
         raise ParameterError(
             f"tolerance={tolerance!r} is not between 0 and 1; give the largest jump allowed, relative to the "
             "weight of the nearest point, for example 1e-4."

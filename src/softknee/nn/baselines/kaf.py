@@ -75,7 +75,7 @@ class KAF(OneVector):
         if isinstance(points, bool) or not isinstance(points, int) or points < 2:
             raise ParameterError(f"kaf: points must be a whole number of at least 2, and {points!r} was given.")
         for name, value in (("boundary", boundary), ("gamma", 1.0 if gamma is None else gamma), ("ridge", ridge)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
                 raise ParameterError(f"kaf: {name} must be a finite number above 0, and {value!r} was given.")
         dictionary = torch.linspace(-boundary, boundary, points, dtype=torch.float64, device="cpu")
         apart = 2 * boundary / (points - 1)
@@ -105,7 +105,7 @@ class KAF(OneVector):
 
 def _mixing(start: Any, dictionary: Tensor, *, gamma: float, ridge: float) -> Tensor:
     """The weights of the bumps at the start."""
-    if isinstance(start, Tensor | list | tuple):
+    if isinstance(start, (Tensor, list, tuple)):
         given = torch.as_tensor(start, dtype=torch.float64).detach()
         if not given.dim() or given.shape[-1] != len(dictionary):
             raise ParameterError(

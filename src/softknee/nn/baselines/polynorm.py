@@ -60,7 +60,7 @@ class PolyNorm(OneVector):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < float("inf"):
+        if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 < eps < float("inf"):
             raise ParameterError(f"polynorm: eps must be a finite number above 0, and {eps!r} was given.")
         start = read_coefficients("polynorm", a, order=order)
         self.order, self.row_dim, self.eps = start.shape[-1] - 1, row_dim, float(eps)

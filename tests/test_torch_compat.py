@@ -1,0 +1,151 @@
+"""Any torch from 2.6 on: what an old compiler cannot trace is not written, and what it cannot end it is not given."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import softknee as sk
+from softknee import torch_compat
+from softknee.kernels import pointwise
+from softknee.kernels.dispatch import exporting
+
+PACKAGE = Path(sk.__file__).parent
+TRACED = ("spec", "kernels", "nn")
+F64 = torch.float64
+
+
+def unions(source: str) -> list[int]:
+    """The lines with isinstance(value, A | B), which the compilers of torch 2.6 and 2.8 cannot trace."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("isinstance", "issubclass")
+        and any(isinstance(inner, ast.BitOr) for inner in ast.walk(node.args[1]))
+    ]
+
+
+def test_traced_code_asks_for_a_tuple_of_types() -> None:
+    files = [path for room in TRACED for path in (PACKAGE / room).rglob("*.py")]
+    assert len(files) > 50
+    found = {str(path.relative_to(PACKAGE)): unions(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_the_check_sees_a_union() -> None:
+    assert unions("isinstance(value, int | float)") == [1]
+    assert unions("x = 1\nisinstance(value, (str, int | float))") == [2]
+    assert unions("isinstance(value, (int, float)) | True") == []
+
+
+class Told(torch.nn.Module):
+    """Adds 1 in an export and 2 elsewhere."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if exporting() else x + 2
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_export_is_told_from_a_compilation(strict: bool) -> None:
+    x = torch.zeros(1)
+    program = torch.export.export(Told(), (x,), strict=strict)
+    assert program.module()(x).item() == 1
+    assert torch.compile(Told(), fullgraph=True, backend="eager")(x).item() == 2
+    assert Told()(x).item() == 2
+
+
+def test_a_solved_definition_stays_one_operator_where_the_compiler_follows_every_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The way of torch 2.6, on any torch: same numbers, and a graph that its compiler comes to an end with."""
+    act, operators = sk.get("crrelu_exact"), []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        del inputs
+        operators.extend(str(n.target) for part in graph.modules() for n in getattr(part, "graph", _Empty).nodes)
+        return graph
+
+    monkeypatch.setattr(torch_compat, "FOLLOWS_EVERY_PATH", True)
+    traced, _ = pointwise._traced_functions(act)
+    x = torch.linspace(-3, 3, 41, dtype=F64, requires_grad=True)
+    eps = torch.full((1,), 0.3, dtype=F64, requires_grad=True)
+    found = torch.compile(lambda x, eps: traced.apply(x, eps), fullgraph=True, backend=backend)(x, eps)
+    expected = act(x, eps=eps)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.linspace(1, 2, 41, dtype=F64)
+    for ours, theirs in zip(
+        torch.autograd.grad((found * weights).sum(), (x, eps)),
+        torch.autograd.grad((expected * weights).sum(), (x, eps)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert {"softknee.pointwise.default", "softknee.pointwise_backward.default"} <= set(operators)
+    assert len(operators) < 40
+
+
+class _Empty:
+    nodes = ()
+
+
+# -- importing --------------------------------------------------------------------------------------------
+
+
+def printed(program: str) -> list[str]:
+    """The lines that a program prints in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+REPORT = """
+import sys
+import torch
+assert "torch._dynamo" not in sys.modules
+
+def report(what):
+    if "torch._dynamo" in sys.modules:
+        print(what)
+        sys.exit()
+"""
+
+
+def test_importing_any_part_does_not_load_the_compiler() -> None:
+    """It takes 2 to 10 s. SymPy comes with the first definition, and not with the package."""
+    assert printed(f"""{REPORT}
+import softknee as sk
+report("softknee")
+assert "sympy" not in sys.modules
+import softknee.nn
+report("softknee.nn")
+for name in sk.__all__:
+    getattr(sk, name)
+    report(name)
+print("none")
+""") == ["none"]
+
+
+def test_a_module_in_eager_mode_does_not_load_the_compiler() -> None:
+    """Every function of the zoo and every baseline: made, called, differentiated."""
+    assert printed(f"""{REPORT}
+import softknee as sk
+x = torch.randn(4, 8, requires_grad=True)
+squaf = dict(k=4, q=0.5)
+for name in sk.names():
+    sk.nn.make(name, learn=True, **(squaf if name == "squaf" else {{}}))(x).sum().backward()
+    report(name)
+for kind in (sk.nn.KAF, sk.nn.DiTAC, sk.nn.PolyNorm, sk.nn.PolyReLU, sk.nn.UnitRows):
+    kind()(x).sum().backward()
+    report(kind.__name__)
+for kind in (sk.nn.SQUAFP, sk.nn.SQUAFS):
+    kind(**squaf)(x).sum().backward()
+    report(kind.__name__)
+sk.get("srelu")(x, delta=0.5).sum().backward()
+sk.explain(sk.nn.SReLU(), x)
+report("a call")
+print("none")
+""") == ["none"]
