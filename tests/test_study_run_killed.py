@@ -2,8 +2,12 @@
 
 import os
 import random
+import select
 import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -114,9 +118,9 @@ def test_killed_at_every_single_call_that_writes_it_loses_nothing(processes: Stu
 
 def until(there: Callable[[], bool]) -> None:
     """Wait for what another process does, but not for ever."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not there():
-        assert time.monotonic() < end, "the other process did not get there within a minute"
+        assert time.monotonic() < end, "the other process did not get there within ten minutes"
         time.sleep(0.02)
 
 
@@ -154,20 +158,88 @@ def test_a_second_process_is_told_who_works_there_and_changes_nothing(
     assert len(done) == 3
 
 
-def test_ctrl_c_ends_the_command_with_how_to_go_on(processes: StudyProcesses, tmp_path: Path) -> None:
+LONG = RECIPE.replace("epochs: 4", "epochs: 100000")
+END = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+def begun(number: int, out: Path) -> None:
+    """Wait until a study is in the middle of its training."""
+    until(lambda: (out / ".lock").exists() and bool((out / ".lock").read_bytes()))
+    start = worked(number)
+    until(lambda: worked(number) > start + 1.0)  # some steps of training
+
+
+@pytest.mark.parametrize("which", END, ids=lambda which: which.name)
+def test_a_signal_ends_the_command_with_how_to_go_on(
+    which: signal.Signals, processes: StudyProcesses, tmp_path: Path
+) -> None:
     write_points(tmp_path)
-    (tmp_path / "long.yaml").write_text(RECIPE.replace("epochs: 4", "epochs: 100000"), encoding="utf-8")
+    (tmp_path / "long.yaml").write_text(LONG, encoding="utf-8")
     out = tmp_path / "study"
     command = ["study", str(tmp_path / "long.yaml"), "--out", str(out), "--threads", "1"]
     for again in ([], ["--resume"]):
         number = processes.start(command=[*command, *again])
-        until(lambda: (out / ".lock").exists() and bool((out / ".lock").read_bytes()))
-        begun = worked(number)
-        until(lambda begun=begun, number=number: worked(number) > begun + 1.0)  # some steps of training
-        os.kill(number, signal.SIGINT)
+        begun(number, out)
+        os.kill(number, which)
         code, printed = processes.wait()
-        assert code == 130, printed
+        assert code == END[which], printed
         assert "Stopping after this step" in printed
         assert f"0 trials are finished and kept in '{out}'. Go on with: softknee study" in printed
         assert printed.rstrip().endswith("--resume")
         assert len(list((out / "state").iterdir())) == 1
+
+
+def test_under_nohup_a_study_outlives_its_terminal(processes: StudyProcesses, tmp_path: Path) -> None:
+    write_points(tmp_path)
+    (tmp_path / "long.yaml").write_text(LONG, encoding="utf-8")
+    out = tmp_path / "study"
+    command = ["study", str(tmp_path / "long.yaml"), "--out", str(out), "--threads", "1"]
+    number = processes.start(command=command, ignoring=[int(signal.SIGHUP)])
+    begun(number, out)
+    os.kill(number, signal.SIGHUP)
+    begun(number, out)  # it works on
+    os.kill(number, signal.SIGTERM)
+    code, printed = processes.wait()
+    assert code == END[signal.SIGTERM], printed
+
+
+def test_a_terminal_that_closes_leaves_a_study_that_goes_on(tmp_path: Path) -> None:
+    """A real one: writing to it is an error from then on, and the state is kept all the same."""
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    write_points(tmp_path)
+    (tmp_path / "long.yaml").write_text(LONG, encoding="utf-8")
+    out = tmp_path / "study"
+    screen, terminal = os.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "softknee", "study", "long.yaml", "--out", str(out), "--threads", "1"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(terminal)
+    closing = threading.Event()
+
+    def show() -> None:
+        """Read what the study prints, as a screen does, so that it can print on."""
+        while not closing.is_set():
+            if select.select([screen], [], [], 0.05)[0]:
+                os.read(screen, 65536)
+
+    shown = threading.Thread(target=show)
+    shown.start()
+    try:
+        try:
+            begun(started.pid, out)
+        finally:
+            closing.set()
+            shown.join()
+            os.close(screen)  # the system sends SIGHUP
+        assert started.wait(1200) == END[signal.SIGHUP]
+    finally:
+        started.kill()
+        started.wait()
+    assert len(list((out / "state").iterdir())) == 1

@@ -167,8 +167,32 @@ def test_altered_bytes_give_an_error_and_never_activations(found: list[Any]):
     assert told[9][0] == "Rank 0 sent a gradient in place of activations."
 
 
+def test_an_end_that_keeps_to_nothing_gives_an_error_and_takes_no_memory(found: list[Any]):
+    """gloo ended the process where more came than was awaited, and a header of 4 TB reached the allocator."""
+    sender, receiver = (one["hostile"] for one in found[:2])
+    assert receiver["whole"]
+    for ours, name, error, words in (
+        (receiver, "noise", "WireError", "no header of a Boundary"),
+        (receiver, "header", "WireError", "a table of 549,755,813,888 numbers, and at most 67,108,864"),
+        (receiver, "longer body", "WireError", "no header of a Boundary"),
+        (receiver, "shorter body", "PeerError", "Rank 0 ended or closed the connection"),
+        (sender, "large gradient", "WireError", "and shape (67108864,) for activations of shape (50,)"),
+        (sender, "strange gradient", "WireError", "gradient of message 7, of which none is awaited"),
+        (sender, "wide gradient", "WireError", "a gradient of torch.float64"),
+    ):
+        text, kinds, _, counts = ours[name]
+        assert words in text
+        assert error in kinds
+        assert counts
+        assert max(counts) <= 208  # bytes: a header, or the body that was agreed
+
+
+def test_a_stranger_at_the_door_does_not_keep_the_ends_apart(found: list[Any]):
+    assert found[1]["strangers"] == {"got": [0, 1, 2, 3, 4]}
+
+
 def test_an_end_that_closes_takes_what_is_on_its_way_and_tells_the_other(found: list[Any]):
-    """Once a message that nobody took ended the whole process, inside of gloo."""
+    """A message that nobody took ended the whole process, inside of gloo."""
     for rank, one in enumerate(end["closing"] for end in found[:2]):
         other = 1 - rank
         assert one["on their way"][0] == one["own error"][0] == ""

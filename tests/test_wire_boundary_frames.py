@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 FRAME = Frame("coded", 300, torch.bfloat16, (4, 6, 8, 8), 900, torch.float32, torch.float32, (6, 1, 1, 9))
 
 
-@pytest.mark.parametrize("name", ["traffic", "frames", "boundary", "channel"])
+@pytest.mark.parametrize("name", ["traffic", "frames", "boundary", "channel", "sockets"])
 def test_examples_run(name: str):
     module = importlib.import_module(f"softknee.wire.{name}")
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
@@ -64,8 +64,15 @@ def test_a_header_with_a_right_checksum_may_still_ask_too_much():
         (Frame("packed", 0, torch.float32, (10,), 7), "no body"),
         (Frame("plain", 0, torch.float32, (10,), 40), "no body"),
         (Frame("gradient", 0, torch.float32, (10,), 48, None, torch.float32, (1, 33)), "no body"),
-        (Frame("packed", 0, torch.float32, (10,), 400, None, torch.float32, (1, 2, 3, 4, 5)), "no body"),
-        (Frame("packed", 0, torch.float32, (10,), 2**20, None, torch.float32, (1, 100_000)), "no body"),
+        (Frame("packed", 0, torch.float32, (10,), 400, None, torch.float32, (1, 2, 3, 4, 5)), "a table of shape"),
+        (Frame("packed", 0, torch.float32, (10,), 2**20, None, torch.float32, (1, 100_000)), "a table of shape"),
+        (Frame("packed", 0, torch.float32, (10,), 2**20, None, torch.float32, (0, 33)), "a table of shape"),
+        (Frame("packed", 0, torch.float32, (10,), 2**20, None, torch.float32, (10, 33, 5)), "a table of shape"),
+        (
+            Frame("coded", 0, torch.float32, (100, 10), 2**30, None, torch.float64, (100, 10, 2**16)),
+            "65,536,000 numbers",
+        ),
+        (Frame("coded", 0, torch.float32, (10,), 4 * 10 + 2**20 + 9), "no body of coded"),
         (Frame("packed", 0, torch.float32, (2**40,) * 3, 100), "the shape"),
     ):
         with pytest.raises(WireError, match=says):

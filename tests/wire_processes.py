@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import signal
+import socket
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +23,11 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
 import softknee as sk
-from softknee.errors import SoftkneeError
+from softknee.errors import PeerError, SoftkneeError
 from softknee.wire import boundary as module
-from softknee.wire.frames import Frame, body_of
+from softknee.wire.frames import Frame, body_of, bytes_of
+from softknee.wire.packed import from_bytes
+from softknee.wire.sockets import Connection
 
 WORLD, STEPS, BATCH, MICRO = 2, 8, 32, 4
 LAYERS: dict[str, dict[str, Any]] = {
@@ -92,16 +97,16 @@ def alone(name: str, folder: str) -> dict[str, Any]:
 
 
 def counted_sends(cut: sk.wire.Boundary) -> list[int]:
-    """The bytes of everything that this end gives to its process group from now on."""
+    """The bytes of everything that this end gives to its connection from now on."""
     found: list[int] = []
-    own = cut._channel._out
+    connection = cut._channel._connection
+    own = connection.send
 
-    class Counting:
-        def send(self, tensors: list[Tensor], *args: Any) -> Any:
-            found.extend(t.numel() * t.element_size() for t in tensors)
-            return own.send(tensors, *args)
+    def send(tensor: Tensor) -> None:
+        found.append(tensor.numel() * tensor.element_size())
+        own(tensor)
 
-    cut._channel._out = Counting()
+    connection.send = send
     return found
 
 
@@ -266,7 +271,110 @@ def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
         cut = sk.wire.Boundary(layer, to=1, timeout=30)
         body = body_of(torch.zeros(12, dtype=torch.uint8), device=torch.device("cpu"))
         cut._channel.send(Frame("gradient", 0, torch.float32, (3,), len(body)), body)
-    cut.close()
+    with contextlib.suppress(PeerError):  # the other end has left the connection
+        cut.close()
+    return found
+
+
+def hostile(rank: int, folder: str) -> dict[str, Any]:
+    """One end keeps to no agreement; the other must end with an error, and take memory for nothing but what is due."""
+    found: dict[str, Any] = {}
+    x = torch.randn(50, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    noise = torch.randint(256, (100_000_000,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    table = Frame("coded", 0, torch.float32, (2**13, 2**13), 2**41 + 50, None, torch.float32, (2**13, 2**13, 2**13))
+    table = replace(table, body=table.table_bytes + 50)
+    good = Frame("plain", 0, torch.float32, (50,), 208)
+    body = body_of(bytes_of(x), device=torch.device("cpu"))
+
+    def asked(cut: sk.wire.Boundary) -> list[int]:
+        """The bytes that this end takes memory for, from now on."""
+        counts: list[int] = []
+        connection, own = cut._channel._connection, cut._channel._connection.receive
+
+        def receive(count: int, timeout: float) -> Tensor:
+            counts.append(count)
+            return own(count, timeout)
+
+        connection.receive = receive
+        return counts
+
+    def raw(frame: Frame) -> Tensor:
+        return from_bytes(frame.to_bytes(), "cpu")
+
+    def leave(cut: sk.wire.Boundary) -> None:
+        """As a process that is gone, once the other end had its time."""
+        with contextlib.suppress(OSError):
+            cut._channel._connection.wait_for_sent(0, 30)
+        dist.barrier()
+        cut._channel._connection.close()
+
+    forward = {
+        "noise": [noise],
+        "header": [raw(table)],
+        "longer body": [raw(good), body, noise[:1000]],
+        "shorter body": [raw(good), body[:100]],
+    }
+    for name, sent in forward.items():
+        if rank == 0:
+            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=30)
+            for tensor in sent:
+                cut._channel._connection.send(tensor)
+            if name == "shorter body":
+                cut._channel._connection.wait_for_sent(0, 30)
+                cut._channel._connection.close()
+                dist.barrier()
+            else:
+                leave(cut)
+        else:
+            cut = sk.wire.Boundary(frm=0, timeout=30)
+            counts = asked(cut)
+            if name == "longer body":
+                found["whole"] = torch.equal(cut.receive(), x.detach())
+            found[name] = [*said(cut.receive), counts]
+            cut.close()
+            dist.barrier()
+    backward = {
+        "large gradient": Frame("gradient", 0, torch.float32, (2**26,), 2**28 + 8),
+        "strange gradient": Frame("gradient", 7, torch.float32, (50,), 208),
+        "wide gradient": Frame("gradient", 0, torch.float64, (50,), 408),
+    }
+    for name, frame in backward.items():
+        if rank == 0:
+            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=30)
+            loss = cut(x)
+            cut._channel.most = 2**26
+            counts = asked(cut)
+            found[name] = [*said(loss.backward), counts]
+            cut.close()
+            dist.barrier()
+        else:
+            cut = sk.wire.Boundary(frm=0, timeout=30)
+            with torch.no_grad():
+                cut.receive()
+            cut._channel._connection.send(raw(frame))
+            leave(cut)
+    return found
+
+
+def strangers(rank: int, folder: str) -> dict[str, Any]:
+    """Others come to the door before the right end does: one says nothing, and one says 1 MB."""
+    name = "softknee/boundary/0-1/stranger"
+    store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+    if rank == 0:
+        connection = Connection(store, listens=True, timeout=60)
+        connection.send(torch.arange(5, dtype=torch.uint8))
+    else:
+        store.wait(["card"], timedelta(seconds=60))
+        port = json.loads(store.get("card"))["port"]
+        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(2)]
+        with contextlib.suppress(OSError):
+            others[1].sendall(bytes(1_000_000))
+        connection = Connection(store, listens=False, timeout=60)
+        for other in others:
+            other.close()
+    found = {} if rank == 0 else {"got": connection.receive(5, 30).tolist()}
+    dist.barrier()
+    connection.close()
     return found
 
 
@@ -276,9 +384,8 @@ def silent(rank: int, folder: str) -> dict[str, Any]:
 
     def hurried(cut: sk.wire.Boundary) -> None:
         """A limit of one second, from now on: until the ends have met, a busy machine may hold one up for longer."""
-        channel = cut._channel
-        assert channel._limit == timedelta(seconds=channel.timeout) == timedelta(seconds=30)
-        channel.timeout, channel._limit = 1, timedelta(seconds=1)
+        assert cut._channel.timeout == 30
+        cut._channel.timeout = 1
 
     if rank == 0:
         layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
@@ -365,7 +472,7 @@ def process(rank: int, folder: str) -> None:
     for name in SCHEDULES:
         found[f"pipeline {name}"] = pipeline(rank, folder, name, told=True)
     found["pipeline trial"] = pipeline(rank, folder, "GPipe", told=False)
-    for scenario in (still, altered, closing, silent):
+    for scenario in (still, altered, hostile, strangers, closing, silent):
         found[scenario.__name__] = scenario(rank, folder)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()

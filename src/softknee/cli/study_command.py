@@ -102,7 +102,7 @@ def study_run(
         page = None if no_report else _written(place, write_report_into)
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(128 + stopped.number) from None
     except KeyboardInterrupt:
         typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
         raise typer.Exit(STOPPED) from None

@@ -298,6 +298,8 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
         if not isinstance(given, Tensor):
             work = plain.working_type(x.dtype)
             given = torch.full((1,), held_number(act.name, p, float(given), work), dtype=work, device=x.device)
+        elif given.requires_grad:
+            given = p.constraint.within(given)  # a learned number; a module has kept its own in its range already
         params.append(fit_shape(act, p.name, given, x))
     return call(act, x, params)
 

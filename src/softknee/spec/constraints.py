@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A learned width stays inside [2^-40, 2^40], where width^2 and 1/width^2 are normal float32 numbers.
+# A learned width stays inside [2^-40, 2^40], where width^2 and 1/width^2 are normal float32 numbers: d/d beta of a gate
+# is u^2 g'(u)/beta^2, which no arrangement of float32 operations can hold below 1e-19.
 NARROWEST, WIDEST = 2.0**-40, 2.0**40
+_MARGIN = 2.0**-20  # of an open interval, which a learned number keeps from its ends
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,23 @@ class Constraint:
     def learned_words(self) -> str:
         """What is allowed as the start of a learned parameter."""
         return self.words
+
+    @property
+    def learned_range(self) -> tuple[float, float]:
+        """The least and the largest value while it is learned.
+
+        In it the value of every function of the zoo and its derivatives by x and by the parameter are no NaN, and
+        infinite only where the exact number is beyond the type.
+        """
+        return -math.inf, math.inf
+
+    def within(self, value: Tensor) -> Tensor:
+        """The value, brought to the nearest end of the learned range where it lies outside; the gradient is 0 there."""
+        low, high = self.learned_range
+        if (low, high) == (-math.inf, math.inf):
+            return value
+        # float16 has no 2^-40: its 0 must become the least width too.
+        return (value if value.dtype.itemsize >= 4 else value.float()).clamp(low, high)
 
     def allows(self, value: float) -> bool:
         """Whether the parameter may have this value. (In comparisons alone: torch.compile traces no math.isfinite.)"""
@@ -88,6 +107,10 @@ class Positive(Constraint):
     def learned_words(self) -> str:
         return "a number between 2^-40 and 2^40"
 
+    @property
+    def learned_range(self) -> tuple[float, float]:
+        return NARROWEST, WIDEST
+
     def allows(self, value: float) -> bool:
         return 0 < value < math.inf
 
@@ -107,7 +130,7 @@ class Positive(Constraint):
         from torch.nn.functional import softplus
 
         assert anchor is not None
-        return (anchor * softplus(raw)).clamp(NARROWEST, WIDEST)
+        return self.within(anchor * softplus(raw))
 
 
 @dataclass(frozen=True)
@@ -127,6 +150,10 @@ class AtLeastOne(Constraint):
     @property
     def learned_words(self) -> str:
         return "a number above 1 (1 itself would be a raw value of minus infinity) and at most 2^40"
+
+    @property
+    def learned_range(self) -> tuple[float, float]:
+        return 1.0, WIDEST
 
     def allows(self, value: float) -> bool:
         return 1 <= value < math.inf
@@ -149,7 +176,7 @@ class AtLeastOne(Constraint):
         from torch.nn.functional import softplus
 
         assert anchor is not None
-        return 1 + softplus(raw / anchor).clamp(max=WIDEST)
+        return self.within(1 + softplus(raw / anchor))
 
 
 @dataclass(frozen=True)
@@ -163,6 +190,11 @@ class Between(Constraint):
     @property
     def words(self) -> str:
         return f"a number strictly between {self.low:.6g} and {self.high:.6g}"
+
+    @property
+    def learned_range(self) -> tuple[float, float]:
+        room = _MARGIN * (self.high - self.low)
+        return (self.low + room, self.high - room) if room < math.inf else (self.low, self.high)
 
     def allows(self, value: float) -> bool:
         return self.low < value < self.high

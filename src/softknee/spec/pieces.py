@@ -19,6 +19,7 @@ from sympy.logic.boolalg import Boolean, BooleanFalse, BooleanTrue
 
 from ..errors import DefinitionError
 from .algebra import Abs, Add, Expr, Piecewise, sympy
+from .precision import to_digits
 from .primitives import Clip, FiniteLeft, Line, Ramp, Unit, x
 
 MOST_PIECES = 256
@@ -72,7 +73,7 @@ def _sign(expr: Expr) -> int | None:
     if expr.is_number and expr.is_real is not False:
         if sympy.simplify(expr) == 0:
             return 0
-        value = expr.evalf(60)
+        value = to_digits(expr, 60)
         return None if value.is_number is False or not value.is_real else (1 if value > 0 else -1)
     return None
 

@@ -8,9 +8,8 @@ Each backend has its own lowering for them (`torch_printer`, `triton_printer`).
 
 from typing import Any, ClassVar
 
-import mpmath
-
 from .algebra import Expr, Float, Piecewise, exp, log, pi, sqrt, sympy
+from .precision import compiled, context_of
 
 x = sympy.Symbol("x", real=True)
 """The input of every activation."""
@@ -52,7 +51,8 @@ class Primitive(sympy.Function):
     def _imp_(cls, *args: Any) -> Any:
         """Lets `sympy.lambdify` evaluate a formula with mpmath numbers."""
         names = [sympy.Symbol(f"a{i}", real=True) for i in range(len(args))]
-        return sympy.lambdify(names, cls.elementary(*names), "mpmath")(*map(mpmath.mpmathify, args))
+        mp = context_of(*args)
+        return compiled(names, cls.elementary(*names), mp)(*map(mp.convert, args))
 
 
 class Sigmoid(Primitive):

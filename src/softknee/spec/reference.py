@@ -7,14 +7,14 @@ own exp, log, erfc, tanh before it is differentiated.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
-
-import mpmath
 
 from .activation import Activation
 from .algebra import Add, Expr, Piecewise, sympy
 from .calculus import without_jumps
+from .precision import compiled, context
 from .primitives import elementary, v, x
 
 DIGITS = 50
@@ -23,10 +23,36 @@ DIGITS = 50
 WORKING_DIGITS = 140
 
 
+# What `evaluate` gives belongs to this context, whose precision is set once: sums and products of results have 50
+# digits in every thread, whatever the precision of `mpmath.mp` is.
+_RESULTS = context(DIGITS)
+
+
+class _Own(threading.local):
+    """The context of this thread, and the formulas compiled for it."""
+
+    def __init__(self) -> None:
+        self.mp = context(WORKING_DIGITS)
+        self.functions: dict[Activation, tuple[Callable[..., Any], Callable[..., Any] | None]] = {}
+
+    def function(self, act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+        if act not in self.functions:
+            names = [x, v, *(p.symbol for p in act.root.params)]
+            expr, inverse = _formula(act)
+            self.functions[act] = (
+                compiled(names, expr, self.mp),
+                None if inverse is None else compiled(names, inverse, self.mp),
+            )
+        return self.functions[act]
+
+
+_own = _Own()
+
+
 @functools.cache
-def _function(act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+def _formula(act: Activation) -> tuple[Expr, Expr | None]:
+    """The textbook formula of a definition, differentiated as it says, and of an implicit one its inverse."""
     root = act.root
-    names = [x, v, *(p.symbol for p in root.params)]
     expr = elementary(root.formula)
     if root.implicit is not None:
         inverse = elementary(root.implicit.inverse)
@@ -35,11 +61,11 @@ def _function(act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] |
             symbol = x if name == "x" else root.param(name).symbol
             along = 1 if symbol == x else -sympy.diff(inverse, symbol)
             expr = _each(expr, lambda e, s=symbol, a=along: sympy.diff(e, s) + sympy.diff(e, v) * a / slope)
-        return sympy.lambdify(names, expr, "mpmath"), sympy.lambdify(names, inverse, "mpmath")
+        return expr, inverse
     for name in act.index:
         symbol = x if name == "x" else root.param(name).symbol
         expr = _each(expr, lambda e, s=symbol: without_jumps(sympy.diff(e, s)))
-    return sympy.lambdify(names, expr, "mpmath"), None
+    return expr, None
 
 
 def _each(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
@@ -52,18 +78,19 @@ def _each(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
 
 
 def evaluate(act: Activation, at: float, **values: float) -> Any:
-    """The exact value at a number, for parameters that are exactly these numbers."""
-    function, inverse = _function(act)
+    """The exact value at a number, for parameters that are exactly these numbers: an mpmath number of 50 digits.
+
+    Threads may call this at the same time, and `mpmath.mp` is neither read nor set.
+    """
+    mp, (function, inverse) = _own.mp, _own.function(act)
+    mp.dps = WORKING_DIGITS  # an interrupt inside one of mpmath's functions could have left another
     given = {p.name: p.default for p in act.params} | values
-    with mpmath.workdps(WORKING_DIGITS):
-        numbers = [mpmath.mpf(given[p.name]) for p in act.root.params]
-        point = mpmath.mpf(at)
-        value = mpmath.mpf(0)
-        if inverse is not None:
-            value = _bisect(lambda y: inverse(point, y, *numbers) - point, point)
-        result = function(point, value, *numbers)
-    with mpmath.workdps(DIGITS):
-        return +mpmath.mpf(result)
+    numbers = [mp.mpf(given[p.name]) for p in act.root.params]
+    point = mp.mpf(at)
+    value = mp.mpf(0)
+    if inverse is not None:
+        value = _bisect(lambda y: inverse(point, y, *numbers) - point, point)
+    return _RESULTS.mpf(function(point, value, *numbers))
 
 
 def _bisect(miss: Callable[[Any], Any], start: Any) -> Any:

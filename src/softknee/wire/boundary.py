@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..nn.squaf_modes import Chosen
 
 CODERS = ("auto", "rans", "huffman", "packed", None)
+_MOST_AWAITED = 2**16  # gradients; older ones belong to steps whose backward pass was left out long ago
 _NO_GRAD = (
     "If it received them under torch.no_grad() or never called backward, there is no gradient to send: put both ends "
     "under torch.no_grad(), or neither."
@@ -63,11 +64,12 @@ class Boundary(nn.Module):
     Args of the receiving end:
         frm: the rank of the other end.
         device: where activations are wanted; left out, the current GPU with NCCL, else the CPU.
-        most: the most activations that a message may have.
+        most: the most activations that a message may have, and the most numbers in the table that comes with it. What
+            announces more is refused before memory is taken for it.
     Both:
         timeout: seconds that an end waits for the other before it raises `PeerError`, which names the rank.
-        group: the process group that ranks are counted in. The two ends make two further groups of their own, in the
-            same order if there are several boundaries between them.
+        group: the process group that ranks are counted in. The two ends make a connection of their own, in the same
+            order if there are several boundaries between them.
 
     As modules both ends fit into `torch.distributed.pipelining` (see docs/wire.md): the sending end gives the schedule
     one number to carry, and the receiving end, called with it, waits for the activations that belong to it.
@@ -119,6 +121,7 @@ class Boundary(nn.Module):
         self._uncompiled: Any = torch.compiler.disable(_run)
         self._next = 0
         self._gradients: dict[int, Tensor] = {}
+        self._awaited: dict[int, tuple[int, ...]] = {}  # shapes of the activations whose gradient has not come
         self.reset()
 
     # -- both ends --------------------------------------------------------------------------------------
@@ -181,11 +184,14 @@ class Boundary(nn.Module):
         if new is not None:
             frame = replace(frame, table_dtype=new.dtype, table_shape=tuple(new.shape))
         self._next += 1
-        self._channel.most = max(self._channel.most, frame.count)  # as many may come back
         self._channel.send(frame, body)
         self._count(frame)
         if not wanted:
             return torch.zeros(1, device=x.device)
+        self._channel.most = max(self._channel.most, frame.count)  # as many may come back
+        self._awaited[frame.number] = frame.shape
+        while len(self._awaited) > _MOST_AWAITED:
+            self._awaited.pop(next(iter(self._awaited)))
         return _Sent.apply(values, self, frame.number)  # pyright: ignore
 
     def _payload(self, symbols: Tensor, levels: int) -> Tensor:
@@ -206,14 +212,26 @@ class Boundary(nn.Module):
     def _gradient(self, number: int) -> Tensor:
         """The gradient of message `number`; those of others that come before it are kept for their own time."""
         while number not in self._gradients:
-            frame, body = self._channel.receive("the gradient of the activations", perhaps=_NO_GRAD)
-            if frame.kind != "gradient":
-                raise WireError(f"Rank {self._channel.peer} sent {frame.kind} activations in place of a gradient.")
+            what = "the gradient of the activations"
+            frame, body = self._channel.receive(what, require=self._require_awaited, perhaps=_NO_GRAD)
+            del self._awaited[frame.number]
             self._gradients[frame.number] = open_body(frame, body)[1].view(frame.dtype).reshape(frame.shape)
             self._count(frame)
             while len(self._gradients) > DEPTH:  # of messages whose backward nobody runs here
                 self._gradients.pop(next(iter(self._gradients)))
         return self._gradients.pop(number)
+
+    def _require_awaited(self, frame: Frame) -> None:
+        peer, shape = self._channel.peer, self._awaited.get(frame.number)
+        if frame.kind != "gradient":
+            raise WireError(f"Rank {peer} sent {frame.kind} activations in place of a gradient.")
+        if shape is None:
+            raise WireError(f"Rank {peer} sent a gradient of message {frame.number}, of which none is awaited.")
+        if frame.shape != shape or frame.dtype != self.gradients:
+            raise WireError(
+                f"Rank {peer} announces a gradient of {frame.dtype} and shape {frame.shape} for activations of shape "
+                f"{shape}, whose gradient is awaited as {self.gradients}."
+            )
 
     # -- the receiving end ------------------------------------------------------------------------------
 
@@ -228,9 +246,7 @@ class Boundary(nn.Module):
         return self._uncompiled(self._take, ticket)
 
     def _take(self, ticket: Tensor | None) -> Tensor:
-        frame, body = self._channel.receive("activations")
-        if frame.kind == "gradient":
-            raise WireError(f"Rank {self._channel.peer} sent a gradient in place of activations.")
+        frame, body = self._channel.receive("activations", require=self._require_activations)
         table, payload = open_body(frame, body)
         self._count(frame)
         if frame.kind == "plain":
@@ -238,14 +254,20 @@ class Boundary(nn.Module):
         else:
             if frame.table_shape:
                 self._table = table.view(frame.table_dtype).reshape(frame.table_shape).to(self.device)
-            if self._table is None:
-                raise WireError(f"Rank {self._channel.peer} sent symbols, and never the table of their values.")
+            assert self._table is not None  # its header would have been refused
             found = _looked_up(self._table, self._symbols(frame, payload), frame.dtype)
         if frame.gradient is None or not torch.is_grad_enabled():
             return found
         if ticket is None or not ticket.requires_grad:
             ticket = torch.zeros(1, device=self.device, requires_grad=True)
         return _Received.apply(ticket, [found], self, frame)  # pyright: ignore
+
+    def _require_activations(self, frame: Frame) -> None:
+        peer = self._channel.peer
+        if frame.kind == "gradient":
+            raise WireError(f"Rank {peer} sent a gradient in place of activations.")
+        if frame.kind != "plain" and not frame.table_shape and self._table is None:
+            raise WireError(f"Rank {peer} sent symbols, and never the table of their values.")
 
     def _symbols(self, frame: Frame, payload: Tensor) -> Tensor:
         assert self._table is not None
@@ -255,10 +277,10 @@ class Boundary(nn.Module):
                 raise WireError(f"The message is damaged: it does not hold {frame.count:,} symbols of {levels} levels.")
             return packed.unpack(payload.to(self.device), frame.count, levels, torch.int32).reshape(frame.shape)
         data = packed.to_bytes(payload)
-        found = decode(data, device=self.device, most=frame.count)
-        if tuple(found.shape) != frame.shape or read(data, most=frame.count).levels != levels:
+        message = read(data, most=frame.count)
+        if message.shape != frame.shape or message.levels != levels:
             raise WireError("The message is damaged: its header and its symbols tell of different tensors.")
-        return found
+        return decode(data, device=self.device, most=frame.count)
 
     def _send_gradient(self, frame: Frame, gradient: Tensor) -> None:
         assert frame.gradient is not None
@@ -328,7 +350,7 @@ class _Sent(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, boundary: Boundary, number: int) -> Tensor:
-        ctx.boundary, ctx.number, ctx.like = boundary, number, (values.dtype, values.device, values.shape)
+        ctx.boundary, ctx.number, ctx.like = boundary, number, (values.dtype, values.device)
         return values.new_zeros(1)
 
     @staticmethod
@@ -338,11 +360,8 @@ class _Sent(torch.autograd.Function):
                 "Boundary: the gradient of these activations was asked for a second time, and the other end sends it "
                 "once."
             )
-        (dtype, device, shape), number, ctx.number = ctx.like, ctx.number, None
-        found = ctx.boundary._gradient(number)
-        if found.shape != shape:
-            raise WireError(f"A gradient of shape {tuple(found.shape)} came back for activations of {tuple(shape)}.")
-        return found.to(device=device, dtype=dtype), None, None
+        (dtype, device), number, ctx.number = ctx.like, ctx.number, None
+        return ctx.boundary._gradient(number).to(device=device, dtype=dtype), None, None
 
 
 class _Received(torch.autograd.Function):

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from ..errors import MissingToolError, ParameterError, PeerError, WireError
 from .frames import FAREWELL, HEADER_BYTES, Frame, read_header
 from .packed import from_bytes, to_bytes
+from .sockets import Connection
 
 DEPTH = 32  # messages that may be on their way before the sender waits for the oldest
 
@@ -26,9 +28,8 @@ _made: Counter[tuple[int, int]] = Counter()  # boundaries from one rank to anoth
 class Channel:
     """Frames to and from one rank of a group.
 
-    Each direction has a connection of its own, made by the two ends alone: so the messages never meet those of others
-    (a pipeline's, DDP's), and with NCCL, which works off the messages of a group in the order they were asked for, the
-    two directions cannot wait for each other.
+    The connection is made by the two ends alone: so the messages never meet those of others (a pipeline's, DDP's).
+    On a CPU it is a socket, and on GPUs two groups of NCCL.
     """
 
     def __init__(self, peer: int, *, sends: bool, group: Any, timeout: float, most: int) -> None:
@@ -47,7 +48,6 @@ class Channel:
                 "given."
             )
         self.peer, self.timeout, self.most = peer, timeout, most
-        self._limit = timedelta(seconds=timeout)
         world: Any = group if group is not None else dist.group.WORLD
         here, there = (dist.get_global_rank(world, rank) for rank in (own, peer))
         way = (here, there) if sends else (there, here)
@@ -55,28 +55,20 @@ class Channel:
         self.device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
         name = f"softknee/boundary/{way[0]}-{way[1]}/{_made[way]}"
         _made[way] += 1
-        self._other = int(sends)  # in its own groups the sending end is rank 0 and the receiving end rank 1
+        store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())  # pyright: ignore
         try:
-            pair = [self._connect(f"{name}/{which}", on_gpu) for which in ("activations", "gradients")]
-        except RuntimeError as error:
+            connection = (
+                _Nccl(store, sends=sends, timeout=timeout, device=self.device)
+                if on_gpu
+                else Connection(store, listens=sends, timeout=timeout)
+            )
+        except (RuntimeError, OSError) as error:  # a store that waits in vain raises a RuntimeError
             raise PeerError(
                 f"Rank {peer} did not make its end of the Boundary within {timeout:g} seconds. Both ends make theirs, "
                 "in the same order if there are several."
             ) from error
-        self._out: Any = pair[0] if sends else pair[1]
-        self._in: Any = pair[1] if sends else pair[0]
-        self._sent: deque[tuple[Any, Tensor]] = deque()
+        self._connection: Any = connection
         self._broken = ""
-
-    def _connect(self, name: str, on_gpu: bool) -> Any:
-        """A group of the two ends alone. `dist.new_group` would have every rank of the job take part."""
-        store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())  # pyright: ignore
-        rank = 1 - self._other
-        if not on_gpu:
-            return dist.ProcessGroupGloo(store, rank, 2, self._limit)  # pyright: ignore
-        options = dist.ProcessGroupNCCL.Options()  # pyright: ignore
-        options._timeout = self._limit
-        return dist.ProcessGroupNCCL(store, rank, 2, options)  # pyright: ignore
 
     def send(self, frame: Frame, body: Tensor) -> None:
         """Put a frame on its way; waits only if many are on their way already."""
@@ -84,9 +76,13 @@ class Channel:
             self._put(tensor)
         self._wait_for_sent(2 * DEPTH)
 
-    def receive(self, what: str, *, perhaps: str = "") -> tuple[Frame, Tensor]:
+    def receive(
+        self, what: str, *, require: Callable[[Frame], None] | None = None, perhaps: str = ""
+    ) -> tuple[Frame, Tensor]:
         """The next frame, whose number of activations is not above the limit, and its body.
 
+        require: raises WireError for a header that announces what this end did not agree to; memory for the body is
+            taken after it.
         perhaps: what else may be the cause, for the error that says that nothing came.
         """
         header = to_bytes(self._received(HEADER_BYTES, what, perhaps))
@@ -99,12 +95,15 @@ class Channel:
                 "own output says which; else both ends do not take the same steps."
             )
             raise PeerError(self._broken)
-        frame = self._read(header)
+        frame = self._read(header, require)
         return frame, self._received(frame.body, what)
 
-    def _read(self, header: bytes) -> Frame:
+    def _read(self, header: bytes, require: Callable[[Frame], None] | None = None) -> Frame:
         try:
-            return read_header(header, most=self.most)
+            frame = read_header(header, most=self.most)
+            if require is not None:
+                require(frame)
+            return frame
         except WireError as error:
             self._broken = str(error)  # how long the body is, which is the next to come, is not known
             raise
@@ -116,57 +115,104 @@ class Channel:
     def close(self) -> None:
         """Both ends: let the last messages arrive, and end the connection, which could lose what it still holds.
 
-        Messages that nobody asked for (the gradient of a step that was left out) are taken and dropped: gloo ends the
-        process where a message is longer than what waits for it.
+        Messages that nobody asked for (the gradient of a step that was left out) are read and dropped.
         """
-        if not self._broken:
-            self._put_farewell()
-            end, what = time.monotonic() + self.timeout, "a last word"
-            while (header := to_bytes(self._received(HEADER_BYTES, what))) != FAREWELL:
-                self._received(self._read(header).body, what)
-                if time.monotonic() > end:
-                    self._broken = (
-                        f"Rank {self.peer} went on sending for {self.timeout:g} seconds after this end closed the "
-                        "Boundary; both ends close theirs after the same steps."
-                    )
-                    raise PeerError(self._broken)
-            self.flush()
-        self._broken = self._broken or "It was closed."
-        self._out = self._in = None
+        try:
+            if not self._broken:
+                self._part()
+        finally:
+            self._broken = self._broken or "It was closed."
+            self._connection.close()
+
+    def _part(self) -> None:
+        self._put_farewell()
+        end, what = time.monotonic() + self.timeout, "a last word"
+        while (header := to_bytes(self._received(HEADER_BYTES, what))) != FAREWELL:
+            count = self._read(header).body
+            self._asked(lambda count=count: self._connection.drop(count, self.timeout), f"send {what}")
+            if time.monotonic() > end:
+                self._broken = (
+                    f"Rank {self.peer} went on sending for {self.timeout:g} seconds after this end closed the "
+                    "Boundary; both ends close theirs after the same steps."
+                )
+                raise PeerError(self._broken)
+        self.flush()
 
     def _put_farewell(self) -> None:
         self._put(from_bytes(FAREWELL, self.device))
 
     def _put(self, tensor: Tensor) -> None:
-        work = self._asked(lambda: self._out.send([tensor], self._other, 0), "take a message")
-        self._sent.append((work, tensor))
+        self._asked(lambda: self._connection.send(tensor), "take a message")
 
     def _wait_for_sent(self, most: int) -> None:
-        while len(self._sent) > most:
-            work, _ = self._sent[0]
-            self._asked(lambda work=work: work.wait(self._limit), "take a message")
-            self._sent.popleft()
+        self._asked(lambda: self._connection.wait_for_sent(most, self.timeout), "take a message")
 
     def _received(self, count: int, what: str, perhaps: str = "") -> Tensor:
-        buffer = torch.empty(count, dtype=torch.uint8, device=self.device)
-        self._asked(lambda: self._in.recv([buffer], self._other, 0).wait(self._limit), f"send {what}", perhaps)
-        return buffer
+        return self._asked(lambda: self._connection.receive(count, self.timeout), f"send {what}", perhaps)
 
-    def _asked(self, do: Any, what: str, perhaps: str = "") -> Any:
+    def _asked(self, do: Callable[[], Any], what: str, perhaps: str = "") -> Any:
         if self._broken:
             raise PeerError(f"The Boundary to rank {self.peer} can no longer be used: {self._broken}")
         try:
             return do()
-        except RuntimeError as error:  # torch has no kind of its own for gloo's
-            text = str(error).lower()
-            if "timed out" in text or "timeout" in text:
-                self._broken = (
-                    f"Rank {self.peer} did not {what} within {self.timeout:g} seconds. If it is only slow, give both "
-                    "ends a longer timeout=; if it waits for something else, both ends do not take the same steps."
-                    + (perhaps and f" {perhaps}")
-                )
-            else:
-                self._broken = (
-                    f"Rank {self.peer} ended or closed the connection when it should {what}. Its own output says why."
-                )
+        except TimeoutError as error:
+            self._broken = (
+                f"Rank {self.peer} did not {what} within {self.timeout:g} seconds. If it is only slow, give both "
+                "ends a longer timeout=; if it waits for something else, both ends do not take the same steps."
+                + (perhaps and f" {perhaps}")
+            )
             raise PeerError(self._broken) from error
+        except OSError as error:
+            self._broken = (
+                f"Rank {self.peer} ended or closed the connection when it should {what}. Its own output says why."
+            )
+            raise PeerError(self._broken) from error
+
+
+class _Nccl:
+    """The same between GPUs. Each direction has a group of its own: NCCL works off the messages of a group in the
+    order they were asked for, so the two directions could wait for each other in one.
+
+    NCCL wants equal lengths on both sides and calls anything else undefined: it moves memory between processes that
+    trust each other.
+    """
+
+    def __init__(self, store: Any, *, sends: bool, timeout: float, device: torch.device) -> None:
+        self._other, self._device, self._limit = int(sends), device, timedelta(seconds=timeout)
+        options = dist.ProcessGroupNCCL.Options()  # pyright: ignore
+        options._timeout = self._limit
+        pair = [
+            # `dist.new_group` would have every rank of the job take part.
+            dist.ProcessGroupNCCL(dist.PrefixStore(which, store), 1 - self._other, 2, options)  # pyright: ignore
+            for which in ("activations", "gradients")
+        ]
+        self._out, self._in = pair if sends else reversed(pair)
+        self._sent: deque[tuple[Any, Tensor]] = deque()
+
+    def send(self, tensor: Tensor) -> None:
+        self._sent.append((self._run(lambda: self._out.send([tensor], self._other, 0)), tensor))
+
+    def wait_for_sent(self, most: int, timeout: float) -> None:
+        while len(self._sent) > most:
+            self._run(lambda: self._sent[0][0].wait(timedelta(seconds=timeout)))
+            self._sent.popleft()
+
+    def receive(self, count: int, timeout: float) -> Tensor:
+        buffer = torch.empty(count, dtype=torch.uint8, device=self._device)
+        self._run(lambda: self._in.recv([buffer], self._other, 0).wait(timedelta(seconds=timeout)))
+        return buffer
+
+    def drop(self, count: int, timeout: float) -> None:
+        self.receive(count, timeout)
+
+    def close(self) -> None:
+        self._out = self._in = None
+
+    @staticmethod
+    def _run(do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except RuntimeError as error:  # torch has no kinds of its own for NCCL's
+            text = str(error).lower()
+            late = "timed out" in text or "timeout" in text
+            raise (TimeoutError if late else ConnectionError)(str(error)) from error

@@ -37,7 +37,8 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _MAGIC, _VERSION, _CRC_BYTES = b"SKNB", 2, 4
 FAREWELL = (_MAGIC + bytes([_VERSION]) + b" farewell").ljust(HEADER_BYTES, b"\0")
 _MOST_DIMENSIONS = 16
-_MOST_OVERHEAD = 2**20  # bytes of a coded message beyond 8 for each symbol: its header and model
+_SYMBOL_BYTES = 4  # of a coded symbol, at most: a code word of Huffman has up to 24 bits
+_MOST_OVERHEAD = 2**20  # bytes of a coded message beyond those: its header and model
 
 
 @dataclass(frozen=True)
@@ -128,14 +129,32 @@ def _require_sense(frame: Frame, most: int) -> None:
     if frame.kind in ("plain", "gradient"):
         right = frame.body == frame.count * frame.dtype.itemsize + CHECK_BYTES and not frame.table_shape
     else:
-        right = extra <= frame.body <= extra + 8 * frame.count + _MOST_OVERHEAD
-    table = frame.table_shape
-    if table and (not 1 <= table[-1] <= MOST_LEVELS or len(table) > len(frame.shape) + 2 or not math.prod(table)):
-        right = False
+        right = extra <= frame.body <= extra + _SYMBOL_BYTES * frame.count + _MOST_OVERHEAD
+    if frame.table_shape:
+        _require_table(frame, most)
     if not right:
         raise WireError(
             f"The header is damaged: {frame.body:,} bytes are no body of {frame.kind} activations of shape "
             f"{frame.shape}."
+        )
+
+
+def _require_table(frame: Frame, most: int) -> None:
+    """A table has (points,) behind the shape of the layer's parameters, which broadcasts against the activations."""
+    *rows, points = frame.table_shape
+    fits = len(rows) <= len(frame.shape) and all(
+        own in (1, size) for own, size in zip(reversed(rows), reversed(frame.shape), strict=False)
+    )
+    if not (1 <= points <= MOST_LEVELS and math.prod(rows) and (fits or math.prod(rows) == 1)):
+        raise WireError(
+            f"The header is damaged: a table of shape {frame.table_shape} is none of activations of shape "
+            f"{frame.shape}."
+        )
+    if math.prod(frame.table_shape) > max(most, MOST_LEVELS):
+        raise WireError(
+            f"The header announces a table of {math.prod(frame.table_shape):,} numbers, and at most "
+            f"{max(most, MOST_LEVELS):,} are accepted. If that many are expected, allow them with "
+            "Boundary(..., most=...)."
         )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from ...errors import ParameterError
 from ...spec import Activation, Claims, x
 from ...spec.algebra import Expr, Float, Piecewise, sympy
+from ...spec.precision import to_digits
 from ...spec.primitives import Primitive
 from ...spec.printers import TORCH
 from ..evaluate import curve
@@ -97,7 +98,8 @@ def _closed(density: Density) -> Expr | None:
         parts.append(whole)
         reached = whole.subs(x, high) if high is not None else reached
     made = piecewise(
-        density.seams, [part.replace(lambda e: e.is_number and e.has(Float), lambda e: e.evalf(17)) for part in parts]
+        density.seams,
+        [part.replace(lambda e: e.is_number and e.has(Float), lambda e: to_digits(e, 17)) for part in parts],
     )
     return made if _agrees(made, density) else None
 

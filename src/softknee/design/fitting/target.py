@@ -14,6 +14,7 @@ from ...errors import InputError, ParameterError
 from ...registry import get
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
+from ...spec.precision import to_digits
 from ..concrete import concrete
 from ..quadrature import _rule
 from ..soft_table_fit import curve_of, even, on_panels, values_of
@@ -138,5 +139,5 @@ def _claimed(target: Any) -> float | None:
         return None
     values = {definition.param(name).symbol: value for name, value in found.params.items()}
     claimed = sympy.sympify(definition.claims.lipschitz).subs(values)
-    constant = float(claimed.evalf()) if claimed.is_number else math.inf
+    constant = float(to_digits(claimed, 17)) if claimed.is_number else math.inf
     return constant if math.isfinite(constant) else None

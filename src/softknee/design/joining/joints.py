@@ -12,12 +12,11 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import mpmath
-
 from ...errors import DefinitionError
 from ...spec import AtLeastOne, Between, Param, Positive, elementary, x
 from ...spec.algebra import Expr, Piecewise, Rational, Symbol, sympy
 from ...spec.pieces import Pieces, sign_of, split
+from ...spec.precision import compiled, context, to_digits
 
 _DRAWS, _DIGITS = 3, 30
 _LARGEST_PROOF = 400  # operations; SymPy may take minutes to simplify more
@@ -129,7 +128,7 @@ def _nearly(left: Expr, right: Expr, witness: Mapping[Symbol, Expr]) -> bool:
     """Whether two numbers differ by no more than decimals lose when they become binary."""
     if not (_has_value(left) and _has_value(right)):
         return False
-    a, b = (elementary(side).subs(witness).evalf(_DIGITS) for side in (left, right))
+    a, b = (to_digits(elementary(side).subs(witness), _DIGITS) for side in (left, right))
     return bool(a.is_Number and b.is_Number and a.is_finite and b.is_finite and abs(a - b) <= 1e-13 * (1 + abs(a)))
 
 
@@ -142,7 +141,7 @@ def short(expr: Expr) -> str:
 def _number(expr: Expr, witness: Mapping[Symbol, Expr]) -> str:
     if not _has_value(expr):
         return "undefined"
-    value = elementary(expr).subs(witness).evalf(_DIGITS)
+    value = to_digits(elementary(expr).subs(witness), _DIGITS)
     return f"{float(value):.6g}" if value.is_Float or value.is_Rational else str(value)
 
 
@@ -157,19 +156,19 @@ def refute(left: Expr, right: Expr, params: Sequence[Param]) -> dict[Symbol, Exp
     if not (_has_value(left) and _has_value(right)):
         return drawn(0)
     try:
-        sides = [sympy.lambdify(names, elementary(side), "mpmath") for side in (left, right)]
+        mp = context(2 * _DIGITS)
+        sides = [compiled(names, elementary(side), mp) for side in (left, right)]
     except NotImplementedError:  # a derivative that SymPy does not have, as of floor
         return drawn(0)
     for seed in range(_DRAWS if names else 1):
         values = drawn(seed)
-        with mpmath.workdps(2 * _DIGITS):
-            numbers = [mpmath.mpf(n.p) / n.q for n in values.values()]
-            try:
-                a, b = (side(*numbers) for side in sides)
-                apart = abs(a - b) > mpmath.mpf(10) ** -_DIGITS * (1 + abs(a) + abs(b))
-            except (ZeroDivisionError, ValueError, TypeError, OverflowError):
-                return values  # one of them has no value there
-        if apart or mpmath.isnan(a) or mpmath.isnan(b) or isinstance(a + b, mpmath.mpc):
+        numbers = [mp.mpf(n.p) / n.q for n in values.values()]
+        try:
+            a, b = (mp.convert(side(*numbers)) for side in sides)
+            apart = abs(a - b) > mp.mpf(10) ** -_DIGITS * (1 + abs(a) + abs(b))
+        except (ZeroDivisionError, ValueError, TypeError, OverflowError):
+            return values  # one of them has no value there
+        if apart or mp.isnan(a) or mp.isnan(b) or isinstance(a + b, mp.mpc):
             return values
     return None
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, sympy
+from ...spec.precision import context_of
 from ...spec.primitives import Primitive
 from . import bump_table
 from .convolution import t
@@ -86,31 +87,29 @@ class BumpIntegral(Primitive):
     def _imp_(cls, *args: Any) -> Any:
         """With mpmath numbers: the pieces, or on the right the whole less the mirrored pieces."""
         order, s = args
+        mp = context_of(s)
+        s = mp.convert(s)
         j, a = int(order), abs(s)
-        tail = _tail(j, a)
+        tail = _tail(j, a, mp)
         if s <= 0:
             return tail
-        return _whole(j, s) - (-1) ** j * tail
+        return _whole(j, s, mp) - (-1) ** j * tail
 
 
-def _tail(order: int, a: Any) -> Any:
-    import mpmath
-
+def _tail(order: int, a: Any, mp: Any) -> Any:
     for place, high in _highs():
-        if a < mpmath.mpf(high):
-            low, top = (mpmath.mpf(e) for e in bump_table.EDGES[place : place + 2])
+        if a < mp.mpf(high):
+            low, top = (mp.mpf(e) for e in bump_table.EDGES[place : place + 2])
             z = (a - (low + top) / 2) * 2 / (top - low)
             words = bump_table.TAILS[order][place].split()
-            return mpmath.polyval([mpmath.mpf(word) for word in reversed(words)], z)
-    return mpmath.mpf(0)
+            return mp.polyval([mp.mpf(word) for word in reversed(words)], z)
+    return mp.mpf(0)
 
 
-def _whole(order: int, s: Any) -> Any:
+def _whole(order: int, s: Any, mp: Any) -> Any:
     """integral (s - t)^j phi(t) dt over the whole support."""
-    import mpmath
-
-    moments = [mpmath.mpf(m) for m in bump_table.MOMENTS]
-    return sum(mpmath.binomial(order, 2 * i) * s ** (order - 2 * i) * moments[i] for i in range(order // 2 + 1))
+    moments = [mp.mpf(m) for m in bump_table.MOMENTS]
+    return sum(mp.binomial(order, 2 * i) * s ** (order - 2 * i) * moments[i] for i in range(order // 2 + 1))
 
 
 __all__ = ["BumpIntegral", "bump"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mpmath
-
 from ... import design
 from ...spec import x
 from ...spec.algebra import sympy
 from ...spec.pieces import split
 from .entry import Finding, claims_of
-from .tools import integral, tex
+from .tools import integral, mp, tex
 
 claim = claims_of("eafo")
 
@@ -48,18 +46,16 @@ HALF_LINE = (0, 1, 2, 4, 8, 16)
 )
 def scaling_changes_entropy_alone() -> Finding:
     r"""Two classes N(-1, 1) and N(1, 1): the mixture's entropy and the Bayes error after x -> c x, by quadrature."""
-    mixed = lambda at: (mpmath.npdf(at - 1) + mpmath.npdf(at + 1)) / 2  # noqa: E731
+    mixed = lambda at: (mp.npdf(at - 1) + mp.npdf(at + 1)) / 2  # noqa: E731
     edges = (0, 2, 5, 12)
-    base = -2 * integral(lambda at: mixed(at) * mpmath.log(mixed(at)), *edges, digits=15)
+    base = -2 * integral(lambda at: mixed(at) * mp.log(mixed(at)), *edges, digits=15)
     rows = {}
     for c in (10, 1, 0.1):
         density = lambda at, c=c: mixed(at / c) / c  # noqa: E731
-        found = -2 * integral(
-            lambda at, d=density: d(at) * mpmath.log(d(at)), *(c * point for point in edges), digits=15
-        )
-        error = integral(lambda at, c=c: mpmath.npdf((at + c) / c) / c, *(c * point for point in edges), digits=15)
+        found = -2 * integral(lambda at, d=density: d(at) * mp.log(d(at)), *(c * point for point in edges), digits=15)
+        error = integral(lambda at, c=c: mp.npdf((at + c) / c) / c, *(c * point for point in edges), digits=15)
         rows[c] = (float(found), float(error))
-        assert abs(found - base - mpmath.log(c)) < 1e-12
+        assert abs(found - base - mp.log(c)) < 1e-12
     text = ", ".join(f"H = {h:.4f} at c = {c:g}" for c, (h, _) in rows.items())
     errors = [error for _, error in rows.values()]
     return Finding(
@@ -79,11 +75,11 @@ def scaling_changes_entropy_alone() -> Finding:
 )
 def entropy_of_the_output() -> Finding:
     r"""The sigmoid: its output's density integrates to 1; its entropy from q and as H(X) + E log f'(X)."""
-    inverse = lambda at: mpmath.log(at / (1 - at))  # noqa: E731
-    q = lambda at: mpmath.npdf(inverse(at)) / (at * (1 - at))  # noqa: E731
+    inverse = lambda at: mp.log(at / (1 - at))  # noqa: E731
+    q = lambda at: mp.npdf(inverse(at)) / (at * (1 - at))  # noqa: E731
     edges = (1e-8, 0.001, 0.05, 0.5, 0.95, 0.999, 1 - 1e-8)
     total = integral(q, *edges, digits=15)
-    direct = -integral(lambda at: q(at) * mpmath.log(q(at)), *edges, digits=15)
+    direct = -integral(lambda at: q(at) * mp.log(q(at)), *edges, digits=15)
     engine = design.entropy("sigmoid", "normal")
     return Finding(
         rf"for the sigmoid and $N(0, 1)$: $\int q = {float(total):.9f}$, $-\int q\,\log q = {float(direct):.6f}$, and "
@@ -104,17 +100,17 @@ def first_variation() -> Finding:
 
     def entropy_at(t: Any) -> Any:
         def minus(at: Any) -> Any:
-            bump = at**2 * mpmath.exp(-at)
-            q = mpmath.npdf(at + t * bump) * (1 + t * (2 * at - at**2) * mpmath.exp(-at))
-            return -q * mpmath.log(q)
+            bump = at**2 * mp.exp(-at)
+            q = mp.npdf(at + t * bump) * (1 + t * (2 * at - at**2) * mp.exp(-at))
+            return -q * mp.log(q)
 
         return integral(minus, *HALF_LINE)
 
-    with mpmath.workdps(30):
-        step = mpmath.mpf("1e-6")
+    with mp.workdps(30):
+        step = mp.mpf("1e-6")
         numeric = (entropy_at(step) - entropy_at(-step)) / (2 * step)
         # For y = x the coefficient is p'(x) = -x p(x).
-        printed = integral(lambda at: -at * mpmath.npdf(at) * at**2 * mpmath.exp(-at), *HALF_LINE)
+        printed = integral(lambda at: -at * mp.npdf(at) * at**2 * mp.exp(-at), *HALF_LINE)
         miss = abs(numeric / printed - 1)
     return Finding(
         rf"for $y = x$, $N(0, 1)$ above 0 and $\eta = x^2e^{{-x}}$: {float(printed):.8f} by the integral, the same by "
@@ -240,13 +236,13 @@ def uniform_density_gives_a_line() -> Finding:
 )
 def worst_for_normal_inputs() -> Finding:
     r"""sup |Phi - sigmoid| and sup |e (Phi - 1/2) - tanh|, each where the slopes are equal."""
-    sigmoid = lambda at: 1 / (1 + mpmath.exp(-at))  # noqa: E731
-    place = mpmath.findroot(lambda at: mpmath.npdf(at) - sigmoid(at) * sigmoid(-at), 1.3)
-    first = float(mpmath.ncdf(place) - sigmoid(place))
-    second = mpmath.findroot(lambda at: mpmath.e * mpmath.npdf(at) - 1 / mpmath.cosh(at) ** 2, 3.2)
-    gap = float(mpmath.e * (mpmath.ncdf(second) - 0.5) - mpmath.tanh(second))
+    sigmoid = lambda at: 1 / (1 + mp.exp(-at))  # noqa: E731
+    place = mp.findroot(lambda at: mp.npdf(at) - sigmoid(at) * sigmoid(-at), 1.3)
+    first = float(mp.ncdf(place) - sigmoid(place))
+    second = mp.findroot(lambda at: mp.e * mp.npdf(at) - 1 / mp.cosh(at) ** 2, 3.2)
+    gap = float(mp.e * (mp.ncdf(second) - 0.5) - mp.tanh(second))
     scaled = min(
-        max(abs(float(mpmath.ncdf(at / 50) - sigmoid(c * at / 50))) for at in range(250)) for c in (1.65, 1.70, 1.75)
+        max(abs(float(mp.ncdf(at / 50) - sigmoid(c * at / 50))) for at in range(250)) for c in (1.65, 1.70, 1.75)
     )
     return Finding(
         rf"$\sup\lvert\Phi(x) - \sigma(x)\rvert = {first:.4f}$ (a steeper sigmoid comes within {scaled:.3f}); "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mpmath
 import torch
 
 from ... import design
@@ -13,7 +12,7 @@ from ...spec import NormalPdf, elementary, x
 from ...spec.algebra import exp, sympy
 from ...spec.pieces import split
 from .entry import Finding, claims_of
-from .tools import formula, get, integral, jumps, line, same
+from .tools import formula, get, integral, jumps, line, mp, same
 
 claim = claims_of("eafo")
 
@@ -53,9 +52,7 @@ def crrelu_raises_the_entropy() -> Finding:
     change = {}
     for eps in (EPS, -EPS):
         found = design.entropy_change("relu", "crrelu", "normal", between=(0, math.inf), eps=eps)
-        own = 2 * integral(
-            lambda at, e=eps: mpmath.npdf(at) * mpmath.log(1 + e * (1 - at**2) * mpmath.exp(-(at**2) / 2)), *HALF
-        )
+        own = 2 * integral(lambda at, e=eps: mp.npdf(at) * mp.log(1 + e * (1 - at**2) * mp.exp(-(at**2) / 2)), *HALF)
         assert abs(found - float(own)) < 1e-9
         change[eps] = found
     return Finding(
@@ -74,12 +71,12 @@ def crrelu_raises_the_entropy() -> Finding:
 )
 def the_whole_step() -> Finding:
     r"""The entropy after the inverse x + s C x e^(-x^2/2), C = 1/sqrt(2 pi), for s = 1 and for the printed -1."""
-    c = 1 / mpmath.sqrt(2 * mpmath.pi)
+    c = 1 / mp.sqrt(2 * mp.pi)
 
     def change(sign: int) -> float:
-        inverse = lambda at: at + sign * c * at * mpmath.exp(-(at**2) / 2)  # noqa: E731
-        speed = lambda at: 1 + sign * c * (1 - at**2) * mpmath.exp(-(at**2) / 2)  # noqa: E731
-        return float(-2 * integral(lambda at: mpmath.npdf(inverse(at)) * speed(at) * mpmath.log(speed(at)), *HALF))
+        inverse = lambda at: at + sign * c * at * mp.exp(-(at**2) / 2)  # noqa: E731
+        speed = lambda at: 1 + sign * c * (1 - at**2) * mp.exp(-(at**2) / 2)  # noqa: E731
+        return float(-2 * integral(lambda at: mp.npdf(inverse(at)) * speed(at) * mp.log(speed(at)), *HALF))
 
     right, printed = change(1), change(-1)
     return Finding(

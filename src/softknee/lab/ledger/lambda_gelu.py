@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import torch
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from ...spec import NormalCdf, NormalPdf, elementary, x
 from ...spec.algebra import oo, sympy
 from ...spec.reference import evaluate
 from .entry import Finding, claims_of
-from .tools import F64, certificate, formula, get, integral, line, same
+from .tools import F64, certificate, formula, get, integral, line, mp, same
 
 claim = claims_of("lambda_gelu")
 
@@ -64,11 +63,11 @@ def gate_distance() -> Finding:
     closed = 2 * sympy.integrate(elementary(NormalCdf(-lam * x)), (x, 0, oo))
     exact = sympy.simplify(closed - 2 / (lam * sympy.sqrt(2 * sympy.pi))) == 0
     gaps = []
-    with mpmath.workdps(35):
+    with mp.workdps(35):
         for k in (1, 160):
-            steps = [mpmath.mpf(step) / k for step in (0, 3, 12, 40)]
-            found = 2 * integral(lambda at, k=k: mpmath.ncdf(-k * at), *steps)
-            gaps.append(abs(found * k - 2 / mpmath.sqrt(2 * mpmath.pi)))
+            steps = [mp.mpf(step) / k for step in (0, 3, 12, 40)]
+            found = 2 * integral(lambda at, k=k: mp.ncdf(-k * at), *steps)
+            gaps.append(abs(found * k - 2 / mp.sqrt(2 * mp.pi)))
     return Finding(
         rf"the integral in closed form, for every $\lambda$: {2 / math.sqrt(2 * math.pi):.9f}$/\lambda$; quadrature "
         rf"agrees to "
@@ -107,8 +106,8 @@ def target_hardness() -> Finding:
 def gate_is_half_a_step_away() -> Finding:
     """1 - Phi(lambda x) just right of 0, from the 50-digit reference, for three lambdas; it tends to 1/2 for each."""
     at = 1e-15
-    sup = {k: float(1 - evaluate(get("lambda_gelu"), at, lam=k) / mpmath.mpf(at)) for k in (1, 160, 10**6)}
-    wide = float(-mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf(TOLERANCE) - 1)) / 160
+    sup = {k: float(1 - evaluate(get("lambda_gelu"), at, lam=k) / mp.mpf(at)) for k in (1, 160, 10**6)}
+    wide = float(-mp.sqrt(2) * mp.erfinv(2 * mp.mpf(TOLERANCE) - 1)) / 160
     text = ", ".join(f"{value:.6f}" for value in sup.values())
     return Finding(
         rf"$\sup\lvert H - \Phi(\lambda x)\rvert = 1/2$ for every $\lambda$ (at $x = 10^{{-15}}$ it is {text} for "
@@ -129,9 +128,9 @@ def tolerance_depends_on_the_scale() -> Finding:
     means = {}
     for sigma in (1.0, 0.1, 0.01):
         scale = 160 * sigma
-        found = 2 * integral(lambda at, s=scale: mpmath.npdf(at) * mpmath.ncdf(-s * at), 0, 0.1, 0.5, 2, 9, digits=15)
+        found = 2 * integral(lambda at, s=scale: mp.npdf(at) * mp.ncdf(-s * at), 0, 0.1, 0.5, 2, 9, digits=15)
         means[sigma] = float(found)
-        assert abs(found - mpmath.atan(1 / mpmath.mpf(scale)) / mpmath.pi) < 1e-12
+        assert abs(found - mp.atan(1 / mp.mpf(scale)) / mp.pi) < 1e-12
     text = ", ".join(f"{value:.4f} at σ = {sigma:g}" for sigma, value in means.items())
     return Finding(
         rf"the mean error of the gate over $N(0, \sigma^2)$ is $\arctan(1/(\lambda\sigma))/\pi$; at $\lambda = 160$: "

@@ -7,14 +7,14 @@ import itertools
 import math
 from typing import Any
 
-import mpmath
 import torch
 
 from ... import design, measure
 from ...spec import x
 from ...spec.algebra import exp, sympy
+from ...spec.precision import compiled
 from .entry import Finding, claims_of
-from .tools import F64, certificate, get, integral, line
+from .tools import F64, certificate, get, integral, line, mp
 
 claim = claims_of("mollification")
 
@@ -101,10 +101,9 @@ def _legendre(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return nodes, 2 * vectors[0] ** 2
 
 
-@functools.cache
 def _bump(order: int = 0) -> Any:
     """The derivative of e^(1/(x^2 - 1)) of that order, as a function of mpmath numbers in (-1, 1)."""
-    return sympy.lambdify(x, sympy.diff(exp(1 / (x**2 - 1)), x, order), "mpmath")
+    return compiled([x], sympy.diff(exp(1 / (x**2 - 1)), x, order), mp.context)
 
 
 @functools.cache
@@ -113,11 +112,15 @@ def _smoothed(f: Any, kernel: str) -> Any:
     return design.mollify(f, kernel, width="delta")
 
 
-@functools.cache
 def _scale() -> Any:
     """A of definition 1, to 30 digits."""
-    with mpmath.workdps(35):
-        return 1 / (2 * integral(_bump(), 0, 1))
+    return mp.context.make_mpf(_exact_scale())
+
+
+@functools.cache
+def _exact_scale() -> Any:
+    with mp.workdps(35):
+        return (1 / (2 * integral(_bump(), 0, 1)))._mpf_
 
 
 @claim(
@@ -128,11 +131,12 @@ def _scale() -> Any:
 def kernel_is_normalised() -> Finding:
     """A by quadrature to 30 digits, and the integral of the scaled kernel in parts that A was not made with."""
     scale = _scale()
-    with mpmath.workdps(30):
-        delta = mpmath.mpf("0.01")
-        whole = integral(lambda at: scale / delta * _bump()(at / delta), -delta, delta / 3, delta)
+    with mp.workdps(30):
+        delta = mp.mpf("0.01")
+        bump = _bump()
+        whole = integral(lambda at: scale / delta * bump(at / delta), -delta, delta / 3, delta)
         gap = abs(whole - 1)
-        text = mpmath.nstr(scale, 20)
+        text = mp.nstr(scale, 20)
     return Finding(
         rf"$A = {text}$; $\int\phi_\delta = 1$ at $\delta = 0.01$ to "
         rf"{'20 digits' if gap < 1e-20 else 'fewer than 20 digits'}",
@@ -189,7 +193,7 @@ def kernels_become_a_point() -> Finding:
     scale, bump = _scale(), _bump()
 
     def miss(delta: float) -> float:
-        tested = lambda at: scale * bump(at) * mpmath.exp(delta * at) * mpmath.cos(3 * delta * at)  # noqa: E731
+        tested = lambda at: scale * bump(at) * mp.exp(delta * at) * mp.cos(3 * delta * at)  # noqa: E731
         return abs(float(integral(tested, -1, 0, 1, digits=15) - 1))
 
     gaps = {delta: miss(delta) for delta in (0.1, 0.01)}
@@ -263,10 +267,11 @@ def mollified_converges() -> Finding:
 def lipschitz_bound_for_bounded_functions() -> Finding:
     r"""C_phi by quadrature of |phi'| and as 2 phi(0); the bound against the steepest slope of sign and hardtanh."""
     scale = _scale()
-    with mpmath.workdps(30):
-        constant = 2 * integral(lambda at: -scale * _bump(1)(at), 0, 1)
-        gap = abs(constant - 2 * scale * mpmath.exp(-1))
-        text = mpmath.nstr(constant, 17)
+    with mp.workdps(30):
+        slope = _bump(1)
+        constant = 2 * integral(lambda at: -scale * slope(at), 0, 1)
+        gap = abs(constant - 2 * scale * mp.exp(-1))
+        text = mp.nstr(constant, 17)
     step = design.mollify(sympy.sign(x), "bump", width="delta").derivative(1)(line(-1, 1, 2001), delta=0.5).max().item()
     soft = _smoothed(get("hardtanh"), "epanechnikov").derivative(1)(line(-3, 3, 6001), delta=0.5).max().item()
     bound = float(constant) / 0.5
@@ -292,7 +297,7 @@ def lipschitz_bound_for_relu() -> Finding:
     r"""M over [x - delta, x + delta] grows with x, so there is no bound; and the constant of S-ReLU for five deltas."""
     constants = {delta: certificate("srelu", delta=delta).lipschitz for delta in DELTAS}
     # The largest |f| on [x - delta, x + delta] is x + delta for ReLU right of 0.
-    bound = {at: (at + 1) * float(2 * _scale() * mpmath.exp(-1)) for at in (1, 1000)}
+    bound = {at: (at + 1) * float(2 * _scale() * mp.exp(-1)) for at in (1, 1000)}
     return Finding(
         rf"it says nothing for an unbounded $f$: $M$ is the largest value near $x$, so at $\delta = 1$ the bound is "
         rf"{bound[1]:.1f} at $x = 1$ and {bound[1000]:.0f} at $x = 1000$. "

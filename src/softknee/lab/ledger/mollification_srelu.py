@@ -6,15 +6,15 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import torch
 
 from ... import design
 from ...spec import NormalCdf, NormalPdf, elementary, positive, x
 from ...spec.algebra import Piecewise, Rational, exp, sympy
 from ...spec.pieces import split
+from ...spec.precision import to_digits
 from .entry import Finding, claims_of
-from .tools import certificate, formula, get, jumps, line, place, reached_at, rounds_to, same, smooth, tex
+from .tools import certificate, formula, get, jumps, line, mp, place, reached_at, rounds_to, same, smooth, tex
 
 claim = claims_of("mollification")
 
@@ -114,7 +114,7 @@ def gelu_constant() -> Finding:
     """The largest slope of GELU and its place, enclosed by ball arithmetic; the closed form at sqrt 2 beside it."""
     proved = certificate("gelu", beta=1).lipschitz
     at, root = place(proved), sympy.sqrt(2)
-    closed = elementary(NormalCdf(root) + root * NormalPdf(root)).evalf(30)
+    closed = to_digits(elementary(NormalCdf(root) + root * NormalPdf(root)), 30)
     form = r"$\Phi(\sqrt 2) + \sqrt 2\,\varphi(\sqrt 2)$, " if abs(float(closed) - float(proved)) < 1e-14 else ""
     return Finding(
         rf"it is {form}proved to be {proved} The place, $x = {at:.6f}$, is right; the value there is not",
@@ -304,7 +304,7 @@ def pseudocode_has_another_delta() -> Finding:
 def dead_units_remain() -> Finding:
     """The exact slope left of -delta, and the share of N(0, 1) there."""
     outside = split(formula("srelu")).parts[0]
-    share = {d: float(mpmath.ncdf(-d)) for d in (0.001, 0.01, 0.1)}
+    share = {d: float(mp.ncdf(-d)) for d in (0.001, 0.01, 0.1)}
     inside = bool((get("srelu").derivative(1)(line(-0.0999, -0.0001), delta=0.1) > 0).all())
     text = ", ".join(f"{100 * value:.2f}% at δ = {d:g}" for d, value in share.items())
     return Finding(

@@ -8,6 +8,7 @@ from ... import design
 from ...spec import positive, x
 from ...spec.algebra import Piecewise, log, sympy
 from ...spec.pieces import split
+from ...spec.precision import to_digits
 from .entry import Finding, claims_of
 from .tools import formula, get, jumps, line, same, smooth, tex
 
@@ -134,7 +135,7 @@ def softplus_relation() -> Finding:
     series = sympy.series(gamma * log(1 + sympy.exp(x / gamma)), x, 0, 3).removeO()
     parabola = (x + beta) ** 2 / (4 * beta)
     lift = sympy.simplify(series - parabola)
-    constant = float((lift / beta).evalf())
+    constant = float(to_digits(lift / beta, 17))
     points = line(-40, 40, 80001)
     gap = get("softplus")(points, beta=2.0) - get("smelu")(points, beta=1.0)
     seam = math.log1p(math.exp(-2)) / 2
@@ -219,7 +220,7 @@ def smooth_relu_never_returns() -> Finding:
     f = split(formula("smooth_relu")).parts[-1]
     slope = sympy.simplify(sympy.diff(f, x) - beta * x / (1 + beta * x))
     far = sympy.limit(x - f, x, sympy.oo)
-    away = {at: float((x - f).subs({x: at, beta: 100}).evalf(20)) for at in (1, 100, 10**6)}
+    away = {at: float(to_digits((x - f).subs({x: at, beta: 100}), 20)) for at in (1, 100, 10**6)}
     texts = ", ".join(f"{value:.3f} at x = {at:,}" for at, value in away.items())
     return Finding(
         rf"the slope $\beta x/(1 + \beta x)$ is below 1 everywhere; on bounded inputs it approaches ReLU, but the "

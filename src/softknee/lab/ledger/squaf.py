@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mpmath
 import torch
 from torch import Tensor
 
 from .entry import Finding, claims_of
-from .tools import F64, get, line
+from .tools import F64, get, line, mp
 
 claim = claims_of("squaf")
 
@@ -119,16 +118,16 @@ def _off_the_axis(half: int, h: float, share: float) -> float:
     The sum of the weights is a theta function (up to its ends) with zeros pi q/(2h) above the midpoints; where phi is
     analytic inside the circle, the mean is the value at the centre.
     """
-    with mpmath.workdps(30):
-        heights = [mpmath.mpf(v) for v in _table(2 * half + 1).tolist()]
+    with mp.workdps(30):
+        heights = [mp.mpf(v) for v in _table(2 * half + 1).tolist()]
 
         def phi(at: Any) -> Any:
-            weights = [mpmath.exp(-h * (at - i) ** 2) for i in range(-half, half + 1)]
-            return mpmath.fdot(heights, weights) / mpmath.fsum(weights)
+            weights = [mp.exp(-h * (at - i) ** 2) for i in range(-half, half + 1)]
+            return mp.fdot(heights, weights) / mp.fsum(weights)
 
-        centre, reach = mpmath.mpf("0.25"), mpmath.sqrt(mpmath.mpf("0.0625") + (mpmath.pi / (2 * h)) ** 2)
-        circle = [phi(centre + share * reach * mpmath.expjpi(2 * mpmath.mpf(i) / 300)) for i in range(300)]
-        return float(abs(mpmath.fsum(circle) / 300 - phi(centre)))
+        centre, reach = mp.mpf("0.25"), mp.sqrt(mp.mpf("0.0625") + (mp.pi / (2 * h)) ** 2)
+        circle = [phi(centre + share * reach * mp.expjpi(2 * mp.mpf(i) / 300)) for i in range(300)]
+        return float(abs(mp.fsum(circle) / 300 - phi(centre)))
 
 
 @claim(

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import torch
 from torch import Tensor
 
@@ -16,7 +15,10 @@ from ...design.proof.certify import certify
 from ...spec import Activation, elementary, x
 from ...spec.algebra import Expr, sympy
 from ...spec.pieces import split
+from ...spec.precision import OwnContext
 
+mp = OwnContext()
+"""mpmath's functions, with a precision that belongs to the ledger and to the thread that calls."""
 F64 = torch.float64
 DIGITS = 30
 
@@ -81,9 +83,9 @@ def rounds_to(enclosure: Enclosure, printed: str) -> bool:
 
 
 def integral(f: Callable[[Any], Any], *points: Any, digits: int = DIGITS) -> Any:
-    """The integral through the given points, to 30 digits or as many as are asked for."""
-    with mpmath.workdps(digits + 5):
-        return mpmath.quad(f, [mpmath.mpf(point) for point in points])
+    """The integral through the given points, to 30 digits or as many as are asked for; f calculates with `mp`."""
+    with mp.workdps(digits + 5):
+        return mp.quad(f, [mp.mpf(point) for point in points])
 
 
 def tex(expr: Expr) -> str:

@@ -67,8 +67,8 @@ def run_study(
         each: called with every outcome, those that were found in the store as well.
         run_trial: what runs a trial.
 
-    Ctrl-C stops it after the current step with `StudyStopped`, which says how to go on. SIGKILL at any moment loses
-    nothing that was finished.
+    Ctrl-C, SIGTERM and SIGHUP (a closed terminal) stop it after the current step with `StudyStopped`, which says how to
+    go on. SIGKILL at any moment loses nothing that was finished.
     """
     if engine not in ENGINES:
         raise ParameterError(f"There is no engine {engine!r}, only 'local' and 'ray'.{did_you_mean(engine, ENGINES)}")
@@ -112,7 +112,7 @@ def run_study(
             finally:
                 chosen.close()
         except Interrupted as stopped:
-            raise StudyStopped(_how_to_go_on(store, command)) from stopped
+            raise StudyStopped(_how_to_go_on(store, command), stopping.number) from stopped
         finally:
             progress.close()
             torch.set_num_threads(threads_before)

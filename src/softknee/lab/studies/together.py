@@ -26,7 +26,7 @@ from .recipe import Recipe
 from .runner import run_study
 from .running import Interrupted, run_trial
 from .running.watch import QUIET, Save, Watch
-from .stopping import StudyStopped
+from .stopping import SIGNALS, StudyStopped
 from .trial import Trial
 
 _GO, _SAVE, _STOP, _END = "go on", "save", "stop", "end"
@@ -147,12 +147,15 @@ class _Following:
 
 @contextmanager
 def _deaf_to_interrupts() -> Any:
-    """Ctrl-C reaches every process of a terminal; the main one decides when all of them stop."""
+    """Ctrl-C and SIGHUP reach every process of a terminal; the main one decides when all of them stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not SIGTERM: it comes to one process, and is how a launcher ends those that are left.
+    numbers = [number for number in SIGNALS if number != signal.SIGTERM]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
