@@ -1,7 +1,9 @@
 """Networks that the tests of the deploy checks share: one trained a little, and one written as ONNX."""
 
+from importlib.util import find_spec
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -11,6 +13,10 @@ from softknee.lab.deploy.onnx_check import Exported
 from softknee.lab.digits import load_digits
 
 WIDTHS = (64, 16, 12, 10)
+needs_marabou = pytest.mark.skipif(
+    find_spec("maraboupy") is None,
+    reason="maraboupy is not installed; the extra 'deploy' brings it, before Python 3.12",
+)
 
 
 def trained(activation: str, **knobs: Any) -> nn.Sequential:

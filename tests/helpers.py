@@ -85,6 +85,15 @@ def tolerance(dtype: torch.dtype, quantity: str) -> float:
     return TOLERANCES[dtype, quantity].value
 
 
+def rounding(dtype: torch.dtype) -> float:
+    """How far apart two ways to one number may end, relative to its size.
+
+    The bits are the same only where one program runs twice on one layout. Which elements a vector instruction takes
+    and which the scalar one after it, and so the last bit, depends on strides and on the processor.
+    """
+    return tolerance(dtype, "same") * torch.finfo(dtype).eps
+
+
 # -- draws ------------------------------------------------------------------------------------------------
 
 REACH = 50.0

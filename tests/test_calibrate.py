@@ -42,7 +42,9 @@ def test_quantiles_of_a_stream_are_those_of_all_values(kind: torch.dtype, scale:
         torch.testing.assert_close(seen.quantile(level), truth, rtol=2 ** (1 / 16) - 1 if level > 0.9 else 0.01, atol=0)
     whole = Spread(4)
     whole.add(values.flip(1))
-    assert torch.equal(whole.counts, seen.counts)
+    # A number on the edge of two bins may be counted in either.
+    assert (whole.counts.cumsum(1) - seen.counts.cumsum(1)).abs().max() <= 2
+    assert whole.count == seen.count
     assert seen.pooled.share_below(0.5 * scale) == pytest.approx(math.erf(0.5 / math.sqrt(2)), abs=0.01)
 
 

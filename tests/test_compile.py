@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector
 from torch.overrides import TorchFunctionMode
 
 import softknee as sk
-from helpers import F32, F64, SUBJECTS, every_subject, ordinary_values, tolerance
+from helpers import F32, F64, SUBJECTS, every_subject, ordinary_values, rounding
 from softknee.kernels.pointwise import runtime_of
 from softknee.spec import Activation
 
@@ -95,7 +95,7 @@ def test_inductor_equals_eager(name: str):
     x, values = X.to(F32), tensors(act, F32)
     compiled = torch.compile(lambda x, **p: act(x, **p), fullgraph=True)
     for found, expected in zip(run(compiled, x, values), run(act, x, values), strict=True):
-        close = tolerance(F32, "same") * torch.finfo(F32).eps
+        close = rounding(F32)
         torch.testing.assert_close(found, expected, rtol=close, atol=close * expected.abs().max().item())
 
 

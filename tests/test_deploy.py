@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from deploy_networks import trained, written
+from deploy_networks import needs_marabou, trained, written
 from softknee.errors import InputError, ParameterError
 from softknee.lab.deploy import DeployReport, NotRun, Refused, deploy_check, deploy_table, relu_copy
 from softknee.lab.deploy.int8_check import Int8Check, quantise
@@ -22,7 +22,7 @@ from softknee.lab.deploy.tools import attempt
 from softknee.lab.digits import load_digits
 from softknee.measure import Record
 
-for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "maraboupy", "safetensors", "sklearn"):
+for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):
     pytest.importorskip(tool, reason=f"{tool} is not installed; the extras 'deploy' and 'lab' bring it")
 
 
@@ -128,6 +128,7 @@ def test_pruning_says_when_apoz_cannot_rank(result: DeployReport) -> None:
     assert chance.accuracy_after.repeats == 5
 
 
+@needs_marabou
 def test_marabou_refuses_gelu_and_takes_relu(result: DeployReport) -> None:
     refused = result.before.robustness
     assert isinstance(refused, Refused)
@@ -139,6 +140,7 @@ def test_marabou_refuses_gelu_and_takes_relu(result: DeployReport) -> None:
     assert taken.count("proved") >= 1
 
 
+@needs_marabou
 def test_the_record_and_the_table(result: DeployReport) -> None:
     record = result.record(command="softknee deploy-check somewhere")
     assert Record.from_json(record.to_json()) == record

@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import softknee as sk
-from deploy_networks import WIDTHS, trained
+from deploy_networks import WIDTHS, needs_marabou, trained
 from softknee.errors import InputError
 from softknee.lab import networks
 from softknee.lab.checkpoint import CheckpointError, save_checkpoint
 from softknee.lab.deploy import check_checkpoint, relu_copy
 from softknee.measure import Record
 
-for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "maraboupy", "safetensors", "sklearn"):
+for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):
     pytest.importorskip(tool, reason=f"{tool} is not installed; the extras 'deploy' and 'lab' bring it")
 
 
@@ -59,6 +59,7 @@ def test_there_must_be_something_to_replace() -> None:
         relu_copy(nn.Sequential(nn.Linear(3, 2)), torch.zeros(1, 3))
 
 
+@needs_marabou
 def test_the_command(softknee, tmp_path: Path) -> None:
     arguments = {"widths": list(WIDTHS), "activation": "srelu", "learn": "delta", "delta": 0.1, "seed": 1}
     model = trained("srelu", learn="delta", delta=0.1)

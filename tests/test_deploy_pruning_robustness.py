@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from deploy_networks import written
+from deploy_networks import needs_marabou, written
 from softknee.lab import networks
 from softknee.lab.deploy import NotRun
 from softknee.lab.deploy.layers import Layer, layers
@@ -15,7 +15,7 @@ from softknee.lab.deploy.marabou_check import RobustnessCheck, check_robustness,
 from softknee.lab.deploy.onnx_check import Exported
 from softknee.lab.deploy.pruning_check import AT_RANDOM, BY_APOZ, BY_SIZE, PruningCheck, check_pruning
 
-for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "maraboupy", "safetensors", "sklearn"):
+for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):
     pytest.importorskip(tool, reason=f"{tool} is not installed; the extras 'deploy' and 'lab' bring it")
 
 
@@ -129,6 +129,7 @@ def one_number(bias: tuple[float, ...]) -> nn.Sequential:
     return model
 
 
+@needs_marabou
 def test_robustness_where_the_radius_is_known() -> None:
     """The class changes at 1/2. Marabou's own helper, which keeps the condition on class 1, finds 0 robust to 1."""
     model = one_number((1.0, -5.0, 0.0))
@@ -149,6 +150,7 @@ def test_robustness_where_the_radius_is_known() -> None:
     assert late.count("timeout") == 1
 
 
+@needs_marabou
 def test_verdicts_agree_with_a_dense_grid() -> None:
     torch.manual_seed(4)
     model = networks.mlp((2, 8, 8, 3), activation="torch:relu", seed=4).eval()

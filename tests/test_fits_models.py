@@ -22,6 +22,11 @@ def kept(fit: Fit) -> dict[str, torch.Tensor]:
     return read_tensors(file.read_bytes())
 
 
+def away_from_jumps(x: torch.Tensor, *, q: float) -> torch.Tensor:
+    """Where the window of five points does not jump to the next one within rounding: not half way between two."""
+    return (x / q % 1 - 0.5).abs() > 1e-3
+
+
 def test_the_class_at_every_place_is_that_of_the_kept_weights():
     run = finished("clusters")
     relu = run.fits[0]
@@ -85,8 +90,13 @@ def test_without_models_the_ends_in_the_record_give_the_same_curves():
     bare = replace(fit, files={})
     assert not bare.weights
     for one, other in zip(sites_of(fit, "accuracy"), sites_of(bare, "accuracy"), strict=True):
-        assert torch.allclose(one.end, other.end, atol=1e-5)
-        assert torch.equal(one.start, other.start)
+        # The ends in a record went through a logarithm and back: q, and with it every x, may differ in the last bits.
+        assert torch.allclose(one.x, other.x, rtol=1e-5)
+        assert torch.allclose(one.points, other.points, rtol=1e-5)
+        for name, q in (("end", float(one.points.diff()[0])), ("start", 0.5)):
+            whole = away_from_jumps(one.x, q=q)
+            assert int(whole.sum()) > 1000
+            assert torch.allclose(getattr(one, name)[whole], getattr(other, name)[whole], atol=1e-5)
         assert len(other.shares) == 0
 
 

@@ -3,7 +3,6 @@
 import doctest
 import json
 import re
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -22,20 +21,13 @@ from softknee.spec import Activation, positive, x
 from softknee.spec.algebra import Piecewise
 
 PAGE = Path(__file__).parent.parent / "docs" / "claims.md"
-LONGEST_RUN = 30.0
 ROW = {"id", "paper", "place", "claim", "check", "measured", "verdict", "expected", "parts", "numbers", "seconds"}
-
-
-_CPU_SECONDS: list[float] = []
 
 
 @pytest.fixture(scope="module")
 def entries() -> tuple[ledger.Entry, ...]:
     """One run of everything, for all the tests of this file."""
-    start = time.process_time()
-    found = ledger.run(ledger.find())
-    _CPU_SECONDS[:] = [time.process_time() - start]
-    return found
+    return ledger.run(ledger.find())
 
 
 def named(name: str) -> Claim:
@@ -128,12 +120,6 @@ def test_what_was_asked_for_is_there(entries: tuple[ledger.Entry, ...]):
 
 def test_every_verdict_is_the_one_on_record(entries: tuple[ledger.Entry, ...]):
     assert [(one.claim.id, one.verdict, one.measured) for one in entries if not one.as_expected] == []
-
-
-def test_it_takes_less_than_half_a_minute(entries: tuple[ledger.Entry, ...]):
-    # The time of this process on a processor: the tests share the machine with others that a user would not run.
-    assert entries
-    assert _CPU_SECONDS[0] < LONGEST_RUN
 
 
 def test_numbers_of_the_formula_sheet(entries: tuple[ledger.Entry, ...]):

@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import softknee as sk
+from helpers import F64, rounding
 from softknee.kernels.squaf import squaf, squaf_sampled
 from softknee.kernels.squaf import wanted as flags
 from squaf_reference import inputs, parameters
@@ -60,7 +61,8 @@ def test_every_choice_gives_the_gradients_of_all_of_them(window, weights):
     everything = dict(zip(NAMES, gradients(NAMES, window=window, weights=weights), strict=True))
     for subset in SUBSETS:
         for name, found in zip(subset, gradients(subset, window=window, weights=weights), strict=True):
-            assert torch.equal(found, everything[name]), (subset, name)
+            whole = everything[name]
+            assert (found - whole).abs().max() <= rounding(F64) * whole.abs().max(), (subset, name)
 
 
 @pytest.mark.parametrize("subset", SUBSETS, ids="-".join)

@@ -1,5 +1,6 @@
 """Tiny trials: examples drawn here, models of one's own by import path, and a trial to change at will."""
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -47,6 +48,29 @@ def explosive(
             for layer in (model[0], model[3], model[5]):
                 layer.weight.mul_(factor)
     return model
+
+
+class Shifted(nn.Module):
+    """Adds a number that is trained, times a gain that is not."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(1))
+        self.register_buffer("gain", torch.tensor([gain]))  # each seed of a stack has its own
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.gain * self.shift
+
+
+def shifted(
+    activation: Callable[[], nn.Module], classes: int, input_shape: tuple[int, ...], seed: int, growth: list[float]
+) -> nn.Module:
+    """The same, and a shift: plain steps of 0.02 by the squared error multiply its error by -growth[seed] and more.
+
+    At 0 it is learned as any bias is. Above 1 the error grows step by step until nothing is finite, and the larger the
+    factor, the sooner: when a seed diverges follows from its number here and not from rounding.
+    """
+    return nn.Sequential(*small(activation, classes, input_shape), Shifted(math.sqrt((1 + growth[seed]) / 0.04)))
 
 
 def examples(*, classes: int = 3) -> Examples:

@@ -23,7 +23,7 @@ or says them for more than they are true of. Each row is one function of `src/so
 place; it computes with the definitions of this package: SymPy for identities, ball arithmetic for constants, 30-digit
 quadrature for integrals, float64 tensors for the rest. What only training can test is in [evidence.md](evidence.md).
 
-    softknee claims                     # run them all, in less than half a minute
+    softknee claims                     # run them all, in about half a minute
     softknee claims --paper squaf       # those of one paper
     softknee claims --json FILE         # with versions, times and every number
 
