@@ -51,7 +51,7 @@ def test_every_exhibit_is_of_a_function():
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.svg")), ids=lambda path: path.stem)
 def test_a_picture_is_small_and_stands_alone(path: Path):
     text = path.read_text(encoding="utf-8")
-    assert len(text.encode()) < 60_000
+    assert len(text.encode()) < (2_000 * len(NAMES) if path.stem == "all" else 60_000)  # that of all grows with them
     assert set(re.findall(r"https?://[^\"]*", text)) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,16 +34,12 @@ def _beside_values(act: Activation, p: Tensor, x: Tensor) -> Tensor:
     return p[0]
 
 
-def like(values: Tensor, x: Tensor) -> Tensor:
+def like(values: Tensor, x: Any) -> Tensor:
     """These values as rows of the lengths of x, whose ragged dimension they share."""
+    # torch has no public name for the dimension along which the rows differ.
     return torch.nested.nested_tensor_from_jagged(
-        values, offsets=x.offsets(), lengths=x.lengths(), jagged_dim=ragged_dim(x)
+        values, offsets=x.offsets(), lengths=x.lengths(), jagged_dim=x._ragged_idx
     )
-
-
-def ragged_dim(x: Tensor) -> int:
-    """The dimension along which the rows differ in length."""
-    return x._ragged_idx  # pyright: ignore[reportAttributeAccessIssue] - torch has no public name for it
 
 
 def check_nested(act: Activation, x: Tensor) -> None:

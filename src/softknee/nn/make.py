@@ -48,5 +48,5 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
         return RowwiseModule(definition, **arguments)
     cls = CLASSES.get(definition.name)
     if cls is not None and definition is find(definition.name):
-        return cls(**{"learn": False} | arguments)  # the class PReLU learns, as torch's does
+        return cls(**({"learn": False, **arguments}))  # the class PReLU learns, as torch's does
     return Pointwise(definition, **arguments)

@@ -60,9 +60,9 @@ class Pointwise(Parameterised):
     ) -> None:
         super().__init__()
         options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
-        named, positional = self._named(positional)
+        named, given = self._named(positional)
         title = type(self).__name__
-        options, values = translate(title, self.torch_arguments, positional, options, values)
+        options, values = translate(title, self.torch_arguments, given, options, values)
         if self.general and any(p.name in values for p in find(self.general).params):
             named = find(self.general)
         definition, values = resolve(named, values)
@@ -74,8 +74,8 @@ class Pointwise(Parameterised):
         params, values = definition.configured(values)
         definition.check(values)
         _refuse_crossed(title, [p.name for p in params], values)
-        learn = _spread_names(definition, self.learns if learn is None else learn)
-        learned = choose_learned(definition.name, names=[p.name for p in params], learn=learn)
+        to_learn = _spread_names(definition, self.learns if learn is None else learn)
+        learned = choose_learned(definition.name, names=[p.name for p in params], learn=to_learn)
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
         self._hold(
             definition.name,

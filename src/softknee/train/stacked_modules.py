@@ -263,7 +263,7 @@ def stack_modules_(model: nn.Module, draws: Draws) -> None:
         kind = type(module)
         if kind is nn.Linear:
             module.__class__ = StackedLinear
-        elif isinstance(module, Pointwise) and kind.forward is Pointwise.forward and not kind.drawn:
+        elif isinstance(module, Pointwise) and kind.forward is Pointwise.forward and not module.drawn:
             module.__class__ = type(f"Stacked{kind.__name__}", (StackedPointwise, kind), {})
         elif isinstance(module, SQUAF) and kind.forward is SQUAF.forward:
             _refuse_general_grid(module, path)
