@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import softknee as sk
 from softknee.surgery.modules import activation_modules
+from softknee.surgery.swapping.swap import WITHOUT_EXAMPLE
 
 WORDS = {"vocab_size": 32, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
 LAYERS = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -165,7 +166,8 @@ def test_some_layers_alone_leave_the_configuration_with_a_note(kind: str, tmp_pa
     report = sk.swap_(model, "srelu", where="*.0.*", learn="delta", delta=0.3)
     assert len(report.changed) == 1
     assert act(model, kind) == was
-    (note,) = report.notes
+    note, without_example = report.notes
+    assert without_example == WITHOUT_EXAMPLE
     assert f"{KEYS[kind]}={was!r}" in note
     assert "not all of them were changed" in note
     assert "sk.apply_" in note
@@ -215,8 +217,9 @@ def test_functions_that_no_entry_brings_back_are_noted(kind: str, tmp_path: Path
     configuration = model.config.to_dict()
     report = sk.swap_(model, "srelu", learn="delta", delta=0.3)
     assert model.config.to_dict() == configuration
-    assert report.notes
-    assert all("from_pretrained will build" in note and "sk.apply_" in note for note in report.notes)
+    notes = [note for note in report.notes if note != WITHOUT_EXAMPLE]
+    assert notes
+    assert all("from_pretrained will build" in note and "sk.apply_" in note for note in notes)
     # What the note advises.
     file = report.save(tmp_path / "surgery.json")
     fresh = STUBBORN[kind]().eval()
@@ -310,3 +313,35 @@ print("the same")
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[-2] == "the same"
+
+
+class OnlyOneName(transformers.PretrainedConfig):
+    """A configuration that checks its entries, and takes one name."""
+
+    hidden_act = "relu"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "hidden_act" and value != "relu":
+            raise TypeError(f"Field 'hidden_act' expected one of ('relu',), got {value}")
+        super().__setattr__(name, value)
+
+
+class TakesOneName(transformers.PreTrainedModel):
+    config_class = OnlyOneName
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.fc, self.act = torch.nn.Linear(4, 4), transformers.activations.ACT2FN[config.hidden_act]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.fc(x))
+
+
+def test_a_configuration_that_takes_no_other_name_stays_with_a_note():
+    config = OnlyOneName()
+    config.__dict__["hidden_act"] = "relu"
+    model = TakesOneName(config)
+    report = sk.swap_(model, "srelu", delta=0.3, example=torch.zeros(1, 4))
+    assert len(report.changed) == 1
+    assert config.hidden_act == "relu"
+    assert any("because it takes no other name" in note for note in report.notes)

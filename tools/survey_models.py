@@ -269,11 +269,14 @@ def _judge_output(record: dict[str, Any], before: Run, after: Run) -> None:
     if [one.shape for one in before.output] != [one.shape for one in after.output]:
         record["notes"].append("the output has another shape than before, as that of a detector may")
     # Right or not: without a trained norm, another slope at every layer adds up, and a product of two may overflow.
-    if not all(bool(one.isfinite().all()) for one in after.output):
+    if not all(bool(one.isfinite().all()) for one in before.output):
+        record["notes"].append("the output is not finite before the swap, so it is not compared")
+    elif not all(bool(one.isfinite().all()) for one in after.output):
         record["suspicious"] = "the output is not finite after the swap"
     elif record["ratio"] is not None and record["ratio"] > BLOWN_UP:
         record["suspicious"] = f"the output is {record['ratio']:.3g} times as large after the swap"
-    if record["changed"] and not record["moved"]:
+    warned = any("did not move" in note for note in record.get("report_notes", ()))
+    if record["changed"] and not record["moved"] and not warned:
         idle = f"{len(record['changed_without_run'])} of {record['changed']} changed modules never run"
         record["wrong"].append({"what": f"the report lists changes, and the output is the same to the bit ({idle})"})
 
@@ -361,7 +364,14 @@ def _counted(events: Iterable[Event]) -> dict[str, int]:
 
 
 _IDLE = re.compile(r"not called|never (called|ran|runs)|not (run|reached)|did not run", re.IGNORECASE)
-_STEMS = {"gelutanh": "gelu", "quickgelu": "silu", "swish": "silu", "celu": "elu", "clamp": "relu", "clampmin": "relu"}
+_STEMS = {
+    "gelutanh": "gelu",
+    "quickgelu": "silu",
+    "swish": "silu",
+    "celu": "elu",
+    "clamp": "relu",
+    "clampmin": "relu",
+} | {"relusquared": "relu2"}
 
 
 def _stem(function: str) -> str:

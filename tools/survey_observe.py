@@ -247,8 +247,9 @@ def _sample(tensor: Tensor) -> Tensor:
 
 
 def _wide(sample: Tensor) -> bool:
-    """Whether elements tell functions apart: both signs, and not all of them near 0."""
-    return sample.numel() > 3 and bool(sample.min() < -0.05) and bool(sample.max() > 0.05)
+    """Whether elements tell functions apart: some of both signs lie where activations bend."""
+    bends = (sample.abs() > 0.05) & (sample.abs() < 2.5)
+    return sample.numel() > 3 and bool((bends & (sample < 0)).any()) and bool((bends & (sample > 0)).any())
 
 
 def _same_values(start: Node, sample: Tensor) -> str:

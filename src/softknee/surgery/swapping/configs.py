@@ -47,6 +47,15 @@ class _Entry:
         setattr(self.config, self.key, self.text)
         return lambda: setattr(self.config, self.key, before)
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the configuration takes the new text; some allow a few names only."""
+        try:
+            self.change()()
+        except Exception:  # whatever its validation raises
+            return False
+        return True
+
     def note(self, problem: str, keep: str) -> str:
         said = getattr(self.config, self.key)
         return (
@@ -93,7 +102,9 @@ def retell(
             else:
                 notes.append(entry.note(problem, keep))
     unnamed = [site for site in chosen if _place(site) not in named]
-    true, more = _come_back(model, entries, unnamed, put, keep)
+    accepted = [entry for entry in entries if entry.accepted]
+    notes += [entry.note("it takes no other name", keep) for entry in entries if not entry.accepted]
+    true, more = _come_back(model, accepted, unnamed, put, keep)
     return [entry.change for entry in true], notes + more
 
 
