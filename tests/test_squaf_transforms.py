@@ -139,8 +139,13 @@ def test_export_uses_plain_operations(window):
     p = parameters((3, 1), dtype=torch.float32)
 
     class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, value in p.items():
+                self.register_buffer(name, value)
+
         def forward(self, x: Tensor) -> Tensor:
-            return squaf(x, **p, window=window)
+            return squaf(x, **dict(self.named_buffers()), window=window)
 
     x = inputs(2, 3, 4, dtype=torch.float32)
     program = torch.export.export(Model(), (x,))

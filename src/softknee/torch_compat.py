@@ -12,6 +12,9 @@ VERSION = tuple(int(part) for part in str(torch.__version__).split("+")[0].split
 # 2.7 it goes there along every path and not to every operation: about 2^n steps for n operations that use the last two.
 FOLLOWS_EVERY_PATH = VERSION < (2, 7)
 
+# torch.func.vmap makes a gather of an index_select, and in 2.6 gather takes places as int64 only; 2.8 takes int32 too.
+GATHERS_INT32 = VERSION >= (2, 8)
+
 
 def is_exporting() -> bool:
     """`torch.compiler.is_exporting()`, which torch has from 2.7 on.

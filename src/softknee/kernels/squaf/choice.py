@@ -7,6 +7,7 @@ the running sum of the probabilities passes u times their sum, u uniform in [0, 
 import torch
 from torch import Tensor
 
+from ... import torch_compat
 from .plain import Placed, compute_dtype, exponent, finite_range, grid_probability, place, points_first
 
 NO_POINT = -1  # the symbol of NaN
@@ -75,7 +76,7 @@ def value_at(z: Tensor, symbol: Tensor, *, x: Tensor) -> Tensor:
     The result depends on x, with derivative 0, so that it can always be differentiated.
     """
     n, rows = z.shape[-1], z.shape[:-1].numel()
-    index = symbol
+    index = symbol if torch_compat.GATHERS_INT32 else symbol.long()
     if rows > 1:
         index = index + n * torch.arange(rows, device=z.device).reshape(z.shape[:-1])
     found = z.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape).to(x.dtype)
