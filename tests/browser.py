@@ -88,7 +88,7 @@ class Browser:
         assert "error" not in answer, f"{method}: {answer['error']}"
         return answer["result"]
 
-    def _until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 60.0) -> dict[str, Any]:
+    def _until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float = 600.0) -> dict[str, Any]:
         end = time.monotonic() + seconds
         while True:
             while b"\0" in self.rest:
@@ -107,7 +107,7 @@ class Browser:
         self.call("Page.navigate", url=url)
         self._until(lambda one: one.get("method") == "Page.loadEventFired")
         # On a busy machine that may have been the empty page that a browser starts with.
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while self.evaluate("location.href === 'about:blank' || document.readyState !== 'complete'"):
             assert time.monotonic() < end, f"The browser did not load {url} in time."
             time.sleep(0.02)

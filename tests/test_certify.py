@@ -22,7 +22,7 @@ from softknee.spec import Activation, AtLeastOne, Between, Claims, Param, Positi
 from softknee.spec.reference import evaluate
 
 WIDTH = 1e-12
-SECONDS = 5.0
+SECONDS = 10.0
 
 
 def as_meant(act: Activation) -> Activation:

@@ -93,7 +93,7 @@ for missing in ("typer", "rich", "sklearn"):
         text=True,
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        timeout=120,
+        timeout=1200,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr

@@ -136,7 +136,7 @@ def test_robustness_where_the_radius_is_known() -> None:
     exported, label = written(model), torch.zeros(1, dtype=torch.int64)
     verdicts = {}
     for eps in (0.49, 0.51, 1.0):
-        found = check_robustness(model, exported, torch.zeros(1, 1), label, eps=eps, chosen=[0], seconds=10)
+        found = check_robustness(model, exported, torch.zeros(1, 1), label, eps=eps, chosen=[0], seconds=600)
         assert isinstance(found, RobustnessCheck)
         (verdicts[eps],) = found.points
     assert verdicts[0.49].verdict == "proved"
@@ -157,7 +157,7 @@ def test_verdicts_agree_with_a_dense_grid() -> None:
     points = torch.rand(8, 2) * 4 - 2
     with torch.no_grad():
         labels = model(points).argmax(1)
-    found = check_robustness(model, written(model), points, labels, eps=0.2, chosen=list(range(8)), seconds=10)
+    found = check_robustness(model, written(model), points, labels, eps=0.2, chosen=list(range(8)), seconds=600)
     assert isinstance(found, RobustnessCheck)
     steps = torch.linspace(-0.2, 0.2, 201)
     ball = torch.cartesian_prod(steps, steps)

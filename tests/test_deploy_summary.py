@@ -29,7 +29,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory):
                 task={"data": "digits", "metric": "accuracy"},
             )
             folders.append(path)
-    return check_several(folders, points=1, eps=0.001, repeats=3, seconds_per_point=5)
+    return check_several(folders, points=1, eps=0.001, repeats=3, seconds_per_point=600)
 
 
 def test_rows_are_networks_activations_and_forms(checked) -> None:

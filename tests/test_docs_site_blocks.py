@@ -132,7 +132,7 @@ def test_a_function_that_was_added_passes_the_tests_of_the_zoo(followed: tuple[P
         env=os.environ | {"PYTHONPATH": ""},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]

@@ -287,7 +287,7 @@ main()
         text=True,
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": path},
-        timeout=120,
+        timeout=1200,
         check=False,
     )
     assert finished.returncode == 2

@@ -129,7 +129,7 @@ assert matplotlib.rcParams["lines.linewidth"] == 7
 """
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "4711"}
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=environment, check=True, timeout=1200)
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == ["leaky_smelu.md", "leaky_smelu.svg"]
     act = sk.get("leaky_smelu")

@@ -34,7 +34,7 @@ def output_of(*command: str | Path, code: int = 0, **options: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
         **options,  # type: ignore[arg-type]
     )

@@ -20,7 +20,7 @@ BETA = positive("beta", 1.0)
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Fails where the block takes a second of the processor.
+    """Fails where the block takes two seconds of the processor.
 
     Not of the clock: others may have the machine. Nor with the collector, which comes when it will.
     """
@@ -30,7 +30,7 @@ def at_once() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-    assert time.thread_time() - start < 1
+    assert time.thread_time() - start < 2
 
 
 SAME_AS_THE_ZOO = {

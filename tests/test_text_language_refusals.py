@@ -1,13 +1,17 @@
 """The text language with its engines: that nothing else gets through, and that random texts do no harm."""
 
 import random
+import time
+from contextlib import suppress
 
 import pytest
+import torch
 
 import softknee as sk
 from softknee import FormulaError
 from softknee.design import definition
 from softknee.spec import Activation, positive
+from softknee.spec.parse import FUNCTIONS
 from test_parse import at_once
 
 BETA = positive("beta", 1.0)
@@ -174,6 +178,85 @@ def test_ten_thousand_random_texts_end_in_a_definition_or_a_formula_error() -> N
         with at_once():
             read += refused_or_valid(text)
     assert read > 20  # the drawing does find formulas
+
+
+# Each took from 3 seconds to minutes, or all memory: SymPy factored numbers of 300 digits and polynomials of degree
+# 10^11, solved for the sets on which conditions hold, or wrote out products of sums.
+SLOW = [
+    "min((abs(1e-320) * log1p_minus(x)), (1e39 - unit(x)))",
+    "min((abs(1e-39) * log1p_minus(x)), (1e39 - unit(x)))",
+    "finite_left((softplus(log1p_minus_near(x)) / erfc((x + 99999999999))))",
+    "erf(((beta / 1e-20) + (1 * x)))",
+    "mish_gate(((swish(x) / beta) * min(x, smelu(x))))",
+    "log(mish_gate(asinh(gelu(x))))",
+    "((atan((x / beta)) * x) - ((max(beta, x) / tanh(x)) / (asinh(x) * finite_left(16))))",
+    "max(atan(asinh(x)), ((7e-9 + 1e-39) + erfc(swish(x))))",
+    "log1p(where(piecewise((smelu(x), swish(x) < 0), (2, x > 1e9), swish(x)) <= softplus(0.5), asinh(beta), x))",
+    "min(where(log((x + smelu(x))) <= log1p_minus_near(relu(x) - pi), sin(max(1e-20, 0.12)), x), swish(x) / gelu(x))",
+    "atan(min(min((x - beta), (gelu(x) + smelu(x))), (min(3, gelu(x)) * where(gelu(x) <= x, pi, gelu(x)))))",
+    "(((line(x, pi) - (swish(x) * 2)) + min(piecewise((relu(x), x < 0), (beta, x > 1), x), where(relu(x) > smelu(x),"
+    " beta, relu(x)))) / erfc((log1p_minus_near(0.5) * max(smelu(x), x))))",
+]
+
+
+def answer(text: str) -> None:
+    """Everything that is asked of a text: the definition, its value and slopes, the second derivative, the formula."""
+    act = definition(text, params=(BETA,) if "beta" in text else ())
+    x = torch.linspace(-3, 3, 7, requires_grad=True)
+    act(x).sum().backward()
+    act.derivative(2)(x.detach())
+    act.latex()
+
+
+@pytest.mark.parametrize("text", SLOW)
+def test_texts_that_took_long_answer_in_time(text: str) -> None:
+    """Twice the two seconds of the processor that a text has: the machine may be a slower one."""
+    start = time.thread_time()
+    with suppress(FormulaError):
+        answer(text)
+    assert time.thread_time() - start < 4
+
+
+def hostile_text(draw: random.Random, depth: int) -> str:
+    """A formula of any functions inside each other, with numbers of every size."""
+    if depth == 0 or draw.random() < 0.12:
+        numbers = ["0", "1", "0.5", "-1", "1e-39", "1e39", "7e-9", "1/3", "99999999999", "pi", "e", "1e-320", "16"]
+        return draw.choice(["x", "x", "x", "beta", draw.choice(numbers), "relu(x)", "swish(x)", "gelu(x)", "smelu(x)"])
+    a, b, c = (hostile_text(draw, depth - 1) for _ in range(3))
+    shapes = [
+        *[f"{draw.choice([*FUNCTIONS])}({a})"] * 3,
+        *[f"({a} {draw.choice('+-*/')} {b})"] * 3,
+        f"({a})**{draw.choice([2, 3, -1, -2, 16, 0, 5])}",
+        f"{draw.choice(['max', 'min', 'line'])}({a}, {b})",
+        f"where({a} {draw.choice(['<', '>', '<=', '>='])} {b}, {c}, {a})",
+        f"piecewise(({a}, {b} < 0), ({c}, x > 0.5), {b})",
+    ]
+    return draw.choice(shapes)
+
+
+def test_hostile_formulas_answer_in_time() -> None:
+    draw, answered = random.Random(7), 0
+    for _ in range(60):
+        text = hostile_text(draw, draw.randint(1, 4))
+        start = time.thread_time()
+        with suppress(FormulaError, TypeError, RuntimeError):  # some have no value anywhere, or none in float32
+            answer(text)
+            answered += 1
+        assert time.thread_time() - start < 4, text
+    assert answered > 20
+
+
+def test_a_comparison_of_pieces_is_read_case_by_case() -> None:
+    act = definition("where(log(smelu(x)) <= 0.5 * smelu(x), relu(smelu(x) - 0.25), 1)")
+    at = torch.linspace(-3, 3, 601, dtype=torch.float64)
+    smelu = sk.get("smelu")(at)
+    truth = torch.where((smelu.log() <= smelu / 2) & (smelu > 0), (smelu - 0.25).relu(), 1.0)
+    torch.testing.assert_close(act(at), truth)
+    slope = torch.where((smelu > 0.25) & (smelu > 0), sk.get("smelu").derivative(1)(at), 0.0)
+    torch.testing.assert_close(act.derivative(1)(at), torch.where(smelu > 0, slope, 0.0))
+    many = " + ".join(f"where(x < {i}, 0, x)" for i in range(8))
+    with pytest.raises(FormulaError, match="more than 64 cases"):
+        definition(f"where({many} < 1, 0, x)")
 
 
 def random_text(draw: random.Random, depth: int) -> str:

@@ -17,7 +17,8 @@ from softknee.lab.digits import load_digits
 from softknee.wire.frames import CHECK_BYTES, HEADER_BYTES
 from wire_page import PAGE, names, with_tables
 
-SECONDS = 240  # for both processes together; they need about fifteen
+SECONDS = 1800  # for both processes together; on an idle machine they need about twenty
+SOON = those.PATIENCE / 2  # long before an end would give up by itself
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."
@@ -197,7 +198,7 @@ def test_an_end_that_closes_takes_what_is_on_its_way_and_tells_the_other(found: 
         other = 1 - rank
         assert one["on their way"][0] == one["own error"][0] == ""
         assert one["waits"][0].startswith(f"Rank {other} closed its end of the Boundary when it should send")
-        assert max(one[key][2] for key in ("on their way", "own error", "waits", "most")) < 20
+        assert max(one[key][2] for key in ("on their way", "own error", "waits", "most")) < SOON
         assert f"rank {other} can no longer be used" in one["after most"][0]
     assert found[1]["closing"]["most"][0].startswith("The header announces 50 activations, and at most 10")
     assert found[0]["closing"]["most"][0].startswith("Rank 1 ended or closed the connection")
@@ -208,7 +209,7 @@ def test_an_end_that_does_not_answer_is_named_in_time(found: list[Any]):
     for text, kinds, seconds in (sender["gradient"], receiver["activations"]):
         assert "within 1 seconds" in text
         assert "PeerError SoftkneeError TimeoutError" in kinds
-        assert 0.9 < seconds < 20
+        assert 0.9 < seconds < SOON
     assert sender["gradient"][0].startswith("Rank 1 did not send the gradient")
     assert sender["gradient"][0].endswith("put both ends under torch.no_grad(), or neither.")
     assert "no_grad" not in receiver["activations"][0]
@@ -217,9 +218,9 @@ def test_an_end_that_does_not_answer_is_named_in_time(found: list[Any]):
 
 
 def test_a_killed_end_is_named_at_once(found: list[Any]):
-    """Long before the 30 seconds that the boundary would wait."""
+    """Long before the time that the boundary would wait."""
     text, kinds, seconds = found[2]["gradient"]
     assert text.startswith("Rank 1 ended or closed the connection when it should send the gradient")
     assert "PeerError SoftkneeError TimeoutError" in kinds
-    assert seconds < 20
+    assert seconds < SOON
     assert "rank 1 can no longer be used" in found[2]["send"][0]

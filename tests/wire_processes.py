@@ -30,6 +30,7 @@ from softknee.wire.packed import from_bytes
 from softknee.wire.sockets import Connection
 
 WORLD, STEPS, BATCH, MICRO = 2, 8, 32, 4
+PATIENCE = 300  # seconds that an end waits for the other, which a busy machine may hold up
 LAYERS: dict[str, dict[str, Any]] = {
     "auto": {"coder": "auto"},
     "huffman": {"coder": "huffman", "layer": {"per": "channel", "size": 6}},
@@ -116,10 +117,10 @@ def train(rank: int, folder: str, name: str) -> dict[str, Any]:
     options = {"coder": case["coder"], "gradients": case.get("gradients", torch.float32)}
     losses: list[float] = []
     if rank == 0:
-        cut, own = sk.wire.Boundary(layer, to=1, timeout=30, **options), {"first": first, "layer": layer}
+        cut, own = sk.wire.Boundary(layer, to=1, timeout=PATIENCE, **options), {"first": first, "layer": layer}
         penalty = sk.nn.RatePenalty(layer, weight=case["rate"]) if "rate" in case else None
     else:
-        cut, own, penalty = sk.wire.Boundary(frm=0, timeout=30), {"rest": rest}, None
+        cut, own, penalty = sk.wire.Boundary(frm=0, timeout=PATIENCE), {"rest": rest}, None
     step = optimiser(*own.values())
     torch.manual_seed(2)
     sent = counted_sends(cut)
@@ -166,11 +167,11 @@ def pipeline(rank: int, folder: str, name: str, *, told: bool) -> dict[str, Any]
     first, layer, rest = built(LAYERS["auto"])
     if rank == 0:
         own = {"first": first, "layer": layer}
-        stage_module = nn.Sequential(first, sk.wire.Boundary(layer, to=1, timeout=30))
+        stage_module = nn.Sequential(first, sk.wire.Boundary(layer, to=1, timeout=PATIENCE))
         shapes = {"input_args": torch.zeros(BATCH // MICRO, 1, 8, 8), "output_args": sk.wire.Boundary.ticket()}
     else:
         own = {"rest": rest}
-        stage_module = nn.Sequential(sk.wire.Boundary(frm=0, timeout=30), rest)
+        stage_module = nn.Sequential(sk.wire.Boundary(frm=0, timeout=PATIENCE), rest)
         shapes = {"input_args": sk.wire.Boundary.ticket(), "output_args": torch.zeros(BATCH // MICRO, 10)}
     stage = PipelineStage(stage_module, rank, WORLD, torch.device("cpu"), **(shapes if told else {}))
     schedule = SCHEDULES[name](stage, n_microbatches=MICRO, loss_fn=F.cross_entropy)
@@ -212,7 +213,7 @@ def still(rank: int, folder: str) -> dict[str, Any]:
         "timeout": said(lambda: sk.wire.Boundary(layer, to=1 - rank, timeout=0))[0],
     }
     if rank == 0:
-        cut = sk.wire.Boundary(layer, to=1, timeout=30)
+        cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
         with torch.no_grad():
             for factor in (1.0, 1.0, 2.0):
                 layer.z.mul_(factor)
@@ -228,7 +229,7 @@ def still(rank: int, folder: str) -> dict[str, Any]:
         twice.backward(retain_graph=True)
         found["twice"] = said(twice.backward)[0]
     else:
-        cut = sk.wire.Boundary(frm=0, timeout=30)
+        cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         expected = [layer(x), layer(x), 2 * layer(x)]
         got = [cut.receive() for _ in range(3)]
         found["equal"] = [torch.equal(a, b) for a, b in zip(got, expected, strict=True)]
@@ -249,10 +250,10 @@ def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
     for coder in ("auto", "packed", None):
         for place in (0, -20, -1):
             if rank == 1:
-                cut = sk.wire.Boundary(frm=0, timeout=30)
+                cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
                 found.append(said(cut.receive))
             else:
-                cut = sk.wire.Boundary(layer, to=1, coder=coder, timeout=30)
+                cut = sk.wire.Boundary(layer, to=1, coder=coder, timeout=PATIENCE)
                 own = module.body_of
 
                 def changed(*parts: Tensor, device: torch.device, own=own, place=place) -> Tensor:
@@ -265,10 +266,10 @@ def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
                 module.body_of = own
             cut.close()
     if rank == 1:
-        cut = sk.wire.Boundary(frm=0, timeout=30)
+        cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         found.append(said(cut.receive))
     else:
-        cut = sk.wire.Boundary(layer, to=1, timeout=30)
+        cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
         body = body_of(torch.zeros(12, dtype=torch.uint8), device=torch.device("cpu"))
         cut._channel.send(Frame("gradient", 0, torch.float32, (3,), len(body)), body)
     with contextlib.suppress(PeerError):  # the other end has left the connection
@@ -304,7 +305,7 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
     def leave(cut: sk.wire.Boundary) -> None:
         """As a process that is gone, once the other end had its time."""
         with contextlib.suppress(OSError):
-            cut._channel._connection.wait_for_sent(0, 30)
+            cut._channel._connection.wait_for_sent(0, PATIENCE)
         dist.barrier()
         cut._channel._connection.close()
 
@@ -316,17 +317,17 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
     }
     for name, sent in forward.items():
         if rank == 0:
-            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=30)
+            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=PATIENCE)
             for tensor in sent:
                 cut._channel._connection.send(tensor)
             if name == "shorter body":
-                cut._channel._connection.wait_for_sent(0, 30)
+                cut._channel._connection.wait_for_sent(0, PATIENCE)
                 cut._channel._connection.close()
                 dist.barrier()
             else:
                 leave(cut)
         else:
-            cut = sk.wire.Boundary(frm=0, timeout=30)
+            cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
             counts = asked(cut)
             if name == "longer body":
                 found["whole"] = torch.equal(cut.receive(), x.detach())
@@ -340,7 +341,7 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
     }
     for name, frame in backward.items():
         if rank == 0:
-            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=30)
+            cut = sk.wire.Boundary(sk.nn.SQUAFP(k=16, q=0.25), to=1, timeout=PATIENCE)
             loss = cut(x)
             cut._channel.most = 2**26
             counts = asked(cut)
@@ -348,7 +349,7 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
             cut.close()
             dist.barrier()
         else:
-            cut = sk.wire.Boundary(frm=0, timeout=30)
+            cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
             with torch.no_grad():
                 cut.receive()
             cut._channel._connection.send(raw(frame))
@@ -361,18 +362,18 @@ def strangers(rank: int, folder: str) -> dict[str, Any]:
     name = "softknee/boundary/0-1/stranger"
     store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
     if rank == 0:
-        connection = Connection(store, listens=True, timeout=60)
+        connection = Connection(store, listens=True, timeout=PATIENCE)
         connection.send(torch.arange(5, dtype=torch.uint8))
     else:
-        store.wait(["card"], timedelta(seconds=60))
+        store.wait(["card"], timedelta(seconds=PATIENCE))
         port = json.loads(store.get("card"))["port"]
-        others = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(2)]
+        others = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(2)]
         with contextlib.suppress(OSError):
             others[1].sendall(bytes(1_000_000))
-        connection = Connection(store, listens=False, timeout=60)
+        connection = Connection(store, listens=False, timeout=PATIENCE)
         for other in others:
             other.close()
-    found = {} if rank == 0 else {"got": connection.receive(5, 30).tolist()}
+    found = {} if rank == 0 else {"got": connection.receive(5, PATIENCE).tolist()}
     dist.barrier()
     connection.close()
     return found
@@ -384,18 +385,18 @@ def silent(rank: int, folder: str) -> dict[str, Any]:
 
     def hurried(cut: sk.wire.Boundary) -> None:
         """A limit of one second, from now on: until the ends have met, a busy machine may hold one up for longer."""
-        assert cut._channel.timeout == 30
+        assert cut._channel.timeout == PATIENCE
         cut._channel.timeout = 1
 
     if rank == 0:
         layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
-        cut = sk.wire.Boundary(layer, to=1, timeout=30)
+        cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
         loss = cut(torch.randn(50))
         hurried(cut)
         found["gradient"] = said(loss.backward)
         found["again"] = said(lambda: cut(torch.randn(50)))
     else:
-        cut = sk.wire.Boundary(frm=0, timeout=30)
+        cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         with torch.no_grad():
             cut.receive()
         hurried(cut)
@@ -411,7 +412,7 @@ def closing(rank: int, folder: str) -> dict[str, Any]:
 
     def cut(**options: Any) -> sk.wire.Boundary:
         layer = sk.nn.SQUAFP(k=16, q=0.25)
-        return sk.wire.Boundary(**({"layer": layer, "to": 1} if rank == 0 else {"frm": 0} | options), timeout=30)
+        return sk.wire.Boundary(**({"layer": layer, "to": 1} if rank == 0 else {"frm": 0} | options), timeout=PATIENCE)
 
     own = cut()
     if rank == 0:
@@ -441,12 +442,12 @@ def closing(rank: int, folder: str) -> dict[str, Any]:
 def killed(rank: int, folder: str) -> dict[str, Any]:
     """Rank 1 is killed while rank 0 waits for it; the last thing of all."""
     if rank == 1:
-        cut = sk.wire.Boundary(frm=0, timeout=30)
+        cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         cut.receive()
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
     layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
-    cut = sk.wire.Boundary(layer, to=1, timeout=30)
+    cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
     loss = cut(torch.randn(50))
     return {"gradient": said(loss.backward), "send": said(lambda: cut(torch.randn(50)))}
 
@@ -466,7 +467,7 @@ def process(rank: int, folder: str) -> None:
     warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
     found: dict[str, Any] = {"example": example(rank, folder)}
     store = dist.FileStore(f"{folder}/ranks", WORLD)  # a port that was free a while ago may be another's by now
-    dist.init_process_group("gloo", rank=rank, world_size=WORLD, store=store, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", rank=rank, world_size=WORLD, store=store, timeout=timedelta(seconds=PATIENCE))
     for name in LAYERS:
         found[f"train {name}"] = train(rank, folder, name)
     for name in SCHEDULES:

@@ -35,7 +35,7 @@ def running(folder: Path) -> Iterator[str]:
         yield found[0]
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 @contextmanager

@@ -7,13 +7,18 @@ in u, so that a derivative is a function of the clipped u and has its limit at i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .algebra import Add, Expr, Function, Piecewise, Symbol, sympy
+from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, sympy
 from .primitives import FiniteLeft, u, v, x
 
-LONGEST_FACTORED = 300
+# Factoring is exponential in the worst case. In the zoo it helps expressions of up to 58 operations, 6 unknowns and a
+# few dozen terms; beyond these bounds it takes seconds, or all memory, and finds nothing.
+LONGEST_FACTORED, MOST_UNKNOWNS, MOST_TERMS = 160, 8, 1000
+MOST_POWER = 64  # of an exponential
+MOST_BITS = 200  # of a number in what is factored: SymPy looks for primes as large as all of them together
 
 if TYPE_CHECKING:
     from .activation import Activation
@@ -66,8 +71,63 @@ def _outside_seams(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
 
 def _tidy(expr: Expr) -> Expr:
     """Factor where that makes it shorter (and so, mostly, better conditioned) and brings no new function in."""
-    if expr.has(Piecewise) and expr.count_ops() > LONGEST_FACTORED:
-        return expr  # many joined pieces: factoring them takes seconds and finds nothing
+    if not _quickly_factored(expr):
+        return expr
     factored = sympy.factor(expr)
     same = factored.atoms(Function) <= expr.atoms(Function)
     return factored if same and factored.count_ops() <= expr.count_ops() else expr
+
+
+def _quickly_factored(expr: Expr) -> bool:
+    if expr.count_ops() > LONGEST_FACTORED:
+        return False
+    plain = _with_unknowns(expr, {})
+    if len(plain.free_symbols) > MOST_UNKNOWNS or any(map(_wide, plain.atoms(sympy.Number))):
+        return False
+    # e^(99 x) is to SymPy the power 99 of e^x, and e^(99999999999 x) a polynomial of that degree.
+    if any(abs(number) > MOST_POWER for power in expr.atoms(sympy.exp) for number in power.exp.atoms(sympy.Number)):
+        return False
+    if any(not power.exp.is_Integer and power.base.free_symbols for power in expr.atoms(Pow)):
+        return False  # a root and what is under it are not independent
+    return _terms(plain) * _terms(_common_denominator(plain)) <= MOST_TERMS
+
+
+def _with_unknowns(expr: Expr, names: dict[Expr, Symbol]) -> Expr:
+    """The expression with a symbol for every outermost part that is no sum, product, whole power or number."""
+    if not expr.args or (expr.is_number and not expr.has(Function)):
+        return expr
+    if isinstance(expr, Add | Mul):
+        return expr.func(*(_with_unknowns(arg, names) for arg in expr.args))
+    if isinstance(expr, Pow) and expr.exp.is_Integer:
+        return _with_unknowns(expr.base, names) ** expr.exp
+    return names.setdefault(expr, sympy.Dummy(real=True))
+
+
+def _terms(expr: Expr) -> int:
+    """How many terms the expression has at most when it is written out."""
+    if isinstance(expr, Add):
+        return sum(map(_terms, expr.args))
+    if isinstance(expr, Mul):
+        return math.prod(map(_terms, expr.args))
+    if isinstance(expr, Pow) and expr.exp.is_Integer:
+        count, power = _terms(expr.base), abs(int(expr.exp))
+        return math.comb(count + power - 1, power) if power <= MOST_POWER else MOST_TERMS + 1
+    return 1
+
+
+def _common_denominator(expr: Expr) -> Expr:
+    """A product that every denominator divides."""
+    powers: dict[Expr, int] = {}
+    for part in expr.atoms(Pow):
+        if part.exp.is_negative and isinstance(part.base, Add):
+            base = part.base.as_content_primitive()[1]
+            powers[base] = max(powers.get(base, 0), -int(part.exp)) if part.exp.is_Integer else 1
+    return Mul(*(base**power for base, power in powers.items()))
+
+
+def _wide(number: Expr) -> bool:
+    """Whether a constant, written as a fraction of whole numbers, has too many bits for factoring."""
+    if number.is_Float:
+        _, mantissa, exponent, bits = number._mpf_
+        return bool(mantissa) and max(bits + exponent, -exponent) > MOST_BITS
+    return bool(number.is_Rational) and max(abs(number.p), number.q).bit_length() > MOST_BITS

@@ -17,6 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import FormulaError, did_you_mean
 from . import primitives as p
@@ -24,7 +25,7 @@ from .algebra import Expr, sympy
 from .param import Param
 
 LONGEST, DEEPEST, MOST_NODES, MOST_PIECES, HIGHEST_POWER = 2000, 40, 500, 32, 16
-LARGEST_NUMBER = 10**40
+LARGEST_NUMBER = 10**40  # and no constant but 0 is nearer to 0 than one over it
 LARGEST_TREE = 3000  # max(a, b) has b twice: nested, the expression outgrows its text by powers of two
 EXACT_ROOTS = 10_000  # roots of larger numbers become decimals, because finding their squares costs time
 
@@ -200,8 +201,8 @@ class Reader:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise FormulaError(f"{type(value).__name__} is no number, at column {_column(node)}.")
-        if not abs(value) <= LARGEST_NUMBER:  # false for NaN too
-            raise FormulaError(f"The number at column {_column(node)} is larger than 1e40.")
+        if not _moderate(value):
+            raise FormulaError(f"The number at column {_column(node)} is larger than 1e40, or smaller than 1e-40.")
         return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(str(value))
 
     def _name(self, node: ast.Name) -> Expr:
@@ -296,7 +297,7 @@ class Reader:
         if isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops):
             sides = [self.value(side, depth + 1) for side in (node.left, *node.comparators)]
             links = zip(node.ops, sides[:-1], sides[1:], strict=True)
-            return sympy.And(*(_COMPARE[type(op)](left, right) for op, left, right in links))
+            return sympy.And(*(p.compared(_COMPARE[type(op)], left, right) for op, left, right in links))
         raise FormulaError(
             f"A condition compares with <, <=, > or >=; {_what(node)} does not, at column {_column(node)}."
         )
@@ -312,9 +313,14 @@ def evaluated(function: Callable[[Expr], Expr], argument: Expr, name: str) -> Ex
         number = float(function(sympy.Float(float(argument), 25)))
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
         number = math.nan
-    if not math.isfinite(number) or abs(number) > LARGEST_NUMBER:
-        raise FormulaError(f"{name} of that constant is not a number below 1e40.")
+    if not _moderate(number):
+        raise FormulaError(f"{name} of that constant is not a number below 1e40, or it is smaller than 1e-40.")
     return sympy.Float(number, 17)
+
+
+def _moderate(number: Any) -> bool:
+    """Whether a constant is 0 or has a size to calculate with; NaN has none."""
+    return bool(number == 0 or 1 <= abs(number) * LARGEST_NUMBER <= LARGEST_NUMBER**2)
 
 
 def _small(number: Expr) -> bool:
@@ -323,11 +329,13 @@ def _small(number: Expr) -> bool:
 
 def _bounded(expr: Expr) -> Expr:
     """The expression, refused where a constant in it has grown beyond all sense."""
-    if expr.is_Rational and max(abs(expr.p), expr.q) > LARGEST_NUMBER:
-        raise FormulaError("A constant of the formula is larger than 1e40 or has more than 40 digits below the line.")
-    coefficient = expr.as_coeff_Mul()[0]
-    if coefficient.is_Rational and max(abs(coefficient.p), coefficient.q) > LARGEST_NUMBER:
-        raise FormulaError("A constant of the formula is larger than 1e40 or has more than 40 digits below the line.")
+    coefficient = expr.as_coeff_Mul()[0]  # of a number, the number
+    digits = coefficient.is_Rational and max(abs(coefficient.p), coefficient.q) > LARGEST_NUMBER
+    if digits or (coefficient.is_Float and not _moderate(coefficient)):
+        raise FormulaError(
+            "A constant of the formula is larger than 1e40 or smaller than 1e-40, or has more than 40 digits below the "
+            "line."
+        )
     if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and abs(expr.exp) > 4 * HIGHEST_POWER:
         raise FormulaError(f"Powers of powers of the formula multiply to more than {4 * HIGHEST_POWER}.")
     return expr

@@ -6,8 +6,10 @@ primitives (`fdiff`, so that no derivative of any order cancels in a tail), and 
 Each backend has its own lowering for them (`torch_printer`, `triton_printer`).
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+from ..errors import FormulaError
 from .algebra import Expr, Float, Piecewise, exp, log, pi, sqrt, sympy
 from .precision import compiled, context_of
 
@@ -17,6 +19,46 @@ u = sympy.Symbol("u", real=True)
 """The scaled input of a formula (see `Inner`)."""
 v = sympy.Symbol("v", real=True)
 """The value of an implicit function (see `Implicit`)."""
+
+
+MOST_CASES = 64
+
+
+def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Expr:
+    """The comparison by `rule`; where there are pieces inside, case by case.
+
+    SymPy would ask on which sets of numbers each case holds, which takes minutes. A case without a real value is False.
+
+    >>> compared(sympy.Gt, Piecewise((x, x < 1), (2, True)), sympy.Integer(0))
+    ((x >= 1)) | ((x > 0) & (x < 1))
+    """
+    if not (left.has(Piecewise) or right.has(Piecewise)):
+        return rule(left, right)
+    found = []
+    for when, difference in _cases(left - right):
+        if len(found) == MOST_CASES:
+            raise FormulaError(
+                f"A condition, or the corner of relu, max, min or clip, has more than {MOST_CASES} cases of pieces "
+                "inside; write the pieces outermost, or fewer of them."
+            )
+        if not difference.has(sympy.nan, sympy.zoo, sympy.I):
+            found.append(sympy.And(when, rule(difference, sympy.Integer(0))))
+    return sympy.Or(*found)
+
+
+def _cases(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The expression without pieces for each choice of them, and when that choice is the one."""
+    inner = next((p for p in expr.atoms(Piecewise) if not any(piece.has(Piecewise) for piece, _ in p.args)), None)
+    if inner is None:
+        yield sympy.true, expr
+        return
+    before: list[Expr] = []
+    for piece, when in inner.args:
+        condition = sympy.And(*before, when)
+        before.append(sympy.Not(when))
+        if condition != sympy.false:
+            for other, value in _cases(expr.xreplace({inner: piece})):
+                yield sympy.And(condition, other), value
 
 
 class Primitive(sympy.Function):
@@ -215,7 +257,7 @@ class Ramp(Primitive):
         return Piecewise((u, u > 0), (0, True))
 
     def fdiff(self, argindex: int = 1) -> Expr:
-        return Piecewise((1, self.args[0] > 0), (0, True))
+        return Piecewise((1, compared(sympy.Gt, self.args[0], sympy.Integer(0))), (0, True))
 
 
 class Unit(Primitive):
@@ -229,7 +271,8 @@ class Unit(Primitive):
 
     def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
-        return Piecewise((0, u < 0), (0, u > 1), (1, True))
+        low, high = compared(sympy.Lt, u, sympy.Integer(0)), compared(sympy.Gt, u, sympy.Integer(1))
+        return Piecewise((0, low), (0, high), (1, True))
 
 
 class Clip(Primitive):
@@ -243,7 +286,8 @@ class Clip(Primitive):
 
     def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
-        return Piecewise((0, u < -1), (0, u > 1), (1, True))
+        low, high = compared(sympy.Lt, u, sympy.Integer(-1)), compared(sympy.Gt, u, sympy.Integer(1))
+        return Piecewise((0, low), (0, high), (1, True))
 
 
 class Line(Primitive):

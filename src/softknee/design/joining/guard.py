@@ -24,7 +24,7 @@ from ...spec import (
 )
 from ...spec.algebra import Add, Expr, Mul, Piecewise, Pow, sympy
 
-_MOST_TERMS = 12
+_MOST_TERMS, _MOST_PRODUCTS = 12, 100
 Index = tuple[str, ...]
 _VANISHING = (Sigmoid, NormalPdf, NormalCdf, SechSquared, MishGate, Softplus, sympy.exp, sympy.erfc)
 _TAME = (*_VANISHING, Expm1, sympy.tanh, sympy.erf)
@@ -32,23 +32,45 @@ _TAME = (*_VANISHING, Expm1, sympy.tanh, sympy.erf)
 
 def guard(expr: Expr) -> Expr:
     """The same function, with every product of a gate and something that grows made safe far out."""
-    if not expr.args or not expr.has(x) or isinstance(expr, Line):
-        return expr
-    if isinstance(expr, Piecewise):
-        return Piecewise(*((guard(piece), when) for piece, when in expr.args), evaluate=False)
-    if not isinstance(expr, Mul):
-        return expr.func(*(guard(arg) for arg in expr.args))
-    gates = [f for f in expr.args if _vanishes(f)]
-    growing = [f for f in expr.args if f not in gates and f.has(x) and not isinstance(f, _TAME)]
-    if not gates or not growing:
-        return Mul(*(guard(f) for f in expr.args))
-    for factor in growing:
-        if isinstance(factor, Add) and not factor.is_polynomial(x) and len(factor.args) <= _MOST_TERMS:
-            # Terms that grow at different paces would be infinity less infinity: each gets the gate for itself.
-            others = Mul(*(f for f in expr.args if f is not factor))
-            return Add(*(guard(others * term) for term in factor.args))
-    rest = [guard(f) for f in expr.args if f not in gates and f not in growing]
-    return Mul(*rest, Line(Mul(*gates), Mul(*(_nested(guard(f)) for f in growing))))
+    return _Guarding().made(expr)
+
+
+class _Guarding:
+    """One formula's work. Equal parts are done once, and products of sums are written out while the budget lasts: they
+    grow with the power of their number, and k sums of 12 terms would have 12^k.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Expr, Expr] = {}
+        self._left = _MOST_PRODUCTS
+
+    def made(self, expr: Expr) -> Expr:
+        if not expr.args or not expr.has(x) or isinstance(expr, Line):
+            return expr
+        if expr not in self._made:
+            self._made[expr] = self._product(expr) if isinstance(expr, Mul) else self._other(expr)
+        return self._made[expr]
+
+    def _other(self, expr: Expr) -> Expr:
+        if isinstance(expr, Piecewise):
+            return Piecewise(*((self.made(piece), when) for piece, when in expr.args), evaluate=False)
+        return expr.func(*(self.made(arg) for arg in expr.args))
+
+    def _product(self, expr: Expr) -> Expr:
+        gates = [f for f in expr.args if _vanishes(f)]
+        growing = [f for f in expr.args if f not in gates and f.has(x) and not isinstance(f, _TAME)]
+        if not gates or not growing:
+            return Mul(*(self.made(f) for f in expr.args))
+        for factor in growing:
+            if not isinstance(factor, Add) or factor.is_polynomial(x):
+                continue
+            if len(factor.args) <= min(_MOST_TERMS, self._left):
+                # Terms that grow at different paces would be infinity less infinity: each gets the gate for itself.
+                self._left -= len(factor.args)
+                others = Mul(*(f for f in expr.args if f is not factor))
+                return Add(*(self.made(others * term) for term in factor.args))
+        rest = [self.made(f) for f in expr.args if f not in gates and f not in growing]
+        return Mul(*rest, Line(Mul(*gates), Mul(*(_nested(self.made(f)) for f in growing))))
 
 
 def _nested(factor: Expr) -> Expr:
