@@ -30,7 +30,7 @@ def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Exp
     SymPy would ask on which sets of numbers each case holds, which takes minutes. A case without a real value is False.
 
     >>> compared(sympy.Gt, Piecewise((x, x < 1), (2, True)), sympy.Integer(0))
-    ((x >= 1)) | ((x > 0) & (x < 1))
+    (x >= 1) | ((x > 0) & (x < 1))
     """
     if not (left.has(Piecewise) or right.has(Piecewise)):
         return rule(left, right)
