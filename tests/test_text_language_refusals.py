@@ -187,6 +187,7 @@ SLOW = [
     "min((abs(1e-39) * log1p_minus(x)), (1e39 - unit(x)))",
     "finite_left((softplus(log1p_minus_near(x)) / erfc((x + 99999999999))))",
     "erf(((beta / 1e-20) + (1 * x)))",
+    "unit((cos((x / pi)) * ((smelu(x) / x) - where(pi < relu(x), pi, pi))))",
     "mish_gate(((swish(x) / beta) * min(x, smelu(x))))",
     "log(mish_gate(asinh(gelu(x))))",
     "((atan((x / beta)) * x) - ((max(beta, x) / tanh(x)) / (asinh(x) * finite_left(16))))",
@@ -254,6 +255,11 @@ def test_a_comparison_of_pieces_is_read_case_by_case() -> None:
     torch.testing.assert_close(act(at), truth)
     slope = torch.where((smelu > 0.25) & (smelu > 0), sk.get("smelu").derivative(1)(at), 0.0)
     torch.testing.assert_close(act.derivative(1)(at), torch.where(smelu > 0, slope, 0.0))
+    at = at + 0.003  # beside the corners, where the slope is that of one side
+    smelu = sk.get("smelu")(at)
+    clipped = definition("clip(2 * smelu(x) - 1.5)")
+    expected = torch.where((smelu > 0.25) & (smelu < 1.25), 2 * sk.get("smelu").derivative(1)(at), 0.0)
+    torch.testing.assert_close(clipped.derivative(1)(at), expected)
     many = " + ".join(f"where(x < {i}, 0, x)" for i in range(8))
     with pytest.raises(FormulaError, match="more than 64 cases"):
         definition(f"where({many} < 1, 0, x)")

@@ -51,12 +51,16 @@ class Constraint:
         return -math.inf, math.inf
 
     def within(self, value: Tensor) -> Tensor:
-        """The value, brought to the nearest end of the learned range where it lies outside; the gradient is 0 there."""
+        """The value, or the end of the learned range where it lies outside.
+
+        Its gradient is that of the end, and not 0, so that training can bring it back (and a NaN is not hidden).
+        """
         low, high = self.learned_range
         if (low, high) == (-math.inf, math.inf):
             return value
         # float16 has no 2^-40: its 0 must become the least width too.
-        return (value if value.dtype.itemsize >= 4 else value.float()).clamp(low, high)
+        value = value if value.dtype.itemsize >= 4 else value.float()
+        return value.detach().clamp(low, high) + (value - value.detach())
 
     def allows(self, value: float) -> bool:
         """Whether the parameter may have this value. (In comparisons alone: torch.compile traces no math.isfinite.)"""
@@ -130,7 +134,7 @@ class Positive(Constraint):
         from torch.nn.functional import softplus
 
         assert anchor is not None
-        return self.within(anchor * softplus(raw))
+        return (anchor * softplus(raw)).clamp(*self.learned_range)
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class AtLeastOne(Constraint):
         from torch.nn.functional import softplus
 
         assert anchor is not None
-        return self.within(1 + softplus(raw / anchor))
+        return 1 + softplus(raw / anchor).clamp(max=WIDEST)
 
 
 @dataclass(frozen=True)

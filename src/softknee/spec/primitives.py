@@ -30,7 +30,7 @@ def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Exp
     SymPy would ask on which sets of numbers each case holds, which takes minutes. A case without a real value is False.
 
     >>> compared(sympy.Gt, Piecewise((x, x < 1), (2, True)), sympy.Integer(0))
-    ((x >= 1)) | ((x > 0) & (x < 1))
+    (x >= 1) | ((x > 0) & (x < 1))
     """
     if not (left.has(Piecewise) or right.has(Piecewise)):
         return rule(left, right)
@@ -260,6 +260,15 @@ class Ramp(Primitive):
         return Piecewise((1, compared(sympy.Gt, self.args[0], sympy.Integer(0))), (0, True))
 
 
+def _inside(u: Expr, low: int) -> Expr:
+    """1 from low to 1, and 0 outside."""
+    if not u.has(Piecewise):
+        return Piecewise((0, u < low), (0, u > 1), (1, True))
+    # As a product: SymPy would bring two long conditions of one Piecewise into a normal form, of exponential length.
+    ends = compared(sympy.Lt, u, sympy.Integer(low)), compared(sympy.Gt, u, sympy.Integer(1))
+    return sympy.Mul(*(Piecewise((0, end), (1, True)) for end in ends))
+
+
 class Unit(Primitive):
     """u clipped to [0, 1]."""
 
@@ -271,8 +280,7 @@ class Unit(Primitive):
 
     def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
-        low, high = compared(sympy.Lt, u, sympy.Integer(0)), compared(sympy.Gt, u, sympy.Integer(1))
-        return Piecewise((0, low), (0, high), (1, True))
+        return _inside(u, 0)
 
 
 class Clip(Primitive):
@@ -286,8 +294,7 @@ class Clip(Primitive):
 
     def fdiff(self, argindex: int = 1) -> Expr:
         (u,) = self.args
-        low, high = compared(sympy.Lt, u, sympy.Integer(-1)), compared(sympy.Gt, u, sympy.Integer(1))
-        return Piecewise((0, low), (0, high), (1, True))
+        return _inside(u, -1)
 
 
 class Line(Primitive):

@@ -181,12 +181,13 @@ class _Nccl:
         self._other, self._device, self._limit = int(sends), device, timedelta(seconds=timeout)
         options = dist.ProcessGroupNCCL.Options()  # pyright: ignore
         options._timeout = self._limit
-        pair = [
+        pair: list[Any] = [
             # `dist.new_group` would have every rank of the job take part.
             dist.ProcessGroupNCCL(dist.PrefixStore(which, store), 1 - self._other, 2, options)  # pyright: ignore
             for which in ("activations", "gradients")
         ]
-        self._out, self._in = pair if sends else reversed(pair)
+        self._out: Any = pair[0] if sends else pair[1]
+        self._in: Any = pair[1] if sends else pair[0]
         self._sent: deque[tuple[Any, Tensor]] = deque()
 
     def send(self, tensor: Tensor) -> None:
