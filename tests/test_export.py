@@ -111,7 +111,9 @@ def test_onnx_runs_the_whole_zoo(exported):
 
 
 # TorchScript is still asked for, here and there. Its tracer warns of every check of a shape.
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit:DeprecationWarning", "ignore:`torch.jit:FutureWarning", "ignore::torch.jit.TracerWarning"
+)
 def test_scripting_is_refused_with_the_two_ways_that_work():
     net = nn.Sequential(nn.Linear(5, 5), sk.nn.SQUAF(k=4, learn=True), sk.nn.SReLU())
     ways = r"torch\.export\.export\(model, \(x,\)\), or torch\.jit\.trace\(model, x\)"
