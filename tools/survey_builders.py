@@ -166,6 +166,8 @@ def _torchvision(name: str) -> Built:
     options: dict[str, Any] = {"weights_backbone": None} if name.split("_")[0] in _WITH_BACKBONE else {}
     if len(shape) == 3:
         options |= {"min_size": 96, "max_size": 96} if "ssd" not in name else {}
+    if "rcnn" in name:  # untrained, it would call nothing a box
+        options |= {"box_score_thresh": 0.0, "box_detections_per_img": 4}
     if name in ("googlenet", "inception_v3"):
         options |= {"aux_logits": False, "init_weights": False}
     with _without_large_random_numbers():

@@ -276,7 +276,9 @@ def _judge_output(record: dict[str, Any], before: Run, after: Run) -> None:
     elif record["ratio"] is not None and record["ratio"] > BLOWN_UP:
         record["suspicious"] = f"the output is {record['ratio']:.3g} times as large after the swap"
     warned = any("did not move" in note for note in record.get("report_notes", ()))
-    if record["changed"] and not record["moved"] and not warned:
+    if not any(one.numel() for one in before.output):
+        record["notes"].append("there are no numbers in the output, so whether it moved cannot be told")
+    elif record["changed"] and not record["moved"] and not warned:
         idle = f"{len(record['changed_without_run'])} of {record['changed']} changed modules never run"
         record["wrong"].append({"what": f"the report lists changes, and the output is the same to the bit ({idle})"})
 

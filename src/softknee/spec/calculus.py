@@ -96,7 +96,7 @@ def _with_unknowns(expr: Expr, names: dict[Expr, Symbol]) -> Expr:
     """The expression with a symbol for every outermost part that is no sum, product, whole power or number."""
     if not expr.args or (expr.is_number and not expr.has(Function)):
         return expr
-    if isinstance(expr, Add | Mul):
+    if isinstance(expr, (Add, Mul)):
         return expr.func(*(_with_unknowns(arg, names) for arg in expr.args))
     if isinstance(expr, Pow) and expr.exp.is_Integer:
         return _with_unknowns(expr.base, names) ** expr.exp

@@ -7,7 +7,8 @@ r"""Functions that grow like a square: none of them has a Lipschitz constant.
 xielu has its second derivative jump from alpha_n to 2 alpha_p at 0, and falls towards the left where alpha_n > beta.
 transformers learns it as alpha_p = softplus(a), alpha_n = beta + softplus(b); here alpha_p, alpha_n and beta are the
 effective numbers. Hazards: e^x - 1 - x cancels near 0, where its series is summed; far on the left its two halves are
-infinite, so the line (beta - alpha_n) x is taken first; a scale of 0 times infinity is 0, as `Line` says.
+infinite, so the line (beta - alpha_n) x is taken first; x^2 overflows before scale x^2 does, so one factor goes to
+the scale; a scale of 0 times infinity is 0, as `Line` says.
 
 >>> import softknee as sk, torch
 >>> sk.get("relu2")(torch.tensor([-2.0, 3.0]))
@@ -47,7 +48,7 @@ relu2 = Activation(
 )
 star_relu = Activation(
     "star_relu",
-    Piecewise((Line(scale, x**2) + bias, x > 0), (bias, True)),
+    Piecewise((Line(Line(scale, x), x) + bias, x > 0), (bias, True)),
     params=(_scale, _bias),
     stable={("x",): Piecewise((Line(scale, 2 * x), x > 0), (0, True))},
     claims=Claims(1, scale >= 0, Piecewise((0, Eq(scale, 0)), (oo, True))),
@@ -55,11 +56,11 @@ star_relu = Activation(
 )
 xielu = Activation(
     "xielu",
-    Piecewise((alpha_p * x**2 + beta * x, x > 0), (alpha_n * (Expm1(x) - x) + beta * x, True)),
+    Piecewise((x * (alpha_p * x + beta), x > 0), (alpha_n * (Expm1(x) - x) + beta * x, True)),
     params=(_alpha_p, _alpha_n, _beta),
     stable={
         (): Piecewise(
-            (alpha_p * x**2 + beta * x, x > 0),
+            (x * (alpha_p * x + beta), x > 0),
             (alpha_n * _bend + beta * x, _near),
             (alpha_n * Expm1(x) + Line(beta - alpha_n, x), True),
         ),
