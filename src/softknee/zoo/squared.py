@@ -50,7 +50,7 @@ star_relu = Activation(
     "star_relu",
     Piecewise((Line(Line(scale, x), x) + bias, x > 0), (bias, True)),
     params=(_scale, _bias),
-    stable={("x",): Piecewise((Line(scale, 2 * x), x > 0), (0, True))},
+    stable={("x",): Piecewise((Line(2 * scale, x), x > 0), (0, True))},
     claims=Claims(1, scale >= 0, Piecewise((0, Eq(scale, 0)), (oo, True))),
     about="Squared ReLU with a scale and a bias (Yu et al. 2022, MetaFormer).",
 )
