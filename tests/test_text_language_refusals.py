@@ -187,6 +187,7 @@ SLOW = [
     "min((abs(1e-39) * log1p_minus(x)), (1e39 - unit(x)))",
     "finite_left((softplus(log1p_minus_near(x)) / erfc((x + 99999999999))))",
     "erf(((beta / 1e-20) + (1 * x)))",
+    "erfc(finite_left(max(tanh(beta), 0.1234567890123)))",
     "unit((cos((x / pi)) * ((smelu(x) / x) - where(pi < relu(x), pi, pi))))",
     "mish_gate(((swish(x) / beta) * min(x, smelu(x))))",
     "log(mish_gate(asinh(gelu(x))))",

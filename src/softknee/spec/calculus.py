@@ -84,8 +84,9 @@ def _quickly_factored(expr: Expr) -> bool:
     plain = _with_unknowns(expr, {})
     if len(plain.free_symbols) > MOST_UNKNOWNS or any(map(_wide, plain.atoms(sympy.Number))):
         return False
-    # e^(99 x) is to SymPy the power 99 of e^x, and e^(99999999999 x) a polynomial of that degree.
-    if any(abs(number) > MOST_POWER for power in expr.atoms(sympy.exp) for number in power.exp.atoms(sympy.Number)):
+    # e^(99 x) is to SymPy the power 99 of e^x, and e^x + e^(0.99999999999 x) a polynomial of degree 10^11.
+    numbers = {number for power in expr.atoms(sympy.exp) for number in power.exp.atoms(sympy.Number)}
+    if any(not number.is_Rational or max(abs(number.p), number.q) > MOST_POWER for number in numbers):
         return False
     if any(not power.exp.is_Integer and power.base.free_symbols for power in expr.atoms(Pow)):
         return False  # a root and what is under it are not independent
