@@ -137,7 +137,7 @@ def _with_bases(kind: Any, original: type, changed: Mapping[str, Mapping[str, An
     }
 
     class WithChangedBases(kind):  # type: ignore[misc]
-        def mro(cls) -> list[type]:
+        def mro(self) -> list[type]:
             order = []
             for each in super().mro():
                 if each in stand_ins and stand_ins[each] not in order:

@@ -56,7 +56,7 @@ class Method:
     """
 
     name: str
-    function: FunctionType
+    function: Any  # a FunctionType, which type checkers would bind to the object as a method
     wrappers: tuple[tuple[FunctionType, int], ...] = ()
 
     def wrapped(self, function: FunctionType) -> FunctionType:
