@@ -287,7 +287,8 @@ def test_every_layout_gives_the_contiguous_result(layout, per):
     ours, plain = x.clone(memory_format=torch.preserve_format), x.contiguous()
     ours = x if layout == "strided slice" else ours
     value, expected = (squaf(t.requires_grad_(), **p) for t in (ours, plain))
-    torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    # Not to the bit: another layout is another program, which may sum in another order.
+    torch.testing.assert_close(value, expected, rtol=1e-14, atol=1e-14)
     grad = inputs(*x.shape, seed=8)
     found = torch.autograd.grad(value, [ours, *p.values()], grad)
     wanted = torch.autograd.grad(expected, [plain, *p.values()], grad)
