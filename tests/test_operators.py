@@ -7,6 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import softknee as sk
 from helpers import BF16, F16, F32, F64, every_subject, ordinary_values
+from softknee.kernels import operators
 from softknee.spec import Activation
 
 CASES = {
@@ -120,3 +121,13 @@ def test_a_model_trains_under_autocast(name: str):
         assert p.grad is not None, label
         assert p.grad.dtype == F32
         assert p.grad.isfinite().all(), label
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_gradient_is_laid_out_as_tracers_are_promised(layout: str):
+    """As x, not as the gradient that comes in; opcheck asks for it from torch 2.15 on."""
+    x, params, key = operands("srelu", layout)
+    arguments = (torch.randn(x.shape, dtype=F64), x, params, key, [True] + [False] * len(params))
+    (gradient,) = torch.ops.softknee.pointwise_backward.default(*arguments)
+    (promised,) = operators._fake_backward(*arguments)
+    assert gradient.stride() == promised.stride()

@@ -75,8 +75,15 @@ def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str,
     plan = _plan(x, params, key)
     if isinstance(plan, FusedPlan):
         return plan.backward(g, x, params, needs)
-    rule = plain.gradients_in_blocks if plan == "blocks" else plain.gradients
-    return [one for one in rule(by_key(key), g, x, params, needs) if one is not None]
+    if plan == "blocks":
+        return [one for one in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if one is not None]
+    gradients = [one for one in plain.gradients(by_key(key), g, x, params, needs) if one is not None]
+    if needs[0]:
+        # A product is laid out as its first factor, g; the operator promises tracers the layout of `_fake_backward`.
+        strides = x.stride() if storage_order(x) is not None else x.new_empty(x.shape, device="meta").stride()
+        if gradients[0].stride() != strides:
+            gradients[0] = x.new_empty_strided(x.shape, strides).copy_(gradients[0])
+    return gradients
 
 
 def _fake_pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:

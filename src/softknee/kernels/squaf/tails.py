@@ -42,8 +42,9 @@ def within(x: Tensor, *, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """x brought to the nearer end where it lies beyond one, and how far beyond it lies (0 inside); no narrower than
     the compute type."""
     kind = compute_dtype(x)
-    x = x.to(kind)
-    inner = x.clamp(low.to(kind), high.to(kind))
+    x, low, high = x.to(kind), low.to(kind), high.to(kind)
+    # Not x.clamp: at the ends themselves, where the slope is the inner one, torch 2.15 gives half of its gradient.
+    inner = torch.where(x > high, high, torch.where(x < low, low, x))
     largest = torch.finfo(kind).max
     return inner, (x - inner).clamp(-largest, largest)
 
