@@ -3,6 +3,7 @@
 #   make study       set up, then run the main job: train the quickstart and write its report to studies/quickstart
 #   make workbench   set up, then open the page on which functions are bent in the browser; Ctrl-C ends it
 #   make test        set up, then run every check and every test
+#   make claims      check the mathematical claims of the five papers (papers/)
 #   make docs        set up, then build the documentation: build/docs/html/index.html
 #   make test-versions   run the core tests from the wheel on the oldest and the newest torch (or TORCH="2.8.0 2.10.0")
 #
@@ -23,7 +24,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
 	done)
 
-.PHONY: help study workbench test test-versions docs docs-status lint types unit interpreter format clean distclean
+.PHONY: help study workbench test test-versions docs docs-status lint types unit claims interpreter format clean distclean
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
@@ -41,7 +42,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.test
-	$(BIN)/pyright --warnings src
+	$(BIN)/pyright --warnings src papers
 
 # Two workers with one thread each: with two threads each they take twice the processor time, most of it waiting for
 # one another. The tests of a file stay with one worker (loadfile), which builds what they share once. Tests that did
@@ -50,7 +51,11 @@ types: $(VENV)/.test
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
 
 unit: $(VENV)/.test
-	$(PYTEST) --ignore=tests/interpreter tests
+	$(PYTEST) --ignore=tests/interpreter tests papers/tests
+
+# The mathematical claims of the papers, by computation; code 1 if a verdict is not the one on record.
+claims: $(VENV)/.test
+	$(BIN)/python -m papers
 
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
@@ -63,7 +68,7 @@ test-versions: $(VENV)/.test
 		$(if $(ONLY),--only $(ONLY)) $(RECORD)
 
 # The site: every block of every page is run, every link followed; it needs no network to build or to read.
-DOCS := PYTHONPATH=src:tests:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
+DOCS := PYTHONPATH=.:src:tests:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
 
 docs: $(VENV)/.test
 	$(DOCS) docsite.build

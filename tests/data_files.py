@@ -4,10 +4,7 @@ Each is written from the description of its format and not by the reader's code.
 """
 
 import hashlib
-import json
-import pickle
 import random
-import struct
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -62,69 +59,10 @@ def write_binary(folder: Path, name: str) -> Path:
     return place
 
 
-def write_python(folder: Path, name: str, *, as_python_2: bool = True) -> Path:
-    place = folder / {"cifar-10": "cifar-10-batches-py", "cifar-100": "cifar-100-python"}[name]
-    place.mkdir(parents=True)
-    key = "labels" if name == "cifar-10" else "fine_labels"
-    for stem, (images, labels) in cifar_files(name).items():
-        if as_python_2:
-            content = python_2_pickle(planes(images), key, labels.tolist())
-        else:
-            content = pickle.dumps({"data": planes(images), key: labels.tolist()}, protocol=2)
-        (place / stem).write_bytes(content)
-    return place
-
-
-def python_2_pickle(data: np.ndarray, key: str, labels: list[int]) -> bytes:
-    """As cPickle of Python 2 wrote it, instruction by instruction."""
-
-    def short(text: str) -> bytes:
-        return b"U" + bytes([len(text)]) + text.encode()
-
-    def number(value: int) -> bytes:
-        return b"J" + struct.pack("<i", value)
-
-    kind = (
-        b"cnumpy\ndtype\n(" + short("u1") + b"K\0K\1tR(K\3" + short("|") + b"NNN" + number(-1) + number(-1) + b"K\0tb"
-    )
-    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85" + short("b") + b"tR"
-    raw = data.tobytes()
-    state = b"(K\1" + b"".join(map(number, data.shape)) + b"\x86" + kind + b"\x89T" + struct.pack("<i", len(raw)) + raw
-    listed = b"](" + b"".join(b"K" + bytes([one]) for one in labels) + b"e"
-    return b"\x80\x02}q\1(" + short("data") + array + state + b"tb" + short(key) + listed + b"u."
-
-
-def write_sheets(folder: Path, *, each: int = 10) -> Path:
-    place = folder / "cifar10" / "webp"
-    place.mkdir(parents=True)
-    meta = {}
-    for part, (images, labels) in cifar_parts(10).items():
-        for number in range(len(images) // each):
-            column = images[number * each : (number + 1) * each].reshape(-1, 32, 3)
-            pillow().fromarray(column).save(place / f"{part}_{number:03d}.webp", lossless=True)
-        np.save(place / f"{part}_labels.npy", labels)
-        sums = {
-            f"sha256_{w}": hashlib.sha256(a.tobytes()).hexdigest() for w, a in (("pixels", images), ("labels", labels))
-        }
-        meta[part] = {"n": len(images), "files": len(images) // each, **sums}
-    (place / "meta.json").write_text(json.dumps(meta))
-    return place
-
-
-def publish_cifar(monkeypatch: pytest.MonkeyPatch, name: str, *folders: Path) -> None:
+def publish_cifar(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> None:
     """Let these small files be what was published, so that a study reads them."""
-    parts = cifar_parts(10 if name == "cifar-10" else 100)
-    md5 = {
-        file.name: hashlib.md5(file.read_bytes()).hexdigest()
-        for folder in folders
-        for file in folder.iterdir()
-        if not file.suffix
-    }
-    sums = {
-        part: (hashlib.sha256(images.tobytes()).hexdigest(), hashlib.sha256(labels.tobytes()).hexdigest())
-        for part, (images, labels) in parts.items()
-    }
-    monkeypatch.setitem(cifar.SETS, name, replace(cifar.SETS[name], counts=COUNTS, md5=md5, sha256=sums))
+    sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+    monkeypatch.setitem(cifar.SETS, name, replace(cifar.SETS[name], sha256=sums))
 
 
 # -- Adult --------------------------------------------------------------------------------------------------

@@ -143,11 +143,11 @@ def llama_logits(arrays: dict[str, Tensor], tokens: list[int]) -> Tensor:
 
 
 def story_pieces() -> tuple[list[bytes], list[float]]:
-    """300 pieces with scores: the 259 of every such file, signs and joined signs."""
+    """300 pieces with scores: the 259 of every such file, signs and joined signs, whose scores differ."""
     pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(f"<0x{byte:02X}>".encode() for byte in range(256))]
     more = [" ", *"abcd", "ab", "bc", "abc", " a", "cd", "abcd", "é", "aé", "  ", " ab", "dd", "dda", "bb", "cb"]
     pieces += [one.encode() for one in more]
-    scores = [0.0] * 259 + [-100.0 if len(one) == 1 else -float((index * 7) % 11) for index, one in enumerate(more)]
+    scores = [0.0] * 259 + [-100.0 if len(one) == 1 else -float((index * 7) % 19) for index, one in enumerate(more)]
     while len(pieces) < SIZES["vocabulary"]:
         pieces.append(f"unused{len(pieces)}".encode())
         scores.append(-1000.0)

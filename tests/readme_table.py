@@ -1,21 +1,24 @@
 """What the README and docs/speed.md take from records: the speed tables, and what the evidence says.
 
 `python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks. The lines on evidence
-are read from docs/claims.md, docs/evidence.md and docs/deploy.md, which other tests hold against the records.
+are read from the pages of papers/ and from docs/deploy.md, which other tests hold against the records.
 """
 
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from softknee.lab.evidence.statement import SAID
+from papers.statement import SAID
+
 from softknee.measure import Quantity, Record
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PAPERS = "papers"  # the pages of all papers, as one
 RECORDS = {"bf16": ROOT / "benchmarks/records/h200-bf16.json", "f32": ROOT / "benchmarks/records/h200-f32.json"}
 SHOWN = ("srelu", "smelu", "generalized_smelu", "crrelu", "lambda_gelu", "swish", "mish", "softplus", "squaf")
 BRIEF = ("srelu", "smelu", "lambda_gelu", "crrelu", "squaf")  # one of each paper
@@ -90,23 +93,23 @@ _WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def _mathematics() -> str:
-    total, hold, partly, fail = _only(r"^\| all \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", "claims.md")
+    sums = _sums("mathematics")
+    hold, partly, fail = (sums[verdict] for verdict in ("hold", "partly", "fail"))
     printed, proved = _only(
-        r"Lipschitz constant of GELU is ([\d.]+)\. \*Measured:\* .*? proved to be (\d\.\d{4})", "claims.md"
+        r"Lipschitz constant of GELU is ([\d.]+)\. \*Measured:\* .*? proved to be (\d\.\d{4})", PAPERS
     )
     return (
-        f"**Mathematics.** {total} claims of the papers checked by programs: {hold} hold, {partly} hold partly, {fail} "
-        f"are [wrong](docs/claims.md) (GELU's Lipschitz constant is {proved}, not {printed})."
+        f"**Mathematics.** {hold + partly + fail} claims of the papers checked by programs: {hold} hold, {partly} hold "
+        f"partly, {fail} are [wrong](papers/README.md) (GELU's Lipschitz constant is {proved}, not {printed})."
     )
 
 
 def _training() -> str:
-    head, *rows = _table("evidence.md", "# What the papers found")
-    sums = {name: sum(int(row[place]) for row in rows) for place, name in enumerate(head) if place}
-    open_, every = sums.pop("no records"), sums.pop("statements")
-    each = ({"holds": 0, "partly": 0, "fails": 0} | sums).items()
-    words = ", ".join(f"{count} {SAID[name][count != 1]}" for name, count in each)
-    text = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    sums = _sums("training")
+    open_, every = sums.pop("without records"), sum(_sums("training").values())
+    verdicts = {"holds": "hold", "partly": "partly", "fails": "fail", "cannot tell": "cannot tell"}
+    words = ", ".join(f"{sums[short]} {SAID[verdict][sums[short] != 1]}" for verdict, short in verdicts.items())
+    text = _text(PAPERS)
     later = len(
         re.findall(
             r"^\|.*<br>`\w+` \|.*(?:(?:added|changed) with records at hand|known when this was written).*\|$",
@@ -115,7 +118,7 @@ def _training() -> str:
         )
     )
     return (
-        f"**Training.** {every - open_} of {every} findings are [judged by records](docs/evidence.md) so far: {words}. "
+        f"**Training.** {every - open_} of {every} findings are [judged by records](papers/README.md) so far: {words}. "
         f"Where a rule, a part or the whole was added with records at hand ({later}), it says so. The other {open_} "
         "wait for their studies."
     )
@@ -136,20 +139,20 @@ def _lifted() -> str:
 
 def _accuracies(title: str) -> tuple[dict[str, str], dict[str, str]]:
     """Ours and the paper's of each activation, in percent."""
-    head, *rows = _table("evidence.md", title)
+    head, *rows = _table(PAPERS, title)
     printed, ours = head.index("accuracy, %: paper"), head.index("here")
     return {row[0]: row[ours].split()[0] for row in rows}, {row[0]: row[printed] for row in rows}
 
 
 def _reproducible() -> str:
     title = "### SmeLU, figure 4 (SGD)"
-    head, *rows = _table("evidence.md", title)
+    head, *rows = _table(PAPERS, title)
     place = head.index("prediction difference")
     number = {row[0]: float(row[place].split()[0]) for row in rows}
     accuracy = {row[0]: row[head.index("accuracy, %")].split()[0] for row in rows}
     widths = [name for name in number if name.startswith("smelu")]
     best, tried = min(widths, key=number.__getitem__), len(widths)
-    unfinished = re.search(r"^Unfinished: (\d+ of \d+) activations", _section("evidence.md", title), flags=re.M)
+    unfinished = re.search(r"^Unfinished: (\d+ of \d+) activations", _section(PAPERS, title), flags=re.M)
     so_far = f" ({unfinished[1]} settings run: no verdict yet)" if unfinished else ""
     (small, *verdicts) = _table("quickstart/report/report.md", "# Seven activations")
     against = small.index("reproducibility against relu")
@@ -168,7 +171,7 @@ def _shipped() -> str:
     head, *rows = _table("deploy.md", "<!-- h200-hardening-fashion -->")
     cnn = {row[0]: dict(zip(head, (one.split(" ±")[0] for one in row), strict=True)) for row in rows}
     soft, gelu = cnn["lambda_gelu"], cnn["gelu"]
-    columns, *models = _table("evidence.md", "### λ-GELU, WikiText-2: a GPT-2 of 124")
+    columns, *models = _table(PAPERS, "### λ-GELU, WikiText-2: a GPT-2 of 124")
     large = {row[0]: dict(zip(columns, (one.split(" ±")[0] for one in row), strict=True)) for row in models}
     hard, plain, scratch = large["lambda-GELU, hardened"], large["GELU"], large["ReLU from scratch"]["free"]
     return (
@@ -182,9 +185,9 @@ def _shipped() -> str:
 
 
 def _soft() -> str:
-    gains = _only(r"\| camera ([\d.]+) dB, grass ([\d.]+) dB, page ([\d.]+) dB \|", "evidence.md")
-    claimed = _only(r"the next activation is up to ([\d.]+) dB", "evidence.md")[0]
-    ours, rival = _only(r"4 classes: SQUAF ([\d.]+) %, polynorm ([\d.]+) %", "evidence.md")
+    gains = _only(r"\| camera ([\d.]+) dB, grass ([\d.]+) dB, page ([\d.]+) dB \|", PAPERS)
+    claimed = _only(r"the next activation is up to ([\d.]+) dB", PAPERS)[0]
+    ours, rival = _only(r"4 classes: SQUAF ([\d.]+) %, polynorm ([\d.]+) %", PAPERS)
     low, high = min(map(float, gains)), max(map(float, gains))
     costs = r"as long as with GELU in\s+float32 and ([\d.]+) times in bf16 \(the paper reports ([\d.]+)\)"
     whole, half, paper = _only(rf"takes ([\d.]+) times {costs}", "squaf.md")
@@ -200,17 +203,17 @@ def _soft() -> str:
 
 
 def _bits() -> str:
-    head, *rows = _table("evidence.md", "### SQUAF, figure 3:")
+    head, *rows = _table(PAPERS, "### SQUAF, figure 3:")
     found = {
         (row[0], row[1]): {name: cell.split()[0] for name, cell in zip(head, row, strict=True) if cell} for row in rows
     }
     relu, last = found["ReLU", ""], found[rows[-1][0], rows[-1][1]]
-    names, *alone = _table("evidence.md", "### SQUAF, table 6: VGG-8")
+    names, *alone = _table(PAPERS, "### SQUAF, table 6: VGG-8")
     right = {row[0]: row[names.index("accuracy, %")].split()[0] for row in alone}
-    claimed = _only(r"take down to ([\d.]+) bits in place of 32", "evidence.md")[0]
+    claimed = _only(r"take down to ([\d.]+) bits in place of 32", PAPERS)[0]
     said = {"holds": "beats", "fails": "is below", "cannot tell": "is not shown to beat"}
     priced, plain = (
-        said[_only(rf"^\| `{name}` \| {says} \|.*\| ([\w ]+) \|$", "evidence.md")[0]]
+        said[_only(rf"^\| `{name}` \| {says} \|.*\| ([\w ]+) \|$", PAPERS)[0]]
         for name, says in (
             ("few_bits_cost_no_accuracy", "SQUAF-P more accurate than ReLU at the largest weight"),
             ("best_in_a_small_network", "SQUAF better than ReLU"),
@@ -223,24 +226,40 @@ def _bits() -> str:
     )
 
 
-def _section(page: str, title: str) -> str:
+def _sums(column: str) -> Counter[str]:
+    """How often each verdict stands in a column of the front page of the papers: "12: 9 hold, 3 partly"."""
+    text = (ROOT / "papers" / "README.md").read_text(encoding="utf-8")
+    head, *rows = _table(PAPERS, "# What five papers say", text=text)
+    cells = (row[head.index(column)].partition(":")[2] for row in rows)
+    return Counter(dict.fromkeys(("hold", "partly", "fail", "cannot tell", "without records"), 0)) + Counter(
+        word for cell in cells for count, word in re.findall(r"(\d+) ([a-z ]+)", cell) for _ in range(int(count))
+    )
+
+
+def _text(page: str) -> str:
+    if page == PAPERS:
+        return "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "papers").glob("*/README.md")))
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def _section(page: str, title: str, text: str = "") -> str:
     """From the line that begins with the title to the next heading."""
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = text or _text(page)
     return _only(rf"^({re.escape(title)}.*\n(?:(?!#).*\n)*)", text=text)[0]
 
 
-def _table(page: str, title: str) -> list[list[str]]:
+def _table(page: str, title: str, text: str = "") -> list[list[str]]:
     """The first table below the title, as cells, without the line of dashes."""
-    lines = re.search(r"(?:^\|.*\n)+", _section(page, title), flags=re.M)
-    assert lines is not None, f"docs/{page} has no table below {title!r}."
+    lines = re.search(r"(?:^\|.*\n)+", _section(page, title, text), flags=re.M)
+    assert lines is not None, f"{page} has no table below {title!r}."
     rows = [[one.strip().strip("*") for one in line.strip("|").split("|")] for line in lines[0].splitlines()]
     return [rows[0], *rows[2:]]
 
 
 def _only(pattern: str, page: str = "", *, text: str = "") -> tuple[str, ...]:
     """The groups of the one place that the pattern fits."""
-    found = list(re.finditer(pattern, text or (DOCS / page).read_text(encoding="utf-8"), flags=re.M))
-    assert len(found) == 1, f"{pattern!r} fits {len(found)} places of docs/{page}."
+    found = list(re.finditer(pattern, text or _text(page), flags=re.M))
+    assert len(found) == 1, f"{pattern!r} fits {len(found)} places of {page}."
     return found[0].groups()
 
 

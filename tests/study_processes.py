@@ -105,7 +105,7 @@ def child(order: dict[str, Any]) -> int:
     from study_runs import quick_trial, small_recipe
 
     if "command" in order:
-        from softknee.cli import main
+        from softknee.app import main
 
         sys.argv = ["softknee", *order["command"]]
         main()

@@ -6,35 +6,34 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-_COMMAND = re.compile(r"([MLHVz])([^MLHVz]*)")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_COMMAND = re.compile(r"([MLHV])([^MLHVZ]*)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+_VIEW = re.compile(r"x (\S+) to (\S+), y (\S+) to (\S+)")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A rectangle of the picture (left, top, right, bottom, in points) and the numbers that it shows."""
+    """A rectangle of the picture (left, top, right, bottom, in pixels) and the numbers that it shows."""
 
     box: tuple[float, float, float, float]
     view: tuple[float, float, float, float]
 
     def read(self, x: float, y: float) -> tuple[float, float]:
-        """The numbers at a place of the picture."""
-        left, top, right, bottom = self.box
-        low, high, floor, ceiling = self.view
-        return low + (x - left) / (right - left) * (high - low), ceiling - (y - top) / (bottom - top) * (
-            ceiling - floor
-        )
+        """The numbers at a place of the panel."""
+        low, _, _, ceiling = self.view
+        wide, tall = self.point
+        return low + x * wide, ceiling - y * tall
 
     @property
     def point(self) -> tuple[float, float]:
-        """What one point of the picture is in x and in y."""
+        """What one pixel of the picture is in x and in y."""
         left, top, right, bottom = self.box
         return (self.view[1] - self.view[0]) / (right - left), (self.view[3] - self.view[2]) / (bottom - top)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The panels and the strokes by id, in points, and every text."""
+    """The panels, the strokes by name in pixels from the corner of their panel, and every text."""
 
     panels: dict[str, Panel]
     strokes: dict[str, list[tuple[float, float]]]
@@ -42,25 +41,34 @@ class Picture:
 
     def curve(self, panel: str, line: int) -> list[list[tuple[float, float]]]:
         """The runs of a line in numbers."""
-        begin = f"line-{panel}-{line}-"
+        begin = f"line_{panel}_{line}_"
         runs = sorted((int(name.removeprefix(begin)), name) for name in self.strokes if name.startswith(begin))
-        return [[self.panels[f"panel-{panel}"].read(*at) for at in self.strokes[name]] for _, name in runs]
+        return [[self.panels[f"panel_{panel}"].read(*at) for at in self.strokes[name]] for _, name in runs]
 
 
 def read(svg: str) -> Picture:
     root = ElementTree.fromstring(svg)
-    panels, strokes = {}, {}
-    for node in root.iter():
-        name = node.get("id", "")
-        if name.startswith(("panel-", "line-", "mass-")):
-            places = points(node[0].attrib["d"] if len(node) else node.attrib["d"])
-            strokes[name] = places
-            if view := node.get("data-view"):
-                xs, ys = zip(*places, strict=True)
-                low, high, floor, ceiling = map(float, view.split())
-                panels[name] = Panel((min(xs), min(ys), max(xs), max(ys)), (low, high, floor, ceiling))
-    texts = [node.attrib["aria-label"] for node in root.iter() if "aria-label" in node.attrib]
-    return Picture(panels, strokes, texts)
+    picture = Picture({}, {}, [node.text or "" for node in root.iter() if node.tag.endswith("}text")])
+    _walk(root, (0.0, 0.0), picture)
+    return picture
+
+
+def _walk(node: ElementTree.Element, corner: tuple[float, float], picture: Picture) -> None:
+    x, y = (float(one) for one in _NUMBER.findall(node.get("transform", ""))[:2] or (0, 0))
+    corner = corner[0] + x, corner[1] + y
+    for name in node.get("class", "").split():
+        if name.startswith(("line_", "mass_")) and name.endswith("_marks"):
+            picture.strokes[name.removesuffix("_marks")] = points(node[0].attrib["d"])
+        elif name.startswith("panel_") and name.endswith("_group"):
+            found = _VIEW.search(node[0].get("aria-label", ""))
+            wide, tall = map(float, re.findall(r"[hv](\d+)", node[0][0].attrib["d"])[:2])
+            x, y = (float(one) for one in _NUMBER.findall(node[0].get("transform", ""))[:2])
+            box = corner[0] + x, corner[1] + y, corner[0] + x + wide, corner[1] + y + tall
+            assert found, "a panel says what it shows"
+            low, high, bottom, top = map(float, found.groups())
+            picture.panels[name.removesuffix("_group")] = Panel(box, (low, high, bottom, top))
+    for child in node:
+        _walk(child, corner, picture)
 
 
 def points(path: str) -> list[tuple[float, float]]:
@@ -72,7 +80,7 @@ def points(path: str) -> list[tuple[float, float]]:
             found.append((numbers[0], numbers[1]))
         elif command == "H":
             found.append((numbers[0], found[-1][1]))
-        elif command == "V":
+        else:
             found.append((found[-1][0], numbers[0]))
     return found
 

@@ -20,7 +20,7 @@ from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.running.trainer import fit_settings
 from softknee.lab.studies.trial import Chosen
 from softknee.train import OneByOne, Replicas
-from softknee.train.plain_optimizers import parts_of
+from softknee.train.optimizers import parts_of
 from softknee.train.streamed import Streamed
 from trial_models import examples, trial
 

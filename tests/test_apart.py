@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo import lookup_backend
 from torch.nn import functional as F
 
 import softknee as sk
@@ -14,7 +13,6 @@ from softknee.errors import InputError, ParameterError
 from softknee.train.apart import Apart
 from softknee.train.arguments import read_single
 from softknee.train.augment import Augment
-from softknee.train.compiling import shorten_attention_
 from softknee.train.program import Program
 from softknee.train.stacking import Stack
 
@@ -282,50 +280,3 @@ def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
     assert not torch.equal(both[0][0][0], both[0][1][0])
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
-
-
-@pytest.mark.parametrize("scale", [1, 0.5, None])
-def test_the_scale_of_attention_is_the_one_that_was_asked_for(scale: float | None) -> None:
-    pytest.importorskip("triton", reason="this build of torch has no Triton")
-    torch._dynamo.reset()
-    found: list[Any] = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        assert shorten_attention_(graph, device="cpu") == 1
-        found.extend(node.args[1] for node in graph.graph.nodes if "short_attention" in str(node.target))
-        return graph.forward
-
-    def attention(qkv: torch.Tensor) -> torch.Tensor:
-        q, k, v = qkv.unbind(0)
-        return nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
-
-    torch.compile(attention, backend=backend, fullgraph=True)(torch.randn(3, 2, 2, 65, 16).bfloat16())
-    assert found == [scale or 0.25]
-
-
-def test_attention_over_few_tokens_is_given_to_its_own_kernel() -> None:
-    """In a real ViT, with the same numbers; what asks for more than plain attention is left alone."""
-    timm = pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
-    found: list[int] = []
-
-    def backend(graph: Any, inputs: Any) -> Any:
-        found.append(shorten_attention_(graph, device="cpu"))
-        return lookup_backend("aot_eager" if found[-1] else "eager")(graph, inputs)
-
-    def loss(model: nn.Module, x: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
-            return model(x).float().square().mean()
-
-    for changed, replaced in (({}, 1), ({"qk_norm": True}, 0), ({"attn_drop_rate": 0.1}, 0), ({"img_size": 48}, 0)):
-        torch.manual_seed(0)
-        sizes = {"img_size": 32, "patch_size": 4, "embed_dim": 32, "num_heads": 2, "num_classes": 3} | changed
-        model = timm.create_model("vit_tiny_patch16_224", depth=1, **sizes)
-        x = torch.randn(2, 3, sizes["img_size"], sizes["img_size"])
-        torch.compile(loss, backend=backend, dynamic=False)(model, x).backward()
-        assert found.pop() == replaced
-        if replaced:
-            gradients = [one.grad for one in model.parameters()]
-            model.zero_grad()
-            loss(model, x).backward()
-            for one, gradient in zip(model.parameters(), gradients, strict=True):
-                torch.testing.assert_close(gradient, one.grad, rtol=0.02, atol=2e-4)

@@ -3,13 +3,10 @@
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import nn
 
 import softknee as sk
-from softknee.kernels.short_attention import short_attention
-from softknee.train import compiling
 from softknee.train.augment import Augment
 from softknee.train.program import Program
 from softknee.train.random_keys import bits, fold, masks, seed_keys
@@ -165,54 +162,3 @@ def test_many_models_are_compiled_one_after_the_other():
         ).fit(IMAGES[:, 0, 0, :4], LABELS, epochs=1, batch=32, lr=0.1, compiled=True)
     assert not torch._dynamo.utils.counters["unimplemented"]
     assert not torch._dynamo.utils.counters["graph_break"]
-
-
-def test_attention_over_few_tokens_by_its_own_kernel_is_that_of_float64() -> None:
-    made = torch.randn(64, 65, 3, 3, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
-    qkv = made.bfloat16().permute(2, 0, 3, 1, 4).requires_grad_()
-    exact = qkv.detach().double().requires_grad_()
-    q, k, v = exact.unbind(0)
-    found, wanted = short_attention(qkv, 0.125), (0.125 * q @ k.mT).softmax(-1) @ v
-    weight = torch.randn(wanted.shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1)).bfloat16()
-    (gradient,) = torch.autograd.grad(found, qkv, weight)
-    (by_exact,) = torch.autograd.grad(wanted, exact, weight.double())
-    # As near as bfloat16 is to anything, and not nearer.
-    for ours, theirs in ((found, wanted), (gradient, by_exact)):
-        error = (ours.double() - theirs).norm() / theirs.norm()
-        assert 1e-4 < error < 5e-3
-
-
-def test_a_compiled_vit_takes_that_kernel_and_learns_as_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    images = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0)).cuda()
-    labels = (images[:, 0].mean((1, 2)) > 0).long()
-
-    def train() -> list[float]:
-        models = sk.train.Replicas(
-            lambda: timm.create_model(
-                "vit_tiny_patch16_224", img_size=32, patch_size=4, embed_dim=64, num_heads=1, depth=2, num_classes=2
-            ),
-            count=2,
-            device="cuda",
-        )
-        return (
-            models.fit(
-                images, labels, epochs=3, batch=32, lr=1e-3, optimizer="adamw", compiled=True, precision="bfloat16"
-            )
-            .losses.flatten()
-            .tolist()
-        )
-
-    replaced: list[int] = []
-    whole = compiling.shorten_attention_
-
-    def counting(graph: Any, *, device: str) -> int:
-        replaced.append(whole(graph, device=device))
-        return replaced[-1]
-
-    monkeypatch.setattr(compiling, "shorten_attention_", counting)
-    with_it = train()
-    monkeypatch.setattr(compiling, "shorten_attention_", lambda graph, *, device: 0)
-    without = train()
-    assert max(replaced) == 2
-    assert with_it == pytest.approx(without, rel=0.01)
-    assert with_it != without

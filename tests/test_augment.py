@@ -14,8 +14,7 @@ from torch.nn import functional as F
 import softknee as sk
 from softknee.errors import InputError, ParameterError
 from softknee.train.augment import erasing, mixing
-from softknee.train.augment.geometry import crop_flip
-from softknee.train.augment.rand_augment import NONE, OPERATIONS, apply
+from softknee.train.augment.rand_augment import NONE, OPERATIONS, apply, crop_flip
 
 FILL = (7, 130, 201)
 

@@ -11,14 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import cos, erf, exp, log, sin, sqrt
 
-from softknee.design.proof.ball_algebra import factored, proves_zero, stable, tidy
-from softknee.design.proof.ball_curves import Curve
-from softknee.design.proof.ball_functions import FUNCTIONS
 from softknee.design.proof.ball_pieces import keeps_sign
-from softknee.design.proof.ball_programs import Polynomial, Program, UnknownFunction, constant
-from softknee.design.proof.ball_tail_functions import Tail, unfolded
-from softknee.design.proof.balls import INFINITY, MINUS_INFINITY, Span, arb, as_fraction, working_precision
-from softknee.design.proof.branch_and_bound import Budget, infimum, supremum
+from softknee.design.proof.ball_programs import (
+    Polynomial,
+    Program,
+    UnknownFunction,
+    constant,
+    factored,
+    proves_zero,
+    stable,
+    tidy,
+)
+from softknee.design.proof.ball_tails import Tail, unfolded
+from softknee.design.proof.balls import FUNCTIONS, INFINITY, MINUS_INFINITY, Span, arb, as_fraction, working_precision
+from softknee.design.proof.branch_and_bound import Budget, Curve, infimum, supremum
 from softknee.spec import primitives as p
 from softknee.spec import x
 

@@ -14,9 +14,9 @@ import softknee as sk
 from softknee.devices import missing_device
 from softknee.errors import InputError, ParameterError
 from softknee.measure import Quantity, Record, candidates, clock, speed
+from softknee.measure.candidates import PSEUDOCODE
 from softknee.measure.clock import Clock, Samples, bytes_held
-from softknee.measure.pseudocode import PSEUDOCODE
-from softknee.measure.speed_table import speed_tables
+from softknee.measure.result_table import speed_tables
 
 CPU = torch.device("cpu")
 EAGER = ("softknee eager", "pseudocode eager", "torch")

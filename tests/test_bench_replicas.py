@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from softknee.cli.commands import app
+from softknee.app.commands import app
 from softknee.errors import ParameterError
 from softknee.measure import Record
 from softknee.measure.replica_speed import Settings, measure

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from typer.testing import CliRunner
 
-from softknee.cli.commands import app
+from softknee.app.commands import app
 from softknee.errors import ParameterError
 from softknee.measure import Record
 from softknee.measure.wire_speed import FORMS, PAIRS, Settings, _crossover

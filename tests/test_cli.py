@@ -71,11 +71,11 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     program = """
 import sys
 import torch
-from softknee.cli import main
+from softknee.app import main
 sys.argv = ["softknee", "study", "quickstart", "--set", "training.epochs=1", "--out", "folder"]
 for missing in ("typer", "rich", "sklearn"):
     for name in list(sys.modules):
-        if name.startswith(("softknee.cli.", "softknee.lab", "typer", "rich", "sklearn")):
+        if name.startswith(("softknee.app.", "softknee.lab", "typer", "rich", "sklearn")):
             del sys.modules[name]
     sys.modules[missing] = None
     sys.stderr.write(f"without {missing}: ")

@@ -11,7 +11,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import softknee as sk
-from softknee.cli.commands import app
+from softknee.app.commands import app
 from softknee.errors import DataError, InputError, ParameterError, SoftkneeError
 from softknee.lab import networks
 from softknee.lab.checkpoint import CheckpointError, save_checkpoint

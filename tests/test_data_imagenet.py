@@ -13,12 +13,11 @@ from typer.testing import CliRunner
 
 from data_files import IMAGENET_CLASSES as CLASSES
 from data_files import write_imagenet
-from softknee.cli.data_command import data as data_command
+from softknee.app.data import data as data_command
 from softknee.errors import DataError
 from softknee.files import WriteError
-from softknee.lab.data import imagenet_bytes, imagenet_folder
-from softknee.lab.data.imagenet_bytes import find_bytes, write_bytes
-from softknee.lab.data.imagenet_folder import load_imagenet
+from softknee.lab.data import imagenet
+from softknee.lab.data.imagenet import find_bytes, load_imagenet, write_bytes
 from softknee.lab.data.images import load_image_set
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data
@@ -50,8 +49,8 @@ def test_a_part_is_the_first_of_the_same_order_and_nothing_else_is_decoded(tmp_p
     write_imagenet(tmp_path / "ILSVRC" / "Data" / "CLS-LOC")
     whole = load_imagenet(tmp_path, side=16)
     asked: list[Path] = []
-    picture = imagenet_folder._picture
-    monkeypatch.setattr(imagenet_folder, "_picture", lambda path, side: (asked.append(path), picture(path, side))[1])
+    picture = imagenet._picture
+    monkeypatch.setattr(imagenet, "_picture", lambda path, side: (asked.append(path), picture(path, side))[1])
     few = load_imagenet(tmp_path, most=5, side=16)
     assert torch.equal(few.train_images, whole.train_images[:5])
     assert (len(asked), len(few.labels)) == (10, 3)
@@ -73,7 +72,7 @@ def test_what_is_missing_or_damaged_is_said(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"Looked for: 'imagenet/train' and 'imagenet/val'.*downloads nothing"):
         load_image_set("imagenet", tmp_path)
     folder = write_imagenet(tmp_path / "imagenet")
-    monkeypatch.setattr(imagenet_folder, "_AS_FLOATS", 10**9)
+    monkeypatch.setattr(imagenet, "_AS_FLOATS", 10**9)
     with pytest.raises(
         DataError, match=r"The 21 pictures .* softknee data imagenet\. .* take a part .*: --set data\.limit=N"
     ):
@@ -128,7 +127,7 @@ def test_a_part_comes_from_the_bytes_and_is_the_same(tmp_path, monkeypatch):
     def refuse(*_: Any) -> Any:
         raise AssertionError("a picture was decoded")
 
-    monkeypatch.setattr(imagenet_folder, "_picture", refuse)
+    monkeypatch.setattr(imagenet, "_picture", refuse)
     again = load_examples(asked, folder=tmp_path)
     assert not again.on_disk
     assert again.fingerprint == decoded.fingerprint
@@ -167,7 +166,7 @@ def test_a_run_that_was_ended_leaves_nothing_that_looks_whole(tmp_path, monkeypa
     (killed / "val.bytes").unlink()
     killed.rmdir()
     with monkeypatch.context() as patch:
-        patch.setattr(imagenet_bytes, "_SPARE", 10**18)
+        patch.setattr(imagenet, "_SPARE", 10**18)
         with pytest.raises(WriteError, match=r"take 1,000,000,000\.0 GB in .* GB left\. Make room;.*--limit N"):
             write_bytes(tmp_path, side=16)
     assert [one.name for one in tmp_path.iterdir()] == ["imagenet"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from softknee.errors import ParameterError
-from softknee.lab import data_folder, idx, networks, splits
-from softknee.lab.splits import Split, load_split
+from softknee.lab import idx, networks, splits
+from softknee.lab.splits import Split, load_digits, load_split
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
 
@@ -19,8 +19,6 @@ def digits() -> Split:
 
 
 def test_the_parts_of_a_data_set_are_apart_and_always_the_same(digits: Split) -> None:
-    from softknee.lab.digits import load_digits
-
     whole = load_digits()
     rows = torch.cat([digits.train_images, digits.validation_images])
     assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, whole.train_images.tolist()))
@@ -42,7 +40,7 @@ def test_an_unknown_data_set_is_named() -> None:
         load_split("mnis")
 
 
-@pytest.mark.parametrize("module", [data_folder, idx, networks, splits], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("module", [idx, networks, splits], ids=lambda one: one.__name__)
 def test_the_examples_of_the_docstrings_run(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

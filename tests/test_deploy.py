@@ -19,7 +19,7 @@ from softknee.lab.deploy.marabou_check import RobustnessCheck
 from softknee.lab.deploy.onnx_check import Exported, OnnxCheck
 from softknee.lab.deploy.pruning_check import PruningCheck
 from softknee.lab.deploy.tools import attempt
-from softknee.lab.digits import load_digits
+from softknee.lab.splits import load_digits
 from softknee.measure import Record
 
 for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):

@@ -11,7 +11,7 @@ from softknee.measure import Record
 
 pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
 pytest.importorskip("rich", reason="rich is not installed; the extra 'lab' brings it")
-pytest.importorskip("matplotlib", reason="matplotlib is not installed; the extra 'lab' brings it")
+pytest.importorskip("vl_convert", reason="vl-convert is not installed; the extra 'lab' brings it")
 
 KNEE = "mollify(relu, epanechnikov, width=0.1)"
 

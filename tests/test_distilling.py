@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from papers.runs import recipe_named
 from torch import nn
 
 from data_files import publish_cifar, write_binary
@@ -13,7 +14,6 @@ from small_images import tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import distilling
 from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
-from softknee.lab.studies.reading import find_recipe
 from softknee.measure.record import Record
 
 SMALL = distilling.Settings(
@@ -123,7 +123,7 @@ def test_the_counts_are_the_papers():
     eight = distilling.PAPER["vgg13", "vgg8"]
     alone = distilling.PAPER[None, "vgg8"]
     assert alone.parameters == {name: count for name, count in eight.parameters.items() if name != "teacher"}
-    printed = find_recipe("squaf-table-6-vgg8").paper.values
+    printed = recipe_named("squaf-table-6-vgg8").paper.values
     assert {distilling.ENTRIES[name].title: row["accuracy"] for name, row in printed.items()} == alone.accuracy
     # The same number at each of the five places, or 35 at the first of them, on 3,965,028.
     each = {"PReLU": 1, "Swish": 1, "CRReLU": 1, "PolyReLU": 4, "PolyNorm": 4, "DiTAC": 9}
@@ -160,8 +160,7 @@ def test_layers_that_are_not_there_are_said_before_anything_is_trained():
 
 
 def test_the_command_from_the_files_to_the_table(softknee, tmp_path, monkeypatch):
-    write_binary(tmp_path / "data", "cifar-100")
-    publish_cifar(monkeypatch, "cifar-100")
+    publish_cifar(monkeypatch, "cifar-100", write_binary(tmp_path / "data", "cifar-100"))
     monkeypatch.setenv("SOFTKNEE_DATA", str(tmp_path / "data"))
     kept = str(tmp_path / "distil.json")
     code, out, err = softknee("study", "distil", "--smoke", "--json", kept)

@@ -14,16 +14,16 @@ import torch
 from docsite import beside, found, links, markdown, reference, rooms, staging, status, zoo
 from docsite import build as building
 from docsite.blocks import check_command
-from docsite.places import DOCS
+from docsite.places import DOCS, ROOT
+from papers.claim import PAPERS
+from papers.commands import COMMANDS
+from papers.exhibits import EXHIBITS
+from papers.runs import Runs, recipe_named, recipe_names
 
 import softknee as sk
 from browser import CHROMIUM, Browser
 from softknee.lab import gallery
-from softknee.lab.evidence.commands import COMMANDS
-from softknee.lab.evidence.exhibits import EXHIBITS
-from softknee.lab.evidence.runs import Runs
-from softknee.lab.ledger.entry import PAPERS
-from softknee.lab.studies.reading import find_recipe, shipped
+from softknee.lab.studies.reading import find_recipe, read_recipe
 from softknee.lab.studies.trials import every_chosen
 from softknee.measure import Record
 
@@ -81,7 +81,11 @@ def test_every_next_step_is_two_clicks_away(site: Path):
         pages = found - seen
         seen |= found
     made = {str(path.relative_to(site)) for path in site.rglob("*.html") if "_static" not in path.parts}
-    apart = {one for one in made - seen if not one.startswith(("evidence/", "quickstart/"))}
+    apart = {
+        one
+        for one in made - seen
+        if not one.startswith((*(f"papers/{paper.stem}/records/" for paper in PAPERS), "quickstart/"))
+    }
     assert apart <= {"genindex.html", "py-modindex.html", "search.html"}
     # A telephone hides the sidebar: what people look for is in the text of the first page, or of one that it names.
     first = _article(site / "index.html")
@@ -95,9 +99,8 @@ def test_every_next_step_is_two_clicks_away(site: Path):
 def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_row(site: Path):
     """Until its study was run, the paper's half stands alone, and every row has its command."""
     listed = {name for several in EXHIBITS.values() for one in several for name in one.recipes}
-    papers = tuple(f"{paper.stem.replace('_', '-')}-" for paper in PAPERS)
-    named = {name for name, _ in shipped() if name.startswith(papers) and find_recipe(name).paper is not None}
-    assert listed == named, "A recipe of a paper has its place in src/softknee/lab/evidence/exhibits.py."
+    named = {name for name in recipe_names() if recipe_named(name).paper is not None}
+    assert listed == named, "A recipe of a paper has its place in papers/exhibits.py."
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
         for name in (name for one in EXHIBITS[paper.stem] for name in one.recipes):
@@ -122,16 +125,16 @@ def test_every_command_on_a_papers_page_is_understood(site: Path):
     }
     assert len(commands) > 300
     kinds = {}
-    labels = {name: {one.label for one in every_chosen(beside.recipe_for(name))} for name, _ in shipped()}
+    labels = {name: {one.label for one in every_chosen(beside.recipe_for(name))} for name in recipe_names()}
     for one in sorted(commands):
         _, *group, name, option, value = words if len(words := shlex.split(one)) == 6 else ["", "", "", "", ""]
         if group == ["study", "run"] and option == "--only":  # one of these stands for all; each names a known label
             kinds["study run"] = one
-            assert value in labels[name], one
+            assert value in labels[read_recipe(ROOT / name).name], one
         else:
             kinds[" ".join(re.sub(r"(?<= --only | --swap )\S+", "", one).split())] = one
         if group == ["study", "run"] and option == "--set":
-            find_recipe(name, settings=[value])
+            find_recipe(ROOT / name, settings=[value])
     for one in (*kinds.values(), *COMMANDS.values()):
         check_command(one, "a paper's page")
 
@@ -175,7 +178,7 @@ def test_a_slider_holds_the_function(site: Path):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed, and the pages are looked at in it")
 def test_no_page_is_wider_than_its_window(site: Path):
-    pages = ("index", "zoo/index", "zoo/smelu", "evidence", "reference/nn")
+    pages = ("index", "zoo/index", "zoo/smelu", "papers/smelu", "reference/nn")
     wide = []
     with Browser() as browser:
         for width in (400, 820, 1024, 1366, 1440):  # a phone, tablets, laptops

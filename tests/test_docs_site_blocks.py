@@ -66,7 +66,7 @@ def test_every_command_of_a_page_exists(page: Path):
     ("line", "words"),
     [
         ("softknee benhc kernels", "No such command 'benhc'"),
-        ("softknee claims --papper x", "No such option: --papper"),
+        ("softknee compare --papper x", "No such option: --papper"),
         ("softknee study mine.yaml --sett a=b", "No such option: --sett"),
     ],
 )
@@ -80,8 +80,8 @@ def test_a_block_that_does_not_run_is_named_with_its_line(tmp_path: Path):
     page.write_text("# Page\n\n```python\nx = 1\n```\n\ntext\n\n```python\nprint(x)\nprint(y)\n```\n")
     with pytest.raises(BlockError, match=r"page\.md, line 10(?s:.*)line 11(?s:.*)NameError"):
         run_blocks_of(page)
-    page.write_text("```console\n$ softknee claims --paper nothing\n```\n")
-    with pytest.raises(BlockError, match="No paper is called 'nothing'"):
+    page.write_text("```console\n$ softknee study show nothing\n```\n")
+    with pytest.raises(BlockError, match="There is no recipe 'nothing'"):
         run_blocks_of(page)
     page.write_text('```python\nif __name__ == "__main__":\n    raise SystemExit("no")\n```\n')
     with pytest.raises(BlockError, match="ends with 1"):

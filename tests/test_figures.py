@@ -18,7 +18,7 @@ import torch
 import softknee as sk
 import svg_reading
 from helpers import every_subject, ordinary_values
-from softknee.cli import main
+from softknee.app import main
 from softknee.errors import ParameterError, SoftkneeError
 from softknee.files import WriteError
 from softknee.lab import curves, figure_lines
@@ -159,7 +159,7 @@ def test_the_limit_is_drawn_once_or_once_for_each():
 
     assert dotted("smelu", [{"beta": 0.5}, {"beta": 1.0}]) == ["relu"]
     assert dotted("leaky_smelu", [{"g_minus": 0.1}, {"g_minus": 0.2}]) == ["leaky_relu", ""]
-    assert dotted("shifted_smelu", [{"shift": 1.0}]) == [r"$\beta \to 0$"]
+    assert dotted("shifted_smelu", [{"shift": 1.0}]) == ["β → 0"]
     assert dotted("tanh", [{}]) == []
 
 
@@ -188,12 +188,12 @@ def test_a_smooth_limit_without_a_name_is_drawn_as_its_jumps():
 def test_svg_shows_the_values(tmp_path: Path):
     path = draw(sk.get("smelu"), tmp_path / "smelu.svg", beta=0.5, low=-2, high=2)
     picture = svg_reading.read(path.read_text(encoding="utf-8"))
-    (run,) = picture.curve("0-0", 0)
+    (run,) = picture.curve("0_0", 0)
     act = sk.get("smelu")
     for at, value in run:
         assert value == pytest.approx(float(act(torch.tensor(at, dtype=F64), beta=0.5)), abs=1e-3)
-    assert [len(picture.curve("0-2", line)) for line in (0, 1)] == [3, 1]
-    assert r"\beta = 0.5" in " ".join(picture.texts)
+    assert [len(picture.curve("0_2", line)) for line in (0, 1)] == [3, 1]
+    assert "β = 0.5" in picture.texts
     assert "relu" in picture.texts
 
 
@@ -204,7 +204,7 @@ def test_png_is_a_picture(tmp_path: Path):
     second = draw(sk.get("gelu"), tmp_path / "two.PNG", settings=[{"beta": 1.0}, {"beta": 4.0}])
     assert first.read_bytes() == second.read_bytes()
     with Image.open(first) as image:
-        assert image.size == (1472, 480)
+        assert image.size[0] > 1600
         assert image.getpixel((0, 0))[:3] == (255, 255, 255)  # pyright: ignore
         colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or ()}
         assert len(colours) > 50
@@ -233,7 +233,7 @@ def test_stacked_panels_are_below_each_other(tmp_path: Path):
     for stacked in (False, True):
         path = draw(sk.get("relu"), tmp_path / "relu.svg", stacked=stacked)
         panels = svg_reading.read(path.read_text(encoding="utf-8")).panels
-        boxes[stacked] = [panels[f"panel-0-{order}"].box for order in range(3)]
+        boxes[stacked] = [panels[f"panel_0_{order}"].box for order in range(3)]
     assert len({box[1] for box in boxes[False]}) == 1
     assert len({box[0] for box in boxes[True]}) == 1
     for side, boxed in ((0, boxes[False]), (1, boxes[True])):
@@ -265,14 +265,14 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, ending: str):
         draw(sk.get("relu"), tmp_path / "no" / f"relu.{ending}")
 
 
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path):
+def test_without_the_converter_the_extra_is_named(tmp_path: Path):
     """By the function and by the command, in a process where importing it fails as if it were not installed."""
     program = """
 import sys
-sys.modules["matplotlib"] = None
+sys.modules["vl_convert"] = None
 sys.argv = ["softknee", "gallery", "--only", "relu", "--out", "zoo"]
 import softknee as sk
-from softknee.cli import main
+from softknee.app import main
 from softknee.lab.figures import draw
 try:
     draw(sk.get("relu"), "relu.svg")
@@ -311,7 +311,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch, capsys):
     assert "Did you mean 'relu'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["curves", "figures", "typeset"])
+@pytest.mark.parametrize("name", ["curves", "figure_lines", "figures", "typeset"])
 def test_examples_run(name: str):
     result = doctest.testmod(importlib.import_module(f"softknee.lab.{name}"))
     assert result.attempted > 0

@@ -207,7 +207,7 @@ def test_settings_that_cannot_be_run_are_refused() -> None:
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("typer", reason="typer is not installed; the extra 'lab' brings it")
-    from softknee.cli import main
+    from softknee.app import main
 
     arguments = ["--only", "digits", "--seeds", "2", "--epochs", "4", "--device", "cpu"]
     files = ["--out", str(tmp_path / "out"), "--json", str(tmp_path / "record.json")]

@@ -174,23 +174,28 @@ def test_a_trace_that_does_not_go_on_is_refused():
 # -- the figure -------------------------------------------------------------------------------------------
 
 
+def shade(colour: str) -> int:
+    return sum(int(colour[place : place + 2], 16) for place in (1, 3, 5))
+
+
 def test_the_figure_shows_the_numbers_of_the_trace():
     _, trace = hardened()
-    figure = hardness_figure(trace)
-    left, _, right = figure.axes
-    (mesh,) = left.collections
-    shown = mesh.get_array().reshape(3, 9)
-    assert shown.tolist() == [[profile.values[i] for profile in trace.profiles] for i in range(3)]
-    assert mesh.norm.vmin == min(map(min, (p.values for p in trace.profiles)))
-    assert right.get_yscale() == "log"
-    lines = {line.get_label(): line.get_ydata() for line in right.lines if line.get_label().startswith("epoch")}
-    assert list(lines) == ["epoch 0", "epoch 2", "epoch 4", "epoch 6", "epoch 8"]
-    assert list(lines["epoch 6"]) == list(trace.profiles[6].values)
-    assert [text.get_text() for text in left.get_yticklabels()] == ["0.act", "1.act", "2.act"]
-    assert left.get_xlabel() == "epoch"
-    # Darker is harder: the last column against the first.
-    first, last = (sum(mesh.cmap(mesh.norm(value))[:3]) for value in (shown[0][0], shown[0][-1]))
-    assert last < first
+    left, right = hardness_figure(trace)["concat"]
+    cells = left["data"]["values"]
+    for epoch, profile in zip(trace.epochs, trace.profiles, strict=True):
+        column = [cell for cell in cells if cell["epoch"] < epoch < cell["to"]]
+        assert [cell["value"] for cell in column] == list(profile.values)
+        assert [cell["row"] for cell in column] == [0.5, 1.5, 2.5]
+    scale = left["encoding"]["color"]["scale"]
+    every = [value for profile in trace.profiles for value in profile.values]
+    assert scale["domain"] == [min(every), max(every)]
+    assert scale["type"] == right["encoding"]["y"]["scale"]["type"] == "log"
+    assert right["encoding"]["color"]["scale"]["domain"] == ["epoch 0", "epoch 2", "epoch 4", "epoch 6", "epoch 8"]
+    rows = [row["value"] for row in right["data"]["values"] if row["name"] == "epoch 6"]
+    assert rows == list(trace.profiles[6].values)
+    assert left["encoding"]["y"]["axis"]["labelExpr"].startswith('["0.act", "1.act", "2.act"]')
+    assert left["encoding"]["x"]["title"] == "epoch"
+    assert shade(scale["range"][-1]) < shade(scale["range"][0])  # darker is harder
 
 
 def test_widths_are_darker_where_they_are_smaller():
@@ -199,11 +204,12 @@ def test_widths_are_darker_where_they_are_smaller():
     trace.record(0)
     model[0].act.set_(delta=0.25)
     trace.record(1)
-    figure = hardness_figure(trace)
-    (mesh,) = figure.axes[0].collections
-    assert sum(mesh.cmap(mesh.norm(0.25))[:3]) < sum(mesh.cmap(mesh.norm(1.0))[:3])
-    assert figure.axes[2].get_yscale() == "linear"
-    assert figure.axes[0].get_title(loc="left") == r"$\delta$ over depth and time"
+    left, right = hardness_figure(trace)["concat"]
+    scale = left["encoding"]["color"]["scale"]
+    assert scale["domain"] == [0.25, 1.0]
+    assert shade(scale["range"][0]) < shade(scale["range"][-1])
+    assert "type" not in right["encoding"]["y"]["scale"]
+    assert left["title"] == "δ over depth and time"
 
 
 def test_files_are_written_and_the_same_each_time(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from data_files import publish_cifar, write_binary
 from small_images import tiny_vggs, two_halves
-from softknee.cli.typed import command_line
+from softknee.app.screen import command_line
 from softknee.errors import ParameterError
 from softknee.files import WriteError
 from softknee.lab import distilling, rates
@@ -158,8 +158,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 
 def test_the_command_keeps_beside_its_record(softknee, tmp_path, monkeypatch):
-    write_binary(tmp_path / "data", "cifar-10")
-    publish_cifar(monkeypatch, "cifar-10")
+    publish_cifar(monkeypatch, "cifar-10", write_binary(tmp_path / "data", "cifar-10"))
     monkeypatch.setenv("SOFTKNEE_DATA", str(tmp_path / "data"))
     place, parts = tmp_path / "rate.json", tmp_path / "rate.json.parts"
     asked = ("study", "rate", "--smoke", "--weights", "0.006", "--json", str(place))

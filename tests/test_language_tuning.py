@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from papers.preferences import CRRELU, preference_tables
+from papers.runs import Runs
 
 from language_files import write_gpt2, write_hh, write_vocabulary
 from softknee.errors import DataError, InputError, ParameterError
 from softknee.lab import language_study
-from softknee.lab.evidence.runs import Runs
-from softknee.lab.evidence.trained_on_preferences import CRRELU, preference_tables
 from softknee.lab.language import (
     LanguageModel,
     Pair,
@@ -229,7 +229,7 @@ def test_the_study_runs_from_files_to_a_record(tmp_path: Path, softknee: Callabl
     ours = record.rows[1]
     cells = f"0.1428 | {ours['reward_margin'].value:.4f} | 0.6210 | {ours['reward_accuracy'].value:.4f} | 0.6476 | "
     assert f"| 0.1 | CRReLU | {cells}{ours['evaluation_loss'].value:.4f} |" in page
-    assert f"[Record](evidence/{CRRELU.record})" in page
+    assert f"[Record](records/{CRRELU.record})" in page
     assert not list(preference_tables(Runs(tmp_path), "squaf"))
 
 
@@ -295,7 +295,7 @@ def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., 
     model = write_gpt2(tmp_path / "gpt2-tiny")
     for part in ("valid", "test"):
         (tmp_path / f"{part}.txt").write_text(" the end of the story \n" * 12)
-    more = tmp_path / "text" / "wikitext-2-raw-1MB" / "more.txt"
+    more = tmp_path / "wikitext-2" / "more.txt"
     more.parent.mkdir(parents=True)
     more.write_text(" the other one \n")
     common = ["study", "wikitext", "--data", str(tmp_path), "--own-vocabulary", "--device", "cpu", "--json"]
@@ -343,7 +343,7 @@ def test_a_text_that_is_nowhere_is_said_with_every_place(tmp_path: Path, monkeyp
     monkeypatch.delenv("SOFTKNEE_DATA", raising=False)
     with pytest.raises(DataError, match=r"no text 'more.txt' to train on") as error:
         wikitext_study.read_tokens(None, train="more.txt", folder=tmp_path)
-    for place in ("more.txt", "text/more.txt", "text/wikitext-2-raw-1MB/more.txt", "wikitext-2/more.txt"):
+    for place in ("more.txt", "wikitext-2/more.txt"):
         assert f"'{tmp_path / place}'" in str(error.value)
     with pytest.raises(DataError, match=r"no text 'more.txt' .* No data folder was given. Pass one"):
         wikitext_study.read_tokens(None, train="more.txt")

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from softknee.cli.commands import app
-from softknee.cli.model_table import print_model
+from softknee.app.bench import print_model
+from softknee.app.commands import app
 from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.measure import Quantity, Record, built_models
 from softknee.measure.built_models import Shape, build, read_config

@@ -1,10 +1,15 @@
 """Formulas of a user's own, drawn at random: whatever SymPy makes of their derivatives, the values are right."""
 
+import copy
+import gc
+import linecache
 import random
+import weakref
 
 import pytest
 import sympy
 import torch
+import torch.fx
 
 import softknee as sk
 from softknee.spec import (
@@ -142,3 +147,41 @@ def test_roots_and_their_powers(text, truth):
     torch.testing.assert_close(function(x), truth(x))
     assert torch.autograd.gradcheck(function, (x,))
     assert torch.autograd.gradgradcheck(function, (x,))
+
+
+def test_definitions_that_nobody_holds_are_gone() -> None:
+    """A search over thousands of functions stays in bounded memory, with gradients, modules and exact values."""
+
+    made: list[weakref.ref[Activation]] = []
+    for number in range(200):
+        act = sk.design.definition(f"x + tanh({number} * x)", name=f"candidate_{number % 150}")
+        points = torch.tensor(POINTS, requires_grad=True)
+        again = number % 25 == 0
+        (slope,) = torch.autograd.grad(act(points).sum(), points, create_graph=again)
+        if again:
+            slope.sum().backward()
+            sk.nn.Pointwise(act)(torch.zeros(3))
+            evaluate(act, 0.5)
+        made.append(weakref.ref(act))
+    del act
+    gc.collect()
+    assert sum(one() is not None for one in made) <= 16
+    assert sum("candidate" in name for name in linecache.cache) <= 64
+
+
+def test_a_graph_outlives_the_definition_that_made_it() -> None:
+    points = torch.tensor(POINTS, requires_grad=True)
+    result = sk.design.definition("x * sigmoid(x)", name="fleeting")(points)
+    gc.collect()
+    (slope,) = torch.autograd.grad(result.sum(), points, create_graph=True)
+    slope.sum().backward()
+    gate = torch.sigmoid(points.detach())
+    torch.testing.assert_close(slope.detach(), gate + points.detach() * gate * (1 - gate))
+
+
+def test_a_traced_graph_holds_its_definition() -> None:
+    traced = torch.fx.symbolic_trace(sk.nn.Pointwise(sk.design.definition("x * tanh(x)", name="fleeting")))
+    gc.collect()
+    points = torch.tensor(POINTS)
+    for graph in (traced, copy.deepcopy(traced)):
+        torch.testing.assert_close(graph(points), points * torch.tanh(points))

@@ -23,8 +23,8 @@ import pytest
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 LONGEST_IMPORT = 0.5
-FOLDERS = ("src", "tests", "docs", "tools", "benchmarks", "requirements")
-FILES = ("Makefile", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in", "pyproject.toml", "setup.py")
+FOLDERS = ("src", "tests", "papers", "docs", "tools", "benchmarks", "requirements")
+FILES = ("conftest.py", "Makefile", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in", "pyproject.toml", "setup.py")
 
 
 def output_of(*command: str | Path, code: int = 0, **options: str) -> str:

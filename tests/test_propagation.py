@@ -18,7 +18,7 @@ from quadrature_helpers import by_quadrature
 from softknee.design.concrete import Concrete, concrete
 from softknee.design.gaussian import resolve
 from softknee.measure.edge import NoEdge, find_edge, is_symmetrically_smoothed_relu
-from softknee.measure.interpolated import Interpolated
+from softknee.measure.propagation import Interpolated
 from softknee.spec import Activation, NormalCdf, NormalPdf, x
 
 RELU_LAW = 9 * math.pi**2 / 2

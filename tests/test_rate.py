@@ -11,8 +11,7 @@ import softknee as sk
 from softknee.errors import InputError, ParameterError
 from softknee.kernels.squaf.eager import PIECE
 from softknee.kernels.squaf.layout import arrange
-from softknee.kernels.squaf.marginal import entropy_in_bits, squaf_marginal
-from softknee.kernels.squaf.marginal_eager import eager_gradients, eager_sums
+from softknee.kernels.squaf.marginal import eager_gradients, eager_sums, entropy_in_bits, squaf_marginal
 from softknee.measure import rate
 from squaf_reference import inputs, parameters
 

@@ -191,8 +191,7 @@ def test_settings_that_cannot_be():
 
 
 def test_the_command_from_the_files_to_the_table(softknee, tmp_path, monkeypatch):
-    write_binary(tmp_path / "data", "cifar-10")
-    publish_cifar(monkeypatch, "cifar-10")
+    publish_cifar(monkeypatch, "cifar-10", write_binary(tmp_path / "data", "cifar-10"))
     monkeypatch.setenv("SOFTKNEE_DATA", str(tmp_path / "data"))
     kept, drawn = str(tmp_path / "rate.json"), str(tmp_path / "rate.png")
     code, out, err = softknee("study", "rate", "--smoke", "--weights", "0.006", "--json", kept)

@@ -9,11 +9,12 @@ import pytest
 import timm
 import torch
 from docsite.blocks import blocks_of, check_command, commands_of, run_blocks_of
+from papers.ledger import find_statements
+from papers.runs import Runs
+from papers.squaf.findings import ALONE, RATE, VGG
 
 import softknee as sk
 from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
-from softknee.lab import evidence
-from softknee.lab.evidence.squaf_networks import ALONE, RATE, VGG
 from softknee.measure import Record
 from softknee.registry import names
 
@@ -105,7 +106,7 @@ def test_tables_and_evidence_are_made_from_the_records(part: str) -> None:
 
 def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
     """Step times and peak memory of ViT-Tiny, and the bits between two processes."""
-    text, folder = said("squaf.md"), DOCS / "evidence"
+    text, folder = said("squaf.md"), ROOT / "papers/squaf/records"
     for path, form in (
         (folder / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
         (folder / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
@@ -126,7 +127,7 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
 
 def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     """Bits and accuracy of VGG-8, and what its first function became."""
-    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    text, runs = said("squaf.md"), Runs.committed()
     relu, gelu, soft, free, *_, last = runs.benchmark(RATE).rows
     bits, right = [row["bits"]["huffman"].value for row in (free, last)], last["accuracy"]
     assert f"takes {bits[0]:.2f} bits an activation without a price on them and {bits[1]:.2f} at the paper's" in text
@@ -138,14 +139,14 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     assert f"SQUAF is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
     ranges = [max(one) - min(one) for row in runs.benchmark(RATE).rows for one in row.get("draws_by_seed", ())]
     assert f"of 8 draws of one network the best is {fmean(ranges):.2f} points above the worst, in the mean" in text
-    (dent,) = [one for one in evidence.find(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"]
+    (dent,) = [one for one in find_statements(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"]
     lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.decide(runs).measured), strict=True)
     assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
     assert f"on its left it rises to {min(left)} to {max(left)}." in text
 
 
 def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None:
-    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    text, runs = said("squaf.md"), Runs.committed()
     rows = {row["activation"]: row for row in runs.benchmark(ALONE).rows if "accuracy" in row}
     right = {name: row["accuracy"].value for name, row in rows.items()}
     first, second, *_ = sorted(right, key=lambda name: -right[name])
@@ -153,7 +154,7 @@ def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None
     above = [f"{right['SQUAF'] - right[name]:.2f}" for name in ("DiTAC", "ReLU", "GELU")]
     assert f"it has {right['SQUAF']:.2f} %, the most of the ten activations that converge: {above[0]} points" in text
     assert f"too, {above[1]} above ReLU and {above[2]} above GELU" in text
-    (leads,) = [one for one in evidence.find(["squaf"]) if one.id == "squaf.best_in_a_small_network"]
+    (leads,) = [one for one in find_statements(["squaf"]) if one.id == "squaf.best_in_a_small_network"]
     assert "better than 5 of 9" in leads.decide(runs).measured
     assert "show it for five of the nine" in text
     teacher, *students = runs.benchmark(VGG).rows
@@ -169,7 +170,7 @@ def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None
 
 
 def test_what_soft_quantisation_gives_a_transformer_is_what_the_records_say() -> None:
-    text, runs = said("squaf.md"), evidence.Runs(DOCS / "evidence")
+    text, runs = said("squaf.md"), Runs.committed()
     short = runs.study("squaf-table-6-vit-short")
     three = [f"{100 * short.mean(label, 'accuracy'):.2f} %" for label in ("squaf first", "gelu", "relu")]
     assert f"with the first SQUAF trained has {three[0]}, with GELU {three[1]}, with ReLU {three[2]}." in text

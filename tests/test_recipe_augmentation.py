@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from papers.runs import recipe_named
 from scipy import stats
 from sklearn import datasets
 from torch import Tensor, nn
@@ -14,14 +15,14 @@ from torch.nn import functional as F
 
 import idx_files
 import softknee as sk
-from data_files import cifar_parts, publish_cifar, write_python
+from data_files import cifar_parts, publish_cifar, write_binary
 from softknee.errors import InputError, ParameterError, RecipeError
 from softknee.lab import idx
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import load_examples, recipe_examples
 from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.ray_engine import pack_examples, unpack_examples
-from softknee.lab.studies.reading import find_recipe, read_recipe, to_yaml
+from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.running.augmenting import levels, training_inputs
@@ -133,7 +134,7 @@ def test_bytes_are_those_of_the_files(name, flat, tmp_path, monkeypatch):
         monkeypatch.setitem(idx.SETS, name, idx_files.as_published(name))
         whole = torch.frombuffer(bytearray(idx_files.contents()["train-images-idx3-ubyte"][16:]), dtype=torch.uint8)
     elif name == "cifar-10":
-        publish_cifar(monkeypatch, name, write_python(tmp_path, name))
+        publish_cifar(monkeypatch, name, write_binary(tmp_path, name))
         whole = torch.tensor(cifar_parts(10)["train"][0]).permute(0, 3, 1, 2)
     else:
         whole = torch.tensor(datasets.load_digits().images * 15).byte()
@@ -245,7 +246,7 @@ def test_what_cannot_be_is_refused(data, augment, said):
 
 def test_the_papers_settings():
     for name in ("smelu-figure-4", "smelu-figure-13"):
-        augment = find_recipe(name).augment
+        augment = recipe_named(name).augment
         assert augment is not None
         assert augment.said() == {"shift": 3, "probability": 0.5, "from_epoch": 2}
     usual = {"crop": 4, "flip": True}
@@ -253,7 +254,7 @@ def test_the_papers_settings():
     few = ("mollification-table-1", "mollification-table-2", "mollification-table-4", "eafo-table-1")
     more = ("mollification-table-1-augmented", "mollification-table-2-augmented")
     for name, said in {**dict.fromkeys(few, usual), **dict.fromkeys(more, usual | timms)}.items():
-        recipe = find_recipe(name)
+        recipe = recipe_named(name)
         assert recipe.augment is not None
         assert recipe.augment.said() == said
         assert recipe.training.every == 10

@@ -1,6 +1,5 @@
 """Curves in a report stand at the epochs that were noted, and a loss stays above 0."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -25,12 +24,12 @@ def test_points_are_at_their_epochs():
     assert {band.epochs for band in summary.bands} == {NOTED}
     figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
     assert "after every 20 epochs" in figure.caption
-    assert {tuple(trace["x"]) for trace in json.loads(figure.json)["data"]} == {NOTED}
+    assert {row["epoch"] for row in figure.chart["data"]["values"]} == {*NOTED}
     moved = [one for one in learned(summary) if one.name.startswith("trajectory")]
     assert moved
     for one in moved:
         assert one.caption.startswith("After every 20 epochs, epoch 0")
-        assert {tuple(trace["x"]) for trace in json.loads(one.json)["data"]} == {(0, *NOTED)}
+        assert {row["x"] for row in one.chart["data"]["values"]} == {0, *NOTED}
 
 
 def test_every_epoch_is_said_as_before():
@@ -48,7 +47,7 @@ def test_an_interval_of_losses_does_not_reach_below_zero():
     assert 0.0085 < band.low[9] < band.middle[9] == pytest.approx(0.01)
     figure = curves(summary)[0]
     assert "down to the lowest seed" in figure.caption
-    assert json.loads(figure.json)["layout"]["yaxis"]["type"] == "log"
+    assert all(layer["encoding"]["y"]["scale"]["type"] == "log" for layer in figure.chart["layer"])
 
 
 def test_many_activations_have_their_intervals_at_the_end(monkeypatch):
@@ -56,30 +55,34 @@ def test_many_activations_have_their_intervals_at_the_end(monkeypatch):
     summary = summarise(OF, outcomes(OF))
     figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
     assert "95 % interval at the end." in figure.caption
-    traces = json.loads(figure.json)["data"]
-    assert not any("fill" in one for one in traces)
-    ends = [one for one in traces if "error_y" in one]
+    layers = {layer["mark"]["type"]: layer for layer in figure.chart["layer"]}
+    assert "area" not in layers
+    ends = layers["rule"]["data"]["values"]
     bands = [one for one in summary.bands if one.curve == "train_loss"]
-    assert len({one["x"][0] for one in ends}) == len(bands) > 2
+    assert len({end["epoch"] for end in ends}) == len(bands) > 2
     for end, band in zip(ends, bands, strict=True):
-        assert end["x"][0] > band.epochs[-1]
-        assert end["y"][0] + end["error_y"]["array"][0] == pytest.approx(band.high[-1])
-        assert end["y"][0] - end["error_y"]["arrayminus"][0] == pytest.approx(band.low[-1])
+        assert end["epoch"] > band.epochs[-1]
+        assert (end["low"], end["y"], end["high"]) == (band.low[-1], band.middle[-1], band.high[-1])
 
 
 def test_an_axis_of_losses_has_numbers_however_narrow_it_is():
-    assert log_axis(0.01, 3.0)["tickvals"] == pytest.approx([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
-    assert log_axis(1e-6, 3.0)["tickvals"] == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0])
+    assert log_axis(0.01, 3.0)["axis"]["values"] == pytest.approx([0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0])
+    assert log_axis(1e-6, 3.0)["axis"]["values"] == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0])
     assert log_axis(0.44, 0.49) == {}  # linear: no 1, 2 or 5 lies there
     summary = thin(curves={"train_loss": ((0.45, 0.46, 0.47, 0.48),) * 10})
-    assert "type" not in json.loads(curves(summary)[0].json)["layout"]["yaxis"]
+    assert "type" not in curves(summary)[0].chart["layer"][0]["encoding"]["y"]["scale"]
+
+
+def _first(curves):
+    return {name: rows[:3] for name, rows in curves.items()}
 
 
 def test_few_epochs_have_a_number_each():
     summary = summarise(OF, outcomes(OF))
-    few = replace(summary, bands=tuple(replace(one, epochs=(1, 2, 3)) for one in summary.bands))
-    for of, step in ((few, 1), (summary, None)):
-        assert {json.loads(one.json)["layout"]["xaxis"].get("dtick") for one in curves(of)} == {step}
+    few = summarise(OF, [replace(one, epochs=(1, 2, 3), curves=_first(one.curves)) for one in outcomes(OF)])
+    for of, numbers in ((few, [1, 2, 3]), (summary, None)):
+        axes = [layer["encoding"]["x"].get("axis", {}) for one in curves(of) for layer in one.chart["layer"]]
+        assert all(axis.get("values") == numbers for axis in axes)
 
 
 def test_the_start_of_a_single_site_can_be_seen():
@@ -87,10 +90,11 @@ def test_the_start_of_a_single_site_can_be_seen():
     whole = summary.profiles[0]
     alone = replace(whole, paths=whole.paths[:1], start=((1.0, 3.0),), end=((4.0, 4.0),), distance=((),))
     (figure,) = hardness(replace(summary, profiles=(alone,)))
-    dotted = json.loads(figure.json)["data"][0]
-    assert (dotted["x"], dotted["y"], dotted["line"]["dash"]) == ([0.85, 1.15], [2.0, 2.0], "dot")
-    dotted = json.loads(hardness(summary)[0].json)["data"][0]
-    assert dotted["x"] == list(range(1, len(whole.paths) + 1))
+    dotted = figure.chart["layer"][0]
+    assert [(row["x"], row["y"]) for row in dotted["data"]["values"]] == [(0.85, 2.0), (1.15, 2.0)]
+    assert dotted["mark"]["strokeDash"] == [2, 3]
+    rows = hardness(summary)[0].chart["layer"][0]["data"]["values"]
+    assert [row["x"] for row in rows if row["name"] == whole.label] == [*range(1, len(whole.paths) + 1)]
 
 
 def test_a_vector_has_a_figure_of_its_own():

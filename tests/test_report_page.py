@@ -14,11 +14,12 @@ import pytest
 from browser import CHROMIUM, Browser
 from report_outcomes import outcomes, recipe
 from softknee.errors import MissingToolError
+from softknee.lab.chart import outline
 from softknee.lab.report import summarise
 from softknee.lab.report.html import render
-from softknee.lab.report.legend import outline
 from softknee.lab.report.origin import origin_of
 from softknee.lab.report.palette import COLOURS, SYMBOLS, looks
+from softknee.lab.report.pdf import pdf_figures
 from softknee.lab.report.placing import Spot, places_for
 from softknee.lab.report.plane import plane
 from softknee.lab.report.view import view_of
@@ -90,27 +91,27 @@ def test_hostile_names_stay_text(reader: Reader) -> None:
     assert not reader.of("b")
     assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
     figures = len(reader.of("figure"))
-    assert len(reader.of("script")) == figures + 2  # the data of each figure, Plotly, and the script of the page
+    assert len(reader.of("script")) == figures + 2  # the chart of each figure, Vega, and the script of the page
     assert TITLE in [text for tag, text in reader.texts if tag == "h1"]
     assert HOSTILE in [text for tag, text in reader.texts if tag == "a"]
     assert any(COMMAND in text for tag, text in reader.texts if tag == "code")
 
 
-def test_the_data_of_every_figure_can_be_read_and_has_no_markup(page: str) -> None:
+def test_the_chart_of_every_figure_can_be_read_and_has_no_markup(page: str) -> None:
     parts = page.split('<script type="application/json">')[1:]
     assert len(parts) >= 8
     for part in parts:
         text = part.split("</script>")[0]
         assert "<" not in text
         assert ">" not in text
-        assert {"data", "layout"} <= set(json.loads(text))
+        assert {"layer", "params", "width", "height"} <= set(json.loads(text))
 
 
 def test_every_number_leads_to_its_record(page: str, study: tuple[Recipe, list[Outcome]]) -> None:
     keys = {outcome.trial.key for outcome in study[1]}
     linked = {part.split('.json"')[0] for part in page.split('href="../trials/')[1:]}
     assert linked == keys
-    tables = page.split("<table")[1:]
+    tables = page.split("</main>")[0].split("<table")[1:]
     assert len(tables) == 8
     for table in tables[:-1]:  # the last one lists the settings of each trial, and links its name
         cells = [cell.split("</td>")[0] for cell in table.split('<td class="number')[1:]]
@@ -143,16 +144,16 @@ def test_the_plane_joins_the_knob_in_order_with_its_intervals(study: tuple[Recip
     summary = summarise(*study)
     found = plane(summary)
     assert found is not None
-    traces = json.loads(found.json)["data"]
-    (path,) = [trace for trace in traces if trace["name"] == "smelu"]
-    assert path["text"] == ["smelu beta=0.25", "0.5", "1", "2"]  # named at the end that has more room
-    for place, row in enumerate(summary.knobs[0].rows):
+    _, upright, line, points, *_ = [layer["data"]["values"] for layer in found.chart["layer"]]
+    path = [point for point in points if point["name"] == "smelu"]
+    assert line == path
+    assert [point["text"] for point in path] == ["smelu beta=0.25", "0.5", "1", "2"]  # named where there is more room
+    bars = [bar for bar in upright if bar["name"] == "smelu"]
+    for point, bar, row in zip(path, bars, summary.knobs[0].rows, strict=True):
         estimate = row.differences["delta_1"]
-        assert path["y"][place] == estimate.value
-        assert estimate.interval is not None
-        assert path["error_y"]["array"][place] == pytest.approx(estimate.interval[1] - estimate.value)
-        assert path["error_y"]["arrayminus"][place] == pytest.approx(estimate.value - estimate.interval[0])
-    assert not any("silu" in trace["name"] for trace in traces)  # it diverged: it is no point of the plane
+        assert point["y"] == estimate.value
+        assert (bar["y"], bar["to"]) == estimate.interval
+    assert not any("silu" in point["name"] for point in points)  # it diverged: it is no point of the plane
 
 
 def test_a_point_far_from_the_rest_is_named_and_does_not_stretch_the_plane(study: tuple[Recipe, list[Outcome]]) -> None:
@@ -171,11 +172,11 @@ def test_a_point_far_from_the_rest_is_named_and_does_not_stretch_the_plane(study
     assert view.spans[1][1] < 1.5 * near.spans[1][1]
     assert view.note.startswith("Outside the picture: ↑ lambda_gelu hardened (")
     assert view.note.endswith(" %, 40)")
-    drawn = json.loads(found.json)
-    assert drawn["layout"]["yaxis"]["range"] == list(view.spans[1])
-    assert view.note in [one["text"] for one in drawn["layout"]["annotations"]]
+    points = found.chart["layer"][3]
+    assert points["encoding"]["y"]["scale"]["domain"] == list(view.spans[1])
+    assert " ".join(found.chart["title"]["text"]) == view.note
     assert "Too far away to be shown: lambda_gelu hardened (" in found.caption
-    assert [trace["y"] for trace in drawn["data"] if trace["name"] == row.label] == [[40.0]]  # who zooms out finds it
+    assert not [point for point in points["data"]["values"] if point["name"] == row.label]
 
 
 def test_names_of_points_do_not_cover_each_other() -> None:
@@ -205,13 +206,12 @@ def test_more_rows_than_colours_are_still_told_apart() -> None:
     )
 
 
-def test_without_plotly_the_extra_is_named(
+def test_without_the_converter_the_extra_is_named(
     study: tuple[Recipe, list[Outcome]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("plotly", "plotly.graph_objects", "plotly.offline"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MissingToolError, match=r"pip install 'softknee\[lab\]'"):
-        plane(summarise(*study))
+        pdf_figures(summarise(*study))
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to look at the page with")
@@ -221,31 +221,32 @@ def test_a_browser_shows_it(page: str, tmp_path: Path) -> None:
     with Browser() as browser:
         browser.size(390, 800)
         browser.open(file.as_uri())
+        browser.evaluate("window.drawn.then(() => null)")
         figures = browser.evaluate("document.querySelectorAll('figure').length")
         assert figures == 9
         assert browser.errors() == []
-        drawn = "Array.from(document.querySelectorAll('.plot'), p => p.querySelectorAll('.scatterlayer .trace').length)"
+        drawn = "Array.from(document.querySelectorAll('.plot'), p => p.querySelectorAll('.mark-line path').length)"
         assert min(browser.evaluate(drawn)) > 0
         assert browser.evaluate("document.documentElement.scrollWidth") == 390
-        ends = "Array.from(document.querySelectorAll('.plot svg.main-svg'), s => s.getBoundingClientRect().right)"
+        ends = "Array.from(document.querySelectorAll('.plot svg'), s => s.getBoundingClientRect().right)"
         wide = f"Math.max(...{ends})"
         assert browser.evaluate(wide) <= 390
         assert browser.evaluate("window.hostile === undefined")
         # Text of figures follows the scheme, at once.
-        colour = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+        colour = "getComputedStyle(document.querySelector('.plot .role-axis-label text')).fill"
         before = browser.evaluate(colour)
         browser.media(scheme="dark")
         assert browser.evaluate(colour) != before
         # A name of the legend hides its lines, and shows them again.
         button = "document.querySelector('figure[data-figure^=curve] button[aria-pressed=true]')"
-        lines = "document.querySelectorAll('figure[data-figure^=curve] .scatterlayer .trace').length"
+        lines = "document.querySelectorAll('figure[data-figure^=curve] .mark-line path').length"
         drawn = browser.evaluate(lines)
         browser.evaluate(f"{button}.click()")
         assert browser.evaluate(lines) < drawn
         browser.evaluate("document.querySelector('figure[data-figure^=curve] button[aria-pressed=false]').click()")
         assert browser.evaluate(lines) == drawn
         # Printing draws figures in light colours and as wide as the paper, and afterwards as they were.
-        seen = f"[document.querySelector('.plot svg.main-svg').clientWidth, {colour}]"
+        seen = f"[document.querySelector('.plot svg').clientWidth, {colour}]"
         browser.evaluate(f"window.addEventListener('beforeprint', () => {{ window.seen = {seen}; }})")
         on_screen = browser.evaluate(seen)
         assert browser.pdf().startswith(b"%PDF")

@@ -2,12 +2,12 @@
 
 import itertools
 
-from softknee.cli import screen
+from softknee.app import screen
 
 
 def test_lines_now_and_then_where_there_is_no_terminal(capsys, monkeypatch):
     clock = itertools.count(0.0, 10.0)  # ten seconds from one look at it to the next
-    monkeypatch.setattr("softknee.cli.screen.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("softknee.app.screen.time.monotonic", lambda: next(clock))
     with screen.progress_bar("training", total=4) as advance:
         for name in ("a", "b", "c", "d"):
             advance(name)

@@ -6,10 +6,9 @@ from torch.utils.checkpoint import checkpoint
 
 import softknee as sk
 from softknee.kernels.squaf import sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from softknee.kernels.squaf.choice import sampled_symbol
-from softknee.kernels.squaf.cuda import geometry, modes, soft
+from softknee.kernels.squaf.choice import sampled_symbol, uniform
+from softknee.kernels.squaf.cuda import launch, modes, soft
 from softknee.kernels.squaf.layout import arrange
-from softknee.kernels.squaf.random_bits import uniform
 from squaf_reference import inputs, parameters
 
 pytestmark = [
@@ -59,7 +58,7 @@ def test_every_size_and_run_chooses_as_a_cpu_does(dtype, shape, softness):
     if x.numel() > 50:
         x.view(-1)[:: x.numel() // 5], x.view(-1)[1 :: x.numel() // 7] = torch.nan, torch.inf
     here, x_here = {name: t.cuda() for name, t in p.items()}, x.cuda()
-    assert geometry.fits(x_here, points=33, layout=arrange(x_here, parameter_shape=torch.Size(rows)))
+    assert launch.fits(x_here, points=33, layout=arrange(x_here, parameter_shape=torch.Size(rows)))
     symbols = sampled_symbols(x_here, **here, seed=seed.cuda()).cpu()
     expected = sampled_symbols(x, **p, seed=seed)
     # Only a draw on the seam of two points may differ, by the rounding of the exponential.

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from softknee.kernels.flow import bend
 from softknee.kernels.squaf import choose_path, squaf, squaf_sampled, squaf_step
 from softknee.kernels.squaf.layout import arrange
 from softknee.kernels.squaf.marginal import squaf_marginal
+from softknee.nn.baselines.ditac import bend
 from squaf_reference import inputs, parameters
 
 

@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import softknee as sk
 from helpers import F64, rounding
+from softknee.kernels.squaf import layout as flags
 from softknee.kernels.squaf import squaf, squaf_sampled
-from softknee.kernels.squaf import wanted as flags
 from squaf_reference import inputs, parameters
 
 NAMES = ("x", "q", "alpha", "z")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import softknee as sk
 from data_files import write_imagenet
 from softknee.errors import DataError, InputError, ParameterError, RecipeError
-from softknee.lab.data.imagenet_bytes import write_bytes
+from softknee.lab.data.imagenet import write_bytes
 from softknee.lab.studies import examples as loading
 from softknee.lab.studies.augmentation import Augmentation
 from softknee.lab.studies.examples import Examples, load_examples

@@ -210,6 +210,11 @@ def test_a_terminal_that_closes_leaves_a_study_that_goes_on(tmp_path: Path) -> N
     (tmp_path / "long.yaml").write_text(LONG, encoding="utf-8")
     out = tmp_path / "study"
     screen, terminal = os.openpty()
+
+    def take_terminal() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests themselves run under nohup it is ignored
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     started = subprocess.Popen(
         [sys.executable, "-m", "softknee", "study", "long.yaml", "--out", str(out), "--threads", "1"],
         cwd=tmp_path,
@@ -218,7 +223,7 @@ def test_a_terminal_that_closes_leaves_a_study_that_goes_on(tmp_path: Path) -> N
         stdout=terminal,
         stderr=terminal,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=take_terminal,
     )
     os.close(terminal)
     closing = threading.Event()

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from papers.runs import recipe_named
 
 from softknee.errors import ParameterError
-from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.smoke import smoke
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import every_chosen
@@ -100,7 +100,7 @@ def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.Mo
 
 def test_every_label_of_a_study_can_be_asked_for_in_its_smoke_form() -> None:
     for name in ("mollification-table-1", "smelu-table-1", "lambda-gelu-adult", "lambda-gelu-figure-1"):
-        whole = find_recipe(name)
+        whole = recipe_named(name)
         for one in every_chosen(whole):
             small = smoke(whole, only=[one.label])
             assert list(every_chosen(small)) == [one]  # with its values, its rate and its label
@@ -115,7 +115,7 @@ def test_a_smoke_form_has_what_was_asked_for_in_the_order_of_the_recipe() -> Non
     assert [one.label for one in every_chosen(smoke(recipe, only=["smelu"]))] == ["smelu beta=0.5"]  # the first value
     three = ["relu", "smelu beta=0.5", "smelu beta=1"]  # two are the most only where nobody asks
     assert [one.label for one in every_chosen(smoke(recipe, only=three))] == three
-    long = find_recipe("smelu-table-1")
+    long = recipe_named("smelu-table-1")
     assert len(smoke(long, only=[one.label for one in every_chosen(long)]).name) <= 64
     with pytest.raises(ParameterError, match=r"The study 'small' has no activation 'rellu'. Did you mean 'relu'\?"):
         smoke(recipe, only=["rellu"])

@@ -169,15 +169,15 @@ def test_lists_of_activations_and_rows() -> None:
 
 
 def test_each_place_says_only_what_tells_surfaces_apart() -> None:
-    assert named("generalized_smelu(alpha=1, g_minus=0.1)") == r"generalized smelu, $\alpha = 1$, $g_{-} = 0.1$"
+    assert named("generalized_smelu(alpha=1, g_minus=0.1)") == "generalized smelu, α = 1, g₋ = 0.1"
     caption, labels, own = titles(rows_of(["relu", "gelu"], clips=(None, 6.0)))
-    assert caption == "weight norm, $v = 1$"
+    assert caption == "weight norm, v = 1"
     assert labels == ["no clipping", "clipped at 6"]
     assert own == [["relu", "gelu"], ["relu", "gelu"]]
     caption, labels, own = titles(paper_rows(7))
     assert caption == "no clipping"
-    assert labels == ["no activation", "relu", r"smelu, $\beta = 0.5$"]
-    assert own[0][3] == "layer norm, $v = 0.5$"
+    assert labels == ["no activation", "relu", "smelu, β = 0.5"]
+    assert own[0][3] == "layer norm, v = 0.5"
     assert titles([[Setting("relu", norm="none")]]) == ("", [""], [["relu, no norm, no clipping"]])
 
 

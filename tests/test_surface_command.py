@@ -1,6 +1,5 @@
 """`softknee surface`: the files it writes, read back."""
 
-import io
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from softknee.cli.commands import app
+from softknee.app.commands import app
 from softknee.errors import ParameterError
 from softknee.lab.surface import Setting, heights, roughness
 from softknee.measure.record import Record
@@ -52,9 +51,9 @@ def test_figure_numbers_and_record_agree(tmp_path: Path) -> None:
 
 
 def shades(path: Path) -> np.ndarray:
-    from matplotlib.image import imread
+    from PIL import Image
 
-    return imread(io.BytesIO(path.read_bytes()))[..., :3]
+    return np.asarray(Image.open(path).convert("RGB")) / 255
 
 
 def test_the_same_call_draws_the_same_picture_and_another_another(tmp_path: Path) -> None:

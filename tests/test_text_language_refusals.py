@@ -187,6 +187,11 @@ SLOW = [
     "min((abs(1e-39) * log1p_minus(x)), (1e39 - unit(x)))",
     "finite_left((softplus(log1p_minus_near(x)) / erfc((x + 99999999999))))",
     "erf(((beta / 1e-20) + (1 * x)))",
+    "(x + ((abs(1/3) - max(beta, x)))**16)",
+    "softplus((((gelu(x) * gelu(x)) + (swish(x) / x)))**16)",
+    "atan(piecewise((where((relu(x) * x) > (gelu(x) - beta), (e + x), (relu(x) * x)), log1p_minus_near(piecewise("
+    "(smelu(x), x < 0), (swish(x), x > 0.5), x)) < 0), (x, x > 0.5), log1p_minus_near(piecewise((smelu(x), x < 0), "
+    "(swish(x), x > 0.5), x))))",
     "erfc(finite_left(max(tanh(beta), 0.1234567890123)))",
     "unit((cos((x / pi)) * ((smelu(x) / x) - where(pi < relu(x), pi, pi))))",
     "mish_gate(((swish(x) / beta) * min(x, smelu(x))))",

@@ -22,7 +22,7 @@ def test_the_core_suite_holds_the_library_and_not_the_lab() -> None:
 
 
 def test_the_rooms_of_the_library_are_rooms() -> None:
-    assert set(ROOMS) - LIBRARY == {"", "lab", "web", "cli", "__main__"}
+    assert set(ROOMS) - LIBRARY == {"", "lab", "app", "__main__"}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_rooms_of_the_library_are_rooms() -> None:
         ("from softknee import InputError, design", []),
         ("import timm", ["timm"]),
         ("from helper import x", ["timm"]),
-        ("import softknee.lab.digits", ["softknee.lab"]),
+        ("import softknee.lab.splits", ["softknee.lab"]),
         ("from softknee import lab", ["softknee.lab"]),
         ('import pytest\nImage = pytest.importorskip("PIL.Image", reason="no")', ["PIL"]),
         ("def test():\n    import timm", []),

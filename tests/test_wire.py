@@ -14,7 +14,7 @@ from softknee.errors import InputError, MissingToolError, ParameterError, Softkn
 from softknee.wire import WireError, decode, encode
 
 CODERS = ("huffman", "rans", "packed", "auto")
-MODULES = ("varints", "symbols", "packed", "frequencies", "rans", "ranges", "huffman", "coding", "size")
+MODULES = ("message", "symbols", "packed", "rans", "huffman", "coding")
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from softknee.wire import frequencies, huffman, packed, ranges, rans
+from softknee.wire import huffman, packed, rans
 
 
 def heap_lengths(weights: list[int]) -> list[int]:
@@ -96,19 +96,19 @@ def test_a_huffman_stream_is_its_code_words_one_after_the_other(seed: int) -> No
 @pytest.mark.parametrize("seed", range(4))
 def test_frequencies_sum_to_a_power_of_two_and_no_exchange_betters_them(seed: int, scale: int) -> None:
     weights = some_weights(seed)
-    found = frequencies.quantised(weights, scale)
+    found = rans.quantised(weights, scale)
     assert sum(found) == 1 << scale
     assert [f > 0 for f in found] == [weight > 0 for weight in weights]
-    best = frequencies.bits_of(weights, found)
+    best = rans.code_bits(weights, found)
     for give, take in itertools.permutations(random.Random(seed).sample(range(len(weights)), min(8, len(weights))), 2):
         if found[give] > 1 and weights[take]:
             other = list(found)
             other[give], other[take] = other[give] - 1, other[take] + 1
-            assert frequencies.bits_of(weights, other) > best * (1 - 1e-9)
+            assert rans.code_bits(weights, other) > best * (1 - 1e-9)
 
 
 def test_geometric_frequencies_are_those_of_waiting() -> None:
-    found = frequencies.geometric((1, 100), 3, 20, 16)
+    found = rans.geometric((1, 100), 3, 20, 16)
     stay = 0.99**8
     expected = [65536 * stay**a * (1 - stay) for a in range(19)] + [65536 * stay**19]
     assert all(abs(f - e) < 1.5 for f, e in zip(found, expected, strict=True))
@@ -140,10 +140,10 @@ def scalar_decode(payload: bytes, table: list[int], scale: int, lanes: int, coun
 def test_a_range_coded_payload_is_read_by_a_plain_loop(lanes: int, scale: int) -> None:
     weights = some_weights(lanes)[:40]
     symbols = random.Random(lanes).choices(range(len(weights)), weights, k=500)
-    table = frequencies.quantised(weights, scale)
-    payload = rans.encode([rans.Part(table, np.array(symbols))], scale=scale, lanes=lanes)
+    table = rans.quantised(weights, scale)
+    payload = rans.encode_parts([rans.Part(table, np.array(symbols))], scale=scale, lanes=lanes)
     assert scalar_decode(payload, table, scale, lanes, 500) == symbols
-    assert rans.decode(payload, [rans.Part(table, 500)], scale=scale, lanes=lanes)[0].tolist() == symbols
+    assert rans.decode_parts(payload, [rans.Part(table, 500)], scale=scale, lanes=lanes)[0].tolist() == symbols
     ideal = -sum(math.log2(table[symbol] / 2**scale) for symbol in symbols)
     assert ideal - 1 < 8 * len(payload) - 16 * lanes < ideal + 32 * lanes + 0.01 * ideal
 
@@ -155,9 +155,9 @@ def test_gaps_longer_than_a_sign_can_say_and_at_both_ends() -> None:
         counts = np.bincount(symbols, minlength=6).tolist()
         # Once with the true chance of a rare symbol and once with one far too large, which makes long runs of signs.
         for weights in (None, [0, 10**9, 10**9, 10**10, 0, 0]):
-            model, payload = ranges.encode(symbols, counts, weights)
-            assert model[0] == ranges.GAPS
-            assert ranges.decode(model, payload, 10_000, 6, weights).tolist() == symbols.tolist()
+            model, payload = rans.encode(symbols, counts, weights)
+            assert model[0] == rans.GAPS
+            assert rans.decode(model, payload, 10_000, 6, weights).tolist() == symbols.tolist()
 
 
 @pytest.mark.parametrize("levels", [2, 3, 5, 8, 10, 32, 33, 100, 256, 257, 4096, 5000, 65536])

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from softknee.wire import WireError, decode, encode, message, varints
+from softknee.wire import WireError, decode, encode, message
 
 QUICK = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 SHARE = [0.1, 0.1, 0.5, 0.1, 0.2]
@@ -49,7 +49,7 @@ def outcome(data: bytes) -> torch.Tensor | None:
         return None
     assert found.numel() <= LIMIT
     if found.numel():
-        levels = message.read(data, most=LIMIT).levels
+        levels = message.read_message(data, most=LIMIT).levels
         assert 0 <= int(found.to(torch.int64).min()) <= int(found.to(torch.int64).max()) < levels
     return found
 
@@ -126,15 +126,15 @@ def test_absurd_numbers_with_a_right_checksum(
     count = 1
     for size in shape:
         count *= size
-    table = varints.write(*model)
-    head = varints.write(levels, len(shape), *shape, min(count, 2**63 - 1), len(table))
-    body = b"SKNW" + bytes([1, coder, 4, shared]) + head + table + varints.write(len(payload)) + payload
+    table = message.write_varints(*model)
+    head = message.write_varints(levels, len(shape), *shape, min(count, 2**63 - 1), len(table))
+    body = b"SKNW" + bytes([1, coder, 4, shared]) + head + table + message.write_varints(len(payload)) + payload
     outcome(sealed(body))
 
 
 def raw(*, count: int, coder: int, model: bytes, payload: bytes = b"", levels: int = 33) -> bytes:
-    head = varints.write(levels, 1, count, count, len(model))
-    return sealed(b"SKNW" + bytes([1, coder, 4, 0]) + head + model + varints.write(len(payload)) + payload)
+    head = message.write_varints(levels, 1, count, count, len(model))
+    return sealed(b"SKNW" + bytes([1, coder, 4, 0]) + head + model + message.write_varints(len(payload)) + payload)
 
 
 HUGE = {
@@ -142,10 +142,10 @@ HUGE = {
     "packed": raw(count=2**60, coder=3, model=bytes([3, 2])),
     "packed, one level": raw(count=2**60, coder=3, model=bytes([1, 0]), levels=1),
     "huffman": raw(count=2**60, coder=1, model=bytes([1, 1, 1, 1, 0, 30]), payload=bytes(10)),
-    "gaps": raw(count=2**60, coder=2, model=varints.write(2, 14, 1, 0, 1, 1, 0, 0, 1, 0, 30), payload=bytes(8)),
-    "lanes": raw(count=100, coder=2, model=varints.write(1, 12, 2**40, 2048, 2048, 0, 30), payload=bytes(8)),
-    "long model": sealed(b"SKNW" + bytes([1, 2, 4, 0]) + varints.write(33, 1, 5, 5, 2**50)),
-    "many dimensions": sealed(b"SKNW" + bytes([1, 2, 4, 0]) + varints.write(33, 2**40)),
+    "gaps": raw(count=2**60, coder=2, model=message.write_varints(2, 14, 1, 0, 1, 1, 0, 0, 1, 0, 30), payload=bytes(8)),
+    "lanes": raw(count=100, coder=2, model=message.write_varints(1, 12, 2**40, 2048, 2048, 0, 30), payload=bytes(8)),
+    "long model": sealed(b"SKNW" + bytes([1, 2, 4, 0]) + message.write_varints(33, 1, 5, 5, 2**50)),
+    "many dimensions": sealed(b"SKNW" + bytes([1, 2, 4, 0]) + message.write_varints(33, 2**40)),
 }
 
 
@@ -165,21 +165,21 @@ def test_a_claim_of_huge_size_is_refused_before_anything_is_taken(name: str) -> 
 
 def test_few_lanes_do_not_make_a_decoder_run_for_ever() -> None:
     """Symbols that cost next to nothing in one lane: 2^26 steps would take minutes."""
-    cheap = varints.write(1, 16, 1, 65535, 1, 0, 30)
+    cheap = message.write_varints(1, 16, 1, 65535, 1, 0, 30)
     with pytest.raises(WireError, match="too few"):
         decode(raw(count=2**26, coder=2, model=cheap, payload=bytes([255] * 8)))
     with pytest.raises(WireError, match="sections"):
-        decode(raw(count=2**20, coder=1, model=varints.write(1, 1, 1, 1, 0, 30), payload=bytes(2**17 + 2)))
+        decode(raw(count=2**20, coder=1, model=message.write_varints(1, 1, 1, 1, 0, 30), payload=bytes(2**17 + 2)))
 
 
 def altered(data: bytes, **changes: object) -> bytes:
-    return dataclasses.replace(message.read(data, most=LIMIT), **changes).to_bytes()  # type: ignore[arg-type]
+    return dataclasses.replace(message.read_message(data, most=LIMIT), **changes).to_bytes()  # type: ignore[arg-type]
 
 
 def test_a_range_coder_ends_where_it_began() -> None:
     """It notices most changes by itself: a wrong state seldom finds back to 2^16."""
     for data in (MESSAGES[5], MESSAGES[7]):
-        payload = message.read(data, most=LIMIT).payload
+        payload = message.read_message(data, most=LIMIT).payload
         refused = []
         for bit in range(0, 8 * len(payload), 1 + len(payload) // 5):
             harmed = bytearray(payload)
@@ -193,20 +193,20 @@ def test_a_range_coder_ends_where_it_began() -> None:
 def test_a_huffman_stream_ends_where_its_index_says() -> None:
     symbols = some(33, 9000, 1.0)
     data = encode(symbols, levels=33, coder="huffman")
-    sound = message.read(data, most=LIMIT)
-    reader = varints.Reader(sound.payload)
+    sound = message.read_message(data, most=LIMIT)
+    reader = message.Reader(sound.payload)
     least, size, rest = reader.number("least"), reader.number("size"), reader.rest()
     assert sound.model[1] > 5  # sections
-    assert torch.equal(decode(altered(data, payload=varints.write(least, size) + rest)), symbols)
+    assert torch.equal(decode(altered(data, payload=message.write_varints(least, size) + rest)), symbols)
     for payload in (
-        varints.write(least + 1, size) + rest,
-        varints.write(least, size) + bytes([rest[0] ^ 1]) + rest[1:],
-        varints.write(least, size) + rest + bytes(1),
-        varints.write(least, size) + rest[:-1],
+        message.write_varints(least + 1, size) + rest,
+        message.write_varints(least, size) + bytes([rest[0] ^ 1]) + rest[1:],
+        message.write_varints(least, size) + rest + bytes(1),
+        message.write_varints(least, size) + rest[:-1],
     ):
         assert outcome(altered(data, payload=payload)) is None
     one_section = encode(torch.tensor([0, 1, 2, 0]), levels=3, coder="huffman")
-    payload = message.read(one_section, most=4).payload
+    payload = message.read_message(one_section, most=4).payload
     with pytest.raises(WireError, match="does not end"):
         decode(altered(one_section, payload=payload[:-1] + bytes([payload[-1] | 1])))
 

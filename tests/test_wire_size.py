@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from softknee.wire import encode, entropy, huffman, message, rans, sizes, varints
+from softknee.wire import encode, entropy, huffman, message, rans, sizes
 
 COUNT = 1 << 16
 SHAPES = {
@@ -34,7 +34,7 @@ def entropy_by_hand(symbols: torch.Tensor) -> float:
 
 
 def payload_bits(data: bytes) -> int:
-    return 8 * len(message.read(data, most=2**24).payload)
+    return 8 * len(message.read_message(data, most=2**24).payload)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -134,5 +134,5 @@ def test_sizes_are_those_of_the_messages() -> None:
 
 def test_a_table_takes_one_spelling() -> None:
     for table in ([0], [0, 0, 0], [1, 0, 0, 5], [0, 0, 300, 0], list(range(200))):
-        data = varints.write_table(table)
-        assert varints.Reader(data).table(len(table), "it", most=300) == table
+        data = message.write_table(table)
+        assert message.Reader(data).table(len(table), "it", most=300) == table

@@ -11,17 +11,17 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from softknee.app.workbench.jobs import answer
+from softknee.app.workbench.reading import read, slider_for_width
 from softknee.errors import SoftkneeError
-from softknee.web.workbench.jobs import answer
-from softknee.web.workbench.reading import read, slider_for_width
 from workbench_jobs import NORMAL, asked, done, points, refused
 
 pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
 
 
-@pytest.mark.parametrize("name", ["carrying", "drawing", "inputs", "places", "sheet", "uploads"])
+@pytest.mark.parametrize("name", ["signal_flow", "drawing", "inputs", "places", "sheet", "uploads"])
 def test_the_examples_in_the_docstrings(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"softknee.web.workbench.{name}"))
+    found = doctest.testmod(importlib.import_module(f"softknee.app.workbench.{name}"))
     assert (found.failed, found.attempted > 0) == (0, True)
 
 

@@ -21,11 +21,11 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed; the extra 'web' brings it")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra 'web' brings it")
 
+from softknee.app.workbench import server, workers
+from softknee.app.workbench.app import Workbench, make_app
+from softknee.app.workbench.guard import Guard
+from softknee.app.workbench.trials import Runs
 from softknee.errors import MissingToolError, ParameterError
-from softknee.web.workbench import server, workers
-from softknee.web.workbench.app import Workbench, make_app
-from softknee.web.workbench.guard import Guard
-from softknee.web.workbench.trying import Runs
 
 SOURCE = Path(__file__).parent.parent / "src"
 JSON = {"content-type": "application/json"}
@@ -87,7 +87,7 @@ def test_the_page_loads_nothing_from_elsewhere(served: Served) -> None:
         assert address.startswith("/static/")
         status, headers, content = served.ask("GET", address)
         assert (status, len(content) > 0) == (200, True)
-    for script in (SOURCE / "softknee/web/workbench/static").iterdir():
+    for script in (SOURCE / "softknee/app/workbench/static").iterdir():
         content = script.read_text(encoding="utf-8")
         outside = set(re.findall(r"https?://[^\s\"'`)]+", content)) - {"http://www.w3.org/2000/svg"}
         assert outside == set(), script.name
@@ -336,7 +336,7 @@ def test_the_page_is_part_of_the_package() -> None:
     settings = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     globs = settings["tool"]["setuptools"]["package-data"]["softknee"]
     packed = {path for one in globs for path in (SOURCE / "softknee").glob(one)}
-    assert set((SOURCE / "softknee/web/workbench/static").iterdir()) <= packed
+    assert set((SOURCE / "softknee/app/workbench/static").iterdir()) <= packed
 
 
 def test_the_guard_is_around_everything() -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from softknee.measure import Record
-from softknee.measure.wire_tables import wire_markdown
+from softknee.measure.result_table import wire_markdown
 
 HOME = Path(__file__).parent.parent
 PAGE = HOME / "docs" / "wire.md"

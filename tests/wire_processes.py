@@ -146,11 +146,16 @@ def train(rank: int, folder: str, name: str) -> dict[str, Any]:
 SCHEDULES = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
 
 
-def micro_alone(folder: str) -> dict[str, Any]:
-    """Microbatches one after the other in one process: their gradients are averaged, as a schedule does."""
+def micro_alone(folder: str, *, trial: bool = False) -> dict[str, Any]:
+    """Microbatches one after the other in one process: their gradients are averaged, as a schedule does.
+
+    trial: after a forward pass for the shapes, which draws from the layer's noise.
+    """
     first, layer, rest = built(LAYERS["auto"])
     step = optimiser(first, layer, rest)
     torch.manual_seed(2)
+    if trial:
+        layer(first(torch.zeros(BATCH // MICRO, 1, 8, 8)))
     losses = []
     for images, labels in batches(folder):
         step.zero_grad()

@@ -66,8 +66,12 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'softknee' has no attribute {name!r}")
     module, attribute = _LAZY[name]
-    found = import_module(module, __name__)
-    return found if attribute is None else getattr(found, attribute)
+    loaded = import_module(module, __name__)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 __all__ = [

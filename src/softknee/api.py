@@ -78,3 +78,25 @@ def explain(what: Any, x: Tensor) -> Choice:
     from .nn import explain
 
     return explain(what, x)
+
+
+# -- what rooms above do for those below ------------------------------------------------------------------
+
+
+def _load_engines() -> None:
+    from . import kernels  # noqa: F401 - they tell definitions how they are computed
+
+
+def _remake(recipe: str, name: str, params: tuple[Any, ...]) -> Activation:
+    from .design.texts.language import remake
+
+    return remake(recipe, name, params)
+
+
+def _make_module(activation: str, **arguments: Any) -> Any:
+    from .nn import make
+
+    return make(activation, **arguments)
+
+
+registry.set_services(load_file=load, remake=_remake, load_engines=_load_engines, make_module=_make_module)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -34,6 +33,19 @@ _built: dict[str, Any] = {}
 _beneath: dict[str, tuple[Callable[[], Any] | None, str | None]] = {}
 _shipped: dict[str, Callable[[], Any]] = {}
 _plugins_read = False
+
+# What rooms above do for those below, which may not import them. The front page sets it, as it is always there.
+_services: dict[str, Callable[..., Any]] = {}
+
+
+def set_services(**services: Callable[..., Any]) -> None:
+    """Tell the rooms below how to `load_file`, `remake` a recipe, `load_engines` and `make_module`."""
+    _services.update(services)
+
+
+def service(name: str) -> Callable[..., Any]:
+    """The function that a room above does this with."""
+    return _services[name]
 
 
 def provide(name: str, loader: Callable[[], Any], *, also: tuple[str, ...] = ()) -> None:
@@ -90,7 +102,7 @@ def get(name: str | os.PathLike[str]) -> Any:
     if not isinstance(name, str):
         raise UnknownActivationError(f"An activation is asked for by name, and {type(name).__name__} was given.")
     if name.endswith(FILE_ENDING):
-        return import_module("softknee.design.texts.files").load(name)
+        return service("load_file")(name)
     if name not in _loaders and name not in _aliases:
         _read_plugins()
     key = _aliases.get(name, name)
@@ -119,14 +131,14 @@ def ships(definition: Any) -> bool:
 
 def restore(name: str, index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition of that name; how a definition is unpickled."""
-    found = get(name)
-    return found.partial(*index) if index else found
+    activation = get(name)
+    return activation.partial(*index) if index else activation
 
 
 def remake(recipe: str, name: str, params: tuple[Any, ...], index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition that a recipe makes; how one that an engine made is unpickled."""
-    found = import_module("softknee.design.texts.language").remake(recipe, name, params)
-    return found.partial(*index) if index else found
+    activation = service("remake")(recipe, name, params)
+    return activation.partial(*index) if index else activation
 
 
 def _read_plugins() -> None:

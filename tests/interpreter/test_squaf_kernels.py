@@ -177,8 +177,8 @@ def test_second_derivatives_pass_through_the_kernels():
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("window", [5, None])
 def test_only_the_wanted_gradients_are_written(window, weights):
-    from softknee.kernels.squaf import fused, wanted
-    from softknee.kernels.squaf.layout import arrange
+    from softknee.kernels.squaf import fused
+    from softknee.kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z, arrange
 
     x, grad, p = inputs(2, 3, 5), inputs(2, 3, 5, seed=3), parameters((3, 1))
     layout = arrange(x, parameter_shape=p["q"].shape)
@@ -188,7 +188,7 @@ def test_only_the_wanted_gradients_are_written(window, weights):
     every = fused.backward(layout.fold(grad), folded, *rows, **how)
     for choice in range(1, 16):
         found = fused.backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
-        flags = (wanted.BY_X, wanted.BY_Q, wanted.BY_ALPHA, wanted.BY_Z)
+        flags = (BY_X, BY_Q, BY_ALPHA, BY_Z)
         for one, whole, flag in zip(found, every, flags, strict=True):
             assert (one is not None) == bool(choice & flag)
             assert one is None or torch.equal(one, whole)

@@ -113,7 +113,7 @@ def copy_tests() -> Path:
     tree = HERE / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__", "interpreter"))
-    for path in (ROOT / "pyproject.toml", Path(__file__).parent / "wheel_only.py"):
+    for path in (ROOT / "pyproject.toml", ROOT / "conftest.py", Path(__file__).parent / "wheel_only.py"):
         shutil.copy(path, tree)
     return tree
 

@@ -21,7 +21,7 @@ from ..registry import get
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
 from ..spec.pieces import Pieces, split
-from .source import meant
+from .source import resolved
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -66,7 +66,7 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
     >>> f.seams, f.two_lines, concrete("leaky_relu").two_lines
     ((-0.5, 0.5), None, (0.01, 1.0))
     """
-    definition = meant(f)
+    definition = resolved(f)
     given = dict(params or {})
     if isinstance(definition, SoftTable):
         return _of_table(definition, given)

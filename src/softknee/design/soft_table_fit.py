@@ -146,7 +146,7 @@ def curve_of(target: Any, *, title: str = "fit_table") -> tuple[Callable[[Any], 
 def values_of(curve: Callable[[Any], Any], at: Tensor, *, title: str = "fit_table") -> Tensor:
     """The target at these places: asked for all at once, or one by one if it is a function of a number."""
     with torch.no_grad():
-        found = _asked(curve, at, title)
+        found = _values_at(curve, at, title)
     if found.shape != at.shape:
         raise InputError(f"{title}: the target must give one value for each number of the tensor it is called with.")
     if not bool(found.isfinite().all()):
@@ -158,7 +158,7 @@ def values_of(curve: Callable[[Any], Any], at: Tensor, *, title: str = "fit_tabl
     return found.detach().double().cpu()
 
 
-def _asked(curve: Callable[[Any], Any], at: Tensor, title: str) -> Tensor:
+def _values_at(curve: Callable[[Any], Any], at: Tensor, title: str) -> Tensor:
     try:
         found = curve(at)
     except SoftkneeError:

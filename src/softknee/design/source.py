@@ -15,17 +15,17 @@ from .texts.given import exact, is_finite_real
 
 def definition_of(f: Any, *, needed_by: str) -> Activation:
     """The element-wise definition that is meant; a formula that comes alone has x alone in it."""
-    found = meant(f)
-    if isinstance(found, Activation):
-        return found
-    what = getattr(found, "name", None) or type(found).__name__
+    definition = resolved(f)
+    if isinstance(definition, Activation):
+        return definition
+    what = getattr(definition, "name", None) or type(definition).__name__
     raise DefinitionError(
         f"{needed_by} takes an element-wise function with a formula, by name, as a definition or as a formula in "
         f"softknee.spec.x, and {what} was given; functions of whole rows and tables have no such formula."
     )
 
 
-def meant(f: Any) -> Any:
+def resolved(f: Any) -> Any:
     """The definition of any kind that a name, a file, a text or a formula stands for; whatever else comes as it is."""
     if isinstance(f, os.PathLike):
         return get(f)

@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from .. import torch_compat
 from ..spec import Activation
+from ..spec.activation import once_per_definition
 from ..spec.emit import UnsupportedError
 from . import plain
-from .jagged import values_of
-from .layout import find_pattern
+from .layout import find_pattern, values_of
 
 FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -44,7 +44,7 @@ def triton_works() -> str:
     return "" if find_spec("triton") else "Triton is not installed beside this torch"
 
 
-@functools.cache
+@once_per_definition
 def triton_prints(act: Activation) -> str:
     """An empty string where the definition and its derivatives can be printed for Triton, else why not."""
     from ..spec.printers import TRITON, body

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..spec import Activation, NormalCdf
+from ..spec.activation import once_per_definition
 from . import triton_source as source
 from .dispatch import interpreting
 from .generate import load
@@ -43,14 +44,14 @@ def _load(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[...,
     return load(text, f"{label} {dtype}", names, name, triton_math.__name__)
 
 
-@functools.cache
+@once_per_definition
 def _forward_kernel(act: Activation, rows: bool, dtype: torch.dtype) -> Callable[..., Any]:
     name = "forward_rows" if rows else "forward_flat"
     text = source.compute(act, "value", [()]) + getattr(source, name)(act)
     return _load(text, f"{act.key} {name}", name, dtype)
 
 
-@functools.cache
+@once_per_definition
 def _backward_kernel(
     act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, dtype: torch.dtype
 ) -> Callable[..., Any]:

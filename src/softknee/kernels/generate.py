@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from ..spec import Activation
+from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
 from ..spec.printers import TORCH, body
 from . import torch_math
@@ -20,14 +21,21 @@ Index = tuple[str, ...]
 def load(source: str, name: str, namespace: Mapping[str, Any], function: str, home: str) -> Callable[..., Any]:
     """Compile source text that we printed ourselves, and return one function of it.
 
-    The text is entered into `linecache`, so that a traceback shows it and Triton can read it back. `home` is the module
-    that has the names the text uses: torch.compile and Triton ask a function for its module.
+    The text is entered into `linecache`, so that a traceback shows it and Triton can read it back, for as long as the
+    function lives. `home` is the module that has the names the text uses: torch.compile and Triton ask for it.
     """
     filename = f"<softknee {name}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    entry = (len(source), None, source.splitlines(keepends=True), filename)
+    linecache.cache[filename] = entry
     scope: dict[str, Any] = {**namespace, "__name__": home}
     exec(compile(source, filename, "exec"), scope)
+    weakref.finalize(scope[function], _forget, filename, entry).atexit = False
     return scope[function]
+
+
+def _forget(filename: str, entry: Any) -> None:
+    if linecache.cache.get(filename) is entry:
+        del linecache.cache[filename]
 
 
 _NAMESPACE = {name: value for name, value in vars(torch_math).items() if callable(value)}
@@ -35,7 +43,7 @@ _NAMESPACE = {name: value for name, value in vars(torch_math).items() if callabl
 _COARSE = {name: _NAMESPACE[f"{name}_half"] for name in _NAMESPACE if f"{name}_half" in _NAMESPACE}
 
 
-@functools.cache
+@once_per_definition
 def torch_function(act: Activation, *indices: Index, coarse: bool = False) -> Callable[..., tuple[Tensor, ...]]:
     """A function (x, *params) -> the partial derivatives asked for, in torch operations.
 
@@ -45,6 +53,6 @@ def torch_function(act: Activation, *indices: Index, coarse: bool = False) -> Ca
     names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
     lines.append(f"    return ({', '.join(code.results)},)")
-    label = f"{act.root.name} {' '.join('.'.join(index) or 'value' for index in indices)}{' coarse' * coarse}"
+    label = f"{act.root.key} {' '.join('.'.join(index) or 'value' for index in indices)}{' coarse' * coarse}"
     namespace = _NAMESPACE | _COARSE if coarse else _NAMESPACE
     return load("\n".join(lines) + "\n", label, namespace, "compute", torch_math.__name__)

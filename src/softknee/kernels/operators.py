@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from ..spec import Activation, by_key
+from ..spec.activation import once_per_definition
 from . import plain
 from .dispatch import choose_kernel
 from .fused import FusedPlan
 from .layout import storage_order
 
-_plans: dict[tuple[Any, ...], FusedPlan | str] = {}
 # A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
 _MOST_PLANS = 4096
 
@@ -26,21 +26,27 @@ _MOST_PLANS = 4096
 def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
     """The fused plan for such tensors, or the name of the other path they take."""
     layout = (
-        key,
         x.shape,
         x.stride(),
         x.dtype,
         x.device,
         *[(p.shape, p.stride(), p.dtype, p.device) for p in params],
     )
-    plan = _plans.get(layout)
+    act = by_key(key)
+    plans = _plans(act)
+    plan = plans.get(layout)
     if plan is None:
-        if len(_plans) >= _MOST_PLANS:
-            _plans.clear()
-        act = by_key(key)
+        if len(plans) >= _MOST_PLANS:
+            plans.clear()
         path = choose_kernel(act, x, params).path
-        plan = _plans[layout] = FusedPlan(act, x, params) if path == "fused" else path
+        plan = plans[layout] = FusedPlan(act, x, params) if path == "fused" else path
     return plan
+
+
+@once_per_definition
+def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
+    """The plans of a definition so far, by the layout of the tensors."""
+    return {}
 
 
 def pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:

@@ -18,20 +18,16 @@ from .. import torch_compat
 from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
-from . import jagged, operators, plain
+from . import operators, plain
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
-from .layout import sum_to_shape
+from .layout import check_nested, like, sum_to_shape, values_of
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces.
+    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
 
-    It holds the definition too: while that lives no other can take its key.
-    """
-
-    definition: Activation
     eager: Any
     transformed: Any
     traced: Any
@@ -39,10 +35,11 @@ class Runtime:
 
 
 class Shelf:
-    """Things by name, as attributes: torch.compile reads a dictionary once per trace, an attribute each time."""
+    """Definitions by name, as attributes: torch.compile reads a dictionary once per trace, an attribute each time."""
 
 
-_runtimes, _definitions = Shelf(), Shelf()
+_definitions = Shelf()
+_MOST_DEFINITIONS = 1024  # a file is a name, too, and there may be ever new ones
 
 
 @beside_the_trace
@@ -52,19 +49,22 @@ def prepare(key: str) -> str:
     torch.compile must not trace this work, and takes and gives only constants beside its trace: hence strings, and a
     look-up by the caller.
     """
-    if key not in vars(_runtimes):
-        act = by_key(key)
-        setattr(_runtimes, key, Runtime(act, *_functions(act), *_traced_functions(act)))
+    act = by_key(key)
+    if act.derived.runtime is None:
+        act.derived.runtime = Runtime(*_functions(act), *_traced_functions(act))
     return key
 
 
 def runtime_of(act: Activation) -> Runtime:
     """The Functions of a definition."""
-    return getattr(_runtimes, prepare(act.key))
+    prepare(act.key)
+    return act.derived.runtime
 
 
 @beside_the_trace
 def _build(name: str) -> str:
+    if len(vars(_definitions)) >= _MOST_DEFINITIONS:
+        vars(_definitions).clear()
     setattr(_definitions, name, get(name))
     return name
 
@@ -211,8 +211,8 @@ def _along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: T
 def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool = False) -> Tensor:
     """The definition on a tensor, with parameters given as tensors that broadcast against it."""
     if x.is_nested:
-        values, params = jagged.values_of(act, x, params)
-        return jagged.like(call(act, values, params, inplace=inplace), x)
+        values, params = values_of(act, x, params)
+        return like(call(act, values, params, inplace=inplace), x)
     runtime = runtime_of(act)
     if torch.compiler.is_compiling():
         # Where no gradient is wanted torch 2.12 would call a Function's forward without its context. In a strict export
@@ -242,7 +242,7 @@ def check_input(act: Activation, x: Any) -> None:
     if not x.is_floating_point():
         raise InputError(f"{act.name} works on real floating-point tensors, and {x.dtype} was given; convert it first.")
     if x.is_nested:
-        jagged.check_nested(act, x)
+        check_nested(act, x)
     elif x.layout != torch.strided:
         raise InputError(f"{act.name} works on dense tensors, and {x.layout} was given; convert it with x.to_dense().")
 

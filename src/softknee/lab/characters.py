@@ -10,15 +10,9 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
-from .compressed import read_bytes
-from .data_folder import data_folder, find_file
+from .data.files import data_folder, find_file, read_bytes
 
-_PLACES = (
-    "text/tinyshakespeare/input.txt.gz",
-    "tinyshakespeare/input.txt",
-    "tinyshakespeare/input.txt.gz",
-    "input.txt",
-)
+_PLACES = ("tinyshakespeare/input.txt", "tinyshakespeare/input.txt.gz", "input.txt")
 _SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
 _SOURCE = "github.com/karpathy/char-rnn (data/tinyshakespeare/input.txt)"
 _MOST_BYTES = 2**24

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import ParameterError
 from ..registry import get
 from ..spec import Activation, Param, SoftTable
+from .chart import INK
 from .curves import Curve, Function, orders_of, sample, seams_of, view
 
 Definition = Activation | SoftTable
@@ -23,7 +24,10 @@ Settings = Sequence[Mapping[str, Any]]
 RAMP = ("#f2a13c", "#e0654f", "#b23a7f", "#6b2c91", "#1f2a7a")
 # For lines that have no order: hues of Okabe and Ito's palette, told apart with any colour vision.
 DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-INK = "#22221f"
+_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega"
+_SIGNS: dict[str, str] = dict(zip(_GREEK.split(), "αβγδεζηθικλμνξπρστφχψω", strict=True))
+_SIGNS |= {"eps": "ε", "lam": "λ", "slope": "a", "shift": "s"}
+_LOWERED = {"minus": "₋", "plus": "₊", "n": "ₙ", "p": "ₚ"}
 _ALL_BUT_ZERO = 1e-18  # a knob at its end, as far as float64 and a drawing can tell
 _FARTHEST_SEAM = 20.0  # a seam beyond guards against overflow and is nothing to see
 
@@ -91,11 +95,11 @@ def limit_of(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definitio
     if isinstance(act, Activation) and act.limit is not None:
         given = {p.name: p.default for p in act.params} | dict(values)
         return act.limit, get(act.limit), {theirs: given[ours] for theirs, ours in act.limit_params.items()}
-    letters = ", ".join(letter(act, name) for name in act.knobs)
+    letters = ", ".join(map(sign, act.knobs))
     if act.toward == 0:
-        end, words = _ALL_BUT_ZERO, rf"${letters} \to 0$"
+        end, words = _ALL_BUT_ZERO, f"{letters} → 0"
     elif act.toward == math.inf:
-        end, words = 1 / _ALL_BUT_ZERO, rf"${letters} \to \infty$"
+        end, words = 1 / _ALL_BUT_ZERO, f"{letters} → ∞"
     else:
         return None
     return words, act, {**values, **dict.fromkeys(act.knobs, end)}
@@ -151,7 +155,7 @@ def _varying(settings: Settings) -> list[str]:
 def label(act: Definition, values: Mapping[str, Any], settings: Settings) -> str:
     """What tells a line from the others: the parameters that vary."""
     names = [name for name in values if len(settings) == 1 or name in _varying(settings)]
-    words = ", ".join(equation(act, name, values[name]) for name in names)
+    words = ", ".join(equation(name, values[name]) for name in names)
     return words or (act.name if len(settings) == 1 else "default")
 
 
@@ -160,19 +164,22 @@ def shared(act: Definition, settings: Settings) -> str:
     if len(settings) == 1:
         return ""
     same = {name: value for one in settings for name, value in one.items() if name not in _varying(settings)}
-    return ", ".join(equation(act, name, value) for name, value in same.items() if value is not None)
+    return ", ".join(equation(name, value) for name, value in same.items() if value is not None)
 
 
-def equation(act: Definition, name: str, value: Any) -> str:
-    number = _number(value) if isinstance(value, int | float) else rf"\mathrm{{{value}}}"
-    return f"${letter(act, name)} = {number}$"
+def equation(name: str, value: Any) -> str:
+    number = f"{value:.4g}".replace("-", "−") if isinstance(value, int | float) else value
+    return f"{sign(name)} = {number}"
 
 
-def _number(value: float) -> str:
-    mantissa, _, exponent = f"{value:.4g}".partition("e")
-    if not exponent:
-        return mantissa
-    return rf"10^{{{int(exponent)}}}" if mantissa == "1" else rf"{mantissa} \cdot 10^{{{int(exponent)}}}"
+def sign(name: str) -> str:
+    """A parameter as it is written in a figure.
+
+    >>> sign("beta"), sign("g_minus"), sign("lam"), sign("scale")
+    ('β', 'g₋', 'λ', 'scale')
+    """
+    stem, _, low = name.partition("_")
+    return _SIGNS.get(name) or _SIGNS.get(stem, stem) + (_LOWERED.get(low, f"_{low}") if low else "")
 
 
 def letter(act: Definition, name: str) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
-from .figure_files import check_ending, write_figure
+from .chart import check_ending, svg_of, write_figure
 from .figure_lines import Definition, lines_of, settings_of, shared
 from .figure_page import page
-from .figure_panels import panels, svg_of
+from .figure_panels import panels
 
 SUFFIXES = (".png", ".svg", ".html")
 

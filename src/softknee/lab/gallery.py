@@ -20,11 +20,11 @@ import softknee as sk
 from ..errors import ParameterError
 from ..files import WriteError, write_whole
 from ..spec import Activation, SoftTable
+from .chart import svg_of
 from .curves import orders_of, seams_of
 from .exhibits import exhibit
 from .figure_lines import DISTINCT, Definition, Line, lines_of, settings_of, shared
-from .figure_panels import panels, svg_of
-from .figure_poster import poster
+from .figure_panels import panels, poster
 from .gallery_page import cell, page, smoothness, title_of
 
 INDEX, ALL, BESIDE = "README.md", "all.svg", "beside.svg"

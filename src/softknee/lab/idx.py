@@ -1,8 +1,7 @@
-"""Images in idx files: MNIST and Fashion-MNIST as published, gzipped or not, read with care.
+"""Images in idx files: MNIST and Fashion-MNIST as published, gzipped or not, compared by SHA-256.
 
 An idx file is a magic number (two zero bytes, the type of its numbers, how many dimensions), each dimension as a
-big-endian 32-bit number, and the numbers themselves. The files are untrusted: a header is believed only as far as the
-bytes that follow bear it out, and the bytes are compared with the checksums of the published files.
+big-endian 32-bit number, and the numbers themselves.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from io import BufferedIOBase
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..errors import DataError, ParameterError, did_you_mean
-from .compressed import opened
-from .data_folder import data_folder, find_file
+from .data.files import data_folder, find_file, read_bytes
 
 _UNSIGNED_BYTE = 0x08
 _TYPES = {0x09: "signed bytes", 0x0B: "16-bit integers", 0x0C: "32-bit integers", 0x0D: "floats", 0x0E: "doubles"}
-_CHUNK = 2**20
 # The largest data set of this kind (EMNIST by class) has 550 million bytes.
 _MOST_BYTES = 2**30
 
@@ -110,7 +107,7 @@ def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, chec
         check: compare the bytes with the checksums of the published files. False takes other files of that format.
     """
     if name not in SETS:
-        known = " and ".join(repr(one) for one in SETS)
+        known = " and ".join(repr(key) for key in SETS)
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, SETS)}")
     published, root = SETS[name], data_folder(folder)
     raw: dict[str, Tensor] = {}
@@ -144,34 +141,8 @@ def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> 
 
 def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tensor, str]:
     """The numbers of a file, and the checksum of its bytes after decompression."""
-    with opened(path, what="idx file") as stream:
-        return _numbers(stream, path, dimensions)
-
-
-def _numbers(stream: BufferedIOBase, path: str | os.PathLike[str], dimensions: int | None) -> tuple[Tensor, str]:
-    """The numbers of an opened file and its checksum; what the header says is checked against the bytes."""
-    shape, header = _shape(stream, path, dimensions)
-    count, written = math.prod(shape), " x ".join(map(str, shape))
-    if not 0 < count <= _MOST_BYTES:
-        raise DataError(f"'{path}' claims {written} numbers: it must be at least 1 and at most {_MOST_BYTES:,}.")
-    content = bytearray()
-    # Piece by piece, so that memory is taken for what is there and not for what is claimed; one more byte than
-    # claimed shows that there is more.
-    while len(content) <= count and (piece := stream.read(min(_CHUNK, count + 1 - len(content)))):
-        content += piece
-    if len(content) != count:
-        found = f"has {len(content):,}: it was cut short" if len(content) < count else "has more: it is not whole"
-        raise DataError(f"'{path}' claims {written} = {count:,} numbers and {found}. Take it anew.")
-    digest = hashlib.sha256(header)
-    digest.update(content)
-    return torch.frombuffer(content, dtype=torch.uint8).reshape(shape), digest.hexdigest()
-
-
-def _shape(
-    stream: BufferedIOBase, path: str | os.PathLike[str], dimensions: int | None
-) -> tuple[tuple[int, ...], bytes]:
-    """What the header claims, and its bytes."""
-    head = stream.read(4)
+    content = read_bytes(path, what="idx file", most_bytes=_MOST_BYTES)
+    head = content[:4]
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in (_UNSIGNED_BYTE, *_TYPES) or head[3] < 1:
         raise DataError(f"'{path}' is no idx file: it begins with {head.hex(' ') or 'nothing'}, and one with 00 00 08.")
     if head[2] != _UNSIGNED_BYTE:
@@ -180,11 +151,18 @@ def _shape(
         raise DataError(
             f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} are expected. Were two files mixed up?"
         )
-    sizes = stream.read(4 * head[3])
-    if len(sizes) < 4 * head[3]:
+    start = 4 + 4 * head[3]
+    if len(content) < start:
         raise DataError(f"'{path}' ends within its header. It was cut short; take it anew.")
-    shape = tuple(int.from_bytes(sizes[at : at + 4], "big") for at in range(0, len(sizes), 4))
-    return shape, head + sizes
+    shape = struct.unpack_from(f">{head[3]}I", content, 4)
+    count, actual, text = math.prod(shape), len(content) - start, " x ".join(map(str, shape))
+    if not count:
+        raise DataError(f"'{path}' claims {text} numbers: it must be at least 1. Take it anew.")
+    if actual != count:
+        fault = f"has {actual:,}: it was cut short" if actual < count else "has more: it is not whole"
+        raise DataError(f"'{path}' claims {text} = {count:,} numbers and {fault}. Take it anew.")
+    numbers = torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).reshape(shape)
+    return numbers, hashlib.sha256(content).hexdigest()
 
 
 def _kind(dimensions: int) -> str:

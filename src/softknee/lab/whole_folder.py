@@ -58,7 +58,7 @@ def _refuse_foreign(target: Path, files: Mapping[str, bytes], what: str) -> None
     """Whatever else lies in the folder would be lost."""
     if not target.exists():
         return
-    others = sorted({one.name for one in target.iterdir()} - set(files)) if target.is_dir() else [target.name]
+    others = sorted({path.name for path in target.iterdir()} - set(files)) if target.is_dir() else [target.name]
     if others:
         raise WriteError(
             f"The {what} was not written to '{target}': {others[0]!r} is there, which is no part of a {what} and would "
@@ -78,5 +78,5 @@ def sync_folder(folder: Path) -> None:
 
 def left_behind(place: Path) -> Path | None:
     """What stood in a place before a replacement that was stopped half-way; None where nothing was."""
-    found = place.parent.glob(f".{glob.escape(place.name)}.{'?' * 8}.old")
-    return max(found, key=lambda one: one.stat().st_mtime, default=None) if not place.exists() else None
+    leftovers = place.parent.glob(f".{glob.escape(place.name)}.{'?' * 8}.old")
+    return max(leftovers, key=lambda path: path.stat().st_mtime, default=None) if not place.exists() else None

@@ -26,8 +26,8 @@ from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
 from ..surgery.calibration.observe import refuse_one_batch
-from .asked import is_count
-from .watching import watch
+from .entropy import watch
+from .inputs import is_count
 
 _MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
 
@@ -125,7 +125,7 @@ def activity(
         raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
     if dim is not None and not is_count(dim, least=-99, most=99):
         raise ParameterError(f"dim is a whole number, the dimension that units lie along, and {dim!r} was given.")
-    watched, skipped = _found(model, where, example)
+    watched, skipped = _watched_sites(model, where, example)
     for one in watched.values():
         one.dim, one.samples = dim, samples
     count = watch(model, batches, watched)
@@ -138,7 +138,7 @@ def activity(
     return Activity(tuple(one.finished() for one in seen), skipped, count)
 
 
-def _found(
+def _watched_sites(
     model: nn.Module, where: str | Iterable[str] | None, example: Any
 ) -> tuple[dict[nn.Module, _Site], dict[str, str]]:
     """The modules to watch, each once, and what cannot be watched."""

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError
-from .asked import check_word, is_count
 from .estimate import Score, check_level, score
+from .inputs import check_word, is_count
 from .scores import read, refuse_sums
 
 Scheme = Literal["width", "mass"]

@@ -16,18 +16,51 @@ that output - log(spread) is what the shape alone has (1.419 for a normal distri
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from ..surgery import sites
-from ..surgery.calibration.observe import refuse_one_batch
-from .asked import as_number, is_count
-from .watching import watch
+from ..surgery.calibration.observe import quietly, refuse_one_batch, run_all
+from ..surgery.finding.probing import not_compiled
+from .inputs import as_number, is_count
+
+# -- batches through a model while what goes into its activations, and what comes out of them, is looked at ---
+
+
+class Watcher(Protocol):
+    """Gets the input of a module, before an inplace one overwrites it, and then its output."""
+
+    def before(self, x: Tensor) -> None: ...
+
+    def after(self, y: Tensor) -> None: ...
+
+
+def watch(model: nn.Module, batches: Iterable[Any], watched: Mapping[nn.Module, Watcher]) -> int:
+    """Run every batch in eval mode, each module watched by its watcher; returns how many batches there were."""
+    with ExitStack() as stack:
+        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
+        stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
+        for module, one in watched.items():
+            stack.callback(module.register_forward_hook(_given(one.after)).remove)
+        return run_all(model, batches)
+
+
+def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
+    def hook(module: nn.Module, args: Any, result: Any) -> None:
+        if isinstance(result, Tensor):
+            after(result.detach())
+
+    return hook
+
+
+# -- how much entropy the numbers have that go into each activation of a model, and those that come out of it ---
+
 
 WIDTH = 2.0**-6  # finer than the steps that bfloat16 makes at 4, coarser than those at 1
 SAMPLES = 2**20  # numbers of each batch: some thousand cells are filled with an error of about 0.001

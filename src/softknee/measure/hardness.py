@@ -22,7 +22,7 @@ from ..nn.module import Pointwise
 from ..nn.parameters import Parameterised
 from ..surgery.hardening.limits import distance_bound, is_hard
 from ..surgery.hardening.sites import modules_by_path
-from .asked import check_flag, check_later
+from .inputs import check_flag, check_later
 
 
 @dataclass(frozen=True)

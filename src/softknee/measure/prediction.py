@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .asked import as_number
 from .estimate import FEWEST, Estimate, check_level, jackknife
+from .inputs import as_number
 
 _CHUNK = 1_000_000  # float64 numbers worked on at a time: they stay in the cache of a processor
 

@@ -9,21 +9,95 @@ without its spread and its number of repeats. A row that could not be measured s
     assert Record.read("kernels.json") == record
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import re
 import statistics
+import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..errors import InputError, SoftkneeError
+from ..errors import InputError, SoftkneeError, did_you_mean
 from ..files import write_whole
-from ._shape import build
 from .machine import Hardware, Versions
+
+# -- builds dataclasses from JSON, strictly ---------------------------------------------------------------
+#
+# Every field present, none unknown, each of its declared type.
+
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], data: Mapping[str, Any], *, where: str, parts: tuple[type, ...] = ()) -> T:
+    """An instance of the dataclass `cls` from `data`.
+
+    Inside fields of type `Any`, an object whose keys are exactly the fields of one of `parts` becomes that
+    part. Raises KeyError for a missing or unknown key and TypeError for a wrong type, with a sentence.
+    """
+    names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise KeyError(f"{where} lacks {', '.join(repr(name) for name in missing)}.")
+    for key in data:
+        if key not in names:
+            raise KeyError(f"{where} has the unknown key {key!r}.{did_you_mean(key, names)}")
+    hints = get_type_hints(cls)
+    return cls(**{name: _fit(data[name], hints[name], f"{where}.{name}", parts) for name in names})
+
+
+def _fit(value: Any, hint: Any, where: str, parts: tuple[type, ...]) -> Any:
+    """The value, converted from JSON's types to the type that `hint` asks for."""
+    if hint is Any:
+        return _fit_free(value, where, parts)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (inner,) = (one for one in arguments if one is not type(None))
+        return _fit(value, inner, where, parts)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_fit(item, arguments[0], f"{where}[{index}]", parts) for index, item in enumerate(value))
+    if origin is Mapping and isinstance(value, dict):
+        return {key: _fit(item, arguments[1], f"{where}.{key}", parts) for key, item in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
+        return build(hint, value, where=where, parts=parts)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if origin is None and not is_dataclass(hint) and type(value) is hint:
+        return value
+    wanted = getattr(hint, "__name__", str(hint))
+    raise TypeError(f"{where} should be {_PLAIN_NAMES.get(wanted, wanted)}, and is {value!r}.")
+
+
+_PLAIN_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "tuple": "a list",
+    "Mapping": "an object",
+}
+
+
+def _fit_free(value: Any, where: str, parts: tuple[type, ...]) -> Any:
+    if isinstance(value, list):
+        return tuple(_fit_free(item, f"{where}[{index}]", parts) for index, item in enumerate(value))
+    if not isinstance(value, dict):
+        return value
+    for part in parts:
+        if value.keys() == {field.name for field in fields(part)}:
+            return build(part, value, where=where, parts=parts)
+    return {key: _fit_free(item, f"{where}.{key}", parts) for key, item in value.items()}
+
+
+# -- the one record of the project: what was measured, on what, with what, how often ----------------------
+
 
 SCHEMA = 1
 
@@ -47,7 +121,7 @@ class Quantity:
     statistic: str
 
     @classmethod
-    def median(cls, samples: Sequence[float], *, unit: str) -> "Quantity":
+    def median(cls, samples: Sequence[float], *, unit: str) -> Quantity:
         """Median and quartiles: for times, whose outliers are all on one side."""
         ordered = _samples(samples)
         return cls(
@@ -60,7 +134,7 @@ class Quantity:
         )
 
     @classmethod
-    def mean(cls, samples: Sequence[float], *, unit: str) -> "Quantity":
+    def mean(cls, samples: Sequence[float], *, unit: str) -> Quantity:
         """Mean and one standard deviation of the samples to either side: for results over seeds."""
         ordered = _samples(samples)
         value = statistics.fmean(ordered)
@@ -104,7 +178,7 @@ class Record:
     def __post_init__(self) -> None:
         for name in ("seeds", "settings", "rows", "notes"):
             # Lists become tuples, so that a record read from a file equals the one that was written.
-            object.__setattr__(self, name, _settled(getattr(self, name), name))
+            object.__setattr__(self, name, _immutable(getattr(self, name), name))
         _refuse_unfit(self)
 
     @classmethod
@@ -118,7 +192,7 @@ class Record:
         settings: Mapping[str, Any] | None = None,
         baseline: str | None = None,
         notes: Sequence[str] = (),
-    ) -> "Record":
+    ) -> Record:
         """A record of something measured just now on this machine."""
         return cls(
             schema=SCHEMA,
@@ -139,7 +213,7 @@ class Record:
         return json.dumps(_plain(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, *, source: str = "The text") -> "Record":
+    def from_json(cls, text: str, *, source: str = "The text") -> Record:
         """The record that `to_json` wrote; anything else is refused with the reason, naming `source`."""
         if not isinstance(text, str):
             raise RecordError(f"{source} is no record: JSON text is read, and {type(text).__name__} was given.")
@@ -170,7 +244,7 @@ class Record:
         return write_whole(path, self.to_json(), what="record")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "Record":
+    def read(cls, path: str | os.PathLike[str]) -> Record:
         """The record in a file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -205,7 +279,7 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def _settled(value: Any, where: str) -> Any:
+def _immutable(value: Any, where: str) -> Any:
     """The value with its lists made tuples, after checking that JSON can hold it and that it is finite."""
     if isinstance(value, float) and not math.isfinite(value):
         raise RecordError(
@@ -214,12 +288,12 @@ def _settled(value: Any, where: str) -> Any:
         )
     if isinstance(value, Quantity):
         for field in fields(value):
-            _settled(getattr(value, field.name), f"{where}.{field.name}")
+            _immutable(getattr(value, field.name), f"{where}.{field.name}")
         return value
     if isinstance(value, Mapping):
-        return {str(key): _settled(item, f"{where}.{key}") for key, item in value.items()}
+        return {str(key): _immutable(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(_settled(item, f"{where}[{index}]") for index, item in enumerate(value))
+        return tuple(_immutable(item, f"{where}[{index}]") for index, item in enumerate(value))
     if isinstance(value, str):
         _refuse_path(value, where)
     elif value is not None and not isinstance(value, bool | int | float):

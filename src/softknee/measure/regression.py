@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ParameterError
-from .asked import as_number
 from .estimate import Score, check_level, score
+from .inputs import as_number
 
 _WINDOW = 7
 

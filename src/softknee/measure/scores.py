@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .asked import check_flag, check_word
 from .estimate import Score, check_level, score
+from .inputs import check_flag, check_word
 
 
 def accuracy(probs: Any, labels: Any, *, logits: bool = False, level: float = 0.95) -> Score:

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import ParameterError
-from .asked import as_number
 from .estimate import FEWEST, Estimate, Score, check_level, t_quantile, t_within
+from .inputs import as_number
 
 MOST_FLIPPED = 16  # seeds: 2^16 sums take a millisecond, and beyond that the t-test says the same
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..errors import InputError, did_you_mean
 from ..surgery.modules import activation_modules
-from .asked import check_later
+from .inputs import check_later
 
 
 @dataclass(frozen=True)

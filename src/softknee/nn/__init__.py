@@ -1,7 +1,8 @@
 """Modules over definitions: `make` builds one from a name, and every function of the zoo has a class."""
 
+from typing import TYPE_CHECKING, Any
+
 from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
-from .entropic import EntropicSpline
 from .explain import explain
 from .make import make
 from .module import Pointwise
@@ -60,6 +61,19 @@ from .zoo import (
     Tanhshrink,
     Threshold,
 )
+
+if TYPE_CHECKING:
+    from .entropic import EntropicSpline
+
+
+def __getattr__(name: str) -> Any:
+    """EntropicSpline is built upon the engines of `sk.design`, which no other module needs."""
+    if name != "EntropicSpline":
+        raise AttributeError(f"module 'softknee.nn' has no attribute {name!r}")
+    from .entropic import EntropicSpline
+
+    return EntropicSpline
+
 
 __all__ = [
     "CELU",

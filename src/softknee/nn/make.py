@@ -26,7 +26,17 @@ CLASSES: dict[str, type[Pointwise]] = {
 def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **arguments: Any) -> nn.Module:
     """The module of an activation, given by name or as a definition of your own.
 
-    "squaf" also takes mode= "soft", "sampled" (SQUAF-P) or "step" (SQUAF-S).
+    Args:
+        activation: a name of `sk.names()`, the path of a file that holds a definition, or a definition.
+        arguments: what the class of the module takes, above all
+            its parameters by name: beta=0.5;
+            learn: the parameters to train: a name, several names, or True for all (False where nothing is given);
+            per: "layer" for one value of each parameter, "channel" for one per channel, "neuron" for one per element of
+                the input without the batch;
+            size: with per="channel" the number of channels, with per="neuron" the trailing shape of the input;
+            dim: with per="channel" the input's dimension that the channels lie along (1 where nothing is given);
+            device, dtype: of the parameters;
+            mode, of "squaf" alone: "soft", "sampled" (SQUAF-P) or "step" (SQUAF-S).
 
     >>> import softknee as sk
     >>> sk.nn.make("smelu", beta=0.5, learn="beta", per="channel", size=64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -10,29 +11,153 @@ import torch.fx
 from torch import Tensor
 
 from ..errors import ParameterError
-from ..kernels import find, prepare, resolve
-from ..spec import Activation
-from . import graph
-from .granularity import Granularity
-from .parameters import Parameterised, choose_learned
-from .torch_arguments import Table, translate
+from ..kernels import call, find, fit_shape, prepare, resolve
+from ..kernels.layout import like
+from ..kernels.pointwise import check_input
+from ..spec import Activation, by_key
+from ..spec.param import read_number
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, lifted
+
+# -- the arguments of torch's modules as arguments of ours ------------------------------------------------
+#
+# One table per class says what each of them is called here.
+#
+#     LeakyReLU: {"negative_slope": "slope", "inplace": "inplace"}      # in torch's order, so that LeakyReLU(0.2) works
+#
+# A value of the table is the name of an argument of ours, or a function that makes several of them from the number.
+
+
+Table = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
+
+# What Pointwise takes beside the parameters, with its defaults.
+OPTIONS: Mapping[str, Any] = {"per": "layer", "size": None, "dim": 1, "inplace": False, "device": None, "dtype": None}
+
+
+def translate(
+    title: str, table: Table, positional: Sequence[Any], options: Mapping[str, Any], values: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options and the parameters' values, with torch's arguments among them under our names."""
+    if len(positional) > len(table):
+        most = f"at most {len(table)} arguments without a name ({', '.join(table)})"
+        raise ParameterError(f"{title} takes {most}, and {len(positional)} were given.")
+    given = dict(zip(table, positional, strict=False))
+    options, left = dict(options), dict(values)
+    for name in table:
+        if name in left and table[name] != name:
+            if name in given:
+                raise ParameterError(f"{title}: {name} was given twice, by its place and by its name.")
+            given[name] = left.pop(name)
+    for name, value in given.items():
+        ours = table[name]
+        for target, number in ({ours: value} if isinstance(ours, str) else ours(value)).items():
+            twice = options[target] != OPTIONS[target] if target in OPTIONS else target in left
+            if twice:
+                also = f", which {target} says too" if target != name else ""
+                raise ParameterError(f"{title}: {name} was given twice{also}; leave one of them out.")
+            (options if target in OPTIONS else left)[target] = number
+    return options, left
+
+
+def channels(count: Any) -> Mapping[str, Any]:
+    """torch's num_parameters: one number for the layer, or one per channel of dimension 1."""
+    return {} if count == 1 and not isinstance(count, bool) else {"per": "channel", "size": count}
+
+
+def linear_from(threshold: Any) -> Mapping[str, Any]:
+    """torch's softplus is x from a threshold on, which only a low threshold shows; ours is right there, too."""
+    number = read_number("softplus", "threshold", threshold)
+    if not number >= LEAST_THRESHOLD:
+        raise ParameterError(
+            f"softplus: threshold={number:g} would make the function jump by {math.log1p(math.exp(-number)):.2g}/beta "
+            f"where beta x = {number:g}. softknee computes softplus itself on the whole line; leave threshold out, or "
+            f"give {LEAST_THRESHOLD:g} or more, where torch's is the same to six digits."
+        )
+    return {}
+
+
+LEAST_THRESHOLD = 15.0
+
+
+def squared(b: Any) -> Mapping[str, Any]:
+    """Keras's b of squareplus is the square of our delta."""
+    number = read_number("squareplus", "b", b)
+    if not 0 < number < math.inf:
+        raise ParameterError(f"squareplus: b must be a finite number above 0, and {number!r} was given.")
+    return {"delta": math.sqrt(number)}
+
+
+# -- a module over a definition as a function of its tensors ----------------------------------------------
+#
+# What it computes, and what torch.fx writes down for it.
+#
+# Inside a model a call of the module is one node. A module that is traced by itself has no name in a model to call it
+# by; its graph then has its tensors as attributes, under the names they have in the module, and one call of
+# `pointwise`.
+
+
+def fitted(act: Activation, input: Tensor, values: Sequence[Tensor], granularity: Granularity) -> list[Tensor]:
+    """The effective parameters in shapes that broadcast against this input."""
+    check_input(act, input)
+    shaped = [granularity.shaped(value, input, act.name) for value in values]
+    return [fit_shape(act, p.name, value, input) for p, value in zip(act.params, shaped, strict=True)]
+
+
+def compute(act: Activation, input: Tensor, params: Sequence[Tensor], *, inplace: bool, drawn: str) -> Tensor:
+    """The definition on the input; with `drawn`, that one with a parameter drawn between ours for each element."""
+    if not drawn:
+        return call(act, input, params, inplace=inplace)
+    low, high = params
+    values = input.values() if input.is_nested else input  # torch 2.6 has no rand_like of a nested tensor
+    share = torch.rand_like(values, dtype=torch.promote_types(input.dtype, torch.float32))
+    share = like(share, input) if input.is_nested else share
+    return call(find(drawn), input, [low + (high - low) * share], inplace=inplace)
+
+
+def node_of(module: Pointwise, input: torch.fx.Proxy, drawn: str) -> Any:
+    """What a symbolic trace writes down for a call of the module."""
+    tracer: Any = input.tracer
+    if tracer.path_of_module(module):
+        return leaf_of_graph(module, input)
+    tensors = (*module._parameters, *module._buffers)  # pyright: ignore[reportPrivateUsage] - by their stored names
+    held = {name: tracer.create_proxy("get_attr", name, (), {}) for name in tensors}
+    plan = (module.granularity.per, module.granularity.shape, module.granularity.dim)
+    return pointwise(input, module.definition.key, module.learned, plan, module.inplace, drawn, **held)
+
+
+def pointwise(
+    input: Any,
+    key: str,
+    learned: tuple[str, ...],
+    plan: tuple[str, tuple[int, ...], int],
+    inplace: bool,
+    drawn: str,
+    **held: Any,
+) -> Any:
+    """What a module computes, from the key of its definition and the tensors that it holds."""
+    if isinstance(input, torch.fx.Proxy):
+        given = (input, key, learned, plan, inplace, drawn)
+        proxy = input.tracer.create_proxy("call_function", pointwise, given, held)
+        proxy.node.meta["softknee_definition"] = by_key(key)  # it lives as long as the graph that has its key
+        return proxy
+    act = by_key(key)
+    values = [
+        lifted(p, held[f"raw_{p.name}"], held.get(f"anchor_{p.name}"))
+        if p.name in learned and p.constraint.lifted
+        else held[p.name]
+        for p in act.params
+    ]
+    return compute(act, input, fitted(act, input, values, Granularity(*plan)), inplace=inplace, drawn=drawn)
+
+
+# -- a thin module over an element-wise definition --------------------------------------------------------
+#
+# Holds its parameters, learned or fixed, and calls it.
 
 
 class Pointwise(Parameterised):
     """An activation function as a module.
 
     A class that torch.nn has too takes torch's own arguments, by their place or by their names: LeakyReLU(0.2).
-
-    Args:
-        learn: the parameters to train: a name, several names, or True for all. The others are buffers. PReLU alone
-            learns where nothing is given here, as torch's does.
-        per: "layer" (one value), "channel" (with `size`; along `dim`, 1 by default) or "neuron" (with `size`,
-            the whole trailing shape of the input without the batch).
-        size, dim: see `per`.
-        inplace: overwrite the input where no gradient is needed; elsewhere it has no effect.
-        device, dtype: of the parameters, as in torch.nn. A value that the type cannot hold (1e6 in float16) is refused,
-            here, by .half(), by set_ and by load_state_dict.
-        values: the parameters by name, numbers or tensors; a missing one has its default.
 
     A constrained parameter is trained through a raw one (`raw_beta`) that may take any value; `module.beta`
     is always the effective value, a tensor.
@@ -58,6 +183,22 @@ class Pointwise(Parameterised):
         dtype: torch.dtype | None = None,
         **values: Any,
     ) -> None:
+        """Make the module.
+
+        Args:
+            positional: torch's arguments in torch's order, for a class that torch.nn has too; a `Pointwise` of your own
+                takes its definition here.
+            learn: the parameters to train: a name, several names, or True for all. The others are buffers. PReLU alone
+                learns where nothing is given here, as torch's does.
+            per: "layer" for one value of each parameter, "channel" for one per channel, "neuron" for one per element of
+                the input without the batch.
+            size: with per="channel" the number of channels, with per="neuron" the trailing shape of the input.
+            dim: with per="channel" the input's dimension that the channels lie along.
+            inplace: overwrite the input where no gradient is needed; elsewhere it has no effect.
+            device, dtype: of the parameters, as in torch.nn. A value that the type cannot hold (1e6 in float16) is
+                refused, here, by .half(), by set_ and by load_state_dict.
+            values: the parameters by name, numbers or tensors; a missing one has its default.
+        """
         super().__init__()
         options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
         named, given = self._named(positional)
@@ -108,13 +249,13 @@ class Pointwise(Parameterised):
     def fitted(self, input: Tensor) -> list[Tensor]:
         """The effective parameters in shapes that broadcast against this input."""
         values = [self.effective(p) for p in self.params]
-        return graph.fitted(self.definition, input, values, self.granularity)
+        return fitted(self.definition, input, values, self.granularity)
 
     def forward(self, input: Tensor) -> Tensor:
         drawn = self.drawn if self.training else ""
         if isinstance(input, torch.fx.Proxy):
-            return graph.node_of(self, input, drawn)
-        return graph.compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
+            return node_of(self, input, drawn)
+        return compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
 
     # torch.fx writes these into the code that it generates, where the name of a type would not do.
     forward.__annotations__.update({"input": Tensor, "return": Tensor})

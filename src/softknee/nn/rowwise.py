@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from ..spec import Rowwise
-from .granularity import Granularity
-from .parameters import Parameterised, choose_learned, leaf_of_graph
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
 
 
 class RowwiseModule(Parameterised):

@@ -22,11 +22,10 @@ from ..kernels.squaf.arguments import (
     sample,
     uniform_points,
 )
+from ..kernels.squaf.function import check_tails
 from ..kernels.squaf.quick import Given, quick_squaf, usual
-from ..kernels.squaf.tails import check_tails
 from ..spec import Param, SoftTable, VectorParam
-from .granularity import Granularity
-from .parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 if TYPE_CHECKING:
     from .squaf_modes import SQUAFP, SQUAFS

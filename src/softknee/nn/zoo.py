@@ -5,8 +5,7 @@
 
 from typing import ClassVar
 
-from .module import Pointwise
-from .torch_arguments import Table, channels, linear_from, squared
+from .module import Pointwise, Table, channels, linear_from, squared
 
 _INPLACE = {"inplace": "inplace"}
 

@@ -13,10 +13,10 @@ import math
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DefinitionError, ParameterError
+from ..registry import holds, remake, restore, service
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
@@ -25,6 +25,9 @@ from .primitives import u, v, x
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,6 @@ def set_engine(run: Callable[[Activation, Any, Mapping[str, Any]], Any]) -> None
     _engine[:] = [run]
 
 
-def load_engine() -> None:
-    """Load the kernels, for someone who made a definition with nothing but this room and now calls it."""
-    import_module("softknee.kernels")
-
-
 # Every definition alive, by a string of its own: what operators and compiled graphs can carry.
 _by_key: weakref.WeakValueDictionary[str, Activation] = weakref.WeakValueDictionary()
 
@@ -114,6 +112,31 @@ _numbers = itertools.count(2)
 def by_key(key: str) -> Activation:
     """The definition with that key."""
     return _by_key[key]
+
+
+class Derived:
+    """What other rooms have made of a definition; it goes when the definition goes.
+
+    The kernels keep their Functions here as an attribute: torch.compile reads a dictionary once per trace, an attribute
+    each time.
+    """
+
+    def __init__(self) -> None:
+        self.results: dict[Any, Any] = {}
+        self.runtime: Any = None
+
+
+def once_per_definition(function: Callable[Concatenate[Activation, P], T]) -> Callable[Concatenate[Activation, P], T]:
+    """As functools.cache, for a function of a definition: what it gave is kept as long as the definition lives."""
+
+    @functools.wraps(function)
+    def cached(act: Activation, *arguments: P.args, **options: P.kwargs) -> T:
+        key = (function, arguments, *options.items())
+        if key not in act.derived.results:
+            act.derived.results[key] = function(act, *arguments, **options)
+        return act.derived.results[key]
+
+    return cached
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +180,7 @@ class Activation:
     about: str = ""
     bound_formula: Expr = field(init=False, repr=False)
     key: str = field(init=False, repr=False)
+    derived: Derived = field(default_factory=Derived, init=False, repr=False)
     _partials: dict[tuple[str, ...], Activation] = field(default_factory=dict, init=False, repr=False)
     _root: Activation | None = field(default=None, repr=False)
     _index: tuple[str, ...] = field(default=(), repr=False)
@@ -308,7 +332,7 @@ class Activation:
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
         if not _engine:
-            load_engine()
+            service("load_engines")()  # for someone who made it with nothing but this room
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
@@ -333,8 +357,6 @@ class Activation:
         return given | ({} if self.worked is not None else {"formula": self.bound_formula})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from ..registry import holds, remake, restore
-
         root = self.root
         if holds(root):
             return restore, (root.name, self._index)

@@ -18,6 +18,7 @@ from .primitives import FiniteLeft, u, v, x
 # few dozen terms; beyond these bounds it takes seconds, or all memory, and finds nothing.
 LONGEST_FACTORED, MOST_UNKNOWNS, MOST_TERMS = 160, 8, 1000
 MOST_POWER = 64  # of an exponential
+MOST_SUM_POWER = 8  # of a sum: the time for factoring (a + b)**16 is seconds, though it has few terms
 MOST_BITS = 200  # of a number in what is factored: SymPy looks for primes as large as all of them together
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def _terms(expr: Expr) -> int:
         return math.prod(map(_terms, expr.args))
     if isinstance(expr, Pow) and expr.exp.is_Integer:
         count, power = _terms(expr.base), abs(int(expr.exp))
-        return math.comb(count + power - 1, power) if power <= MOST_POWER else MOST_TERMS + 1
+        most = MOST_POWER if count == 1 else MOST_SUM_POWER
+        return math.comb(count + power - 1, power) if power <= most else MOST_TERMS + 1
     return 1
 
 

@@ -25,6 +25,7 @@ from .algebra import Expr, sympy
 from .param import Param
 
 LONGEST, DEEPEST, MOST_NODES, MOST_PIECES, HIGHEST_POWER = 2000, 40, 500, 32, 16
+MOST_COMPARISONS = 10  # in a condition: SymPy's time for alternatives of alternatives grows exponentially
 LARGEST_NUMBER = 10**40  # and no constant but 0 is nearer to 0 than one over it
 LARGEST_TREE = 3000  # max(a, b) has b twice: nested, the expression outgrows its text by powers of two
 EXACT_ROOTS = 10_000  # roots of larger numbers become decimals, because finding their squares costs time
@@ -281,6 +282,11 @@ class Reader:
         for _, when in read:
             if when in (sympy.true, sympy.false):
                 raise FormulaError("A condition is always true or always false; leave its piece out.")
+            if (count := len(when.atoms(sympy.Rel))) > MOST_COMPARISONS:
+                raise FormulaError(
+                    f"A condition works out to {count} comparisons, case by case, and {MOST_COMPARISONS} are allowed; "
+                    "compare functions that have fewer pieces."
+                )
         return sympy.Piecewise(*read, (self.value(default, depth + 1), True), evaluate=False)
 
     def _condition(self, node: ast.AST, depth: int) -> Expr:

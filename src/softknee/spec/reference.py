@@ -6,12 +6,12 @@ own exp, log, erfc, tanh before it is differentiated.
 
 from __future__ import annotations
 
-import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .activation import Activation
+from .activation import Activation, once_per_definition
 from .algebra import Add, Expr, Piecewise, sympy
 from .calculus import without_jumps
 from .precision import compiled, context
@@ -33,7 +33,9 @@ class _Own(threading.local):
 
     def __init__(self) -> None:
         self.mp = context(WORKING_DIGITS)
-        self.functions: dict[Activation, tuple[Callable[..., Any], Callable[..., Any] | None]] = {}
+        self.functions: weakref.WeakKeyDictionary[Activation, tuple[Callable[..., Any], Callable[..., Any] | None]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def function(self, act: Activation) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
         if act not in self.functions:
@@ -49,7 +51,7 @@ class _Own(threading.local):
 _own = _Own()
 
 
-@functools.cache
+@once_per_definition
 def _formula(act: Activation) -> tuple[Expr, Expr | None]:
     """The textbook formula of a definition, differentiated as it says, and of an implicit one its inverse."""
     root = act.root

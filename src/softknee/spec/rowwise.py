@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DefinitionError, InputError, ParameterError
+from ..registry import restore
 from .param import Param, check_values, find_param
 
 if TYPE_CHECKING:
@@ -125,6 +126,4 @@ class Rowwise:
         return self  # immutable, and compared by identity
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from ..registry import restore
-
         return restore, (self.name, ())

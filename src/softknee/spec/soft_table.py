@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParameterError, did_you_mean
-from .activation import Claims, load_engine
+from ..registry import get, service
+from .activation import Claims
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
 from .param import Param, check_order, read_number
@@ -160,7 +161,7 @@ class SoftTable:
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers or tensors that broadcast against it."""
         if not _engine:
-            load_engine()
+            service("load_engines")()
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
@@ -176,7 +177,5 @@ class SoftTable:
 
 
 def _restore(name: str, weights: str, order: int) -> SoftTable:
-    from ..registry import get
-
-    found: SoftTable = get(name)
-    return found.with_weights(weights).derivative(order)
+    table: SoftTable = get(name)
+    return table.with_weights(weights).derivative(order)

@@ -1,6 +1,6 @@
 """What is done to models: find activations, swap them, train and harden them, replace them by ReLU."""
 
-from .activation_text import module_of, name_of
+from .activation_text import module_of, name_of, register_transformers
 from .calibration import Calibration, calibrate_
 from .clipping import Clipping, clip_activations_
 from .finding import Site, sites
@@ -8,10 +8,8 @@ from .groups import param_groups
 from .hardening import Hardener
 from .optimizers import PairedOptimizer, optimizers
 from .relu_ize import ReluIzed, relu_ize_
-from .squaf_mode import SquafMode, squaf_mode_
-from .squaf_training import SquafTraining, train_squaf_
+from .squaf_training import SquafMode, SquafTraining, squaf_mode_, train_squaf_
 from .swapping import PlanError, Report, apply_, swap_
-from .transformers_names import register_transformers
 
 __all__ = [
     "Calibration",

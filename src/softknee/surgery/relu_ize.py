@@ -14,7 +14,7 @@ from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
 from .finding.identify import uncompiled
-from .finding.running import compare, run_example
+from .finding.probing import compare, run_example
 from .finding.sites import Site, find_sites
 from .hardening.limits import distance_bound, hard_module
 from .modules import by_depth

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import ParameterError
 from .arguments import one_number, tensor_of
-from .compiling import compile_method
+from .capture import compile_method
 from .losses import Loss
 from .stacked_modules import Draws, alone_modules_
 
@@ -83,7 +83,7 @@ class Apart:
     def _differentiate(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
         losses = torch.empty(len(self.models), device=self.device)
         for index in range(len(self.models)):
-            with self._beside(index):
+            with self._stream(index):
                 halves, whole = self.copies[index]
                 if halves:
                     with torch.no_grad():
@@ -126,7 +126,7 @@ class Apart:
                 output = tensor_of(model(x))
         return one_number(self.loss(output.float(), y))
 
-    def _beside(self, index: int) -> AbstractContextManager[Any]:
+    def _stream(self, index: int) -> AbstractContextManager[Any]:
         self.draws.passed.clear()
         if not self.streams:
             return nullcontext()

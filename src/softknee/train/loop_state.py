@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from ..errors import InputError
 from . import parallel
-from .plain_optimizers import parts_of
+from .optimizers import parts_of
 from .state import own_in, pair_tensors, write_own
 
 if TYPE_CHECKING:

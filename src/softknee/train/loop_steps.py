@@ -16,8 +16,7 @@ from .arguments import one_number, tensor_of
 from .augment import Augment
 from .loop_models import LoopModels
 from .losses import Loss
-from .optimizers import Own, read_options
-from .plain_optimizers import make_optimizer, parts_of
+from .optimizers import Own, make_optimizer, parts_of, read_options
 from .random_keys import fold, seed_keys, site_number
 from .stacked_modules import Draws
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from .apart import Apart
 from .augment import Augment
-from .capture import captured
-from .compiling import compile_method
+from .capture import captured, compile_method
 from .feed import Feed
 from .optimizers import StackedOptimizer
 from .stacked_modules import Draws

@@ -125,7 +125,7 @@ class StackedLinear(nn.Linear):
         return together(linear, input, self.weight, self.bias)
 
 
-def beside(x: Tensor, p: Tensor, *, tail: int = 0) -> Tensor:
+def aligned(x: Tensor, p: Tensor, *, tail: int = 0) -> Tensor:
     """A parameter [M, ...] that broadcasts against x [M, ...] as it does for one replica; its `tail` stays last."""
     return p.reshape(p.shape[0], *[1] * (x.dim() - p.dim() + tail), *p.shape[1:])
 
@@ -135,7 +135,7 @@ class StackedPointwise(Pointwise):
 
     def run(self, x: Tensor, *params: Tensor) -> Tensor:
         """Of x [M, ...] with parameters [M, ...] that broadcast against the rest of it."""
-        return call(self.definition, x, [beside(x, p) for p in params])
+        return call(self.definition, x, [aligned(x, p) for p in params])
 
     def forward(self, input: Tensor) -> Tensor:
         return together(self.run, input, *self.fitted(input))
@@ -150,7 +150,7 @@ class StackedSquaf(SQUAF):
     def run(self, x: Tensor, *params: Tensor) -> Tensor:
         """Of x [M, ...] with its parameters [M, ...], in their order."""
         named = zip(self.params, params, strict=True)
-        return self.compute(x, {p.name: beside(x, one, tail=len(self._tail(p.name))) for p, one in named})
+        return self.compute(x, {p.name: aligned(x, one, tail=len(self._tail(p.name))) for p, one in named})
 
     def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
         if not isinstance(self, SQUAFP):
@@ -171,7 +171,7 @@ class StackedVector(OneVector):
     def run(self, x: Tensor, vector: Tensor) -> Tensor:
         """Of x [M, ...] with vectors [M, ..., n]."""
         work = torch.promote_types(torch.float32, x.dtype)
-        return self.compute(x.to(work), beside(x, vector.to(work), tail=1)).to(x.dtype)
+        return self.compute(x.to(work), aligned(x, vector.to(work), tail=1)).to(x.dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         _, vector = self._ready(input)

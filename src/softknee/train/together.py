@@ -83,11 +83,11 @@ def outputs(
     """What every replica makes of its x, [M, n, ...]; of the same x [n, ...] where it is shared."""
     draws.passed.clear()
 
-    def one(own: dict[str, Tensor], input: Tensor) -> Tensor:
+    def forward(own: dict[str, Tensor], input: Tensor) -> Tensor:
         return functional_call(skeleton, own, (input,))
 
     try:
-        found = chain(x) if chain is not None else vmap(one, in_dims=(0, None if shared else 0))(tensors, x)
+        output = chain(x) if chain is not None else vmap(forward, in_dims=(0, None if shared else 0))(tensors, x)
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
@@ -101,6 +101,6 @@ def outputs(
         raise InputError(
             f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: {line})"
         ) from error
-    if not isinstance(found, Tensor):
-        raise InputError(f"The model must return one tensor, and it returned a {type(found).__name__}.")
-    return found
+    if not isinstance(output, Tensor):
+        raise InputError(f"The model must return one tensor, and it returned a {type(output).__name__}.")
+    return output

@@ -1,9 +1,7 @@
 """Discrete activations as bits: entropy coding of symbols, and a boundary that sends them between processes."""
 
 from ..errors import PeerError, WireError
-from .boundary import Boundary
-from .coding import decode, encode
-from .size import Sizes, entropy, sizes
-from .traffic import Traffic
+from .boundary import Boundary, Traffic
+from .coding import Sizes, decode, encode, entropy, sizes
 
 __all__ = ["Boundary", "PeerError", "Sizes", "Traffic", "WireError", "decode", "encode", "entropy", "sizes"]

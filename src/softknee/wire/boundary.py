@@ -13,7 +13,7 @@ Reference: Soft quantization activation functions, section 3.3 (SQUAF-P's activa
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,19 +24,85 @@ from . import packed
 from .channel import DEPTH, Channel
 from .coding import MOST_SYMBOLS, decode, encode
 from .frames import CHECK_BYTES, HEADER_BYTES, Frame, body_of, bytes_of, open_body
-from .message import read, require_most
+from .message import read_message, require_most
 from .symbols import counts_of, entropy_of
-from .traffic import Traffic
 
 if TYPE_CHECKING:
     from ..nn.squaf_modes import Chosen
 
 CODERS = ("auto", "rans", "huffman", "packed", None)
-_MOST_AWAITED = 2**16  # gradients; older ones belong to steps whose backward pass was left out long ago
+_MOST_PENDING = 2**16  # gradients; older ones belong to steps whose backward pass was left out long ago
 _NO_GRAD = (
     "If it received them under torch.no_grad() or never called backward, there is no gradient to send: put both ends "
     "under torch.no_grad(), or neither."
 )
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes sent and received since the boundary was made (or since `reset`), and their size without coding.
+
+    messages:    number of messages with activations; `activations`, the number of activations in them.
+    payload:     bytes of the coded symbols and of their frequencies.
+    tables:      bytes of the values z of the symbols, which are sent when they changed.
+    headers:     bytes of headers and checksums.
+    gradients:   bytes of the gradients in `gradient_messages` messages, with `gradient_headers` bytes of headers.
+    entropy:     entropy in bits per activation, the lower bound of a coder of single symbols (None: not measured).
+    """
+
+    messages: int = 0
+    activations: int = 0
+    payload: int = 0
+    tables: int = 0
+    headers: int = 0
+    gradient_messages: int = 0
+    gradients: int = 0
+    gradient_headers: int = 0
+    entropy: float | None = None
+
+    @property
+    def forward(self) -> int:
+        """All bytes of the activations."""
+        return self.payload + self.tables + self.headers
+
+    @property
+    def backward(self) -> int:
+        """All bytes of the gradients."""
+        return self.gradients + self.gradient_headers
+
+    @property
+    def bits(self) -> float:
+        """Bits per activation, with tables and headers."""
+        return 8 * self.forward / self.activations if self.activations else 0.0
+
+    @property
+    def float32(self) -> int:
+        """Bytes of the same activations as float32."""
+        return 4 * self.activations
+
+    @property
+    def bfloat16(self) -> int:
+        """The bytes that the same activations take as bfloat16."""
+        return 2 * self.activations
+
+    @property
+    def reduction(self) -> float:
+        """How many times smaller than float32; half of it against bfloat16."""
+        return self.float32 / self.forward if self.forward else 1.0
+
+    def __str__(self) -> str:
+        """
+        >>> print(Traffic(messages=2, activations=1000, payload=600, tables=132, headers=208, entropy=4.5))
+        2 messages of 1,000 activations in all: 940 bytes (600 symbols, 132 tables, 208 headers), 7.52 bits each
+        (entropy 4.50); 4.3 times less than float32 (4,000), 2.1 than bfloat16 (2,000); gradients: 0 bytes in 0 messages
+        """
+        bound = "" if self.entropy is None else f" (entropy {self.entropy:.2f})"
+        return (
+            f"{self.messages:,} messages of {self.activations:,} activations in all: {self.forward:,} bytes "
+            f"({self.payload:,} symbols, {self.tables:,} tables, {self.headers:,} headers), {self.bits:.2f} bits each"
+            f"{bound}; {self.reduction:.1f} times less than float32 ({self.float32:,}), {self.reduction / 2:.1f} than "
+            f"bfloat16 ({self.bfloat16:,}); gradients: {self.backward:,} bytes in {self.gradient_messages:,} messages"
+        )
 
 
 class Boundary(nn.Module):
@@ -116,12 +182,12 @@ class Boundary(nn.Module):
         self._channel = Channel(peer, sends=to is not None, group=group, timeout=timeout, most=most)
         self.device = torch.device(device) if device is not None else self._channel.device
         self._table: Tensor | None = None  # the last one that was sent, or received
-        # Bytes on their way are no graph: that of a compiled model ends before them and begins again behind. Made here,
-        # because it imports the compiler, which who only codes symbols does not need.
+        # Communication is not part of a compiled graph, which breaks here. Not at the top of the file, because it
+        # imports the compiler, which coding symbols does not need.
         self._uncompiled: Any = torch.compiler.disable(_run)
-        self._next = 0
-        self._gradients: dict[int, Tensor] = {}
-        self._awaited: dict[int, tuple[int, ...]] = {}  # shapes of the activations whose gradient has not come
+        self._next_number = 0
+        self._gradient_buffer: dict[int, Tensor] = {}
+        self._pending: dict[int, tuple[int, ...]] = {}  # shapes of the activations whose gradient has not come
         self.reset()
 
     # -- both ends --------------------------------------------------------------------------------------
@@ -132,15 +198,15 @@ class Boundary(nn.Module):
 
     def report(self) -> Traffic:
         """Bytes so far, against float32 and bfloat16."""
-        known = self._bits is not None and self._counted["activations"]
-        return Traffic(**self._counted, entropy=self._bits / self._counted["activations"] if known else None)  # pyright: ignore
+        measured = self._entropy_bits is not None and self._totals["activations"]
+        return Traffic(**self._totals, entropy=self._entropy_bits / self._totals["activations"] if measured else None)  # pyright: ignore
 
     def reset(self) -> None:
         """Count from here on."""
-        self._counted = dict.fromkeys(("messages", "activations", "payload", "tables", "headers"), 0) | dict.fromkeys(
+        self._totals = dict.fromkeys(("messages", "activations", "payload", "tables", "headers"), 0) | dict.fromkeys(
             ("gradient_messages", "gradients", "gradient_headers"), 0
         )
-        self._bits: float | None = 0.0 if self.layer is not None and self.entropy and self.coder else None
+        self._entropy_bits: float | None = 0.0 if self.layer is not None and self.entropy and self.coder else None
 
     @staticmethod
     def ticket() -> Tensor:
@@ -164,34 +230,34 @@ class Boundary(nn.Module):
     # -- the sending end --------------------------------------------------------------------------------
 
     def _send(self, layer: Chosen, x: Tensor) -> Tensor:
-        kind, new = "plain", None
+        kind, new_table = "plain", None
         if self.coder is None:
             values = layer(x)
             payload = bytes_of(values)
         else:
-            values, symbols = _called(layer, x)
+            values, symbols = _call_layer(layer, x)
             kind = "packed" if self.coder == "packed" else "coded"
             payload = self._payload(symbols, layer.points)
             z = layer.granularity.shaped(layer.z, x, layer.title, tail=1).detach()
             if self._table is None or self._table.shape != z.shape or not torch.equal(self._table, z):
-                new = self._table = z.clone()
-            if self._bits is not None:
-                self._bits += entropy_of(counts_of(symbols, layer.points)) * x.numel()
-        body = body_of(*([] if new is None else [bytes_of(new)]), payload, device=self._channel.device)
-        wanted = values.requires_grad
-        gradient = self.gradients if wanted else None
-        frame = Frame(kind, self._next, values.dtype, tuple(values.shape), len(body), gradient)
-        if new is not None:
-            frame = replace(frame, table_dtype=new.dtype, table_shape=tuple(new.shape))
-        self._next += 1
+                new_table = self._table = z.clone()
+            if self._entropy_bits is not None:
+                self._entropy_bits += entropy_of(counts_of(symbols, layer.points)) * x.numel()
+        body = body_of(*([] if new_table is None else [bytes_of(new_table)]), payload, device=self._channel.device)
+        needs_gradient = values.requires_grad
+        gradient = self.gradients if needs_gradient else None
+        frame = Frame(kind, self._next_number, values.dtype, tuple(values.shape), len(body), gradient)
+        if new_table is not None:
+            frame = replace(frame, table_dtype=new_table.dtype, table_shape=tuple(new_table.shape))
+        self._next_number += 1
         self._channel.send(frame, body)
         self._count(frame)
-        if not wanted:
+        if not needs_gradient:
             return torch.zeros(1, device=x.device)
         self._channel.most = max(self._channel.most, frame.count)  # as many may come back
-        self._awaited[frame.number] = frame.shape
-        while len(self._awaited) > _MOST_AWAITED:
-            self._awaited.pop(next(iter(self._awaited)))
+        self._pending[frame.number] = frame.shape
+        while len(self._pending) > _MOST_PENDING:
+            self._pending.pop(next(iter(self._pending)))
         return _Sent.apply(values, self, frame.number)  # pyright: ignore
 
     def _payload(self, symbols: Tensor, levels: int) -> Tensor:
@@ -209,20 +275,20 @@ class Boundary(nn.Module):
             "symbol. Training has diverged before the cut: look at the loss, and at the learning rate."
         )
 
-    def _gradient(self, number: int) -> Tensor:
+    def _wait_for_gradient(self, number: int) -> Tensor:
         """The gradient of message `number`; those of others that come before it are kept for their own time."""
-        while number not in self._gradients:
+        while number not in self._gradient_buffer:
             what = "the gradient of the activations"
-            frame, body = self._channel.receive(what, require=self._require_awaited, perhaps=_NO_GRAD)
-            del self._awaited[frame.number]
-            self._gradients[frame.number] = open_body(frame, body)[1].view(frame.dtype).reshape(frame.shape)
+            frame, body = self._channel.receive(what, require=self._check_gradient_frame, hint=_NO_GRAD)
+            del self._pending[frame.number]
+            self._gradient_buffer[frame.number] = open_body(frame, body)[1].view(frame.dtype).reshape(frame.shape)
             self._count(frame)
-            while len(self._gradients) > DEPTH:  # of messages whose backward nobody runs here
-                self._gradients.pop(next(iter(self._gradients)))
-        return self._gradients.pop(number)
+            while len(self._gradient_buffer) > DEPTH:  # of messages whose backward nobody runs here
+                self._gradient_buffer.pop(next(iter(self._gradient_buffer)))
+        return self._gradient_buffer.pop(number)
 
-    def _require_awaited(self, frame: Frame) -> None:
-        peer, shape = self._channel.peer, self._awaited.get(frame.number)
+    def _check_gradient_frame(self, frame: Frame) -> None:
+        peer, shape = self._channel.peer, self._pending.get(frame.number)
         if frame.kind != "gradient":
             raise WireError(f"Rank {peer} sent {frame.kind} activations in place of a gradient.")
         if shape is None:
@@ -243,26 +309,26 @@ class Boundary(nn.Module):
         """
         if self.layer is not None:
             raise ParameterError("Boundary: this is the sending end; call it with the pre-activations.")
-        return self._uncompiled(self._take, ticket)
+        return self._uncompiled(self._receive_activations, ticket)
 
-    def _take(self, ticket: Tensor | None) -> Tensor:
-        frame, body = self._channel.receive("activations", require=self._require_activations)
+    def _receive_activations(self, ticket: Tensor | None) -> Tensor:
+        frame, body = self._channel.receive("activations", require=self._check_activation_frame)
         table, payload = open_body(frame, body)
         self._count(frame)
         if frame.kind == "plain":
-            found = payload.view(frame.dtype).reshape(frame.shape).to(self.device)
+            activations = payload.view(frame.dtype).reshape(frame.shape).to(self.device)
         else:
             if frame.table_shape:
                 self._table = table.view(frame.table_dtype).reshape(frame.table_shape).to(self.device)
             assert self._table is not None  # its header would have been refused
-            found = _looked_up(self._table, self._symbols(frame, payload), frame.dtype)
+            activations = _look_up(self._table, self._symbols(frame, payload), frame.dtype)
         if frame.gradient is None or not torch.is_grad_enabled():
-            return found
+            return activations
         if ticket is None or not ticket.requires_grad:
             ticket = torch.zeros(1, device=self.device, requires_grad=True)
-        return _Received.apply(ticket, [found], self, frame)  # pyright: ignore
+        return _Received.apply(ticket, [activations], self, frame)  # pyright: ignore
 
-    def _require_activations(self, frame: Frame) -> None:
+    def _check_activation_frame(self, frame: Frame) -> None:
         peer = self._channel.peer
         if frame.kind == "gradient":
             raise WireError(f"Rank {peer} sent a gradient in place of activations.")
@@ -277,7 +343,7 @@ class Boundary(nn.Module):
                 raise WireError(f"The message is damaged: it does not hold {frame.count:,} symbols of {levels} levels.")
             return packed.unpack(payload.to(self.device), frame.count, levels, torch.int32).reshape(frame.shape)
         data = packed.to_bytes(payload)
-        message = read(data, most=frame.count)
+        message = read_message(data, most=frame.count)
         if message.shape != frame.shape or message.levels != levels:
             raise WireError("The message is damaged: its header and its symbols tell of different tensors.")
         return decode(data, device=self.device, most=frame.count)
@@ -285,22 +351,22 @@ class Boundary(nn.Module):
     def _send_gradient(self, frame: Frame, gradient: Tensor) -> None:
         assert frame.gradient is not None
         body = body_of(bytes_of(gradient.to(frame.gradient)), device=self._channel.device)
-        back = Frame("gradient", frame.number, frame.gradient, frame.shape, len(body))
-        self._channel.send(back, body)
-        self._count(back)
+        answer = Frame("gradient", frame.number, frame.gradient, frame.shape, len(body))
+        self._channel.send(answer, body)
+        self._count(answer)
 
     def _count(self, frame: Frame) -> None:
-        counted, header = self._counted, HEADER_BYTES + CHECK_BYTES
+        totals, header = self._totals, HEADER_BYTES + CHECK_BYTES
         if frame.kind == "gradient":
-            counted["gradient_messages"] += 1
-            counted["gradients"] += frame.body - CHECK_BYTES
-            counted["gradient_headers"] += header
+            totals["gradient_messages"] += 1
+            totals["gradients"] += frame.body - CHECK_BYTES
+            totals["gradient_headers"] += header
         else:
-            counted["messages"] += 1
-            counted["activations"] += frame.count
-            counted["tables"] += frame.table_bytes
-            counted["payload"] += frame.body - frame.table_bytes - CHECK_BYTES
-            counted["headers"] += header
+            totals["messages"] += 1
+            totals["activations"] += frame.count
+            totals["tables"] += frame.table_bytes
+            totals["payload"] += frame.body - frame.table_bytes - CHECK_BYTES
+            totals["headers"] += header
 
 
 def _run(method: Any, *args: Any) -> Tensor:
@@ -314,34 +380,35 @@ def _has_symbols(layer: object) -> bool:
     return isinstance(layer, Chosen)
 
 
-def _called(layer: Chosen, x: Tensor) -> tuple[Tensor, Tensor]:
+def _call_layer(layer: Chosen, x: Tensor) -> tuple[Tensor, Tensor]:
     """Values and symbols of one call of the layer as a module, so that its hooks (a RatePenalty's, say) see it."""
-    found: list[Tensor] = []
+    captured: list[Tensor] = []
 
     def forward(input: Tensor) -> Tensor:
         values, symbols = layer.with_symbols(input)
-        found.append(symbols)
+        captured.append(symbols)
         return values
 
     vars(layer)["forward"] = forward
     try:
         values = layer(x)
-        return values, found[0]
+        return values, captured[0]
     finally:
         del vars(layer)["forward"]
 
 
-def _looked_up(table: Tensor, symbols: Tensor, dtype: torch.dtype) -> Tensor:
+def _look_up(table: Tensor, symbols: Tensor, dtype: torch.dtype) -> Tensor:
     """z at the symbols; z has the shape of the layer's parameters, which broadcasts against them, and (points,)."""
-    points, rows = table.shape[-1], table.shape[:-1]
+    points, batch_shape = table.shape[-1], table.shape[:-1]
     index = symbols.to(torch.int64)
-    if rows.numel() > 1:
-        fits = len(rows) <= symbols.dim() and all(
-            own in (1, size) for own, size in zip(reversed(rows), reversed(symbols.shape), strict=False)
+    if batch_shape.numel() > 1:
+        broadcasts = len(batch_shape) <= symbols.dim() and all(
+            table_size in (1, size)
+            for table_size, size in zip(reversed(batch_shape), reversed(symbols.shape), strict=False)
         )
-        if not fits:
+        if not broadcasts:
             raise WireError(f"The message is damaged: a table of shape {tuple(table.shape)} is none of its symbols.")
-        index = index + points * torch.arange(rows.numel(), device=symbols.device).reshape(rows)
+        index = index + points * torch.arange(batch_shape.numel(), device=symbols.device).reshape(batch_shape)
     return table.reshape(-1).index_select(0, index.reshape(-1)).reshape(symbols.shape).to(dtype)
 
 
@@ -361,16 +428,16 @@ class _Sent(torch.autograd.Function):
                 "once."
             )
         (dtype, device), number, ctx.number = ctx.like, ctx.number, None
-        return ctx.boundary._gradient(number).to(device=device, dtype=dtype), None, None
+        return ctx.boundary._wait_for_gradient(number).to(device=device, dtype=dtype), None, None
 
 
 class _Received(torch.autograd.Function):
     """The activations at the receiving end; backward their gradient is sent, and the ticket gets 0."""
 
     @staticmethod
-    def forward(ctx: Any, ticket: Tensor, held: list[Tensor], boundary: Boundary, frame: Frame) -> Tensor:
+    def forward(ctx: Any, ticket: Tensor, activations: list[Tensor], boundary: Boundary, frame: Frame) -> Tensor:
         ctx.boundary, ctx.frame, ctx.ticket = boundary, frame, (ticket.shape, ticket.dtype, ticket.device)
-        return held[0]
+        return activations[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:

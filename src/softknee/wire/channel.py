@@ -1,4 +1,4 @@
-"""The way between two processes: bytes out, bytes in, each within a time limit, and errors that name the other rank."""
+"""Frames between two processes, sent and received within a time limit; errors name the other rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sockets import Connection
 DEPTH = 32  # messages that may be on their way before the sender waits for the oldest
 
 
-_made: Counter[tuple[int, int]] = Counter()  # boundaries from one rank to another so far
+_boundary_counts: Counter[tuple[int, int]] = Counter()  # boundaries from one rank to another so far
 
 
 class Channel:
@@ -41,20 +41,20 @@ class Channel:
             )
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ParameterError(f"Boundary: timeout is a number of seconds above 0, and {timeout!r} was given.")
-        size, own = dist.get_world_size(group), dist.get_rank(group)
-        if isinstance(peer, bool) or not isinstance(peer, int) or not 0 <= peer < size or peer == own:
+        size, rank = dist.get_world_size(group), dist.get_rank(group)
+        if isinstance(peer, bool) or not isinstance(peer, int) or not 0 <= peer < size or peer == rank:
             raise ParameterError(
-                f"Boundary: the other end is a rank from 0 to {size - 1} and not this one ({own}), and {peer!r} was "
+                f"Boundary: the other end is a rank from 0 to {size - 1} and not this one ({rank}), and {peer!r} was "
                 "given."
             )
         self.peer, self.timeout, self.most = peer, timeout, most
         world: Any = group if group is not None else dist.group.WORLD
-        here, there = (dist.get_global_rank(world, rank) for rank in (own, peer))
-        way = (here, there) if sends else (there, here)
+        own_rank, peer_rank = (dist.get_global_rank(world, group_rank) for group_rank in (rank, peer))
+        route = (own_rank, peer_rank) if sends else (peer_rank, own_rank)
         on_gpu = "cuda:nccl" in dist.get_backend_config(group)
         self.device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-        name = f"softknee/boundary/{way[0]}-{way[1]}/{_made[way]}"
-        _made[way] += 1
+        name = f"softknee/boundary/{route[0]}-{route[1]}/{_boundary_counts[route]}"
+        _boundary_counts[route] += 1
         store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())  # pyright: ignore
         try:
             connection = (
@@ -68,16 +68,16 @@ class Channel:
                 "in the same order if there are several."
             ) from error
         self._connection: Any = connection
-        self._broken = ""
+        self._failure = ""
 
     def send(self, frame: Frame, body: Tensor) -> None:
         """Put a frame on its way; waits only if many are on their way already."""
         for tensor in (from_bytes(frame.to_bytes(), self.device), body.to(self.device)):
-            self._put(tensor)
+            self._enqueue(tensor)
         self._wait_for_sent(2 * DEPTH)
 
     def receive(
-        self, what: str, *, require: Callable[[Frame], None] | None = None, perhaps: str = ""
+        self, what: str, *, require: Callable[[Frame], None] | None = None, hint: str = ""
     ) -> tuple[Frame, Tensor]:
         """The next frame, whose number of activations is not above the limit, and its body.
 
@@ -85,18 +85,18 @@ class Channel:
             taken after it.
         perhaps: what else may be the cause, for the error that says that nothing came.
         """
-        header = to_bytes(self._received(HEADER_BYTES, what, perhaps))
+        header = to_bytes(self._receive_bytes(HEADER_BYTES, what, hint))
         if header == FAREWELL:
             with contextlib.suppress(PeerError):
-                self._put_farewell()  # the other end waits for it
+                self._enqueue_farewell()  # the other end waits for it
                 self.flush()
-            self._broken = (
+            self._failure = (
                 f"Rank {self.peer} closed its end of the Boundary when it should send {what}. If it met an error, its "
                 "own output says which; else both ends do not take the same steps."
             )
-            raise PeerError(self._broken)
+            raise PeerError(self._failure)
         frame = self._read(header, require)
-        return frame, self._received(frame.body, what)
+        return frame, self._receive_bytes(frame.body, what)
 
     def _read(self, header: bytes, require: Callable[[Frame], None] | None = None) -> Frame:
         try:
@@ -105,7 +105,7 @@ class Channel:
                 require(frame)
             return frame
         except WireError as error:
-            self._broken = str(error)  # how long the body is, which is the next to come, is not known
+            self._failure = str(error)  # how long the body is, which is the next to come, is not known
             raise
 
     def flush(self) -> None:
@@ -118,55 +118,55 @@ class Channel:
         Messages that nobody asked for (the gradient of a step that was left out) are read and dropped.
         """
         try:
-            if not self._broken:
-                self._part()
+            if not self._failure:
+                self._exchange_farewells()
         finally:
-            self._broken = self._broken or "It was closed."
+            self._failure = self._failure or "It was closed."
             self._connection.close()
 
-    def _part(self) -> None:
-        self._put_farewell()
+    def _exchange_farewells(self) -> None:
+        self._enqueue_farewell()
         end, what = time.monotonic() + self.timeout, "a last word"
-        while (header := to_bytes(self._received(HEADER_BYTES, what))) != FAREWELL:
+        while (header := to_bytes(self._receive_bytes(HEADER_BYTES, what))) != FAREWELL:
             count = self._read(header).body
-            self._asked(lambda count=count: self._connection.drop(count, self.timeout), f"send {what}")
+            self._attempt(lambda count=count: self._connection.drop(count, self.timeout), f"send {what}")
             if time.monotonic() > end:
-                self._broken = (
+                self._failure = (
                     f"Rank {self.peer} went on sending for {self.timeout:g} seconds after this end closed the "
                     "Boundary; both ends close theirs after the same steps."
                 )
-                raise PeerError(self._broken)
+                raise PeerError(self._failure)
         self.flush()
 
-    def _put_farewell(self) -> None:
-        self._put(from_bytes(FAREWELL, self.device))
+    def _enqueue_farewell(self) -> None:
+        self._enqueue(from_bytes(FAREWELL, self.device))
 
-    def _put(self, tensor: Tensor) -> None:
-        self._asked(lambda: self._connection.send(tensor), "take a message")
+    def _enqueue(self, tensor: Tensor) -> None:
+        self._attempt(lambda: self._connection.send(tensor), "take a message")
 
     def _wait_for_sent(self, most: int) -> None:
-        self._asked(lambda: self._connection.wait_for_sent(most, self.timeout), "take a message")
+        self._attempt(lambda: self._connection.wait_for_sent(most, self.timeout), "take a message")
 
-    def _received(self, count: int, what: str, perhaps: str = "") -> Tensor:
-        return self._asked(lambda: self._connection.receive(count, self.timeout), f"send {what}", perhaps)
+    def _receive_bytes(self, count: int, what: str, hint: str = "") -> Tensor:
+        return self._attempt(lambda: self._connection.receive(count, self.timeout), f"send {what}", hint)
 
-    def _asked(self, do: Callable[[], Any], what: str, perhaps: str = "") -> Any:
-        if self._broken:
-            raise PeerError(f"The Boundary to rank {self.peer} can no longer be used: {self._broken}")
+    def _attempt(self, operation: Callable[[], Any], what: str, hint: str = "") -> Any:
+        if self._failure:
+            raise PeerError(f"The Boundary to rank {self.peer} can no longer be used: {self._failure}")
         try:
-            return do()
+            return operation()
         except TimeoutError as error:
-            self._broken = (
+            self._failure = (
                 f"Rank {self.peer} did not {what} within {self.timeout:g} seconds. If it is only slow, give both "
                 "ends a longer timeout=; if it waits for something else, both ends do not take the same steps."
-                + (perhaps and f" {perhaps}")
+                + (hint and f" {hint}")
             )
-            raise PeerError(self._broken) from error
+            raise PeerError(self._failure) from error
         except OSError as error:
-            self._broken = (
+            self._failure = (
                 f"Rank {self.peer} ended or closed the connection when it should {what}. Its own output says why."
             )
-            raise PeerError(self._broken) from error
+            raise PeerError(self._failure) from error
 
 
 class _Nccl:
@@ -178,12 +178,12 @@ class _Nccl:
     """
 
     def __init__(self, store: Any, *, sends: bool, timeout: float, device: torch.device) -> None:
-        self._other, self._device, self._limit = int(sends), device, timedelta(seconds=timeout)
+        self._peer_index, self._device, self._timeout = int(sends), device, timedelta(seconds=timeout)
         options = dist.ProcessGroupNCCL.Options()  # pyright: ignore
-        options._timeout = self._limit
+        options._timeout = self._timeout
         pair: list[Any] = [
             # `dist.new_group` would have every rank of the job take part.
-            dist.ProcessGroupNCCL(dist.PrefixStore(which, store), 1 - self._other, 2, options)  # pyright: ignore
+            dist.ProcessGroupNCCL(dist.PrefixStore(which, store), 1 - self._peer_index, 2, options)  # pyright: ignore
             for which in ("activations", "gradients")
         ]
         self._out: Any = pair[0] if sends else pair[1]
@@ -191,7 +191,7 @@ class _Nccl:
         self._sent: deque[tuple[Any, Tensor]] = deque()
 
     def send(self, tensor: Tensor) -> None:
-        self._sent.append((self._run(lambda: self._out.send([tensor], self._other, 0)), tensor))
+        self._sent.append((self._run(lambda: self._out.send([tensor], self._peer_index, 0)), tensor))
 
     def wait_for_sent(self, most: int, timeout: float) -> None:
         while len(self._sent) > most:
@@ -200,7 +200,7 @@ class _Nccl:
 
     def receive(self, count: int, timeout: float) -> Tensor:
         buffer = torch.empty(count, dtype=torch.uint8, device=self._device)
-        self._run(lambda: self._in.recv([buffer], self._other, 0).wait(timedelta(seconds=timeout)))
+        self._run(lambda: self._in.recv([buffer], self._peer_index, 0).wait(timedelta(seconds=timeout)))
         return buffer
 
     def drop(self, count: int, timeout: float) -> None:
@@ -210,9 +210,9 @@ class _Nccl:
         self._out = self._in = None
 
     @staticmethod
-    def _run(do: Callable[[], Any]) -> Any:
+    def _run(operation: Callable[[], Any]) -> Any:
         try:
-            return do()
+            return operation()
         except RuntimeError as error:  # torch has no kinds of its own for NCCL's
             text = str(error).lower()
             late = "timed out" in text or "timeout" in text

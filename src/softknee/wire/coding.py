@@ -1,21 +1,31 @@
-r"""`encode` and `decode`: a tensor of symbols as bytes, and back."""
+"""`encode` and `decode`: a tensor of symbols as bytes, and back; `entropy` and `sizes`: how many bits that takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
-from . import huffman, packed, ranges, varints
-from .message import CODERS, Message, read, require_most
-from .symbols import count_of, counts_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
+from . import huffman, packed, rans
+from .message import CODERS, Message, Reader, read_message, require_most, write_varints
+from .symbols import (
+    count_of,
+    counts_of,
+    entropy_of,
+    flat_array,
+    numpy_for,
+    require_symbols,
+    require_weights,
+    weights_of,
+)
 
 MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
 _ONE_SYMBOL = 0  # the form of a model that says: all symbols are this one
-_TABLES = {"huffman": huffman, "rans": ranges}
+_TABLES = {"huffman": huffman, "rans": rans}
 
 
 def encode(
@@ -54,32 +64,32 @@ def encode(
     """
     if levels is None and probabilities is not None:
         levels = count_of(probabilities)
-    points = require_symbols(symbols, levels)
+    level_count = require_symbols(symbols, levels)
     if coder not in (*CODERS, "auto"):
         raise ParameterError(
             f"There is no coder {coder!r}.{did_you_mean(coder, [*CODERS, 'auto'])} There are {', '.join(CODERS)}, auto."
         )
-    weights = None if probabilities is None else weights_of(probabilities, points)
+    weights = None if probabilities is None else weights_of(probabilities, level_count)
 
     def message(name: str, model: bytes, payload: bytes, *, shared: bool = False) -> bytes:
-        return Message(name, points, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
+        return Message(name, level_count, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
 
     if coder == "packed" or (coder == "auto" and not _has_numpy()):
-        return message("packed", *packed.encode(symbols, points))
-    counts = counts_of(symbols, points)
+        return message("packed", *packed.encode(symbols, level_count))
+    counts = counts_of(symbols, level_count)
     if weights is not None:
         require_weights(counts, weights)
     occurring = counts.nonzero().flatten().tolist()
     if len(occurring) < 2:
-        only = varints.write(_ONE_SYMBOL, *(occurring or [0]))
-        return message("rans" if coder == "auto" else coder, only, b"")
-    listed: list[int] = counts.tolist()
+        model_bytes = write_varints(_ONE_SYMBOL, *(occurring or [0]))
+        return message("rans" if coder == "auto" else coder, model_bytes, b"")
+    count_list: list[int] = counts.tolist()
     if coder == "auto":
-        coder = _shortest(listed, weights)
+        coder = _shortest(count_list, weights)
     if coder == "packed":
-        return message("packed", *packed.encode(symbols, points))
+        return message("packed", *packed.encode(symbols, level_count))
     row = flat_array(symbols, "Entropy coding")
-    return message(coder, *_TABLES[coder].encode(row, listed, weights), shared=weights is not None)
+    return message(coder, *_TABLES[coder].encode(row, count_list, weights), shared=weights is not None)
 
 
 def _has_numpy() -> bool:
@@ -93,7 +103,7 @@ def _has_numpy() -> bool:
 def _shortest(counts: Sequence[int], weights: Sequence[int] | None) -> str:
     """The coder that should give the fewest bits, from the counts alone."""
     bits = {
-        "rans": ranges.estimate(counts, weights),
+        "rans": rans.estimate(counts, weights),
         "huffman": huffman.estimate(counts, weights),
         "packed": packed.bits_of(sum(counts), len(counts)),
     }
@@ -126,7 +136,7 @@ def decode(
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InputError(f"A message is bytes, and this is a {type(data).__name__}.")
     require_most("decode", most)
-    message = read(bytes(data), most=most)
+    message = read_message(bytes(data), most=most)
     levels, count = message.levels, message.count
     dtype = message.dtype if levels - 1 <= torch.iinfo(message.dtype).max else torch.int64
     if message.coder == "packed" and not message.shared:
@@ -141,7 +151,7 @@ def decode(
 
 
 def _only_symbol(message: Message) -> int:
-    reader = varints.Reader(message.model[1:])
+    reader = Reader(message.model[1:])
     symbol = reader.number("the only symbol", most=message.levels - 1)
     reader.end("the model")
     if message.payload or message.shared or (symbol and not message.count):
@@ -157,12 +167,73 @@ def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | Non
                 "The message was coded with probabilities that both sides know. Give the sender's to "
                 "decode(..., probabilities=...)."
             )
-        given = count_of(probabilities)
-        if given != message.levels:
+        count = count_of(probabilities)
+        if count != message.levels:
             raise WireError(
-                f"The message has {message.levels} levels, and {given} probabilities are given. Give the sender's."
+                f"The message has {message.levels} levels, and {count} probabilities are given. Give the sender's."
             )
         weights = weights_of(probabilities, message.levels)
     if message.count < 2 or message.coder not in _TABLES:
         raise WireError("The message is damaged: it has a table where none is needed.")
     return _TABLES[message.coder].decode(message.model, message.payload, message.count, message.levels, weights)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bits per symbol of one tensor: whole messages with header, table and checksum, as they go onto the wire.
+
+    count:    how many symbols there are; where there are none, none has bits, and entropy and coders are 0.
+    entropy:  the bound for any code that treats symbols alike and one by one.
+    float32, bfloat16: what the same number of activations takes without coding.
+    """
+
+    count: int
+    entropy: float
+    huffman: float
+    rans: float
+    packed: float
+    float32: float = 32.0
+    bfloat16: float = 16.0
+
+    @property
+    def smallest(self) -> str:
+        """The coder with the fewest bits."""
+        return min(("rans", "huffman", "packed"), key=lambda name: getattr(self, name))
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "no symbols, and so no bits per symbol"
+        names = ("entropy", "rans", "huffman", "packed", "bfloat16", "float32")
+        return f"bits per symbol of {self.count:,}: " + ", ".join(f"{name} {getattr(self, name):.4g}" for name in names)
+
+
+def entropy(symbols: Tensor, *, levels: int | None = None) -> float:
+    """H = -sum_s p_s log2 p_s in bits per symbol, p_s the share of level s; 0 of an empty tensor.
+
+    Levels that do not occur change nothing; given, they say which symbols are refused.
+
+    >>> import torch
+    >>> entropy(torch.tensor([0, 0, 1, 2]), levels=33)
+    1.5
+    """
+    levels = require_symbols(symbols, levels)
+    return entropy_of(counts_of(symbols, levels))
+
+
+def sizes(symbols: Tensor, levels: int | None = None) -> Sizes:
+    """Encode the symbols with every coder and say how many bits each needs per symbol.
+
+    Without `levels` they end at the largest symbol that occurs, as for `encode`.
+
+    A message without symbols still has a header; its bytes are `len(encode(...))`.
+
+    >>> import torch
+    >>> print(sizes(torch.arange(8000) % 8, levels=33))
+    bits per symbol of 8,000: entropy 3, rans 3.062, huffman 3.036, packed 5.357, bfloat16 16, float32 32
+    """
+    bound = entropy(symbols, levels=levels)
+    count, coders = symbols.numel(), ("huffman", "rans", "packed")
+    if not count:
+        return Sizes(0, bound, **dict.fromkeys(coders, 0.0))
+    bits = {name: 8 * len(encode(symbols, levels=levels, coder=name)) / count for name in coders}
+    return Sizes(count, bound, **bits)

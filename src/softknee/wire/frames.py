@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, WireError
-from . import varints
-from .message import MOST_ELEMENTS, MOST_LEVELS
+from .message import MOST_ELEMENTS, MOST_LEVELS, Reader, write_varints
 from .packed import from_bytes, to_bytes
 
 HEADER_BYTES = 96
@@ -63,9 +62,9 @@ class Frame:
         return math.prod(self.table_shape) * self.table_dtype.itemsize if self.table_shape else 0
 
     def to_bytes(self) -> bytes:
-        wanted = 0 if self.gradient is None else 1 + TYPES.index(self.gradient)
-        numbers = varints.write(
-            *(KINDS.index(self.kind), self.number, TYPES.index(self.dtype), wanted),
+        gradient_type = 0 if self.gradient is None else 1 + TYPES.index(self.gradient)
+        numbers = write_varints(
+            *(KINDS.index(self.kind), self.number, TYPES.index(self.dtype), gradient_type),
             *(len(self.shape), *self.shape),
             *(TYPES.index(self.table_dtype), len(self.table_shape), *self.table_shape),
             self.body,
@@ -95,57 +94,59 @@ def read_header(data: bytes, *, most: int) -> Frame:
         )
     if zlib.crc32(start).to_bytes(_CRC_BYTES, "little") != data[-_CRC_BYTES:]:
         raise WireError("The header was altered on its way: its checksum is wrong.")
-    reader = varints.Reader(start[len(_MAGIC) + 1 :])
+    reader = Reader(start[len(_MAGIC) + 1 :])
     kind = KINDS[reader.number("the kind", most=len(KINDS) - 1)]
     number = reader.number("the number")
     dtype = TYPES[reader.number("the type", most=len(TYPES) - 1)]
-    wanted = reader.number("the type of the gradient", most=len(TYPES))
+    gradient_type = reader.number("the type of the gradient", most=len(TYPES))
     shape = _shape(reader, "the shape")
     table_dtype = TYPES[reader.number("the type of the table", most=len(TYPES) - 1)]
     table_shape = _shape(reader, "the shape of the table")
     body = reader.number("the length of the body")
     if reader.rest().strip(b"\0"):
         raise WireError("The header is damaged: something follows its last number.")
-    frame = Frame(kind, number, dtype, shape, body, TYPES[wanted - 1] if wanted else None, table_dtype, table_shape)
-    _require_sense(frame, most)
+    frame = Frame(
+        kind, number, dtype, shape, body, TYPES[gradient_type - 1] if gradient_type else None, table_dtype, table_shape
+    )
+    _check_lengths(frame, most)
     return frame
 
 
-def _shape(reader: varints.Reader, what: str) -> tuple[int, ...]:
-    found = tuple(reader.number(what) for _ in range(reader.number(what, most=_MOST_DIMENSIONS)))
-    if math.prod(size for size in found if size) > MOST_ELEMENTS:
-        raise WireError(f"The header is damaged: {what} is {found}.")
-    return found
+def _shape(reader: Reader, what: str) -> tuple[int, ...]:
+    shape = tuple(reader.number(what) for _ in range(reader.number(what, most=_MOST_DIMENSIONS)))
+    if math.prod(size for size in shape if size) > MOST_ELEMENTS:
+        raise WireError(f"The header is damaged: {what} is {shape}.")
+    return shape
 
 
-def _require_sense(frame: Frame, most: int) -> None:
+def _check_lengths(frame: Frame, most: int) -> None:
     """Before memory is taken for the body, hold its length against what it should have."""
     if frame.count > most:
         raise WireError(
             f"The header announces {frame.count:,} activations, and at most {most:,} are accepted. "
             "If that many are expected, allow them with Boundary(..., most=...)."
         )
-    extra = frame.table_bytes + CHECK_BYTES
+    fixed = frame.table_bytes + CHECK_BYTES
     if frame.kind in ("plain", "gradient"):
-        right = frame.body == frame.count * frame.dtype.itemsize + CHECK_BYTES and not frame.table_shape
+        valid = frame.body == frame.count * frame.dtype.itemsize + CHECK_BYTES and not frame.table_shape
     else:
-        right = extra <= frame.body <= extra + _SYMBOL_BYTES * frame.count + _MOST_OVERHEAD
+        valid = fixed <= frame.body <= fixed + _SYMBOL_BYTES * frame.count + _MOST_OVERHEAD
     if frame.table_shape:
-        _require_table(frame, most)
-    if not right:
+        _check_table(frame, most)
+    if not valid:
         raise WireError(
             f"The header is damaged: {frame.body:,} bytes are no body of {frame.kind} activations of shape "
             f"{frame.shape}."
         )
 
 
-def _require_table(frame: Frame, most: int) -> None:
+def _check_table(frame: Frame, most: int) -> None:
     """A table has (points,) behind the shape of the layer's parameters, which broadcasts against the activations."""
     *rows, points = frame.table_shape
-    fits = len(rows) <= len(frame.shape) and all(
-        own in (1, size) for own, size in zip(reversed(rows), reversed(frame.shape), strict=False)
+    broadcasts = len(rows) <= len(frame.shape) and all(
+        table_size in (1, size) for table_size, size in zip(reversed(rows), reversed(frame.shape), strict=False)
     )
-    if not (1 <= points <= MOST_LEVELS and math.prod(rows) and (fits or math.prod(rows) == 1)):
+    if not (1 <= points <= MOST_LEVELS and math.prod(rows) and (broadcasts or math.prod(rows) == 1)):
         raise WireError(
             f"The header is damaged: a table of shape {frame.table_shape} is none of activations of shape "
             f"{frame.shape}."

@@ -13,8 +13,11 @@ r"""The form of a message: what stands in which byte, and the checks that come b
     varint      bytes of the payload, then the payload
     4           CRC-32 of all bytes before, lowest byte first
 
-A varint has 7 bits per byte, the lowest first. Every number has one spelling, and nothing may follow the
-checksum, so equal tensors coded in the same way are equal bytes.
+    varint:  7 bits per byte, the lowest first; the high bit says that another byte follows (LEB128, below 2^63)
+    table:   its entries as varints; a 0 is followed by how many further zeros it stands for
+
+Every number has one spelling, the shortest, and nothing may follow the checksum, so equal tensors coded in the same way
+are equal bytes.
 
 A CRC-32 sees every change of up to 32 neighbouring bits and misses other damage once in 2^32 times. It is no
 signature: a message that was made to do harm can carry a right one. So every number is held against its limits
@@ -25,12 +28,12 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..errors import ParameterError, WireError
-from . import varints
 
 MAGIC = b"SKNW"
 VERSION = 1
@@ -49,6 +52,104 @@ MOST_LEVELS = 2**16
 MOST_DIMENSIONS = 64
 MOST_ELEMENTS = 2**62  # the product of all dimensions that are not 0: beyond, torch cannot describe the shape
 _CHECKSUM_BYTES = 4
+_MOST_VARINT_BYTES = 9  # 9 * 7 = 63 bits: what a signed 64-bit number can hold
+
+
+def write_varints(*numbers: int) -> bytes:
+    """The numbers as varints, one after the other.
+
+    >>> write_varints(5, 300).hex()
+    '05ac02'
+    """
+    out = bytearray()
+    for number in numbers:
+        while number >= 0x80:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
+    return bytes(out)
+
+
+def write_table(entries: Sequence[int]) -> bytes:
+    """The entries of a table, zeros as runs.
+
+    >>> write_table([7, 0, 0, 0, 1]).hex()
+    '07000201'
+    """
+    out: list[int] = []
+    zeros = 0
+    for entry in [*entries, None]:
+        if entry == 0:
+            zeros += 1
+            continue
+        if zeros:
+            out += [0, zeros - 1]
+            zeros = 0
+        if entry is not None:
+            out.append(entry)
+    return write_varints(*out)
+
+
+class Reader:
+    """Takes bytes from the front, and never more than there are.
+
+    >>> reader = Reader(bytes.fromhex("05ac02"))
+    >>> reader.number("one"), reader.number("another"), reader.left
+    (5, 300, 0)
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._offset = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._offset
+
+    def take(self, count: int, what: str) -> bytes:
+        if count > self.left:
+            raise WireError(
+                f"The message is damaged: {what} should have {count:,} bytes, and {self.left:,} are left. "
+                "Ask the sender for it again."
+            )
+        self._offset += count
+        return self._data[self._offset - count : self._offset]
+
+    def rest(self) -> bytes:
+        return self.take(self.left, "the rest")
+
+    def number(self, what: str, *, most: int = 2**63 - 1) -> int:
+        value = 0
+        for place in range(_MOST_VARINT_BYTES):
+            byte = self.take(1, what)[0]
+            value |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                break
+        else:
+            raise WireError(f"The message is damaged: {what} is no number below 2^63. Ask the sender for it again.")
+        if place and not byte:
+            raise WireError(f"The message is damaged: {what} is not spelled in the shortest way.")
+        if value > most:
+            raise WireError(f"The message is damaged or of another kind: {what} is {value:,}, and at most {most:,}.")
+        return value
+
+    def table(self, length: int, what: str, *, most: int) -> list[int]:
+        entries: list[int] = []
+        after_zeros = False
+        while len(entries) < length:
+            entry = self.number(what, most=most)
+            if entry:
+                entries.append(entry)
+            elif after_zeros:
+                raise WireError(f"The message is damaged: {what} has two runs of zeros side by side.")
+            else:
+                entries += [0] * (1 + self.number(what, most=length - len(entries) - 1))
+            after_zeros = not entry
+        return entries
+
+    def end(self, what: str) -> None:
+        if self.left:
+            raise WireError(f"The message is damaged: {self.left:,} bytes follow the end of {what}.")
 
 
 @dataclass(frozen=True)
@@ -69,8 +170,8 @@ class Message:
 
     def to_bytes(self) -> bytes:
         fixed = bytes((VERSION, CODERS[self.coder], TYPES.index(self.dtype), int(self.shared)))
-        numbers = varints.write(self.levels, len(self.shape), *self.shape, self.count, len(self.model))
-        body = b"".join((MAGIC, fixed, numbers, self.model, varints.write(len(self.payload)), self.payload))
+        numbers = write_varints(self.levels, len(self.shape), *self.shape, self.count, len(self.model))
+        body = b"".join((MAGIC, fixed, numbers, self.model, write_varints(len(self.payload)), self.payload))
         return body + _checksum(body)
 
 
@@ -84,7 +185,7 @@ def require_most(title: str, most: int) -> None:
         raise ParameterError(f"{title}: most is a whole number of symbols, 0 or more, and {most!r} was given.")
 
 
-def read(data: bytes, *, most: int) -> Message:
+def read_message(data: bytes, *, most: int) -> Message:
     """The message in these bytes, if it is whole and within the limits."""
     if not data.startswith(MAGIC):
         raise WireError("These bytes are no message of coded symbols: they do not begin with 'SKNW'.")
@@ -96,7 +197,7 @@ def read(data: bytes, *, most: int) -> Message:
     body = data[:-_CHECKSUM_BYTES]
     if _checksum(body) != data[-_CHECKSUM_BYTES:]:
         raise WireError("The message is cut off or was altered: its checksum is wrong. Ask for it again.")
-    reader = varints.Reader(body)
+    reader = Reader(body)
     reader.take(len(MAGIC) + 1, "the beginning")
     coder, kind, shared = reader.take(3, "the kinds")
     if coder not in CODERS.values() or kind >= len(TYPES) or shared > 1:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError, WireError
-from . import varints
+from .message import write_varints
 from .symbols import wide
 
 _MOST_BYTES = 7  # so that a value is below 2^56, and no sign bit is in the way
@@ -89,15 +89,15 @@ def pack_checked(symbols: Tensor, levels: int) -> Tensor:
     """
     group, size = grouping(levels)
     if size and (kernels := _kernels(symbols)):
-        found, flag = kernels.pack(symbols.detach().reshape(-1), levels=levels, group=group, size=size)
-        strange = bool(flag)
+        payload, flag = kernels.pack(symbols.detach().reshape(-1), levels=levels, group=group, size=size)
+        invalid = bool(flag)
     else:
-        ends = wide(symbols).aminmax() if symbols.numel() else None
-        strange = ends is not None and (int(ends.min) < 0 or int(ends.max) >= levels)
-        found = symbols.new_empty(0, dtype=torch.uint8) if strange else pack(symbols, levels)
-    if strange:
+        extremes = wide(symbols).aminmax() if symbols.numel() else None
+        invalid = extremes is not None and (int(extremes.min) < 0 or int(extremes.max) >= levels)
+        payload = symbols.new_empty(0, dtype=torch.uint8) if invalid else pack(symbols, levels)
+    if invalid:
         raise ParameterError(f"With levels={levels} symbols are 0 to {levels - 1}, and some are not.")
-    return found
+    return payload
 
 
 def _kernels(x: Tensor) -> ModuleType | None:
@@ -131,7 +131,7 @@ def unpack(payload: Tensor, count: int, levels: int, dtype: torch.dtype = torch.
         return torch.zeros(count, dtype=dtype, device=payload.device)
     if kernels := _kernels(payload):
         symbols, flag = kernels.unpack(payload, count, levels=levels, group=group, size=size, dtype=dtype)
-        return _whole(symbols, flag)
+        return _require_no_rest(symbols, flag)
     parts = payload.view(-1, size).to(torch.int32 if size < 4 else torch.int64)
     value = parts[:, 0].clone()
     for place in range(1, size):
@@ -142,11 +142,11 @@ def unpack(payload: Tensor, count: int, levels: int, dtype: torch.dtype = torch.
         out[:, place] = value - rest * levels
         value = rest
     symbols = out.view(-1)
-    return _whole(symbols[:count], value.any() | symbols[count:].to(torch.int64).any())
+    return _require_no_rest(symbols[:count], value.any() | symbols[count:].to(torch.int64).any())
 
 
-def _whole(symbols: Tensor, flag: Tensor) -> Tensor:
-    """The symbols, unless the flag says that there was more: the one time that a GPU is waited for."""
+def _require_no_rest(symbols: Tensor, flag: Tensor) -> Tensor:
+    """The symbols, unless the flag is set, which waits for the GPU."""
     if bool(flag):
         raise WireError("The message is damaged: a group holds more than its symbols.")
     return symbols
@@ -154,8 +154,8 @@ def _whole(symbols: Tensor, flag: Tensor) -> Tensor:
 
 def to_bytes(payload: Tensor) -> bytes:
     """A uint8 tensor as bytes, without a copy through a list."""
-    held = payload.contiguous().cpu()
-    return ctypes.string_at(held.data_ptr(), held.numel()) if held.numel() else b""
+    host = payload.contiguous().cpu()
+    return ctypes.string_at(host.data_ptr(), host.numel()) if host.numel() else b""
 
 
 def from_bytes(payload: bytes, device: torch.device | str) -> Tensor:
@@ -167,12 +167,12 @@ def from_bytes(payload: bytes, device: torch.device | str) -> Tensor:
 
 def encode(symbols: Tensor, levels: int) -> tuple[bytes, bytes]:
     """Model and payload."""
-    return varints.write(*grouping(levels)), to_bytes(pack(symbols, levels))
+    return write_varints(*grouping(levels)), to_bytes(pack(symbols, levels))
 
 
 def decode(
     model: bytes, payload: bytes, count: int, levels: int, *, dtype: torch.dtype, device: torch.device | str
 ) -> Tensor:
-    if model != varints.write(*grouping(levels)) or 8 * len(payload) != bits_of(count, levels):
+    if model != write_varints(*grouping(levels)) or 8 * len(payload) != bits_of(count, levels):
         raise WireError(f"The message is damaged: its groups are not those of {count:,} symbols of {levels} levels.")
     return unpack(from_bytes(payload, device), count, levels, dtype)

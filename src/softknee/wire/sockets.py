@@ -1,11 +1,10 @@
-r"""A connection of two ranks over TCP that hands out bytes, and never more of them than the caller has room for.
+r"""A TCP connection between two ranks, from which no more bytes are read than the receiver has memory for.
 
-gloo cannot be used here. It ends the whole process (`gloo::EnforceNotMet`, exit -6) where a message is longer than the
-buffer that waits for it, on a thread of its own, where nothing can be caught; only the sender knows the length. So no
-size of the buffer, and no order of the messages, protects a receiver. A stream has no such lengths: the receiving end
-reads the bytes that it asked for, and what else may follow stays with the kernel.
+gloo cannot be used here. Where a message is longer than the receive buffer it aborts the whole process
+(`gloo::EnforceNotMet`, exit -6) on a thread of its own, where nothing can be caught, and only the sender knows the
+length. From a TCP stream the receiving end reads as many bytes as it expects; further bytes stay in the kernel.
 
-How two ends meet, through the store of the process group, which only the job's own ranks can read:
+The two ends find each other through the store of the process group, which only the job's own ranks can read:
 
     sending end      listens, and puts its addresses, its port and two random keys into the store
     receiving end    connects to the first address that answers the first key with the second
@@ -33,10 +32,10 @@ import torch
 from torch import Tensor
 
 _KEY_BYTES = 32
-_MOST_CARD_BYTES = 4096  # what the sending end leaves in the store
+_MOST_RECORD_BYTES = 4096  # what the sending end leaves in the store
 _MOST_ADDRESSES = 16
-_MOST_GUESTS = 16  # at the door at once
-_GREETING_SECONDS = 5.0  # that an address may take to answer before the next is tried
+_MOST_CLIENTS = 16  # that may be in the handshake at once
+_HANDSHAKE_SECONDS = 5.0  # that an address may take to answer before the next is tried
 _PIECE = 1 << 20  # bytes of one read or write
 
 
@@ -47,14 +46,14 @@ class Connection:
     """
 
     def __init__(self, store: Any, *, listens: bool, timeout: float) -> None:
-        end = time.monotonic() + timeout
-        self._in = _accepted(store, end) if listens else _connected(store, end, timeout)
+        deadline = time.monotonic() + timeout
+        self._in = _accept(store, deadline) if listens else _connect(store, deadline, timeout)
         self._in.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._in.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._outbox = _Outbox(self._in.dup())
         threading.Thread(target=self._outbox.run, name="softknee-boundary", daemon=True).start()
         # The thread holds the outbox alone, so a boundary that nobody closed is collected, and this ends the thread.
-        self._end = weakref.finalize(self, _shut, self._in, self._outbox)
+        self._finalizer = weakref.finalize(self, _shut_down, self._in, self._outbox)
 
     def send(self, tensor: Tensor) -> None:
         """Put the bytes of a contiguous uint8 tensor on their way; it must not change until they are sent."""
@@ -72,31 +71,31 @@ class Connection:
 
     def drop(self, count: int, timeout: float) -> None:
         """Read so many bytes and keep none."""
-        end, piece = time.monotonic() + timeout, memoryview(bytearray(min(count, _PIECE)))
+        deadline, piece = time.monotonic() + timeout, memoryview(bytearray(min(count, _PIECE)))
         while count:
-            self._read_into(piece[:count], end)
+            self._read_into(piece[:count], deadline)
             count -= min(count, len(piece))
 
-    def _read_into(self, view: memoryview, end: float) -> None:
-        at = 0
-        while at < len(view):
-            self._in.settimeout(_left(end))
-            count = self._in.recv_into(view[at : at + _PIECE])
+    def _read_into(self, view: memoryview, deadline: float) -> None:
+        offset = 0
+        while offset < len(view):
+            self._in.settimeout(_seconds_left(deadline))
+            count = self._in.recv_into(view[offset : offset + _PIECE])
             if not count:
                 raise ConnectionError("The connection has ended.")
-            at += count
+            offset += count
 
     def close(self) -> None:
-        self._end()
+        self._finalizer()
 
 
 class _Outbox:
-    """What is on its way, and the thread that sends it."""
+    """The queue of tensors to send, and the loop of the thread that sends them."""
 
     def __init__(self, out: socket.socket) -> None:
         self._socket = out
         # Not None: the two objects share one description, which must not go back to blocking reads.
-        self._socket.settimeout(_GREETING_SECONDS)
+        self._socket.settimeout(_HANDSHAKE_SECONDS)
         self._waiting: deque[Tensor] = deque()
         self._changed = threading.Condition()
         self._error: OSError | None = None
@@ -141,10 +140,10 @@ class _Outbox:
         self._socket.close()
 
     def _write(self, view: memoryview) -> None:
-        at = 0
-        while at < len(view):
+        offset = 0
+        while offset < len(view):
             try:
-                at += self._socket.send(view[at : at + _PIECE])
+                offset += self._socket.send(view[offset : offset + _PIECE])
             except TimeoutError:  # how long is too long is for `wait` to say; `close` shuts the socket down
                 continue
 
@@ -154,11 +153,11 @@ class _Outbox:
             self._changed.notify_all()
 
 
-def _shut(own: socket.socket, outbox: _Outbox) -> None:
+def _shut_down(connection: socket.socket, outbox: _Outbox) -> None:
     outbox.close()
     with contextlib.suppress(OSError):
-        own.shutdown(socket.SHUT_RDWR)
-    own.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _memory(tensor: Tensor) -> memoryview:
@@ -169,63 +168,66 @@ def _memory(tensor: Tensor) -> memoryview:
     return memoryview((ctypes.c_ubyte * count).from_address(tensor.data_ptr())).cast("B")
 
 
-def _left(end: float) -> float:
-    left = end - time.monotonic()
-    if left <= 0:
+def _seconds_left(deadline: float) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError("The time is over.")
-    return left
+    return seconds
 
 
-def _accepted(store: Any, end: float) -> socket.socket:
-    """The end that listens. Strangers at the door are heard side by side, so that none holds up the right one."""
+def _accept(store: Any, deadline: float) -> socket.socket:
+    """The end that listens. It reads from all clients side by side, so that a stranger does not delay the right one."""
     keys = [secrets.token_bytes(_KEY_BYTES) for _ in range(2)]
-    heard: dict[socket.socket, bytes] = {}
-    with _listening() as door, selectors.DefaultSelector() as ready:
-        door.setblocking(False)
-        ready.register(door, selectors.EVENT_READ)
-        card = {"hosts": _addresses(), "port": door.getsockname()[1], "keys": [key.hex() for key in keys]}
-        store.set("card", json.dumps(card))
+    received: dict[socket.socket, bytes] = {}
+    with _listen() as listener, selectors.DefaultSelector() as selector:
+        listener.setblocking(False)
+        selector.register(listener, selectors.EVENT_READ)
+        record = {"hosts": _addresses(), "port": listener.getsockname()[1], "keys": [key.hex() for key in keys]}
+        store.set("card", json.dumps(record))
 
-        def dismiss(guest: socket.socket) -> None:
-            ready.unregister(guest)
-            del heard[guest]
-            guest.close()
+        def drop_client(client: socket.socket) -> None:
+            selector.unregister(client)
+            del received[client]
+            client.close()
 
         try:
             while True:
-                for guest in [one.fileobj for one, _ in ready.select(_left(end))]:
-                    assert isinstance(guest, socket.socket)
+                for client in [key.fileobj for key, _ in selector.select(_seconds_left(deadline))]:
+                    assert isinstance(client, socket.socket)
                     with contextlib.suppress(BlockingIOError):
-                        if guest is door:
-                            if len(heard) == _MOST_GUESTS:
-                                dismiss(next(iter(heard)))
-                            newest, _ = door.accept()
-                            newest.setblocking(False)
-                            heard[newest] = b""
-                            ready.register(newest, selectors.EVENT_READ)
-                        elif not _greeted(guest, heard, keys):
-                            dismiss(guest)
-                        elif len(heard[guest]) > _KEY_BYTES:
-                            del heard[guest]  # so that it stays open
-                            return guest
+                        if client is listener:
+                            if len(received) == _MOST_CLIENTS:
+                                drop_client(next(iter(received)))
+                            accepted, _ = listener.accept()
+                            accepted.setblocking(False)
+                            received[accepted] = b""
+                            selector.register(accepted, selectors.EVENT_READ)
+                        elif not _check_client(client, received, keys):
+                            drop_client(client)
+                        elif len(received[client]) > _KEY_BYTES:
+                            del received[client]  # so that it stays open
+                            return client
         finally:
-            for guest in heard:
-                guest.close()
+            for client in received:
+                client.close()
 
 
-def _greeted(guest: socket.socket, heard: dict[socket.socket, bytes], keys: list[bytes]) -> bool:
-    """Take what a guest says next: the first key, and after the answer, the second, one byte. False: a stranger."""
+def _check_client(client: socket.socket, received: dict[socket.socket, bytes], keys: list[bytes]) -> bool:
+    """Read what a client sends next: the first key, then, after the second key was sent to it, one byte.
+
+    False if it is not the other end.
+    """
     try:
-        part = guest.recv(_KEY_BYTES + 1 - len(heard[guest]))
+        part = client.recv(_KEY_BYTES + 1 - len(received[client]))
         if not part:
             return False
-        before, heard[guest] = len(heard[guest]), heard[guest] + part
-        if len(heard[guest]) < _KEY_BYTES:
+        before, received[client] = len(received[client]), received[client] + part
+        if len(received[client]) < _KEY_BYTES:
             return True
-        if not hmac.compare_digest(heard[guest][:_KEY_BYTES], keys[0]):
+        if not hmac.compare_digest(received[client][:_KEY_BYTES], keys[0]):
             return False
         if before < _KEY_BYTES:
-            guest.sendall(keys[1])
+            client.sendall(keys[1])
     except BlockingIOError:
         raise
     except OSError:
@@ -233,7 +235,7 @@ def _greeted(guest: socket.socket, heard: dict[socket.socket, bytes], keys: list
     return True
 
 
-def _listening() -> socket.socket:
+def _listen() -> socket.socket:
     """On every address of this machine, of both families where there are both."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
@@ -241,44 +243,46 @@ def _listening() -> socket.socket:
     return socket.create_server(("", 0))
 
 
-def _connected(store: Any, end: float, timeout: float) -> socket.socket:
+def _connect(store: Any, deadline: float, timeout: float) -> socket.socket:
     """The end that connects."""
     store.wait(["card"], timedelta(seconds=timeout))
-    hosts, port, keys = _read_card(bytes(store.get("card")))
+    hosts, port, keys = _read_record(bytes(store.get("card")))
     while True:
         for host in hosts:
             try:
-                guest = socket.create_connection((host, port), timeout=min(_GREETING_SECONDS, _left(end)))
+                client = socket.create_connection(
+                    (host, port), timeout=min(_HANDSHAKE_SECONDS, _seconds_left(deadline))
+                )
             except OSError:
-                _left(end)
+                _seconds_left(deadline)
                 continue
             try:
-                guest.sendall(keys[0])
-                if hmac.compare_digest(_read_key(guest), keys[1]):
-                    guest.sendall(b"\n")  # the other end goes on when it has this: a guest who gave up is not taken
-                    return guest
+                client.sendall(keys[0])
+                if hmac.compare_digest(_read_key(client), keys[1]):
+                    client.sendall(b"\n")  # ends the handshake: a client that gave up is not accepted
+                    return client
             except OSError:
-                pass  # another process answers at this address, or the right one was too slow and is tried again
-            guest.close()
-        time.sleep(min(0.05, _left(end)))
+                pass  # another process answers at this address, or the right process was too slow and is tried again
+            client.close()
+        time.sleep(min(0.05, _seconds_left(deadline)))
 
 
-def _read_key(own: socket.socket) -> bytes:
+def _read_key(client: socket.socket) -> bytes:
     key = b""
     while len(key) < _KEY_BYTES:
-        part = own.recv(_KEY_BYTES - len(key))
+        part = client.recv(_KEY_BYTES - len(key))
         if not part:
             raise ConnectionError("No key.")
         key += part
     return key
 
 
-def _read_card(text: bytes) -> tuple[list[str], int, list[bytes]]:
+def _read_record(text: bytes) -> tuple[list[str], int, list[bytes]]:
     try:
-        if len(text) > _MOST_CARD_BYTES:
+        if len(text) > _MOST_RECORD_BYTES:
             raise ValueError(f"{len(text):,} bytes")
-        card = json.loads(text)
-        hosts, port, keys = card["hosts"], card["port"], [bytes.fromhex(key) for key in card["keys"]]
+        record = json.loads(text)
+        hosts, port, keys = record["hosts"], record["port"], [bytes.fromhex(key) for key in record["keys"]]
         if not all(isinstance(host, str) for host in hosts) or len(hosts) > _MOST_ADDRESSES:
             raise ValueError("hosts")
         if type(port) is not int or not 0 < port < 2**16 or [len(key) for key in keys] != [_KEY_BYTES] * 2:
@@ -289,36 +293,37 @@ def _read_card(text: bytes) -> tuple[list[str], int, list[bytes]]:
 
 
 def _addresses() -> list[str]:
-    """Where this machine may be reached, the likeliest first; the key tells whether it was."""
-    found: list[str] = []
+    """Addresses of this machine, the likeliest first; the keys show whether the right process answered."""
+    addresses: list[str] = []
     if name := os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]:
-        found += _of_interface(name)
+        addresses += _interface_address(name)
     if master := os.environ.get("MASTER_ADDR"):
-        found += _towards(master)
+        addresses += _local_address_to(master)
     with contextlib.suppress(OSError):
-        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)]
-    found += _towards("192.0.2.1")  # an address for documentation: the way out of this machine; nothing is sent
-    here = ["127.0.0.1", "::1"]
-    return [*dict.fromkeys(host for host in found if host not in here)][: _MOST_ADDRESSES - len(here)] + here
+        addresses += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)]
+    addresses += _local_address_to("192.0.2.1")  # reserved for documentation: the default route; nothing is sent
+    loopback = ["127.0.0.1", "::1"]
+    others = list(dict.fromkeys(host for host in addresses if host not in loopback))
+    return others[: _MOST_ADDRESSES - len(loopback)] + loopback
 
 
-def _towards(host: str) -> list[str]:
-    """The own address of packets to this host; connecting a datagram socket sends none."""
+def _local_address_to(host: str) -> list[str]:
+    """The local address of packets to this host; connecting a datagram socket sends none."""
     with contextlib.suppress(OSError):
         family, _, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as own:
-            own.connect(target)
-            return [str(own.getsockname()[0])]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(target)
+            return [str(probe.getsockname()[0])]
     return []
 
 
-def _of_interface(name: str) -> list[str]:
+def _interface_address(name: str) -> list[str]:
     """The IPv4 address of a network interface, on Linux."""
     try:
         import fcntl
     except ImportError:
         return []
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         request = struct.pack("256s", name.encode()[:15])
-        return [socket.inet_ntoa(fcntl.ioctl(own.fileno(), 0x8915, request)[20:24])]  # SIOCGIFADDR
+        return [socket.inet_ntoa(fcntl.ioctl(probe.fileno(), 0x8915, request)[20:24])]  # SIOCGIFADDR
     return []

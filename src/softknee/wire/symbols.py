@@ -89,8 +89,8 @@ def counts_of(symbols: Tensor, levels: int) -> Tensor:
 def entropy_of(counts: Tensor) -> float:
     """Bits per symbol, of counts."""
     total = int(counts.sum())
-    some = counts[counts > 0].double()
-    return math.log2(total) - float((some * some.log2()).sum()) / total if len(some) > 1 else 0.0
+    present = counts[counts > 0].double()
+    return math.log2(total) - float((present * present.log2()).sum()) / total if len(present) > 1 else 0.0
 
 
 def count_of(probabilities: Tensor | Sequence[float]) -> int:
@@ -108,9 +108,9 @@ def weights_of(probabilities: Tensor | Sequence[float], levels: int) -> list[int
 
     The sum is rounded once (`math.fsum`), so its order does not matter.
     """
-    given = probabilities.detach().double().cpu() if isinstance(probabilities, Tensor) else probabilities
+    numbers = probabilities.detach().double().cpu() if isinstance(probabilities, Tensor) else probabilities
     try:
-        values = [float(value) for value in (given.tolist() if isinstance(given, Tensor) else given)]
+        values = [float(value) for value in (numbers.tolist() if isinstance(numbers, Tensor) else numbers)]
     except (TypeError, ValueError):
         raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
     if len(values) != levels:

@@ -19,9 +19,9 @@ _beta = positive("beta", 1.0, "where the sigmoid meets the line")
 _hardness = positive("beta", 1.0, "hardness")
 beta = _beta.symbol
 _near = u < Rational(2, 5)
-# log(1 + beta x) of x itself and not of the clipped u, for the slope that goes to infinity with x; beyond 1e26 the
-# product might overflow, and 1 no longer counts.
-_log = Log1p(Piecewise((beta * x, x < 1e26), (x, True))) + Piecewise((0, x < 1e26), (log(beta), True))
+# log(1 + beta x) of x itself and not of the clipped u, for the slope that goes to infinity with x; beyond 1e25 the
+# product might overflow, and 1 no longer counts; x is divided because torch 2.6 takes log1p(3e38) for infinite.
+_log = Log1p(Piecewise((beta * x, x < 1e25), (x / 2**30, True))) + Piecewise((0, x < 1e25), (log(2**30 * beta), True))
 
 sigmoid_rescu = Activation(
     "sigmoid_rescu",

@@ -7,19 +7,20 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from papers.claim import Paper
+from papers.exhibits import EXHIBITS, Exhibit, Printed
+from papers.pages import FINDINGS, held_by
+from papers.runs import command_of_recipe, recipe_named
+from papers.text import cell
+
 from softknee.lab.distilling.study import ENTRIES, TEACHER
-from softknee.lab.evidence.contents import held_by
-from softknee.lab.evidence.exhibits import EXHIBITS, Exhibit, Printed
-from softknee.lab.ledger.entry import Paper
-from softknee.lab.ledger.text import cell
 from softknee.lab.report.measures import PARAMETERS, score_called
-from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import every_chosen
 
 from .found import runs
 from .markdown import badge
-from .places import DOCS
+from .places import PAPERS
 
 NOT_RUN, UNFINISHED = "not run yet", "unfinished"
 RERUN = "run this row"
@@ -32,7 +33,7 @@ _WIKITEXT_ROWS = {"GELU": "gelu", "lambda-GELU": "lambda_gelu", "S-ReLU": "srelu
 
 def beside(paper: Paper) -> str:
     """The tables and figures of a paper, one after the other."""
-    sections = _evidence(paper)
+    sections = _sections(paper)
     parts = [_exhibit(one, sections) for one in EXHIBITS[paper.stem]]
     if sections:  # a record that no exhibit names is still shown
         parts.append("### Also run\n\n" + "\n\n".join(f"#### {name}\n\n{body}" for name, body in sections.items()))
@@ -66,9 +67,9 @@ def command_of(study: str, label: str) -> str:
     """The command that runs one activation of a study.
 
     >>> command_of("smelu-figure-4", "smelu beta=0.5")
-    "softknee study run smelu-figure-4 --only 'smelu beta=0.5'"
+    "softknee study run papers/smelu/recipes/figure-4.yaml --only 'smelu beta=0.5'"
     """
-    return f"softknee study run {study} --only {shlex.quote(label)}"
+    return f"{command_of_recipe(study)} --only {shlex.quote(label)}"
 
 
 # -- the index --------------------------------------------------------------------------------------------
@@ -120,18 +121,19 @@ def _exhibit(one: Exhibit, sections: dict[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def _evidence(paper: Paper) -> dict[str, str]:
-    """Of the page of the evidence, which a test holds against the records: what stands below each heading."""
-    text = (DOCS / "evidence.md").read_text(encoding="utf-8")
-    section = re.search(rf"^## {re.escape(paper.name)}$(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
-    parts = re.split(r"^### (.*)$", section[1], flags=re.M)[1:] if section else []
+def _sections(paper: Paper) -> dict[str, str]:
+    """Of the paper's own page, which a test holds against the records: what stands below each heading."""
+    text = (PAPERS / paper.stem / "README.md").read_text(encoding="utf-8").partition(f"\n## {FINDINGS}\n")[2]
+    # As seen from docs/papers/, where the page would be if it were one of the documentation.
+    text = re.sub(r"\]\((?:\.\./(\w+)/)?records/", lambda m: f"](../../papers/{m[1] or paper.stem}/records/", text)
+    parts = re.split(r"^### (.*)$", text, flags=re.M)[1:]
     return {heading.strip(): body.strip() for heading, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 @functools.cache
 def recipe_for(name: str) -> Recipe:
     """The recipe that a study was run with, or else the one that ships."""
-    return runs().recipe(name) if name in runs().names else find_recipe(name)
+    return runs().recipe(name) if name in runs().names else recipe_named(name)
 
 
 @functools.cache
@@ -218,15 +220,12 @@ def _mean(values: Sequence[float | None]) -> str:
 
 
 def _of_record(name: str, sections: dict[str, str]) -> tuple[str, str]:
-    """The section of the page of the evidence that links to a record, taken out of the others."""
+    """The section of the paper's page that links to a record, taken out of the others."""
     for heading, body in sections.items():
-        if f"](evidence/{name})" in body:
+        if f"/records/{name})" in body:
             del sections[heading]
             return heading, _with_commands(body, list(_record_commands(name)))
-    raise ValueError(
-        f"docs/evidence.md has no section on {name!r}; make it again: softknee claims --empirical --docs "
-        "docs/evidence.md"
-    )
+    raise ValueError(f"No page of a paper has a section on {name!r}; make them again: python -m papers --pages")
 
 
 def _record_commands(name: str) -> Iterator[str]:
@@ -275,7 +274,7 @@ def _with_commands(body: str, commands: Sequence[str]) -> str:
     """The first table of a section with a last column, how to run each row; the text below it in small print."""
     found = _TABLE.search(body + "\n")
     if found is None:
-        raise ValueError(f"There is no table in this section of docs/evidence.md:\n{body[:200]}")
+        raise ValueError(f"There is no table in this section of a paper's page:\n{body[:200]}")
     first, second, *rows = found[0].strip().splitlines()
     lines = [f"{first} {RERUN} |", f"{second}:--|"]
     for row, command in zip(rows, commands, strict=True):

@@ -122,7 +122,7 @@ def _run_command(line: str, block: Block) -> str:
 
 
 def _run_softknee(words: list[str], block: Block) -> str:
-    from softknee.cli.commands import app
+    from softknee.app.commands import app
 
     out, before = io.StringIO(), sys.argv
     sys.argv = ["softknee", *words]
@@ -188,7 +188,7 @@ def check_command(line: str, place: str) -> None:
     """Read a command line as `softknee` would, without doing anything: commands and options must exist."""
     import typer
 
-    from softknee.cli.commands import app
+    from softknee.app.commands import app
 
     words = shlex.split(line, comments=True)[1:]
     # Any: newer versions of typer have a click of their own.

@@ -15,7 +15,7 @@ from typing import Any
 
 from softknee.lab.curves import Curve, orders_of, seams_of, thin
 from softknee.lab.exhibits import exhibit
-from softknee.lab.figure_lines import Definition, Line, bounds, letter, lines_of
+from softknee.lab.figure_lines import Definition, Line, bounds, lines_of, sign
 from softknee.lab.gallery import settings
 from softknee.spec import Param
 
@@ -117,7 +117,7 @@ def slider(act: Definition) -> str:
         + f'<text class="title" x="8" y="18">{_TITLES[order]}</text></svg>'
         for order, frame in enumerate(frames)
     )
-    label = " = ".join(_plain(letter(act, name)) for name in names)
+    label = " = ".join(map(sign, names))
     data = {
         "label": label,
         "values": [float(f"{one:.4g}") for one in values],
@@ -158,11 +158,6 @@ def _start(act: Definition, names: Sequence[str], values: Sequence[float]) -> in
     if not values[0] <= first.default <= values[-1]:
         return len(values) // 2
     return min(range(len(values)), key=lambda i: abs(values[i] - first.default))
-
-
-def _plain(latex: str) -> str:
-    signs = {r"\beta": "β", r"\alpha": "α", r"\delta": "δ", r"\lambda": "λ", r"\varepsilon": "ε"}
-    return signs.get(latex, latex.replace("{", "").replace("}", ""))
 
 
 # -- small pictures ---------------------------------------------------------------------------------------

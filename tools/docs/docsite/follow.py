@@ -38,9 +38,10 @@ print("\\n@@" + json.dumps(said))
 
 def copy_package(to: Path) -> Path:
     """A copy of the package and its tests, to be changed."""
-    for folder in ("src/softknee", "tests"):
-        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(ROOT / "pyproject.toml", to / "pyproject.toml")
+    for folder in ("src/softknee", "tests", "papers"):
+        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__", "records"))
+    for file in ("pyproject.toml", "conftest.py"):
+        shutil.copyfile(ROOT / file, to / file)
     return to
 
 
@@ -84,7 +85,7 @@ def follow(pages: Sequence[Path], copy: Path) -> dict[str, tuple[str, ...]]:
     listed = copy / "pages.json"
     listed.write_text(json.dumps({page.name: str(page) for page in pages}), encoding="utf-8")
     tools = str(Path(__file__).parents[1])
-    path = os.pathsep.join([str(copy / "src"), str(copy / "tests")])
+    path = os.pathsep.join([str(copy), str(copy / "src"), str(copy / "tests")])
     done = subprocess.run(
         [sys.executable, "-c", _RUNNER, str(listed), tools],
         env=os.environ | {"PYTHONPATH": path, "SOFTKNEE_DOCS_SOURCE": str(copy / "src")},

@@ -6,12 +6,13 @@ import functools
 import math
 import re
 
-from softknee.lab import evidence
-from softknee.lab.evidence.runs import Runs, Study
-from softknee.lab.ledger.text import cell
+from papers.ledger import find_statements
+from papers.runs import Runs, Study
+from papers.statement import Judged, judge
+from papers.text import cell
 
 from .markdown import badge
-from .places import DOCS
+from .places import DOCS, ROOT
 
 # The score that ranks the functions of a study: its name here, a word for it, whether more is better, a factor, a form.
 _SCORES = (
@@ -29,13 +30,13 @@ _ALSO = {"srelu": ("S-ReLU",), "lambda_gelu": ("λ-GELU", "lambda-GELU"), "swish
 @functools.cache
 def runs() -> Runs:
     """The committed studies."""
-    return Runs(DOCS / "evidence")
+    return Runs.committed()
 
 
 @functools.cache
-def judged() -> tuple[evidence.Judged, ...]:
+def judged() -> tuple[Judged, ...]:
     """Every empirical statement of the papers with its verdict."""
-    return evidence.judge(evidence.find(), runs())
+    return judge(find_statements(), runs())
 
 
 @functools.cache
@@ -67,7 +68,9 @@ def found_of(name: str, title: str) -> str:
 
 def _studies() -> list[tuple[Study, str]]:
     listed = [
-        (runs().study(name), f"../evidence/{name}/index.md") for name in runs().names if not name.endswith(".json")
+        (runs().study(name), f"../{path.relative_to(ROOT)}/index.md")
+        for name, path in runs().paths.items()
+        if path.is_dir()
     ]
     return [(quickstart(), "../quickstart/index.md"), *listed]
 

@@ -27,10 +27,12 @@ def site_math(text: str) -> str:
     return re.sub(r"\$`([^`]+)`\$", lambda found: f"${found[1]}$", text)
 
 
-def site_links(text: str, *, page: str, folders: Sequence[str] = ()) -> str:
-    """Links of a page of docs/ as they are on the site: records lie in records/, a folder of records has a page.
+def site_links(text: str, *, page: str, folders: Sequence[str] = (), source: str = "") -> str:
+    """Links of a page of the repository as they are on the site: records and papers have places of their own there.
 
-    page: where the page is in the site, such as "guides/ship.md"; folders: those that have a page of their own.
+    page:    where the page is in the site, such as "guides/ship.md".
+    folders: folders of records, which have a page of their own.
+    source:  the folder of the repository that the text stands in; without it, that of the page below docs/.
     """
     here = os.path.dirname(page)
 
@@ -38,11 +40,17 @@ def site_links(text: str, *, page: str, folders: Sequence[str] = ()) -> str:
         target, _, anchor = found[1].partition("#")
         if not target or "://" in target or target.startswith("mailto:"):
             return found[0]
-        place = os.path.normpath(os.path.join("docs", here, target))
+        place = os.path.normpath(os.path.join(source or os.path.join("docs", here), target))
         if place.startswith("benchmarks/records/"):
             place = place.removeprefix("benchmarks/")
         elif place == "CHANGELOG.md":
             place = "changelog.md"
+        elif place == "papers/README.md":
+            place = "ledger.md"
+        elif re.fullmatch(r"papers/\w+(/README\.md|/recipes/.*)", place):
+            place = f"papers/{place.split('/')[1]}.md"
+        elif place.startswith("papers/"):
+            pass  # records
         else:
             place = os.path.relpath(place, "docs")
         if place.removesuffix("/trials") in folders:
@@ -72,26 +80,13 @@ def cards(text: str) -> str:
     return _TABLE.sub(change, text)
 
 
-def folded(text: str) -> str:
-    """The statements of the evidence that wait for their records, behind a line that says how many they are."""
-
-    def fold(found: re.Match[str]) -> str:
-        listed = found[2]
-        count, begun = listed.count("\n- ") + 1, listed.count(" Begun: ")
-        head = f"{count} statements have no records yet" + (f"; the studies of {begun} are begun" if begun else "")
-        return f"<details><summary>{head}</summary>\n\n{found[1]}\n\n{listed.strip()}\n\n</details>\n"
-
-    commands = r"(?:\nThese commands .*\n\n(?:^    .*\n)+)?"
-    return re.sub(rf"^(No records yet; .*)\n\n((?:^- .*\n)+{commands})", fold, text, flags=re.M)
-
-
 def figures(text: str, *, up: str = "") -> str:
     """Pictures that stand alone as figures: what they show can be read below, and a click shows them in full size.
 
     up: the way from the page to the root of the site, below which Sphinx puts pictures into `_images`.
 
-    >>> print(figures("![A curve](evidence/a.png)"))
-    ```{figure} evidence/a.png
+    >>> print(figures("![A curve](images/a.png)"))
+    ```{figure} images/a.png
     :target: _images/a.png
     :alt: A curve
     <BLANKLINE>

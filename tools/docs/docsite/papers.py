@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from papers.claim import PAPERS, Paper
+from papers.commands import command_of
+from papers.pages import CLAIMS, WRONG
+
 import softknee as sk
 from softknee.lab import gallery
-from softknee.lab.evidence.commands import command_of
 from softknee.lab.gallery_page import title_of
-from softknee.lab.ledger.entry import PAPERS, Paper
 
 from .beside import UNFINISHED, beside, index, unfinished
 from .found import judged, runs
 from .markdown import badge, cards
 from .origins import PAPER_OF
-from .places import DOCS
+from .places import PAPERS as FOLDER
 from .staging import site_page
 
 _ABOUT = {
@@ -66,36 +68,31 @@ def page(paper: Paper) -> str:
 
 
 def _moved(text: str) -> str:
-    """Links of the page of the evidence, seen from the folder of the papers."""
-    moved = re.sub(r"\]\(evidence/", "](../evidence/", text)
-    return site_page(moved, page="papers/any.md")
+    """Links of the papers' pages, seen from the folder of the site that these pages lie in."""
+    return site_page(text, page="papers/any.md")
 
 
 def _claims(paper: Paper) -> tuple[list[str], str]:
-    """Of the ledger's page, which a test holds against the ledger: the failures of a paper, and its table."""
-    text = (DOCS / "claims.md").read_text(encoding="utf-8")
-    failures = [line for line in text.splitlines() if line.startswith(f"- **{paper.name}, ")]
-    section = re.search(rf"^## {re.escape(paper.name)}\n\n\*.*?\*\n\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
-    if section is None:
-        raise ValueError(
-            f"docs/claims.md has no section {paper.name!r}; make it again: softknee claims --docs docs/claims.md"
-        )
-    return failures, section[1].strip() + "\n"
+    """Of the paper's own page, which a test holds against the ledger: its failures, and the table of its claims."""
+    sections = dict(re.findall(r"^## (.*?)\n\n(.*?)(?=^## |\Z)", _page_of(paper), flags=re.M | re.S))
+    return sections.get(WRONG, "").strip().splitlines(), sections[CLAIMS].strip() + "\n"
+
+
+def _page_of(paper: Paper) -> str:
+    return (FOLDER / paper.stem / "README.md").read_text(encoding="utf-8")
 
 
 def _short(paper: Paper) -> str:
-    text = (DOCS / "claims.md").read_text(encoding="utf-8")
-    row = re.search(rf"^\| {re.escape(paper.name)} \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, flags=re.M)
-    assert row is not None
-    every, holds, partly, fails = row.groups()
+    verdicts = re.findall(r"\| \**(holds|partly|fails)\** \|$", _claims(paper)[1], flags=re.M)
+    holds, partly, fails = (verdicts.count(verdict) for verdict in ("holds", "partly", "fails"))
     of = [one for one in judged() if one.statement.paper == paper]
     done = [one for one in of if one.evidence is not None]
     words = {verdict: sum(one.verdict == verdict for one in done) for verdict in dict.fromkeys(o.verdict for o in done)}
     told = ", ".join(f"{count} {verdict}" for verdict, count in words.items())
     empirical = f"{len(done)} judged by records ({told})" if done else "none with the records that judge it yet"
     return (
-        f"{every} mathematical claims checked: {holds} hold, {partly} hold partly, {fails} fail. {len(of)} findings of "
-        f"training, {empirical}."
+        f"{len(verdicts)} mathematical claims checked: {holds} hold, {partly} hold partly, {fails} fail. {len(of)} "
+        f"findings of training, {empirical}."
     )
 
 
@@ -123,45 +120,13 @@ def _study(name: str) -> str:
     """A link to the records of a study; the command, where there are none."""
     if name not in runs().names:
         return f"`{command_of(name)}`"
-    link = f"[{name}](../evidence/{name})" if name.endswith(".json") else f"[{name}](../evidence/{name}/index.md)"
+    path = runs().paths[name].relative_to(FOLDER)
+    link = f"[{name}]({path})" if name.endswith(".json") else f"[{name}]({path}/index.md)"
     return f"{link} ({UNFINISHED}: {unfinished(name)})" if unfinished(name) else link
 
 
 def ledger() -> str:
-    """The front page of the ledger: both halves in one table."""
-    rows = []
-    text = (DOCS / "claims.md").read_text(encoding="utf-8")
-    for paper in PAPERS:
-        found = re.search(rf"^\| {re.escape(paper.name)} \|(.*)\|$", text, flags=re.M)
-        assert found is not None
-        counts = [one.strip() for one in found[1].split("|")]
-        of = [one for one in judged() if one.statement.paper == paper]
-        done = sum(one.evidence is not None for one in of)
-        link = f"[{paper.name}](papers/{paper.stem}.md)"
-        begun = sum(bool(one.unfinished) for one in of)
-        rows.append(f"| {link} | {' | '.join(counts)} | {len(of)} | {done} | {begun} |")
+    """The front page of the papers, and the list of their pages."""
+    text = site_page((FOLDER / "README.md").read_text(encoding="utf-8"), page="ledger.md", source="papers")
     entries = "\n".join(f"papers/{paper.stem}" for paper in PAPERS)
-    total = re.search(r"^\| all \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|", text, flags=re.M)
-    assert total is not None
-    return f"""# The ledger
-
-Five papers, taken at their word. What a program can check without training is in the [mathematical half](claims.md):
-{total[1]} claims, of which {total[2]} hold, {total[3]} hold partly and {total[4]} fail. What only training can test is
-in the [empirical half](evidence.md), judged by committed records under rules that were fixed before the studies ran.
-Every paper has a page with both, with its tables beside ours, and with the command that runs each row again.
-
-| paper | claims | hold | partly | fail | findings of training | judged | unfinished |
-|---|---:|---:|---:|---:|---:|---:|---:|
-{chr(10).join(rows)}
-
-`softknee claims` runs the first half again in less than half a minute; `softknee claims --empirical` judges the second.
-
-```{{toctree}}
-:hidden:
-:titlesonly:
-
-claims
-evidence
-{entries}
-```
-"""
+    return f"{text}\n```{{toctree}}\n:hidden:\n:titlesonly:\n\n{entries}\n```\n"

@@ -30,10 +30,8 @@ ROOMS = {
     "softknee.measure": "Measurements, scores, tests of differences, and records.",
     "softknee.wire": "Symbols as bits, and the boundary between two processes.",
     "softknee.lab.deploy": "What replacing by ReLU buys: ONNX, int8, pruning, proofs.",
-    "softknee.lab.evidence": "The empirical half of the ledger.",
     "softknee.lab.fits": "Pictures of what a study learned.",
     "softknee.lab.language": "Language models: preferences and perplexity.",
-    "softknee.lab.ledger": "The mathematical half of the ledger.",
     "softknee.lab.report": "The report of a study.",
     "softknee.lab.surface": "The surface of a random network.",
     "softknee.lab.vision_networks": "Networks of the papers, small enough to run.",
@@ -337,7 +335,7 @@ def commands() -> str:
     """The page of the commands, from the parser itself."""
     import typer
 
-    from softknee.cli.commands import app
+    from softknee.app.commands import app
 
     parts = ["# Commands\n\n`pip install 'softknee[lab]'` brings them; `softknee COMMAND --help` says the same.\n"]
     root = typer.main.get_command(app)

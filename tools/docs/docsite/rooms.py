@@ -29,9 +29,8 @@ WORDS = {
     "wire": "activations as bits",
     "train": "replicas, one loop",
     "measure": "numbers with intervals",
-    "lab": "studies, reports, ledger",
-    "web": "the workbench",
-    "cli": "the command",
+    "lab": "studies, reports",
+    "app": "command and workbench",
     "__main__": "python -m softknee",
 }
 # Rooms side by side on one storey; which storey is above which follows from the order that the tests enforce.

@@ -8,15 +8,18 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from papers.claim import PAPERS
+from papers.runs import command_of_recipe
+
 import softknee as sk
-from softknee.lab.ledger.entry import PAPERS
 from softknee.lab.studies.yaml_text import dump
 
 from .blocks import SHOWN
 from .drawn import slider
 from .found import runs
-from .markdown import cards, figures, folded, site_links, site_math
+from .markdown import cards, figures, site_links, site_math
 from .places import DOCS, RECORDS, ROOT
+from .places import PAPERS as PAPERS_FOLDER
 
 PICTURES = (".png", ".svg", ".jpg", ".webp")
 # Pages that others make or that have a form of their own here.
@@ -38,22 +41,21 @@ _BLOCK = re.compile(rf"^```(?:{'|'.join(SHOWN)})\n.*?^```$", re.M | re.S)
 
 
 def folders_of_records() -> dict[str, Path]:
-    """Folders of a finished study, by their place in docs/: each has a page that lists its records."""
-    found = sorted(path.parent for path in DOCS.rglob("study.json"))
-    return {str(path.relative_to(DOCS)): path for path in found}
+    """Folders of a finished study, by their place on the site: each has a page that lists its records."""
+    own = {str(path.parent.relative_to(DOCS)): path.parent for path in sorted(DOCS.rglob("study.json"))}
+    of_papers = sorted(PAPERS_FOLDER.glob("*/records/*/study.json"))
+    return own | {str(path.parent.relative_to(ROOT)): path.parent for path in of_papers}
 
 
-def site_page(text: str, *, page: str, printed: tuple[str, ...] = ()) -> str:
-    """A page of docs/ as Sphinx gets it; `printed` is put below the blocks that printed it."""
+def site_page(text: str, *, page: str, printed: tuple[str, ...] = (), source: str = "") -> str:
+    """A page as Sphinx gets it; `printed` is put below the blocks that printed it. For `source` see `site_links`."""
     text = re.sub(r"^<!-- table: ([\w-]+) -->$", lambda found: _table(found[1]), text, flags=re.M)
     text = re.sub(r"^<!-- slider: (\w+) -->$", lambda found: slider(sk.get(found[1])), text, flags=re.M)
     if printed:
         said = iter(printed)
         text = _BLOCK.sub(lambda found: found[0] + _output(next(said, "")), text)
-    text = cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()))))
-    if page.startswith("papers/"):
-        return figures(text, up="../")
-    return folded(figures(text)) if page == "evidence.md" else text
+    text = cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()), source=source)))
+    return figures(text, up="../") if page.startswith("papers/") else text
 
 
 def _table(name: str) -> str:
@@ -94,6 +96,11 @@ def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
         elif path.suffix in (*PICTURES, ".json"):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
+    for path in sorted(PAPERS_FOLDER.glob("*/records/**/*")):
+        if path.suffix in (*PICTURES, ".json"):
+            target = out / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
     shutil.copytree(RECORDS, out / "records", dirs_exist_ok=True)
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     (out / "changelog.md").write_text(changes, encoding="utf-8")
@@ -123,7 +130,7 @@ def _records_page(place: str, folder: Path) -> str:
         labels = ", ".join(one["label"] for one in trial["activations"])
         rows.append(f"| {labels.replace('|', '')} | {trial['kind']} | [{file.stem}](trials/{file.name}) |")
     name = study["recipe"]["name"]
-    begun = runs().unfinished.get(folder.name) if place.startswith("evidence/") else None
+    begun = runs().unfinished.get(folder.name) if place.startswith("papers/") else None
     part = f" **Unfinished:** {begun[0]} of {begun[1]} activations were run so far." if begun else ""
     recipe = dump(study["recipe"]).strip()
     return f"""---
@@ -135,7 +142,7 @@ orphan: true
 {study["recipe"].get("title") or ""}
 
 Each file holds one activation with every seed: hardware, versions, settings, and a number for each seed. Again with
-`softknee study run {name}`; one activation with `--only`.{part}
+`{command_of_recipe(name)}`; one activation with `--only`.{part}
 
 | activation | what | record |
 |---|---|---|

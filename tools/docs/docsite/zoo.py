@@ -7,10 +7,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from papers.claim import PAPERS
+
 import softknee as sk
 from softknee.lab import gallery
 from softknee.lab.gallery_page import smoothness, title_of
-from softknee.lab.ledger.entry import PAPERS
 from softknee.measure import Record
 from softknee.spec import Activation, SoftTable
 

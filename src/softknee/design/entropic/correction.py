@@ -109,7 +109,7 @@ def _monotone(part: Expr, p: Expr, low: Expr, high: Expr, density: Density) -> l
     if not slope.has(x):
         zeros: list[float] = []
     else:
-        zeros = _zeros(curve(slope), _looked_at(low, high, density))
+        zeros = _zeros(curve(slope), _sample_points(low, high, density))
     bounds = [low, *(Float(zero, 17) for zero in zeros), high]
     return [
         _corrected(part, p, a, b, density, found=(i > 0, i < len(zeros)))
@@ -117,7 +117,7 @@ def _monotone(part: Expr, p: Expr, low: Expr, high: Expr, density: Density) -> l
     ]
 
 
-def _looked_at(low: Expr, high: Expr, density: Density) -> Tensor:
+def _sample_points(low: Expr, high: Expr, density: Density) -> Tensor:
     ends = max(float(low), density.reach[0]), min(float(high), density.reach[1])
     return points(*ends, centre=density.centre, spread=density.spread)
 
@@ -172,7 +172,7 @@ def _touch(slope: Curve, low: float, high: float) -> float | None:
 
 
 def _corrected(part: Expr, p: Expr, low: Expr, high: Expr, density: Density, *, found: tuple[bool, bool]) -> Piece:
-    at = _looked_at(low, high, density)
+    at = _sample_points(low, high, density)
     slope_curve = curve(sympy.diff(part, x))
     slope = slope_curve(at)
     rising = bool(slope[slope.abs().argmax()] > 0)

@@ -31,7 +31,7 @@ from ...errors import InputError, ParameterError
 from ...spec import Activation
 from ...spec.algebra import sympy
 from ..source import definition_of
-from .entropy import settled
+from .entropy import param_values
 from .sample_density import sorted_samples
 from .spline import Spline
 
@@ -143,7 +143,7 @@ def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:
     if isinstance(f, str | Activation | sympy.Expr):
         act = definition_of(f, needed_by="eafo_descent")
-        values = settled(act, params)
+        values = param_values(act, params)
         return lambda at: act(at, **values).detach()
     if not callable(f):
         raise InputError(f"eafo_descent: f is a name, a definition or a function, and {type(f).__name__} was given.")

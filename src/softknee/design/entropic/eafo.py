@@ -34,7 +34,7 @@ from ..source import definition_of
 from . import densities
 from .correction import Piece, computed, continued, pieces_of, textbook
 from .densities import Density
-from .entropy import mean_of, settled, slope_of
+from .entropy import mean_of, param_values, slope_of
 
 FLAT = ("leave", "continue")
 SMALL_STEP = 0.01
@@ -152,7 +152,7 @@ def eafo(
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")
     if act.index:
         raise DefinitionError(f"{act.name} is a derivative; eafo takes the function itself.")
-    values = settled(act, params)
+    values = param_values(act, params)
     given = densities.read(density)
     pieces = pieces_of(act, values, given)
     if flat == "continue":

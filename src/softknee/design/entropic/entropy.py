@@ -27,7 +27,7 @@ from .densities import Density
 from .sample_density import sorted_samples
 
 
-def settled(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:
+def param_values(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:
     """A number for every parameter: what was given, and the defaults."""
     given = act.configured(params)[1]
     act.check(given)
@@ -89,14 +89,14 @@ def entropy_change(
     given = densities.read(density)
     low, high = _interval(between)
     new = definition_of(after, needed_by="entropy")
-    values = settled(new, params)
+    values = param_values(new, params)
     slopes = [slope_of(new, values)]
     seams = seams_of(new, values)
     names = [new.name]
     if before is not None:
         old = definition_of(before, needed_by="entropy_change")
-        slopes.append(slope_of(old, settled(old, {})))
-        seams += seams_of(old, settled(old, {}))
+        slopes.append(slope_of(old, param_values(old, {})))
+        seams += seams_of(old, param_values(old, {}))
         names.append(old.name)
 
     def gain(at: Tensor) -> Tensor:

@@ -5,22 +5,257 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeAlias, TypeVar
 
+from mpmath.libmp import prec_to_dps
 from sympy.polys.polyerrors import PolynomialError
 
+from ...spec import Activation, Claims, elementary
+from ...spec.algebra import Expr, Mul, Pow, Symbol, oo, sympy
 from ...spec.pieces import Pieces
-from .ball_algebra import proves_zero
-from .ball_pieces import Patch, Unsettled, keeps_sign, merged, patches
-from .ball_places import extremum, placed, region, seam_enclosure, tidied
-from .ball_programs import UnknownFunction, constant
-from .ball_seams import HIGHEST_ORDER, Meeting, meet, smoothness
+from .ball_pieces import (
+    HIGHEST_ORDER,
+    Meeting,
+    Patch,
+    Unsettled,
+    keeps_sign,
+    meet,
+    merged,
+    patches,
+    smooth_patch,
+    smoothness,
+    split_exact,
+    with_exact_numbers,
+)
+from .ball_programs import LONGEST_FACTORED, Program, UnknownFunction, constant, factored, proves_zero, rational, stable
 from .ball_subjects import Subject
-from .ball_zeros import is_zero, zeros
-from .balls import INFINITY, ZERO, Span, working_precision
-from .branch_and_bound import Budget, Peak, highest, search
-from .certificate import Certificate, Extremum, Region
+from .balls import INFINITY, ODD_LIKE, POSITIVE, ZERO, Arb, Span, arb, as_fraction, working_precision
+from .branch_and_bound import Budget, Curve, Peak, halves, highest, search
+from .certificate import Certificate, Enclosure, Extremum, Region
+
+# -- places of a patch in x, as the certificate writes them: exact where they can be ----------------------
+
+
+NARROW = 1e-6  # a place that is no wider than this is written as one point
+
+
+def enclosure(span: Span) -> Enclosure:
+    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
+
+
+def seam_enclosure(seam: Expr) -> Enclosure:
+    """A seam: exact where it is a fraction or infinite."""
+    if seam in (oo, -oo):
+        end = float("inf") if seam == oo else float("-inf")
+        return Enclosure(end, end)
+    exact = rational(seam)
+    return enclosure(Program(seam)()) if exact is None else Enclosure(exact, exact)
+
+
+def _end(patch: Patch, end: Arb) -> Enclosure:
+    """Where in x an exact number of t is."""
+    if end == patch.lo:
+        return seam_enclosure(patch.start)
+    if end == patch.hi:
+        return seam_enclosure(patch.end)
+    if patch.place == patch.symbol:
+        return enclosure(Span(end, end))
+    exact = end.fmpq()
+    return seam_enclosure(patch.place.xreplace({patch.symbol: sympy.Rational(int(exact.p), int(exact.q))}))
+
+
+def region(patch: Patch, place: Span) -> Region:
+    """A place in t as a point in x where it is narrow, and as a stretch where it is not."""
+    begin = _end(patch, place.lo)
+    if place.is_point:
+        return Region(begin, begin)
+    end = _end(patch, place.hi)
+    if place.is_finite and float(place.width) < NARROW * max(1.0, abs(float(place.lo))):
+        where = Enclosure(begin.lower, end.upper)
+        return Region(where, where)
+    return Region(begin, end)
+
+
+def placed(patch: Patch, peak: Peak) -> Peak:
+    """The same peak with its places in x."""
+    return Peak(peak.lower, peak.upper, tuple(region(patch, place) for place in peak.places), peak.attained)
+
+
+def extremum(peak: Peak) -> Extremum:
+    """A peak, its places already in x, as the certificate writes it."""
+    found = sorted(dict.fromkeys(peak.places), key=lambda one: (one.begin.lower, one.end.upper))
+    return Extremum(as_fraction(peak.lower), as_fraction(peak.upper), tidied(found), peak.attained)
+
+
+def tidied(regions: Sequence[Region]) -> tuple[Region, ...]:
+    """Regions in order, those that touch as one."""
+    found: list[Region] = []
+    for one in regions:
+        if found and found[-1].touches(one):
+            found[-1] = found[-1].joined(one)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+# -- where a smooth patch is 0: every zero isolated between two proven ends, and none missed --------------
+
+
+_FINE = sympy.Rational(1, 2**150)
+MOST_ZEROS = 32
+SIMPLE = 1000  # a zero is tried to be a fraction with a denominator up to this
+
+
+def is_zero(expr: Expr) -> bool:
+    """Whether an expression is 0 wherever it is, as algebra shows it."""
+    return expr == 0 or (expr.count_ops() < 300 and sympy.expand(expr) == 0)
+
+
+def zeros(patch: Patch, budget: Budget) -> list[Span]:
+    """The places in t where the patch is 0, in order; its ends belong to it."""
+    roots = [
+        root
+        for factor in _factors(patch.value, patch.symbol)
+        for root in _roots(factor, patch.symbol, patch.lo, patch.hi, budget)
+    ]
+    found: list[Span] = []
+    for root in sorted(roots, key=lambda span: span.lo.fmpq()):
+        if found and root.lo <= found[-1].hi:
+            found[-1] = found[-1].join(root)
+        else:
+            found.append(root)
+    return found
+
+
+def _factors(expr: Expr, symbol: Symbol) -> Iterator[Expr]:
+    """Expressions of which one is 0 wherever the given one is."""
+    whole = factored(expr) if expr.count_ops() <= LONGEST_FACTORED else expr
+    for one in Mul.make_args(whole):
+        if symbol not in one.free_symbols or isinstance(one, POSITIVE):
+            continue
+        if isinstance(one, Pow):
+            power = rational(one.exp)
+            if power is None or power < 0:
+                continue  # what has a power of this kind is not 0, or the patch would not be smooth
+            yield from _factors(one.base, symbol)
+        elif isinstance(one, sympy.log):
+            yield from _factors(one.args[0] - 1, symbol)
+        elif isinstance(one, ODD_LIKE):
+            yield from _factors(one.args[0], symbol)
+        else:
+            yield one
+
+
+def _roots(expr: Expr, symbol: Symbol, lo: Arb, hi: Arb, budget: Budget) -> Iterator[Span]:
+    if expr.is_polynomial(symbol) and sympy.Poly(expr, symbol).domain in (sympy.ZZ, sympy.QQ):
+        yield from _polynomial_roots(sympy.Poly(expr, symbol), lo, hi)
+        return
+    curve = Curve(expr, symbol)
+    boxes = [Span(lo, hi)]
+    found = 0
+    while boxes:
+        box = boxes.pop()
+        if curve.sign_on(box) in (1, -1):
+            continue
+        if found > MOST_ZEROS or not budget.spend():
+            raise Unsettled("There may be more zeros than can be listed.")
+        if curve.sign_on(box, 1) in (1, -1) or _one_way(curve, box):
+            roots = _single(curve, box)
+            if roots is not None:
+                found += len(roots)
+                yield from roots
+                continue
+        cut = halves(box)
+        if cut is None and not box.is_finite:
+            raise Unsettled("There may be more zeros than can be listed.")
+        if cut is None:
+            raise Unsettled(f"It is not settled whether the function is 0 near {float(box.lo):.6g}.")
+        boxes += cut
+
+
+def _polynomial_roots(poly: Expr, lo: Arb, hi: Arb) -> Iterator[Span]:
+    """The real roots of a polynomial with rational coefficients, isolated exactly."""
+    for (low, high), _ in poly.intervals(eps=_FINE):
+        ends = [Span.exact(Fraction(int(end.p), int(end.q))) for end in (low, high)]
+        root = ends[0].join(ends[1])
+        if root.hi < lo or root.lo > hi:
+            continue
+        if not (root.lo >= lo and root.hi <= hi):
+            raise Unsettled(f"It is not settled on which side of a seam the zero near {float(root.lo):.6g} lies.")
+        yield root
+
+
+def _one_way(curve: Curve, box: Span) -> bool:
+    """Whether it rises or falls all along: a smooth function that is not constant is then strictly monotone."""
+    slope = curve.at(box, 1)
+    if not (slope.lo >= 0 or slope.hi <= 0):
+        return False
+    somewhere = box.middle if box.is_finite else box.lo if box.lo.is_finite() else box.hi
+    return somewhere.is_finite() and curve.at(Span(somewhere, somewhere), 1).sign in (1, -1)
+
+
+def _single(curve: Curve, box: Span) -> list[Span] | None:
+    """The zero of a strictly monotone function on a box, if there is one; None where its ends do not tell."""
+    signs = []
+    for end in (box.lo, box.hi):
+        if end.is_finite():
+            if exact_zero(curve.expr, curve.symbol, end):
+                return [Span(end, end)]
+            sign = curve.at(Span(end, end)).sign
+        else:
+            limit = curve.limit(box)
+            # A limit of 0 is not reached: the other end's sign is that of the whole box.
+            sign = None if limit is None else 0 if limit.lo == 0 == limit.hi else limit.sign
+        if sign is None:
+            return None
+        signs.append(sign)
+    if signs[0] * signs[1] >= 0:
+        return [] if any(signs) else None
+    return [_refined(curve, box)] if box.is_finite else None
+
+
+def _refined(curve: Curve, box: Span) -> Span:
+    lo, hi = box.lo, box.hi
+    rising = curve.at(Span(hi, hi)).lo > 0
+    for _ in range(180):
+        middle = Span(lo, hi).middle
+        if not lo < middle < hi:
+            break
+        value = curve.at(Span(middle, middle))
+        if exact_zero(curve.expr, curve.symbol, middle):
+            return Span(middle, middle)
+        if value.sign is None:
+            break
+        lo, hi = (middle, hi) if (value.lo < 0) == rising else (lo, middle)
+    return _simple(curve, Span(lo, hi))
+
+
+def _simple(curve: Curve, root: Span) -> Span:
+    """A zero that is a simple fraction, as that fraction."""
+    near = as_fraction(root.middle)
+    assert isinstance(near, Fraction)
+    guess = near.limit_denominator(SIMPLE)
+    exact = Span.exact(guess)
+    inside = root.lo <= exact.lo and exact.hi <= root.hi
+    place = sympy.Rational(guess.numerator, guess.denominator)
+    return exact if inside and proves_zero(elementary(curve.expr).xreplace({curve.symbol: place})) else root
+
+
+def exact_zero(expr: Expr, symbol: Symbol, point: Arb) -> bool:
+    """Whether it is proved to be 0 at a binary number."""
+    value = Program(expr, symbol)(Span(point, point))
+    if value.sign is not None:
+        return value.sign == 0
+    exact = point.fmpq()
+    place = sympy.Rational(int(exact.p), int(exact.q))
+    return proves_zero(elementary(expr).xreplace({symbol: place}))
+
+
+# -- everything that is proved of a definition for exact parameters, put together as a certificate --------
+
 
 SECONDS = 20.0
 """How long a certificate may take before what is left stays open; functions of the zoo need a second or two."""
@@ -78,7 +313,10 @@ class _Proof:
             slopes = self.ask(self._slopes, None)
             order = self._smoothness() if met else None
             if slopes is not None:
-                smallest, largest = self._said(slopes[0], "smallest slope"), self._said(slopes[1], "largest slope")
+                smallest, largest = (
+                    self._extremum(slopes[0], "smallest slope"),
+                    self._extremum(slopes[1], "largest slope"),
+                )
                 lipschitz = self._lipschitz(slopes, met)
                 monotone = self._monotone(slopes[0], met)
             found = self.ask(self._zeros, None) if met else None
@@ -126,7 +364,7 @@ class _Proof:
             return Peak(ZERO, peak.upper, peak.places, peak.attained)
         return peak
 
-    def _said(self, peak: Peak, name: str) -> Extremum:
+    def _extremum(self, peak: Peak, name: str) -> Extremum:
         if not peak.settled:
             ends = f"{float(peak.lower):.6g} and {float(peak.upper):.6g}"
             self.notes.append(f"The {name} is proved to lie between {ends}, and no nearer.")
@@ -187,7 +425,7 @@ class _Proof:
         for patch in gaps:
             peaks.append(_search(patch, 0, 1, self.budget()))
             peaks.append(_search(patch, 0, -1, self.budget()).turned())
-        return self._said(highest(peaks), "distance to the hard limit")
+        return self._extremum(highest(peaks), "distance to the hard limit")
 
 
 def _search(patch: Patch, order: int, side: int, budget: Budget) -> Peak:
@@ -196,3 +434,169 @@ def _search(patch: Patch, order: int, side: int, budget: Budget) -> Peak:
 
 def _is_end(patch: Patch, place: Span) -> bool:
     return place.is_point and bool(place.lo == patch.lo or place.lo == patch.hi)
+
+
+# -- the range of an expression on an interval, between proven ends ---------------------------------------
+
+
+def prove_range(expr: Expr, low: Fraction | float, high: Fraction | float) -> tuple[Extremum, Extremum]:
+    """Infimum and supremum of an expression in x on [low, high]; at a jump both one-sided limits count."""
+    with working_precision():
+        pieces = split_exact(stable(with_exact_numbers(expr)))
+        first, last = _exact_end(low), _exact_end(high)
+        lows, highs = [], []
+        for part, start, end in zip(pieces.parts, [-oo, *pieces.seams], [*pieces.seams, oo], strict=True):
+            start, end = (first if _order(start, first) < 0 else start), (last if _order(end, last) > 0 else end)
+            if _order(start, end) < 0 or (low == high and _order(start, end) == 0):
+                patch = smooth_patch(start, end, part, None, Budget())
+                lows.append(placed(patch, search(patch.curve(0), patch.lo, patch.hi, -1, Budget())))
+                highs.append(placed(patch, search(patch.curve(0), patch.lo, patch.hi, 1, Budget())))
+        return extremum(highest([one.turned() for one in lows]).turned()), extremum(highest(highs))
+
+
+def _exact_end(value: Fraction | float) -> Expr:
+    if value in (float("inf"), float("-inf")):
+        return oo if value > 0 else -oo
+    exact = Fraction(value)
+    return sympy.Rational(exact.numerator, exact.denominator)
+
+
+def _order(one: Expr, other: Expr) -> int:
+    """-1, 0 or 1 as one number is below, at or above another."""
+    if one == other:
+        return 0
+    a, b = constant(one), constant(other)
+    if a.hi < b.lo:
+        return -1
+    if a.lo > b.hi:
+        return 1
+    if proves_zero(one - other):
+        return 0
+    raise Unsettled(f"{one} and {other} are too near to be told apart.")
+
+
+# -- the claims of a definition held against its certificate ----------------------------------------------
+
+
+AGREEMENT = Fraction(1, 10**12)
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """One claim and what the certificate says of it.
+
+    verdict: "holds", "more" (it holds, and for these parameters more is true: smoother, further zeros), "fails", or
+             "open" where the certificate leaves it open.
+    """
+
+    claim: str
+    verdict: str
+    words: str
+
+
+def check(act: Activation, certificate: Certificate) -> tuple[CheckedClaim, ...]:
+    """Each claim of a definition against its certificate."""
+    claims = act.claims
+    if claims is None:
+        return ()
+    numbers = {p.symbol: sympy.Rational(str(certificate.params[p.name])) for p in act.params}
+    with working_precision():
+        return (
+            _smoothness(claims, certificate),
+            _monotone(claims, certificate, numbers),
+            _lipschitz(claims, certificate, numbers),
+            _zeros(claims, certificate, numbers),
+        )
+
+
+def _smoothness(claims: Claims, certificate: Certificate) -> CheckedClaim:
+    claimed, found = claims.smoothness, certificate.smoothness
+    words = f"claimed {claimed}, proved {found}"
+    if found is None:
+        return CheckedClaim("smoothness", "open", words)
+    return CheckedClaim("smoothness", "holds" if found == claimed else "more" if found > claimed else "fails", words)
+
+
+def _monotone(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
+    condition = sympy.sympify(claims.monotone)
+    claimed = condition.xreplace(numbers) if hasattr(condition, "xreplace") else condition
+    if claimed not in (sympy.true, sympy.false):
+        claimed = sympy.simplify(claimed)
+    words = f"claimed {claimed}, proved {certificate.monotone}"
+    if claimed not in (sympy.true, sympy.false) or certificate.monotone is None:
+        return CheckedClaim("monotone", "open", words)
+    return CheckedClaim("monotone", "holds" if bool(claimed) == certificate.monotone else "fails", words)
+
+
+def _lipschitz(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
+    claimed, found = claimed_number(claims.lipschitz, numbers), certificate.lipschitz
+    words = f"claimed {claimed}, proved {found}"
+    if claimed.upper < found.lower or claimed.lower > found.upper:
+        return CheckedClaim("lipschitz", "fails", words)
+    if found.lower == math.inf:
+        return CheckedClaim("lipschitz", "holds", words)  # both are infinite
+    apart = max(claimed.upper, found.upper) - min(claimed.lower, found.lower)
+    near = math.isfinite(apart) and apart <= AGREEMENT * max(1, abs(found.lower))
+    return CheckedClaim("lipschitz", "holds" if near else "open", words)
+
+
+class _Rounded(Program):
+    """A claim as a number: a Float in it is known to its last digit and no further."""
+
+    def fixed(self, expr: Expr) -> Span | None:
+        if not expr.is_Float:
+            return super().fixed(expr)
+        digits = prec_to_dps(expr._prec)
+        return constant(sympy.Rational(expr)) * Span.ball(arb(1, arb(10) ** (1 - digits)))
+
+
+def claimed_number(expr: Expr, numbers: dict[Expr, Expr]) -> Enclosure:
+    """The number that a claimed expression is for these parameters."""
+    found = _Rounded(expr.xreplace(numbers))()
+    return Enclosure(as_fraction(found.lo), as_fraction(found.hi))
+
+
+def _zeros(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
+    claimed = list(_parts(claims.zeros.subs(numbers)))
+    words = f"claimed {claims.zeros}, proved {', '.join(map(str, certificate.zeros or ())) or 'none'}"
+    if certificate.zeros is None:
+        return CheckedClaim("zeros", "open", words)
+    if not all(any(_inside(one, region) for region in certificate.zeros) for one in claimed):
+        return CheckedClaim("zeros", "fails", words)
+    same = len(claimed) == len(certificate.zeros) and all(
+        any(_inside(region, one) for one in claimed) for region in certificate.zeros
+    )
+    return CheckedClaim("zeros", "holds" if same else "more", words)
+
+
+def _parts(region: Expr) -> Iterator[Region]:
+    for part in region.args if isinstance(region, sympy.Union) else [region]:
+        if isinstance(part, sympy.FiniteSet):
+            for point in part:
+                where = _claimed_end(point)
+                yield Region(where, where)
+        elif isinstance(part, sympy.Interval):
+            yield Region(_claimed_end(part.start), _claimed_end(part.end), not part.left_open, not part.right_open)
+
+
+def _claimed_end(value: Expr) -> Enclosure:
+    if value.is_Rational:
+        exact = Fraction(int(value.p), int(value.q))
+        return Enclosure(exact, exact)
+    span = constant(value)
+    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
+
+
+def _inside(part: Region, whole: Region) -> bool:
+    """Whether a region lies in another; an infinite end is open by nature."""
+    before = part.begin.upper > whole.begin.lower or (
+        part.begin.upper == whole.begin.lower and (whole.begin_included or not part.begin_included or _far(part.begin))
+    )
+    after = part.end.lower < whole.end.upper or (
+        part.end.lower == whole.end.upper and (whole.end_included or not part.end_included or _far(part.end))
+    )
+    return before and after
+
+
+def _far(end: Enclosure) -> bool:
+    return isinstance(end.lower, float) and math.isinf(end.lower)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DefinitionError, MissingToolError, ParameterError
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
-from ..source import meant
+from ..source import resolved
 from .certificate import Certificate, Extremum
 
 if TYPE_CHECKING:
-    from .ball_claims import CheckedClaim
+    from .ball_proof import CheckedClaim
 
 
 def certify(f: Any, **params: Any) -> Certificate:
@@ -46,11 +46,9 @@ def certify(f: Any, **params: Any) -> Certificate:
     Reference: F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic (2017).
     """
     _need_flint()
-    act = meant(f)
-    from .ball_limits import hard_limit
+    act = resolved(f)
     from .ball_proof import prove
-    from .ball_subjects import of_activation
-    from .ball_table import of_table
+    from .ball_subjects import hard_limit, of_activation, of_table
 
     if isinstance(act, SoftTable):
         table = of_table(act, params, _exact)
@@ -73,9 +71,9 @@ def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
     [('smoothness', 'holds'), ('monotone', 'holds'), ('lipschitz', 'holds'), ('zeros', 'holds')]
     """
     _need_flint()
-    from .ball_claims import check
+    from .ball_proof import check
 
-    act = meant(f)
+    act = resolved(f)
     if not isinstance(act, Activation):
         raise DefinitionError("Claims are checked of an element-wise formula, given as a definition or by its name.")
     return check(act, certificate)
@@ -94,7 +92,7 @@ def range_of(
     """
     _need_flint()
     from .ball_pieces import Unsettled
-    from .ball_range import prove_range
+    from .ball_proof import prove_range
 
     ends = [value if value in (math.inf, -math.inf) else _exact("range_of", "an end", value) for value in (low, high)]
     if not ends[0] <= ends[1]:

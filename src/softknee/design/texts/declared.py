@@ -107,7 +107,7 @@ def read_params(given: Sequence[Param] | Mapping[str, Any]) -> tuple[Param, ...]
     return tuple(given)
 
 
-def settled(own: Sequence[Param], declared: Sequence[Param], given: Any) -> tuple[Param, ...]:
+def merged_params(own: Sequence[Param], declared: Sequence[Param], given: Any) -> tuple[Param, ...]:
     """The parameters that a definition has, with what was declared of them.
 
     A number alone (no constraint beside it) sets the default of a parameter that a name or an engine brought along, and

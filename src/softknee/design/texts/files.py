@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ _PARAMETER_KEYS = {
 }
 _POINTS = (-7.3, -1.9, -0.85, -0.31, 0.0, 0.27, 0.9, 1.7, 6.1)  # where two formulas that look different are compared
 
-# By resolved path: what the file said, and the definition made from it.
-_loaded: dict[Path, tuple[str, Activation]] = {}
+# By resolved path and content: the definition made from it, as long as anybody has it.
+_loaded: weakref.WeakValueDictionary[tuple[Path, str], Activation] = weakref.WeakValueDictionary()
 
 
 # -- saving -----------------------------------------------------------------------------------------------
@@ -66,7 +67,7 @@ def to_text(act: Activation) -> str:
         "version": VERSION,
         "name": act.name if isinstance(act, Activation) else "",
         "text": text_of(act),
-        "parameters": [_said(one) for one in act.params],
+        "parameters": [_param_fields(one) for one in act.params],
         "about": act.about,
     }
     text = json.dumps(content, indent=2, ensure_ascii=True) + "\n"
@@ -87,7 +88,7 @@ def _same(first: Activation, second: Activation) -> bool:
     return all(abs(a - b) <= 1e-14 * (1 + abs(b)) for a, b in pairs)
 
 
-def _said(param: Param) -> dict[str, Any]:
+def _param_fields(param: Param) -> dict[str, Any]:
     return {
         "name": param.name,
         "default": param.default,
@@ -103,11 +104,11 @@ def _said(param: Param) -> dict[str, Any]:
 def load(path: str | os.PathLike[str]) -> Activation:
     """The definition in a file that `save` wrote; the same one again as long as the file stays as it is."""
     content = read_small(path, what="definition", most_bytes=MOST_BYTES)
-    place = Path(path).resolve()
-    known = _loaded.get(place)
-    if known is None or known[0] != content:
-        _loaded[place] = known = (content, from_text(content, os.fspath(path)))
-    return known[1]
+    key = (Path(path).resolve(), content)
+    activation = _loaded.get(key)
+    if activation is None:
+        activation = _loaded[key] = from_text(content, os.fspath(path))
+    return activation
 
 
 def from_text(content: str, path: str) -> Activation:

@@ -57,16 +57,16 @@ class Given:
     def recipe(self, *arguments: Any, **options: Any) -> str:
         """The text of the call with these arguments, or an empty one where the language cannot say it."""
         try:
-            said = [self._said(one) for one in arguments]
-            said += [f"{name}={self._said(value)}" for name, value in options.items()]
+            parts = [self._text(one) for one in arguments]
+            parts += [f"{name}={self._text(value)}" for name, value in options.items()]
         except FormulaError:
             return ""
-        text = f"{self.engine}({', '.join(said)})"
+        text = f"{self.engine}({', '.join(parts)})"
         return text if len(text) <= LONGEST else ""
 
-    def _said(self, value: Any) -> str:
+    def _text(self, value: Any) -> str:
         if isinstance(value, tuple):
-            return f"({', '.join(self._said(one) for one in value)})"
+            return f"({', '.join(self._text(one) for one in value)})"
         if isinstance(value, bool | int):
             return repr(value)
         return self._texts.get(value) or write(value)

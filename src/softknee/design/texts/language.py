@@ -36,7 +36,7 @@ from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
 from ...spec.parse import FUNCTIONS, Reader, blamed, evaluated, tree_of
 from ..joining.guard import guarded
-from .declared import LONGEST_NAME, read_params, settled
+from .declared import LONGEST_NAME, merged_params, read_params
 from .engines import ENGINES, Call
 
 DEEPEST_ENGINES, LARGEST_SOURCE = 3, 200
@@ -56,7 +56,7 @@ def definition(text: str, *, params: Sequence[Param] | Mapping[str, Any] = (), n
     for one in declared:
         if one.name not in {p.name for p in found.params}:
             raise FormulaError(f"The parameter {one.name!r} was declared, and nothing in the text contains it.")
-    final = settled(found.params, declared, params)
+    final = merged_params(found.params, declared, params)
     if final == found.params and name in (None, found.name):
         return found
     return found.with_(name=name or found.name, params=final, recipe=text.strip())

@@ -3,9 +3,8 @@
 from ...spec import set_table_engine
 from .arguments import run
 from .dispatch import choose_path
-from .function import squaf
+from .function import auto_window, squaf
 from .modes import new_seed, sampled_symbols, squaf_sampled, squaf_step, step_symbols
-from .windows import auto_window
 
 set_table_engine(run)
 

@@ -16,10 +16,8 @@ from softknee.errors import ParameterError, SoftkneeError
 from softknee.spec import Param, SoftTable
 
 from ..pointwise import check_input, find, held_number
-from .function import squaf
+from .function import auto_window, check_tails, squaf
 from .plain import compute_dtype
-from .tails import check_tails
-from .windows import auto_window
 
 SOFTNESS = 1.5
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .layout import Layout
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout
 from .plain import Window, compute_dtype, exponent, finite_range, keep_window, squaf_plain
-from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY
 
 # Elements of x times points kept in one piece: 2^19 float32 numbers are 2 MiB, a core's share of the cache.
 PIECE = 1 << 19

@@ -1,17 +1,152 @@
 """The function `squaf`: checks its arguments, then hands them to the operator or to the plain form."""
 
+from __future__ import annotations
+
+import math
+
 import torch
 from torch import Tensor
 
-from softknee.errors import InputError, ParameterError
-
-from .derivatives import nth_derivative, squaf_derivative
+from ...errors import InputError, ParameterError, did_you_mean
 from .dispatch import inside_transform, must_differentiate_through
 from .on_grid import squaf_on_grid_in_pieces
+from .op import SquafFunction, nth_derivative, squaf_derivative
 from .plain import compute_dtype, squaf_on_grid, squaf_plain
-from .tails import beyond, check_tails, end_slopes, ends_of, within
-from .transforms import SquafFunction
-from .windows import check_weights
+
+# -- how many points a window must keep -------------------------------------------------------------------
+#
+# A window of 2m+1 points slides when x passes a midpoint, x/q = c + 1/2; there one point leaves and another
+# enters. Relative to the nearest point both have the same weight, the size of the jump:
+#
+#     Gaussian    r = 1/2, j = m+1:  e^{h(2rj - j^2)} = e^{-h m (m+1)},   h = alpha q^2
+#     Laplacian   |(m+1) - 1/2| - |1/2| = m points further away:  e^{-alpha q m}
+#
+# so the tolerance asks for m (m+1) >= ln(1/tolerance)/h, and for m >= ln(1/tolerance)/(alpha q).
+
+
+def auto_window(
+    q: Tensor | float, *, alpha: Tensor | float, k: int, tolerance: float = 1e-4, weights: str = "gaussian"
+) -> int | None:
+    """The smallest odd window whose jump is at most `tolerance`; None, the full sum, when no window is
+    smaller.
+
+    With q or alpha per channel or neuron the window serves the softest of them. Reading a tensor on a GPU
+    waits for it, so call this when a module is built or checked, not in every step.
+
+    >>> auto_window(1.0, alpha=1.5, k=16, tolerance=2e-4)
+    5
+    >>> auto_window(0.1, alpha=0.01, k=2) is None
+    True
+    """
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 < tolerance < 1:
+        raise ParameterError(
+            f"tolerance={tolerance!r} is not between 0 and 1; give the largest jump allowed, relative to the "
+            "weight of the nearest point, for example 1e-4."
+        )
+    if k < 1:
+        raise ParameterError(f"k={k!r} leaves no neighbours to keep; use k >= 1 (a grid of 2k+1 points).")
+    check_weights(weights)
+    scale = alpha * q if weights == "laplacian" else alpha * q * q
+    softness = float(scale.detach().double().min()) if isinstance(scale, Tensor) else float(scale)
+    if not softness > 0:
+        raise ParameterError(f"q and alpha must be positive, but their product is {softness!r}; check both values.")
+    needed = -math.log(tolerance) / softness
+    half = 1
+    while half < k and (half if weights == "laplacian" else half * (half + 1)) < needed:
+        half += 1
+    return 2 * half + 1 if half < k else None
+
+
+def check_weights(weights: str) -> None:
+    """Refuse a kind of weight that does not exist."""
+    if weights not in ("gaussian", "laplacian"):
+        raise ParameterError(
+            f"weights={weights!r} is not known; use 'gaussian' for e^(-alpha (x-y)^2) or 'laplacian' for "
+            "e^(-alpha |x-y|)."
+        )
+
+
+# -- SQUAF that goes on in a straight line beyond the ends of its grid, instead of coming to rest ---------
+#
+#     phi(x)                             low <= x <= high,   low = -k q and high = k q, or the ends of a general grid
+#     phi(high) + s_high (x - high)      x > high
+#     phi(low)  + s_low  (x - low)       x < low
+#
+# s_high and s_low are the slopes at the ends, from within: the function and its slope are continuous. With Gaussian
+# weights and P_i = P(y_i | end) they are 2 alpha sum_i P_i (z_i - phi) (y_i - end); with Laplacian ones, which have a
+# kink at every point, +-2 alpha P_end (z_end - phi). They are numbers of the parameters alone, one for each group.
+#
+# At +-inf the value is that of the largest finite number: a slope of 0 times infinity would be NaN.
+
+
+TAILS = ("flat", "linear")
+
+
+def check_tails(tails: str) -> str:
+    """The name of the tails, or a sentence that says which there are."""
+    if not isinstance(tails, str) or tails not in TAILS:
+        near = did_you_mean(tails, list(TAILS)) if isinstance(tails, str) else ""
+        raise ParameterError(f"squaf: tails must be 'flat' or 'linear', and {tails!r} was given.{near}")
+    return tails
+
+
+def ends_of(*, q: Tensor | None, grid: Tensor | None, points: int) -> tuple[Tensor, Tensor]:
+    """The first and the last point of the grid."""
+    if grid is not None:
+        return grid[..., 0], grid[..., -1]
+    assert q is not None
+    high = (points // 2) * q
+    return -high, high
+
+
+def within(x: Tensor, *, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """x brought to the nearer end where it lies beyond one, and how far beyond it lies (0 inside); no narrower than
+    the compute type."""
+    kind = compute_dtype(x)
+    x, low, high = x.to(kind), low.to(kind), high.to(kind)
+    # Not x.clamp: at the ends themselves, where the slope is the inner one, torch 2.15 gives half of its gradient.
+    inner = torch.where(x > high, high, torch.where(x < low, low, x))
+    largest = torch.finfo(kind).max
+    return inner, (x - inner).clamp(-largest, largest)
+
+
+def end_slopes(
+    *, q: Tensor | None, grid: Tensor | None, alpha: Tensor, z: Tensor, window: int | None, laplacian: bool
+) -> tuple[Tensor, Tensor]:
+    """phi' at the first and at the last point, from within; differentiable by every parameter."""
+    points = z.shape[-1]
+    kept = points if window is None else min(window // 2 + 1, points)
+    if grid is not None:
+        below, above = grid - grid[..., :1], grid - grid[..., -1:]
+    else:
+        assert q is not None
+        steps = torch.arange(kept, dtype=q.dtype, device=q.device) * q.unsqueeze(-1)
+        below, above = steps, -steps.flip(-1)
+    alpha = alpha.unsqueeze(-1)
+    return (
+        _slope_at(below, alpha, z[..., :kept], end=0, laplacian=laplacian),
+        _slope_at(above, alpha, z[..., -kept:], end=-1, laplacian=laplacian),
+    )
+
+
+def _slope_at(away: Tensor, alpha: Tensor, z: Tensor, *, end: int, laplacian: bool) -> Tensor:
+    """The slope where `away` (the points less the end) is 0; with Laplacian weights the one on the inner side."""
+    p = torch.softmax(-alpha * (away.abs() if laplacian else away.square()), -1)
+    centred = p * (z - (p * z).sum(-1, keepdim=True))
+    if laplacian:
+        return (2.0 if end else -2.0) * alpha.squeeze(-1) * centred[..., end]
+    return 2 * alpha.squeeze(-1) * (centred * away).sum(-1)
+
+
+def beyond(value: Tensor, excess: Tensor, slopes: tuple[Tensor, Tensor]) -> Tensor:
+    """The value at the ends continued by the excess."""
+    low, high = (slope.to(value.dtype) for slope in slopes)
+    return value + torch.where(excess > 0, high, low) * excess
+
+
+# -- the function squaf -----------------------------------------------------------------------------------
+#
+# Checks its arguments, then hands them to the operator or to the plain form.
 
 
 def squaf(

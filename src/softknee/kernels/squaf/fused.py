@@ -1,15 +1,210 @@
 """Launches the fused kernels on folded tensors, and adds up the partial sums they leave, in a fixed order."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from ..launch import divide_up, on_device_of, power_of_two
 from .cuda import any_window, soft
-from .layout import Layout
-from .triton_kernels import squaf_backward_kernel, squaf_forward_kernel
-from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout
+
+# -- the fused SQUAF kernels in Triton --------------------------------------------------------------------
+#
+# Any window, both weights, parameters of any granularity, no atomics.
+#
+# x is flat and dense; with g1 * g2 groups of parameters it is laid out as (outer, g1, middle, g2, inner). HALF
+# is the number of neighbours kept on each side, or -1 for the full sum; k is a float. Arithmetic is float32
+# whatever the storage type.
+
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+# Adding and subtracting 1.5 * 2^23 rounds a float32 below 2^22 to the nearest integer, ties to even, in two
+# cheap additions; the rounding instruction runs at the rate of an exponential.
+ROUNDER = tl.constexpr(12582912.0)
+# The square root of the largest float32: infinities become this, so that no 0 * inf can arise (see plain.py).
+LIMIT = tl.constexpr(1.8446742974197924e19)
+# Exponents are at most 0 but for the rounding of x/q, which a huge alpha magnifies; 2^60 squared still is a
+# float32.
+CEILING = tl.constexpr(60.0)
+
+
+@triton.jit
+def _nearest(x, q, k):
+    """(c, d): the nearest grid point's number and the distance x - c q from it, the product not rounded."""
+    x = tl.minimum(tl.maximum(x, -LIMIT, propagate_nan=tl.PropagateNan.ALL), LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    ratio = x / q
+    # A NaN must not become an index; it reaches the result through d.
+    ratio = tl.where(ratio == ratio, ratio, 0.0)
+    c = (tl.minimum(tl.maximum(ratio, -k), k) + ROUNDER) - ROUNDER
+    leading = q.to(tl.bfloat16).to(tl.float32)
+    d = (x - c * leading) - c * (q - leading)
+    return c, d
+
+
+@triton.jit
+def _exponent(d, q, alpha, steps, LAPLACIAN: tl.constexpr):
+    """log2 of a neighbour's weight relative to the nearest point's; q * alpha carries log2(e) already."""
+    if LAPLACIAN:
+        reach = tl.where(steps > 0, d + tl.abs(d), tl.where(steps < 0, tl.abs(d) - d, 0.0))
+        e = (alpha * LOG2_E) * (reach - tl.abs(steps) * q)
+    else:
+        e = (alpha * q * LOG2_E) * (steps * (2.0 * d - steps * q))
+    return tl.minimum(e, CEILING, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def squaf_forward_kernel(
+    x_ptr, out_ptr, q_ptr, alpha_ptr, z_ptr, numel, n, k, g1, middle, g2, inner,
+    HALF: tl.constexpr, LAPLACIAN: tl.constexpr, SHARED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    inside = start + lanes < numel
+    x = tl.load(x_ptr + start + lanes, mask=inside, other=0.0).to(tl.float32)
+    if SHARED:
+        q = tl.load(q_ptr).to(tl.float32)
+        alpha = tl.load(alpha_ptr).to(tl.float32)
+        row = tl.zeros((BLOCK,), tl.int32)
+    else:
+        above = (start + lanes) // inner
+        group = (((above // g2) // middle) % g1 * g2 + above % g2).to(tl.int32)
+        q = tl.load(q_ptr + group, mask=inside, other=1.0).to(tl.float32)
+        alpha = tl.load(alpha_ptr + group, mask=inside, other=1.0).to(tl.float32)
+        row = group * n
+    c, d = _nearest(x, q, k)  # pyright: ignore
+    here = (c + k).to(tl.int32)
+    zrow = z_ptr + row
+    if HALF == 2 and not LAPLACIAN:
+        # Two exponentials give five weights: w(+-2) = w(+-1)^2 e^(-2h).
+        scale = alpha * q * LOG2_E
+        fall = tl.exp2(-2.0 * scale * q)
+        up = tl.minimum(scale * (2.0 * d - q), CEILING, propagate_nan=tl.PropagateNan.ALL)
+        down = tl.minimum(scale * (-2.0 * d - q), CEILING, propagate_nan=tl.PropagateNan.ALL)
+        up = tl.exp2(tl.where(c < k, up, -float("inf")))
+        down = tl.exp2(tl.where(c > -k, down, -float("inf")))
+        up2 = tl.where(c < k - 1, up * up * fall, 0.0)
+        down2 = tl.where(c > 1 - k, down * down * fall, 0.0)
+        last = n - 1
+        total = tl.load(zrow + here).to(tl.float32)
+        total += up * tl.load(zrow + tl.minimum(here + 1, last)).to(tl.float32)
+        total += down * tl.load(zrow + tl.maximum(here - 1, 0)).to(tl.float32)
+        total += up2 * tl.load(zrow + tl.minimum(here + 2, last)).to(tl.float32)
+        total += down2 * tl.load(zrow + tl.maximum(here - 2, 0)).to(tl.float32)
+        weight = 1.0 + (up + down) + (up2 + down2)
+    else:
+        total = tl.zeros((BLOCK,), tl.float32)
+        weight = tl.zeros((BLOCK,), tl.float32)
+        if HALF >= 0:
+            for j in tl.static_range(-HALF, HALF + 1):
+                on_grid = (here + j >= 0) & (here + j < n)
+                steps = tl.full((BLOCK,), j, tl.float32)
+                w = tl.where(on_grid, tl.exp2(_exponent(d, q, alpha, steps, LAPLACIAN)), 0.0)
+                total += w * tl.load(zrow + here + j, mask=on_grid, other=0.0).to(tl.float32)
+                weight += w
+        else:
+            for i in range(n):
+                w = tl.exp2(_exponent(d, q, alpha, i - k - c, LAPLACIAN))
+                total += w * tl.load(zrow + i).to(tl.float32)
+                weight += w
+    tl.store(out_ptr + start + lanes, (total / weight).to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def squaf_backward_kernel(
+    grad_ptr, x_ptr, q_ptr, alpha_ptr, z_ptr, dx_ptr, dq_ptr, dalpha_ptr, dz_ptr,
+    per_group, groups, n, k, g1, middle, g2, inner, tiles, parts,
+    HALF: tl.constexpr, LAPLACIAN: tl.constexpr, BINS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
+    WANT_X: tl.constexpr, WANT_Q: tl.constexpr, WANT_ALPHA: tl.constexpr, WANT_Z: tl.constexpr,
+):  # fmt: skip
+    """Gradient of x, and this program's own sums for q, alpha and z, written to row `part` of the partials; each as
+    far as it is wanted.
+
+    A tile is (ROWS elements of a group, GROUPS groups, BINS >= n grid points), dense over the grid: the
+    gradient of z is then a sum over the first dimension, in a fixed order, with nothing to scatter.
+    """
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    group = tl.program_id(0) // parts * GROUPS + tl.arange(0, GROUPS)
+    known = group < groups
+    bins = tl.arange(0, BINS)
+    q = tl.load(q_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
+    alpha = tl.load(alpha_ptr + group, mask=known, other=1.0).to(tl.float32)[None, :]
+    q_, alpha_ = q[:, :, None], alpha[:, :, None]
+    on_table = known[:, None] & (bins < n)[None, :]
+    z = tl.load(z_ptr + group[:, None].to(tl.int64) * n + bins[None, :], mask=on_table, other=0.0).to(tl.float32)
+    z = z[None, :, :]
+    sum_q = tl.zeros((GROUPS,), tl.float32)
+    sum_alpha = tl.zeros((GROUPS,), tl.float32)
+    sum_z = tl.zeros((GROUPS, BINS), tl.float32)
+    for tile in range(tiles):
+        element = (part * tiles + tile) * ROWS + tl.arange(0, ROWS)
+        above = element // inner
+        outer = above // middle
+        row = ((outer[:, None] * g1 + (group // g2)[None, :]) * middle + (above % middle)[:, None]) * g2
+        at = (row + (group % g2)[None, :]) * inner + (element % inner)[:, None]
+        inside = (element < per_group)[:, None] & known[None, :]
+        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        grad = tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        c, d = _nearest(x, q, k)
+        steps = (bins.to(tl.float32) - k)[None, None, :] - c[:, :, None]
+        keep = (bins < n)[None, None, :]
+        if HALF >= 0:
+            keep = keep & (tl.abs(steps) <= HALF)
+        w = tl.where(keep, tl.exp2(_exponent(d[:, :, None], q_, alpha_, steps, LAPLACIAN)), 0.0)
+        p = w / tl.sum(w, axis=2)[:, :, None]
+        # Points outside the window get 0, also where x and so phi is NaN.
+        if WANT_Z:
+            sum_z += tl.sum(tl.where(keep, p * grad[:, :, None], 0.0), axis=0)
+        if (WANT_X or WANT_Q) or WANT_ALPHA:
+            phi = tl.sum(p * z, axis=2)
+            centred = tl.where(keep, p * (z - phi[:, :, None]), 0.0)
+            if WANT_Q or WANT_ALPHA:
+                if LAPLACIAN:
+                    second = tl.sum(centred * tl.abs(steps), axis=2)
+                else:
+                    second = tl.sum(centred * steps * steps, axis=2)
+            if LAPLACIAN:
+                upper = tl.sum(tl.where(steps > 0, centred, tl.where(steps < 0, -centred, 0.0)), axis=2)
+                off_centre = tl.sum(tl.where(steps != 0, centred, 0.0), axis=2)
+                side = tl.where(d > 0, 1.0, tl.where(d < 0, -1.0, 0.0))
+                # Exactly 0 beyond the grid, where d may be huge; d * upper + abs(d) * off_centre would leave the
+                # rounding of one product behind.
+                first = upper + side * off_centre
+            else:
+                first = tl.sum(centred * (steps - tl.sum(p * steps, axis=2)[:, :, None]), axis=2)
+            if WANT_X:
+                if LAPLACIAN:
+                    by_x = alpha * first
+                else:
+                    by_x = 2.0 * (alpha * q) * first
+                tl.store(dx_ptr + at, (grad * by_x).to(dx_ptr.dtype.element_ty), mask=inside)
+            if WANT_Q:
+                if LAPLACIAN:
+                    by_q = -c * (alpha * first) - alpha * second
+                else:
+                    by_q = 2.0 * alpha * ((d - c * q) * first - q * second)
+                sum_q += tl.sum(grad * by_q, axis=0)
+            if WANT_ALPHA:
+                if LAPLACIAN:
+                    by_alpha = d * first - q * second
+                else:
+                    by_alpha = q * (2.0 * d * first - q * second)
+                sum_alpha += tl.sum(grad * by_alpha, axis=0)
+    into = part * groups + group
+    if WANT_Q:
+        tl.store(dq_ptr + into, sum_q, mask=known)
+    if WANT_ALPHA:
+        tl.store(dalpha_ptr + into, sum_alpha, mask=known)
+    if WANT_Z:
+        tl.store(dz_ptr + into[:, None] * n + bins[None, :], sum_z, mask=on_table)
+
+
+# -- launches the fused kernels on folded tensors, and adds up the partial sums they leave, in a fixed order ---
+
 
 # Triton's kernels are launched by indexing, and take plain numbers for their constants; no type says so.
 _forward_kernel: Any = squaf_forward_kernel

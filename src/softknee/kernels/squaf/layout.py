@@ -6,6 +6,9 @@ for each of the g1 * g2 groups. A shared parameter is (1, 1, 1, 1, numel); a cha
 order is kept: a channels-last tensor is read as it lies, its parameters permuted instead.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -109,3 +112,23 @@ def _blocks(order: list[int], *, x: Tensor, shape: tuple[int, ...]) -> list[tupl
         else:
             blocks.append((x.shape[dim], grouped))
     return blocks or [(1, False)]
+
+
+# -- which of SQUAF's gradients are computed --------------------------------------------------------------
+#
+# A sum of these, in the order of the arguments x, q, alpha, z.
+
+
+BY_X, BY_Q, BY_ALPHA, BY_Z = 1, 2, 4, 8
+EVERY = BY_X | BY_Q | BY_ALPHA | BY_Z
+
+
+def wanted_of(needs: Sequence[bool]) -> int:
+    """From what autograd says that it needs of x, q, alpha and z."""
+    return sum(flag for flag, need in zip((BY_X, BY_Q, BY_ALPHA, BY_Z), needs, strict=True) if need)
+
+
+def only_wanted(gradients: Sequence[Tensor], wanted: int) -> list[Tensor | None]:
+    """The gradients by x, q, alpha and z, None in the place of one that is not wanted."""
+    flags = (BY_X, BY_Q, BY_ALPHA, BY_Z)
+    return [g if wanted & flag else None for g, flag in zip(gradients, flags, strict=True)]

@@ -6,18 +6,106 @@ second and later ones through the plain form) and a vmap rule that turns a repli
 parameters.
 
 Here window 0 means the full sum, and q, alpha and z[..., 0] share one shape that broadcasts against x. `wanted` says
-which gradients are computed (see `wanted.py`); one that is not wanted comes back as an empty tensor.
+which gradients are computed (see `layout.py`); one that is not wanted comes back as an empty tensor.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import eager
-from .derivatives import squaf_derivative, wide_dtype
 from .dispatch import choose_kernel
-from .layout import arrange, dense
-from .plain import squaf_plain
-from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, only_wanted, wanted_of
+from .eager import slopes
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, arrange, dense, only_wanted, wanted_of
+from .plain import Window, compute_dtype, finite_range, keep_window, squaf_plain
+
+# -- the derivatives of SQUAF by x as formulas of their own, because automatic ones of second order cancel ---
+#
+# With s_j the derivative of exponent j by x (2 alpha q j, or -alpha, 0, +alpha for Laplacian weights), phi' is
+# sum_j P_j (z_j - phi) (s_j - mean), and phi'' is sum_j a_j (z_j - phi), a_j = P_j ((s_j - mean)^2 - variance).
+# Where an end of the grid leaves an even number of points of nearly equal weight, a_j all but vanishes: for
+# two points it is P_0 P_1 (P_1 - P_0). Subtracting rounded squares then loses every digit that the bound on
+# the error asks for. There a_j is worked out from e_j = w_j - 1 = expm1(exponent), whose digits are all good.
+
+
+# Exponents above this count as nearly equal weights: w >= 0.2, so that 1 + e_j loses nothing either.
+NEARLY_EQUAL = -1.5
+
+
+def squaf_derivative(
+    x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, *, order: int
+) -> Tensor:
+    """The derivative of that order by x, in plain tensor operations fit for any transform."""
+    if order == 0:
+        return squaf_plain(x, q, alpha, z, window, laplacian)
+    if order > 2:
+        return nth_derivative(
+            lambda at: squaf_derivative(at, q, alpha, z, window, laplacian, order=2), x, order=order - 2
+        )
+    # As for gradients of gradients: second derivatives are taken in float64 where there is one.
+    kind = compute_dtype(x) if order == 1 else wide_dtype(x)
+    q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
+    kept = keep_window(finite_range(x.to(kind)), q=q, alpha=alpha, z=z, window=window, laplacian=laplacian)
+    if order == 1:
+        slope = slopes(kept, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
+        assert slope is not None
+        return slope.to(x.dtype)
+    return curvature(kept, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
+
+
+def wide_dtype(x: Tensor) -> torch.dtype:
+    """The widest type of the device that x is on."""
+    return torch.float32 if x.device.type == "mps" else torch.float64
+
+
+def curvature(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
+    """phi'' from the kept points."""
+    if laplacian:
+        scale, s = alpha, kept.steps.sign() + kept.rest.sign() * (kept.steps != 0)
+    else:
+        scale, s = 2 * (alpha * q), kept.steps
+    p = kept.probability
+    from_middle = s - (p * s).sum(0)
+    usual = p * (from_middle.square() - (p * from_middle.square()).sum(0))
+    inside = kept.inside.to(p.dtype)
+    lowest = torch.where(kept.inside, kept.logits, torch.zeros_like(kept.logits)).amin(0)
+    even = _nearly_equal(kept.logits, s=s, p=p, inside=inside)
+    share = torch.where(lowest > NEARLY_EQUAL, even, usual)
+    phi = (p * kept.value).sum(0)
+    return scale.square() * (share * (kept.value - phi)).sum(0)
+
+
+def _nearly_equal(logits: Tensor, *, s: Tensor, p: Tensor, inside: Tensor) -> Tensor:
+    """a_j / scale^2, in powers of e_j = w_j - 1; the leading one is exact, and 0 for two equal halves.
+
+    t_j is s_j less its plain mean, V the plain mean of t^2; e_0, e_1, e_2 are those of e, e t, e t^2.
+    Then (1 + e_0)^2 ((s_j - mean)^2 - variance) is, sorted by powers of e, what is summed below.
+    """
+    count = inside.sum(0)
+    t = s - (s * inside).sum(0) / count
+    v = (t.square() * inside).sum(0) / count
+    e = logits.expm1() * inside
+    e0, e1, e2 = (e.sum(0) / count, (e * t).sum(0) / count, (e * t.square()).sum(0) / count)
+    square = t.square()
+    first = (2 * square - v) * e0 - 2 * t * e1 - e2
+    second = e0 * (square * e0 - e2) + 2 * e1 * (e1 - t * e0)
+    return p * ((square - v) + (first + second)) / (1 + e0).square()
+
+
+def nth_derivative(function: Callable[[Tensor], Tensor], x: Tensor, *, order: int) -> Tensor:
+    """The derivative of that order of an element-wise function, by a functional transform."""
+    if order == 0:
+        return function(x)
+    pulled = torch.func.vjp(lambda at: nth_derivative(function, at, order=order - 1), x)
+    return pulled[1](torch.ones_like(pulled[0]))[0]
+
+
+# -- the operators softknee::squaf and softknee::squaf_backward -------------------------------------------
+
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -114,7 +202,7 @@ def differentiate_again(ctx, *outer: Tensor):
     """Gradients of the first-order gradients, by (grad, x, q, alpha, z).
 
     Second derivatives are differences of nearly equal moments; where there is float64 they are taken in it.
-    That by x twice has a formula of its own (see derivatives.py), the others come from functional transforms,
+    That by x twice has a formula of its own (see above), the others come from functional transforms,
     which compose with any order of differentiation around them where autograd.grad would not.
     """
     saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
@@ -193,3 +281,67 @@ torch.library.register_vmap("softknee::squaf_backward", _squaf_backward_replicas
 
 def shape_without(parameter: Tensor, dim: int | None) -> tuple[int, ...]:
     return tuple(size for axis, size in enumerate(parameter.shape) if axis != dim)
+
+
+# -- SQUAF inside torch.func transforms (grad, vjp, vmap, jacrev and their nestings) ----------------------
+#
+# An operator with a registered derivative cannot be differentiated by torch.func; an autograd.Function can.
+# These two wrap the operators, each derivative being a Function again, and share the operators' vmap rule.
+
+
+class SquafFunction(torch.autograd.Function):
+    """The value; its derivative is `SquafBackwardFunction`."""
+
+    @staticmethod
+    def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
+        return torch.ops.softknee.squaf(x, q, alpha, z, window, laplacian)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *tensors, ctx.window, ctx.laplacian = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        return *first_gradients(ctx, outer[0], ctx.needs_input_grad[:4]), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        x, q, alpha, z, window, laplacian = args
+        x, parameters = fold_replicas(info.batch_size, in_dims[:4], x, (q, alpha, z), always=False)
+        return SquafFunction.apply(x, *parameters, window, laplacian), 0
+
+
+def first_gradients(ctx: Any, grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    """The gradients by x, q, alpha and z, which a context has saved, as far as they are needed."""
+    wanted = wanted_of(needs)
+    found: Any = SquafBackwardFunction.apply(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
+    return only_wanted(found, wanted)
+
+
+class SquafBackwardFunction(torch.autograd.Function):
+    """The first derivatives; theirs go through the plain form."""
+
+    @staticmethod
+    def forward(
+        grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return torch.ops.softknee.squaf_backward(grad, x, q, alpha, z, window, laplacian, wanted)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *tensors, ctx.window, ctx.laplacian, ctx.wanted = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        return differentiate_again(ctx, *outer)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        grad, x, q, alpha, z, window, laplacian, wanted = args
+        shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
+        x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
+        grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
+        found: Any = SquafBackwardFunction.apply(grad, x, *parameters, window, laplacian, wanted)
+        return of_replicas(info.batch_size, found, shapes, wanted)

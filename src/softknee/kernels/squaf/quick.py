@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .cuda import geometry, modes, soft
-from .cuda.geometry import KINDS
-from .cuda.launch import Kernel, compiled
+from .choice import draw_seed
+from .cuda import launch, modes, soft
+from .cuda.launch import KINDS, Kernel, compiled
 from .cuda.source import SOURCE
 from .dispatch import inside_transform, must_differentiate_through
-from .layout import Layout
-from .random_bits import draw_seed
-from .wanted import BY_ALPHA, BY_Q, BY_X, BY_Z, wanted_of
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, wanted_of
 
 _THREADS = 128
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -47,7 +45,7 @@ def usual(x: Tensor, given: Given) -> bool:
     for one in given:
         if one is not None and (type(one) not in _PLAIN or one.dtype != kind or one.device != device):
             return False
-    if points < 5 or geometry.backward_threads(points) == 0 or not z.is_contiguous():
+    if points < 5 or launch.backward_threads(points) == 0 or not z.is_contiguous():
         return False
     if not 0 < count < 2**33 or _memory_format(x) is None:
         return False
@@ -84,8 +82,8 @@ class _Quick(torch.autograd.Function):
             kernel(
                 grid=(soft.forward_blocks(row, device), 1),
                 threads=soft.FORWARD_THREADS,
-                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *geometry.shape(row)],
-                shared=geometry.forward_bytes(points),
+                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *launch.shape(row)],
+                shared=launch.forward_bytes(points),
                 device=device,
             )
         else:
@@ -110,18 +108,18 @@ class _Quick(torch.autograd.Function):
             grad = grad.to(x.dtype, memory_format=laid, copy=True)
         points, device, wanted = z.numel(), x.device.index, wanted_of(needs)
         row, kind = _row_of(x.numel()), KINDS[z.dtype]
-        count, bins = soft.backward_blocks(row, points), geometry.bins_of(points, wanted)
+        count, bins = soft.backward_blocks(row, points), launch.bins_of(points, wanted)
         dx = torch.empty_like(x) if wanted & BY_X else None
         partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
         kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, wanted)
         assert kernel is not None
-        threads = geometry.backward_threads(points)
+        threads = launch.backward_threads(points)
         places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
         kernel(
             grid=(count, 1),
             threads=threads,
-            args=[*places, *_addresses(given), *geometry.shape(row)],
-            shared=geometry.backward_bytes(points, threads, bins=bins),
+            args=[*places, *_addresses(given), *launch.shape(row)],
+            shared=launch.backward_bytes(points, threads, bins=bins),
             device=device,
         )
         if partial is None:

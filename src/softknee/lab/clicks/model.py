@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...errors import InputError, ParameterError, did_you_mean
 from ...nn.row_norm import row_norm
 from ..data.criteo import EMBEDDINGS
-from ..data.criteo_text import BUCKETS, CATEGORIES, NUMBERS
+from ..data.criteo_shards import BUCKETS, CATEGORIES, NUMBERS
 from ..vision_networks.places import Factory, Place, built
 
 HIDDEN = (2572, 1454, 1596)

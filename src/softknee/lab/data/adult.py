@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from ...errors import DataError, did_you_mean
-from ..compressed import read_bytes, text_of
-from ..data_folder import data_folder, find_file
-from .reading import compare_md5
+from .files import compare_md5, data_folder, find_file, pandas, read_bytes, text_of
 
 _SOURCE = "archive.ics.uci.edu (the data set 'Adult')"
 _MOST_BYTES = 2**25  # adult.data has 3,974,305
@@ -94,11 +95,11 @@ def load_adult(folder: str | os.PathLike[str] | None = None, *, check: bool = Tr
     mean, spread = _scale(parts[0][0])
     numeric = torch.tensor([name in NUMBERS for name in INPUTS])
     ready = []
-    for whole, target in parts:
+    for columns, target in parts:
         # In float64 and rounded once.
-        x = _spelled_out(whole)
+        x = _one_hot(columns)
         x[:, numeric] = (x[:, numeric] - mean) / spread
-        ready.append((x.float(), torch.tensor(target)))
+        ready.append((x.float(), target))
     (train_x, train_y), (test_x, test_y) = ready
     return Rows(
         name="adult",
@@ -116,57 +117,62 @@ def _find(root: Path, name: str) -> Path:
     return find_file(root, places, what=f"Adult ({name})", source=_SOURCE)
 
 
-def _read(path: Path, check: bool) -> tuple[list[list[int]], list[int]]:
-    content = read_bytes(path, what="table of Adult", most_bytes=_MOST_BYTES)
+def _read(path: Path, check: bool) -> tuple[Tensor, Tensor]:
+    """The 14 columns in int64, (rows, 14), a word as its place among the values of its column; and the classes."""
+    pd, content = pandas(), read_bytes(path, what="table of Adult", most_bytes=_MOST_BYTES)
     if check:
         compare_md5(content, _MD5[path.name.removesuffix(".gz")], path)
-    rows, targets = [], []
-    for number, line in enumerate(text_of(content, path).splitlines(), start=1):
+    try:
         # adult.test begins with a remark, and both files end with an empty line.
-        if not line.strip() or line.startswith("|"):
-            continue
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(COLUMNS) + 1:
-            raise DataError(f"'{path}', line {number}: {len(cells)} values, where there are {len(COLUMNS) + 1}.")
-        label = cells[-1].removesuffix(".")  # adult.test writes '<=50K.'
-        if label not in LABELS:
-            raise DataError(f"'{path}', line {number}: the income is {label!r:.40}, where it is '<=50K' or '>50K'.")
-        rows.append([_number(name, cell, path, number) for name, cell in zip(COLUMNS, cells, strict=False)])
-        targets.append(LABELS.index(label))
-    if not rows:
-        raise DataError(f"'{path}' has no rows. Take it anew from {_SOURCE}.")
-    return rows, targets
+        table = pd.read_csv(
+            StringIO(text_of(content, path)),
+            header=None,
+            dtype=str,
+            keep_default_na=False,
+            skipinitialspace=True,
+            comment="|",
+        )
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"'{path}' has no rows. Take it anew from {_SOURCE}.") from error
+    except pd.errors.ParserError as error:
+        raise DataError(f"'{path}' has a row of another length ({error}). Take it anew from {_SOURCE}.") from error
+    columns = {**COLUMNS, "income": LABELS}
+    if table.shape[1] != len(columns):
+        raise DataError(f"'{path}' has {table.shape[1]} columns, where there are {len(columns)}. Take it anew.")
+    table.columns = list(columns)
+    table["income"] = table["income"].str.removesuffix(".")  # adult.test writes '<=50K.'
+    numbers = [_numbers(table[name], values, path) for name, values in columns.items()]
+    return torch.stack(numbers[:-1], dim=1), numbers[-1]
 
 
-def _number(name: str, cell: str, path: Path, number: int) -> int:
-    """The number in a cell, or the place of its word among the values of the column."""
-    values = COLUMNS[name]
+def _numbers(cells: Any, values: Sequence[str], path: Path) -> Tensor:
+    """The numbers of a column, or the places of its words among these values."""
     if values:
-        if cell not in values:
-            near = did_you_mean(cell, values)
-            raise DataError(f"'{path}', line {number}: {name} has no value {cell!r:.40}.{near}")
-        return values.index(cell)
-    if not cell.isascii() or not cell.isdecimal() or len(cell) > 12:
-        raise DataError(f"'{path}', line {number}: {name} is {cell!r:.40}, where it is a whole number.")
-    return int(cell)
+        numbers = pandas().Index(values).get_indexer(cells)
+    else:
+        numbers = cells.where(cells.str.fullmatch("[0-9]{1,7}"), "-1").astype("int64").to_numpy()
+    for row in (numbers < 0).nonzero()[0][:1]:
+        kind = f"has no value {cells[row]!r:.40}" if values else f"is {cells[row]!r:.40}, where it is a whole number"
+        suggestion = did_you_mean(cells[row], values) if values else ""
+        raise DataError(f"'{path}', row {row + 1}: {cells.name} {kind}.{suggestion} Take the file anew from {_SOURCE}.")
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
-def _spelled_out(rows: list[list[int]]) -> Tensor:
+def _one_hot(columns: Tensor) -> Tensor:
     """Every number as it is, and a column of 0 and 1 for each value of a word; in float64."""
-    whole = torch.tensor(rows)
     pieces = [
         functional.one_hot(column, len(values)) if values else column.unsqueeze(1)
-        for column, values in zip(whole.unbind(dim=1), COLUMNS.values(), strict=True)
+        for column, values in zip(columns.unbind(dim=1), COLUMNS.values(), strict=True)
     ]
     return torch.cat(pieces, dim=1).double()
 
 
-def _scale(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+def _scale(columns: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the numbers, by sums of whole numbers, which are exact."""
-    means, spreads = [], []
+    count, means, spreads = len(columns), [], []
     for name in NUMBERS:
-        column, count = [row[list(COLUMNS).index(name)] for row in rows], len(rows)
-        total, square = sum(column), sum(one * one for one in column)
+        column = columns[:, list(COLUMNS).index(name)]
+        total, square = int(column.sum()), int((column * column).sum())
         means.append(total / count)
         spreads.append(math.sqrt(count * square - total**2) / count or 1.0)  # a constant has no spread of its own
     return torch.tensor(means, dtype=torch.float64), torch.tensor(spreads, dtype=torch.float64)

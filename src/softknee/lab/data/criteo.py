@@ -23,11 +23,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from ..compressed import opened
-from ..data_folder import data_folder
-from .criteo_shards import COMMAND, Shards
-from .criteo_text import BUCKETS, CATEGORIES, MISSING, NUMBERS, Block, read_blocks
-from .reading import numpy
+from .criteo_shards import BUCKETS, CATEGORIES, COMMAND, MISSING, NUMBERS, Block, Shards, read_blocks
+from .files import data_folder, numpy, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,8 +49,8 @@ def log_square(numbers: np.ndarray) -> np.ndarray:
     [0.0, -2.0, 0.0, 2.0, 1.206948...]
     """
     np = numpy()
-    found = np.where(numbers == MISSING, 0, numbers).astype(np.float64)
-    return np.where(found > 2, np.log(np.maximum(found, 1.0)) ** 2, found).astype(np.float32)
+    values = np.where(numbers == MISSING, 0, numbers).astype(np.float64)
+    return np.where(values > 2, np.log(np.maximum(values, 1.0)) ** 2, values).astype(np.float32)
 
 
 def features(block: Block) -> tuple[Tensor, Tensor]:

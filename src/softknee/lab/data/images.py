@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError, did_you_mean
-from ..data_folder import data_folder
+from .files import data_folder
 
 IMAGES = ("cifar-10", "cifar-100", "tiny-imagenet", "imagenet")
 
@@ -56,7 +56,7 @@ class ImageSet:
     @property
     def normalisation(self) -> str:
         """What `ready` does to the pixels, for a record."""
-        mean, spread = (", ".join(f"{one:.4f}" for one in three) for three in (self.mean, self.spread))
+        mean, spread = (", ".join(f"{value:.4f}" for value in three) for three in (self.mean, self.spread))
         return f"(pixel - [{mean}])/[{spread}], mean and standard deviation of each channel of the training images"
 
     def ready(self, images: Tensor) -> Tensor:
@@ -74,7 +74,9 @@ class ImageSet:
 
 def level_counts(images: Tensor) -> Tensor:
     """How often each channel of images [n, channels, height, width] in uint8 has each level, [channels, 256]."""
-    return torch.stack([torch.bincount(images[:, one].flatten(), minlength=256) for one in range(images.shape[1])])
+    return torch.stack(
+        [torch.bincount(images[:, channel].flatten(), minlength=256) for channel in range(images.shape[1])]
+    )
 
 
 def moments_of(counts: Tensor, *, name: str) -> tuple[tuple[float, float], ...]:
@@ -82,16 +84,16 @@ def moments_of(counts: Tensor, *, name: str) -> tuple[tuple[float, float], ...]:
 
     Sums of whole numbers are exact, so that the same files give the same floats on every machine.
     """
-    found = []
-    for channel, each in enumerate(counts.tolist()):
-        pixels = sum(each)
-        total = sum(value * count for value, count in enumerate(each))
-        square = sum(value**2 * count for value, count in enumerate(each))
+    moments = []
+    for channel, histogram in enumerate(counts.tolist()):
+        pixels = sum(histogram)
+        total = sum(value * count for value, count in enumerate(histogram))
+        square = sum(value**2 * count for value, count in enumerate(histogram))
         variance = pixels * square - total**2  # times the square of their number
         if variance == 0:
             raise DataError(f"{name}: every training pixel of channel {channel} is the same: it is empty.")
-        found.append((total / pixels, math.sqrt(variance) / pixels))
-    return tuple(found)
+        moments.append((total / pixels, math.sqrt(variance) / pixels))
+    return tuple(moments)
 
 
 def load_image_set(
@@ -110,7 +112,7 @@ def load_image_set(
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGES)}")
     root = data_folder(folder)
     if name == "imagenet":
-        from .imagenet_folder import load_imagenet
+        from .imagenet import load_imagenet
 
         return checked(load_imagenet(root, most=most))
     if name == "tiny-imagenet":
@@ -122,18 +124,18 @@ def load_image_set(
     return checked(load_cifar(name, root, check=check))
 
 
-def checked(found: ImageSet) -> ImageSet:
+def checked(data: ImageSet) -> ImageSet:
     """The same, if every image has a label, every label a name and every class an image to train on."""
     for part in ("train", "test"):
-        images, labels = getattr(found, f"{part}_images"), getattr(found, f"{part}_labels")
+        images, labels = getattr(data, f"{part}_images"), getattr(data, f"{part}_labels")
         if len(images) != len(labels) or len(images) == 0:
-            raise DataError(f"{found.name} ({part}) has {len(images):,} images and {len(labels):,} labels.")
-        if int(labels.min()) < 0 or int(labels.max()) >= len(found.labels):
-            worst = int(labels.max()) if int(labels.max()) >= len(found.labels) else int(labels.min())
+            raise DataError(f"{data.name} ({part}) has {len(images):,} images and {len(labels):,} labels.")
+        if int(labels.min()) < 0 or int(labels.max()) >= len(data.labels):
+            worst = int(labels.max()) if int(labels.max()) >= len(data.labels) else int(labels.min())
             raise DataError(
-                f"{found.name} ({part}) has the label {worst}, where labels are 0 to {len(found.labels) - 1}."
+                f"{data.name} ({part}) has the label {worst}, where labels are 0 to {len(data.labels) - 1}."
             )
-    if found.train_images.shape[1:] != found.test_images.shape[1:]:
-        sizes = " and ".join(str(tuple(one.shape[1:])) for one in (found.train_images, found.test_images))
-        raise DataError(f"{found.name}: training and test images differ in size: {sizes}.")
-    return found
+    if data.train_images.shape[1:] != data.test_images.shape[1:]:
+        sizes = " and ".join(str(tuple(images.shape[1:])) for images in (data.train_images, data.test_images))
+        raise DataError(f"{data.name}: training and test images differ in size: {sizes}.")
+    return data

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from ..compressed import text_of
+from .files import numpy, pillow, text_of
 from .images import ImageSet
-from .reading import numpy, pillow
 
 _SIDE = 64
 _MOST_BYTES = 2**20  # of one file; the largest is val_annotations.txt with 0.4 MB
@@ -47,15 +46,15 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
     train: dict[tuple[str, int, str], Tensor] = {}
     val: dict[str, Tensor] = {}
     for name, content in _files(place):
-        found = _WANTED.fullmatch(name)
-        if found is None:
+        match = _WANTED.fullmatch(name)
+        if match is None:
             continue
-        if text := found["text"]:
+        if text := match["text"]:
             texts[text] = text_of(content, place / text)
-        elif kind := found["kind"]:
-            train[kind, *_ordered(found["train"])] = _decoded(content, place / name)
+        elif kind := match["kind"]:
+            train[kind, *_ordered(match["train"])] = _decoded(content, place / name)
         else:
-            val[found["val"]] = _decoded(content, place / name)
+            val[match["val"]] = _decoded(content, place / name)
     for text in ("wnids.txt", "val/val_annotations.txt"):
         if text not in texts:
             raise DataError(f"'{place}' has no '{text}', which Tiny-ImageNet has. Take it anew from {_SOURCE}.")
@@ -64,10 +63,10 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
     for kind in classes:
         if not any(name[0] == kind for name in names):
             raise DataError(f"'{place}' has no pictures in 'train/{kind}/images', a class of its wnids.txt.")
-    known = {kind: number for number, kind in enumerate(classes)}
+    numbers = {kind: number for number, kind in enumerate(classes)}
     truth = _annotations(texts["val/val_annotations.txt"], place)
-    for kind, where in [*((name[0], "train") for name in names), *((truth[one], "val") for one in truth)]:
-        if kind not in known:
+    for kind, where in [*((name[0], "train") for name in names), *((truth[picture], "val") for picture in truth)]:
+        if kind not in numbers:
             raise DataError(f"'{place}' has the class {kind!r:.40} in {where}, which is not in its wnids.txt.")
     for name in (*truth, *val):
         if name not in val or name not in truth:
@@ -77,22 +76,24 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
     return ImageSet(
         name="tiny-imagenet",
         train_images=_stacked([train.pop(name) for name in names], place),
-        train_labels=torch.tensor([known[name[0]] for name in names]),
+        train_labels=torch.tensor([numbers[name[0]] for name in names]),
         test_images=_stacked([val.pop(name) for name in ordered], place),
-        test_labels=torch.tensor([known[truth[name]] for name in ordered]),
+        test_labels=torch.tensor([numbers[truth[name]] for name in ordered]),
         labels=classes,
     )
 
 
 def _place(root: Path) -> Path:
     """The unpacked folder, or else the archive; the whole data set before a smaller one."""
-    near = [one for above in (root, root / "tiny-imagenet") if above.is_dir() for one in sorted(above.iterdir())]
-    near = [root / "tiny-imagenet", *(one for one in near if one.name.startswith("tiny-imagenet"))]
-    folders = [one for one in near if (one / "wnids.txt").is_file()]
-    archives = [one for one in near if one.is_file() and one.name.endswith(_ENDINGS)]
-    found = sorted([*folders, *archives], key=lambda one: "tiny-imagenet-200" not in one.name)
-    if found:
-        return found[0]
+    candidates = [
+        path for above in (root, root / "tiny-imagenet") if above.is_dir() for path in sorted(above.iterdir())
+    ]
+    candidates = [root / "tiny-imagenet", *(path for path in candidates if path.name.startswith("tiny-imagenet"))]
+    folders = [path for path in candidates if (path / "wnids.txt").is_file()]
+    archives = [path for path in candidates if path.is_file() and path.name.endswith(_ENDINGS)]
+    places = sorted([*folders, *archives], key=lambda path: "tiny-imagenet-200" not in path.name)
+    if places:
+        return places[0]
     raise DataError(
         f"Tiny-ImageNet has no files in the data folder '{root}'. Looked for: 'tiny-imagenet-200/wnids.txt' (with "
         "train and val), 'tiny-imagenet-200.zip', 'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz "
@@ -148,15 +149,15 @@ def _decoded(content: bytes, path: Path) -> Tensor:
 
 def _annotations(text: str, place: Path) -> dict[str, str]:
     """The class of each picture of val: name, class and a box, with tabs between."""
-    found = {}
+    classes = {}
     for number, line in enumerate(text.splitlines(), start=1):
         cells = line.split("\t")
         if len(cells) < 2:
             raise DataError(
                 f"'{place}': line {number} of val_annotations.txt has no name and class with a tab between."
             )
-        found[cells[0]] = cells[1]
-    return found
+        classes[cells[0]] = cells[1]
+    return classes
 
 
 def _ordered(name: str) -> tuple[int, str]:
@@ -168,7 +169,7 @@ def _ordered(name: str) -> tuple[int, str]:
 def _stacked(pictures: list[Tensor], place: Path) -> Tensor:
     if not pictures:
         raise DataError(f"'{place}' has no pictures in one of its parts, train and val. Take it anew from {_SOURCE}.")
-    room = torch.empty(len(pictures), 3, _SIDE, _SIDE, dtype=torch.uint8)
-    for number, one in enumerate(pictures):
-        room[number] = one.permute(2, 0, 1)
-    return room
+    stack = torch.empty(len(pictures), 3, _SIDE, _SIDE, dtype=torch.uint8)
+    for number, picture in enumerate(pictures):
+        stack[number] = picture.permute(2, 0, 1)
+    return stack

@@ -19,13 +19,12 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ..compressed import read_text
-from ..data_folder import data_folder, find_file
+from .files import data_folder, find_file, read_text
 
 PARTS = ("train", "validation", "test")
 END = "<eos>"
 _FILES = {"train": "train", "validation": "valid", "test": "test"}
-_FOLDERS = ("wikitext-2/", "text/wikitext-2/", "wikitext-2-v1/", "")
+_FOLDERS = ("wikitext-2/", "wikitext-2-v1/", "")
 _SOURCE = "the WikiText page of Merity et al. (wikitext-2-v1.zip), or the data set 'wikitext' of the Hugging Face hub"
 _MOST_BYTES = 2**28  # the training part of WikiText-2 has 11 MB
 
@@ -39,7 +38,7 @@ class Streams:
 
     def to(self, device: torch.device | str) -> Streams:
         """The same streams on another device."""
-        return replace(self, parts={part: one.to(device) for part, one in self.parts.items()})
+        return replace(self, parts={part: stream.to(device) for part, stream in self.parts.items()})
 
 
 def load_wikitext(
@@ -71,12 +70,14 @@ def streams(texts: Mapping[str, str], *, level: Literal["words", "characters"] =
     >>> found.vocabulary, found.parts["test"].tolist()
     (('a', 'b', '<eos>'), [1, 2, 2])
     """
-    known: dict[str, int] = {}
-    found = {
-        part: torch.tensor([known.setdefault(one, len(known)) for one in _pieces(text, level)], dtype=torch.int64)
+    vocabulary: dict[str, int] = {}
+    parts = {
+        part: torch.tensor(
+            [vocabulary.setdefault(piece, len(vocabulary)) for piece in _pieces(text, level)], dtype=torch.int64
+        )
         for part, text in texts.items()
     }
-    return Streams(parts=found, vocabulary=tuple(known))
+    return Streams(parts=parts, vocabulary=tuple(vocabulary))
 
 
 def _pieces(text: str, level: str) -> Sequence[str]:

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ParameterError
 from ...measure.record import Record
-from ..figure_files import write_figure
-from ..figure_lines import DISTINCT, INK
-from ..figure_panels import drawing, furnish
+from ..chart import INK, Chart, by_name, lines_legend, marks, number, sized, write_figure
+from ..figure_lines import DISTINCT
 from .paper import PAPER, Reported
 from .study import KIND, TEACHER
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _HEADS = ("activation", "parameters", "paper's", "accuracy, %", "paper's", "gap", "paper's gap")
-_LABEL: Any = {"fontsize": 8.5, "color": "#6a6963"}
-_STYLES = ("-", "--", ":")
+_DASHES = ([1, 0], [6, 3], [2, 3])
 
 
 def distil_markdown(record: Record) -> str:
@@ -64,43 +59,39 @@ def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
             f"These curves are drawn from a record of 'softknee study distil', and this one is of {record.kind!r} or "
             "has no student."
         )
-    with drawing((9.2, 3.7)) as figure:
-        left, right = figure.add_axes((0.065, 0.13, 0.36, 0.75)), figure.add_axes((0.49, 0.13, 0.36, 0.75))
-        for axes, what, title in (
-            (left, _tests, f"test accuracy, %: {_here(record)}"),
-            (right, _gaps, "generalisation gap, percentage points"),
-        ):
-            _curves(axes, rows, what, title)
-        for row in record.rows:
-            if row["activation"].startswith(TEACHER) and "accuracy" in row:
-                _mark_teacher(left, row["accuracy"].value)
-        right.legend(loc="upper left", bbox_to_anchor=(1.02, 1.0), fontsize=7.5, frameon=False, labelcolor=INK)
+    teachers = [row for row in record.rows if row["activation"].startswith(TEACHER) and "accuracy" in row]
+    left = _curves(rows, _tests, f"test accuracy, %: {_here(record)}", [row["accuracy"].value for row in teachers])
+    right = _curves(rows, _gaps, "generalisation gap, percentage points", [])
+    figure = {"hconcat": [left, right], "spacing": 28}
     return write_figure(figure, path, label="test accuracy and generalisation gap over the epochs")
 
 
-def _curves(axes: Axes, rows: list[Any], what: Any, title: str) -> None:
-    furnish(axes)
-    lowest, highest = [], []
-    for place, row in enumerate(rows):
-        means = what(row)
-        style, colour = _STYLES[place // len(DISTINCT) % len(_STYLES)], DISTINCT[place % len(DISTINCT)]
-        axes.plot(row["curve"]["epochs"], means, color=colour, linestyle=style, linewidth=1.4, label=row["activation"])
-        lowest.append(min(means))
-        highest.append(max(means))
-    low, high = min(lowest), max(highest)
-    room = 0.06 * (high - low) or 1.0
+def _curves(rows: list[Any], means: Any, title: str, teachers: list[float]) -> Chart:
+    """A line for each activation; and one across at the accuracy of each teacher."""
+    names = [row["activation"] for row in rows]
+    points = [
+        {"name": row["activation"], "epoch": epoch, "y": value}
+        for row in rows
+        for epoch, value in zip(row["curve"]["epochs"], means(row), strict=True)
+    ]
+    every = [point["y"] for point in points] + teachers
+    room = 0.06 * (max(every) - min(every)) or 1.0
     last = max(row["curve"]["epochs"][-1] for row in rows)
-    axes.set(xlim=(0, last), ylim=(low - room, high + room))
-    axes.set_xlabel("epoch", **_LABEL)
-    axes.set_title(title, loc="left", fontsize=9.5, color=INK, pad=7)
-
-
-def _mark_teacher(axes: Axes, teacher: float) -> None:
-    """A line at the accuracy of the teacher, within the axes."""
-    axes.axhline(teacher, color=INK, linestyle=":", linewidth=1.2)
-    low, high = axes.get_ylim()
-    axes.set_ylim(min(low, teacher - 0.04 * (high - low)), max(high, teacher + 0.08 * (high - low)))
-    axes.annotate(TEACHER, (0, teacher), xytext=(4, 3), textcoords="offset points", fontsize=7.5, color=INK)
+    x = number("epoch", title="epoch", domain=(0, last))
+    y = number("y", domain=(min(every) - room, max(every) + room))
+    looks = [(DISTINCT[i % len(DISTINCT)], _DASHES[i // len(DISTINCT) % len(_DASHES)]) for i in range(len(names))]
+    legend = lines_legend(columns=1, orient="right")
+    channels = {
+        "color": by_name(names, [colour for colour, _ in looks], legend=legend),
+        "strokeDash": by_name(names, [dash for _, dash in looks], legend=legend),
+    }
+    levels = [{"y": value, "text": TEACHER} for value in teachers]
+    layers = [
+        marks("line", points, {"x": x, "y": y, **channels}),
+        marks("rule", levels, {"y": y}, color=INK, strokeDash=[2, 3]),
+        marks("text", levels, {"x": {"value": 4}, "y": y, "text": {"field": "text"}}, align="left", dy=-7),
+    ]
+    return sized({"title": title, "layer": layers}, 330, 270)
 
 
 def _tests(row: Mapping[str, Any]) -> list[float]:

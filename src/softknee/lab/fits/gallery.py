@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ..chart import SOFT
+from ..pixels import coloured
+from ..sheet import Page
 from .names import power_of_ten, written
-from .page import ERRORS, Drawn, Page, colour_bar, frame, page
+from .page import ERRORS, Drawn
 from .runs import Fit, Run, mean_of
 
 PAPER = ("relu", "polynorm", "squaf")  # what figure 1 of the SQUAF paper shows beside the original
@@ -24,7 +26,7 @@ _COLUMNS, _SIDE, _GAP, _TITLE, _WORDS, _FOOT = 6, 1.5, 0.1, 0.26, 0.36, 0.3  # i
 
 @dataclass(frozen=True)
 class Look:
-    """How values are coloured: a colour map of matplotlib and its ends; and which score says how good a fit is."""
+    """How values are coloured: a ramp of colours and its ends; and which score says how good a fit is."""
 
     colours: str
     low: float
@@ -80,7 +82,7 @@ def words_of(fit: Fit, place: int) -> str:
         return f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged"
     test = fit.outcome.test
     if "psnr" in test and "ssim" in test:
-        return f"{mean_of(test['psnr']):.2f} dB   SSIM {mean_of(test['ssim']):.4f}"
+        return f"{mean_of(test['psnr']):.2f} dB, SSIM {mean_of(test['ssim']):.4f}"
     # Errors of seeds may differ by powers of ten, and their mean would be that of the worst.
     return f"MSE {power_of_ten(test['mse'][place] or 0.0)}"
 
@@ -101,32 +103,36 @@ def gallery(run: Run) -> Drawn:
     found = {fit.label: fitted(fit, look.measure) for fit in fits}
     errors = Look(ERRORS, 0.0, _largest([one[0] - truth for one in found.values() if one is not None]), "")
     tall = math.ceil(panels / columns) * block + _FOOT
-    with page(_GAP + columns * (_SIDE + _GAP), tall) as sheet:
-        below = _TITLE + _SIDE + _GAP  # where the errors are in a block
-        original = "original" if _is_picture(run) else "target"
-        sheet.write(_GAP + _SIDE / 2, 0.08, original, size=9)
-        shown = _image(sheet, _GAP, _TITLE, truth, look)
-        scales = [(shown, "target and fits")] * (not _is_picture(run))
-        for place, fit in enumerate(fits, start=1):
-            left, top = _GAP + place % columns * (_SIDE + _GAP), place // columns * block
-            sheet.write(left + _SIDE / 2, top + 0.08, fit.title, size=9)
-            one = found[fit.label]
-            if one is None:
-                _absent(sheet, left, top + _TITLE, _SIDE, "every seed diverged")
-                continue
-            _image(sheet, left, top + _TITLE, one[0], look)
-            wrong = _image(sheet, left, top + below, (one[0] - truth).abs(), errors)
-            _scores(sheet, left + _SIDE / 2, top + below + _SIDE, fit, one[1])
-            scales = [
-                *scales[: not _is_picture(run)],
-                (wrong, "|fit − original|" if _is_picture(run) else "|fit − target|"),
-            ]
-        for place, (image, words) in enumerate(scales):
-            bar = sheet.axes(_GAP + 0.15, below + 0.35 + 0.55 * place, _SIDE - 0.3, 0.1)
-            colour_bar(bar, image, words=words)
-        sheet.footnote(_footnote(run, look))
+    sheet = Page(_GAP + columns * (_SIDE + _GAP), tall)
+    below = _TITLE + _SIDE + _GAP  # where the errors are in a block
+    original = "original" if _is_picture(run) else "target"
+    sheet.write(_GAP + _SIDE / 2, 0.08, original, size=9)
+    _image(sheet, _GAP, _TITLE, truth, look)
+    for place, fit in enumerate(fits, start=1):
+        left, top = _GAP + place % columns * (_SIDE + _GAP), place // columns * block
+        sheet.write(left + _SIDE / 2, top + 0.08, fit.title, size=9)
+        one = found[fit.label]
+        if one is None:
+            _absent(sheet, left, top + _TITLE, _SIDE, "every seed diverged")
+            continue
+        _image(sheet, left, top + _TITLE, one[0], look)
+        _image(sheet, left, top + below, (one[0] - truth).abs(), errors)
+        _scores(sheet, left + _SIDE / 2, top + below + _SIDE, fit, one[1])
+    scales = [(look, "target and fits")] * (not _is_picture(run)) + [(errors, f"|fit − {original}|")]
+    for place, (scale, words) in enumerate(scales):
+        _colour_bar(sheet, below + 0.35 + 0.55 * place, scale, words)
+    sheet.footnote(_footnote(run, look))
     words = "Below each fit the size of its error at every place, in one scale."
     return Drawn(sheet.figure, f"{run.data}: target and fits. {words} {_footnote(run, look)}")
+
+
+def _colour_bar(sheet: Page, top: float, look: Look, words: str) -> None:
+    """A level scale of colours, with what it means above and its ends below."""
+    left, wide = _GAP + 0.15, _SIDE - 0.3
+    sheet.write(left + wide / 2, top - 0.06, words, size=7.5, colour=SOFT, baseline="bottom")
+    sheet.image(left, top, wide, 0.1, coloured(torch.linspace(0, 1, 256).expand(2, -1), look.colours))
+    for share, value in ((0.0, look.low), (0.5, (look.low + look.high) / 2), (1.0, look.high)):
+        sheet.write(left + share * wide, top + 0.13, f"{value:.2g}".replace("-", "−"), size=7, colour=SOFT)
 
 
 def _largest(errors: Sequence[Tensor]) -> float:
@@ -150,24 +156,24 @@ def side_by_side(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> 
         raise DataError(f"{', '.join(repr(run.url) for run in runs)}: no predictions{asked} were kept to show.")
     side, edge = 1.9 if len(chosen) < _COLUMNS else _SIDE, 0.3
     row = side + _WORDS
-    with page(edge + (len(chosen) + 1) * (side + _GAP), _TITLE + len(runs) * row + _FOOT) as sheet:
-        sheet.write(edge + side / 2, 0.08, "original" if _is_picture(runs[0]) else "target", size=9)
-        for line, run in enumerate(runs):
-            look, top = look_of(run), _TITLE + line * row
-            sheet.write(0.17, top + side / 2, run.data, size=9, rotation=90, va="center")
-            _image(sheet, edge, top, truth_of(run), look, side=side)
-            for column, label in enumerate(chosen, start=1):
-                left, fit = edge + column * (side + _GAP), fits[line].get(label)
-                one = None if fit is None else fitted(fit, look.measure)
-                if fit is None or one is None:
-                    _absent(sheet, left, top, side, "not trained" if fit is None else "every seed diverged")
-                    continue
-                _image(sheet, left, top, one[0], look, side=side)
-                _scores(sheet, left + side / 2, top + side, fit, one[1])
+    sheet = Page(edge + (len(chosen) + 1) * (side + _GAP), _TITLE + len(runs) * row + _FOOT)
+    sheet.write(edge + side / 2, 0.08, "original" if _is_picture(runs[0]) else "target", size=9)
+    for line, run in enumerate(runs):
+        look, top = look_of(run), _TITLE + line * row
+        sheet.write(0.17, top + side / 2, run.data, size=9, angle=270, baseline="middle")
+        _image(sheet, edge, top, truth_of(run), look, side=side)
         for column, label in enumerate(chosen, start=1):
-            title = next(row[label].title for row in fits if label in row)
-            sheet.write(edge + column * (side + _GAP) + side / 2, 0.08, title, size=9)
-        sheet.footnote(_footnote(runs[0], look_of(runs[0])), left=edge)
+            left, fit = edge + column * (side + _GAP), fits[line].get(label)
+            one = None if fit is None else fitted(fit, look.measure)
+            if fit is None or one is None:
+                _absent(sheet, left, top, side, "not trained" if fit is None else "every seed diverged")
+                continue
+            _image(sheet, left, top, one[0], look, side=side)
+            _scores(sheet, left + side / 2, top + side, fit, one[1])
+    for column, label in enumerate(chosen, start=1):
+        title = next(row[label].title for row in fits if label in row)
+        sheet.write(edge + column * (side + _GAP) + side / 2, 0.08, title, size=9)
+    sheet.footnote(_footnote(runs[0], look_of(runs[0])), left=edge)
     named = ", ".join(run.data for run in runs)
     return Drawn(sheet.figure, f"{named}: originals and fits side by side. {_footnote(runs[0], look_of(runs[0]))}")
 
@@ -179,25 +185,19 @@ def _is_picture(run: Run) -> bool:
     return run.examples.picture is not None
 
 
-def _image(sheet: Page, left: float, top: float, values: Tensor, look: Look, *, side: float = _SIDE) -> Any:
-    axes = sheet.axes(left, top, side, side)
-    frame(axes)
-    return axes.imshow(
-        values.numpy(), cmap=look.colours, vmin=look.low, vmax=look.high, interpolation="nearest", aspect="auto"
-    )
+def _image(sheet: Page, left: float, top: float, values: Tensor, look: Look, *, side: float = _SIDE) -> None:
+    sheet.image(left, top, side, side, coloured(values, look.colours, look.low, look.high))
 
 
 def _absent(sheet: Page, left: float, top: float, side: float, why: str) -> None:
-    axes = sheet.axes(left, top, side, side)
-    frame(axes)
-    axes.set_facecolor("#f3f2ee")
-    sheet.write(left + side / 2, top + side / 2, why, size=7.5, soft=True, va="center")
+    sheet.box(left, top, side, side, color="#f3f2ee", stroke=SOFT, strokeWidth=0.5)
+    sheet.write(left + side / 2, top + side / 2, why, size=7.5, colour=SOFT, baseline="middle")
 
 
 def _scores(sheet: Page, middle: float, top: float, fit: Fit, place: int) -> None:
     """The means over seeds beneath a picture, and which seed the picture is of."""
     sheet.write(middle, top + 0.05, words_of(fit, place), size=7.5)
-    sheet.write(middle, top + 0.19, f"seed {fit.number(place)}", size=6.5, soft=True)
+    sheet.write(middle, top + 0.19, f"seed {fit.number(place)}", size=6.5, colour=SOFT)
 
 
 def _footnote(run: Run, look: Look) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+import torch
 
 from ...errors import DataError
 from ...measure.estimate import score
-from .page import INK, Drawn, page
+from ..chart import INK, SOFT
+from ..pixels import coloured
+from ..sheet import Page
+from .page import Drawn
 from .runs import Fit, Run, mean_of
 
 _CELL_WIDE, _CELL_TALL, _LEFT, _TOP, _GAP, _FOOT = 0.78, 0.52, 0.62, 0.85, 0.3, 0.85  # inches
@@ -59,50 +63,37 @@ def heat_map(run: Run) -> Drawn:
     wide, tall = columns * _CELL_WIDE, rows * _CELL_TALL
     panels = [("SQUAF paper", grid.paper)] * bool(grid.paper) + [("softknee", ours)]
     width = _LEFT + len(panels) * wide + (len(panels) - 1) * _GAP + 0.95
-    with page(width, _TOP + tall + _FOOT) as sheet:
-        image: Any = None
-        for place, (title, values) in enumerate(panels):
-            left = _LEFT + place * (wide + _GAP)
-            axes = sheet.axes(left, _TOP, wide, tall)
-            image = axes.imshow(
-                [[values.get((q, h), float("nan")) for h in grid.h] for q in grid.q],
-                vmin=ends[0],
-                vmax=ends[1],
-                cmap="viridis",
-                aspect="auto",
-            )
-            axes.set_facecolor("#efeeea")
-            axes.tick_params(length=0, labelsize=8, labelcolor=INK, top=True, labeltop=True, bottom=False)
-            axes.tick_params(labelbottom=False, labelleft=place == 0)
-            axes.set_xticks(range(columns), [f"{h:g}" for h in grid.h])
-            axes.set_yticks(range(rows), [f"{q:g}" for q in grid.q])
-            for spine in axes.spines.values():
-                spine.set_visible(False)
-            for row, q in enumerate(grid.q):
-                for column, h in enumerate(grid.h):
-                    words = _words(grid, (q, h), values, mine=values is ours)
-                    if words:
-                        dark = (values.get((q, h), ends[1]) - ends[0]) < 0.55 * (ends[1] - ends[0])
-                        axes.text(
-                            column,
-                            row,
-                            words,
-                            ha="center",
-                            va="center",
-                            size=7.5,
-                            linespacing=1.25,
-                            color="white" if dark else INK,
-                        )
-            sheet.write(left, 0.12, title, size=10, ha="left", weight="bold")
-            sheet.write(left + wide / 2, 0.4, "h = αq²", size=8, soft=True)
-        sheet.write(0.2, _TOP + tall / 2, "q", size=8, soft=True, va="center")
-        bar = sheet.axes(width - 0.72, _TOP, 0.13, tall)
-        made = sheet.figure.colorbar(image, cax=bar)
-        made.outline.set_visible(False)  # type: ignore[operator]
-        bar.tick_params(length=0, labelsize=7)
-        bar.set_title("dB", size=8)
-        for line, words in enumerate(_footnote(run)):
-            sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, soft=True, ha="left")
+    sheet = Page(width, _TOP + tall + _FOOT)
+    for place, (title, values) in enumerate(panels):
+        left = _LEFT + place * (wide + _GAP)
+        sheet.write(left, 0.12, title, size=10, align="left", weight="bold")
+        sheet.write(left + wide / 2, 0.4, "h = αq²", colour=SOFT)
+        for column, h in enumerate(grid.h):
+            sheet.write(left + (column + 0.5) * _CELL_WIDE, _TOP - 0.06, f"{h:g}", baseline="bottom")
+        for row, q in enumerate(grid.q):
+            if place == 0:
+                sheet.write(left - 0.06, _TOP + (row + 0.5) * _CELL_TALL, f"{q:g}", align="right", baseline="middle")
+            for column, h in enumerate(grid.h):
+                value = values.get((q, h))
+                shade = coloured(torch.tensor(value or 0.0), "viridis", *ends).tolist()
+                colour = "#efeeea" if value is None else "#" + "".join(f"{round(255 * part):02x}" for part in shade)
+                corner = left + column * _CELL_WIDE, _TOP + row * _CELL_TALL
+                sheet.box(*corner, _CELL_WIDE, _CELL_TALL, color=colour)
+                if words := _words(grid, (q, h), values, mine=values is ours):
+                    dark = (ends[1] if value is None else value) - ends[0] < 0.55 * (ends[1] - ends[0])
+                    middle = corner[0] + _CELL_WIDE / 2, corner[1] + _CELL_TALL / 2 - 0.07 * words.count("\n")
+                    sheet.write(*middle, words, size=7.5, colour="white" if dark else INK, baseline="middle")
+    sheet.write(0.2, _TOP + tall / 2, "q", colour=SOFT, baseline="middle")
+    for part in range(100):
+        shade = coloured(torch.tensor(1 - part / 99), "viridis").tolist()
+        colour = "#" + "".join(f"{round(255 * part):02x}" for part in shade)
+        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=colour)
+    sheet.write(width - 0.65, _TOP - 0.06, "dB", baseline="bottom")
+    for share in (0.0, 0.5, 1.0):
+        level = f"{ends[1] - share * (ends[1] - ends[0]):.0f}"
+        sheet.write(width - 0.54, _TOP + share * tall, level, size=7, align="left", baseline="middle")
+    for line, words in enumerate(_footnote(run)):
+        sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, colour=SOFT, align="left")
     return Drawn(sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(_footnote(run))}")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +11,21 @@ from torch import Tensor, nn
 from ...errors import DataError
 from ...nn import SQUAF
 from ...surgery.modules import activation_modules
+from ..chart import INK, Chart, by_name, footnote, lines_legend, marks, number, points, sized
 from .names import written
-from .page import COLOURS, INK, SOFT, Drawn, Page, furnish, page
+from .page import COLOURS, Drawn
 from .runs import Fit, Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_COLUMNS, _WIDE, _TALL, _LEFT, _GAP, _TITLE, _FOOT, _HEAD = 4, 2.1, 1.75, 0.42, 0.42, 0.3, 0.32, 0.34  # inches
+_COLUMNS, _TALL = 4, 168  # panels in a row; pixels
 _POINTS, _SEEN = 1201, 4096
 _MOST_SEEDS = 12  # thin lines of other seeds
 _MANY_POINTS = 33  # more than that, and a panel is drawn wide
-_SEEN_COLOUR = "#c9c8c2"
-_DASHED: Any = (0, (4, 2))
+_LOOKS: dict[str, tuple[str, list[int]]] = {
+    "start": (INK, [5, 3]),
+    "learned": (COLOURS[1], [1, 0]),
+    "other seeds": (COLOURS[0], [1, 0]),
+    "pre-activations": ("#c9c8c2", [1, 0]),
+}
 
 
 @dataclass(frozen=True)
@@ -163,21 +163,19 @@ def shapes(run: Run, *, measure: str) -> Drawn:
         for depth, site in enumerate(sites[fit.label], start=1)
     ]
     fine = any(len(site.points) > _MANY_POINTS for _, site in panels)
-    panel, most = (_WIDE * 2, 2) if fine else (_WIDE, _COLUMNS)
-    columns = min(most, max(len(one) for one in sites.values())) if not fine else min(most, len(panels))
-    panel = max(panel, (5.4 - _LEFT - 0.15 - (columns - 1) * _GAP) / columns)  # the legend needs as much
-    row = _TITLE + _TALL + 0.22
-    wide = _LEFT + columns * panel + (columns - 1) * _GAP + 0.15
-    with page(wide, _HEAD + math.ceil(len(panels) / columns) * row + _FOOT) as sheet:
-        every = [site for _, site in panels]
-        _legend(sheet, others=any(one.others for one in every), seen=any(len(one.shares) for one in every))
-        for index, (title, site) in enumerate(panels):
-            left, top = _LEFT + index % columns * (panel + _GAP), _HEAD + index // columns * row
-            sheet.write(left, top + 0.1, title, size=8.5, ha="left")
-            _panel(sheet.axes(left, top + _TITLE, panel, _TALL), site)
-        sheet.footnote(f"In colour the seed with the median {written(measure)}{_numbers(fits, measure)}.")
+    columns = min(2, len(panels)) if fine else min(_COLUMNS, max(len(layers) for layers in sites.values()))
+    wide = max(400 if fine else 200, 440 // columns)  # the legend needs as much
+    every = [site for _, site in panels]
+    names = ["start", "learned"] + ["other seeds"] * any(site.others for site in every)
+    names += ["pre-activations"] * any(len(site.shares) for site in every)
+    figure = {
+        "concat": [sized(_panel(title, site, names), wide, _TALL) for title, site in panels],
+        "columns": columns,
+        "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}},
+        "title": footnote(f"In colour the seed with the median {written(measure)}{_numbers(fits, measure)}."),
+    }
     words = "SQUAF of every layer before and after training; dots are the points of its grid"
-    return Drawn(sheet.figure, f"{run.data}: {words}.")
+    return Drawn(figure, f"{run.data}: {words}.")
 
 
 def _title(fit: Fit, depth: int, *, several: bool, many: bool) -> str:
@@ -190,59 +188,49 @@ def _numbers(fits: Sequence[Fit], measure: str) -> str:
     return f" (seed {next(iter(each))})" if len(each) == 1 else ""
 
 
-def _panel(axes: Axes, site: Site) -> None:
-    furnish(axes)
+def _panel(title: str, site: Site, names: Sequence[str]) -> Chart:
     heights = torch.cat([site.start, site.end, *site.others])
     low, high = float(heights.min()), float(heights.max())
     room = 0.08 * ((high - low) or 1.0)
     floor = low - (3 * room if len(site.shares) else room)
-    axes.set(xlim=(float(site.x[0]), float(site.x[-1])), ylim=(floor, high + room))
-    axes.locator_params(nbins=5)
-    if len(site.shares):
-        tallest = float(site.shares.max()) or 1.0
-        axes.stairs(
-            (floor + 3.5 * room * site.shares / tallest).numpy(),
-            site.edges.numpy(),
-            baseline=floor,
-            fill=True,
-            color=_SEEN_COLOUR,
-            linewidth=0,
-            zorder=1,
-        )
+    x = number("x", domain=(float(site.x[0]), float(site.x[-1])), axis={"tickCount": 5})
+    y = number("y", domain=(floor, high + room), axis={"tickCount": 5})
     fine = len(site.points) > _MANY_POINTS
-    for other in site.others:
-        axes.plot(site.x, other, color=COLOURS[0], linewidth=0.5, alpha=0.3, zorder=2)
-    axes.plot(
-        site.x, site.start, color=SOFT if fine else INK, linewidth=0.6 if fine else 1.1, linestyle=_DASHED, zorder=3
-    )
-    axes.plot(site.x, site.end, color=COLOURS[1], linewidth=1.2 if fine else 1.7, zorder=4)
-    dots: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 1.8 if fine else 2.8}
-    axes.plot(site.points, site.at_points, color=COLOURS[1], zorder=5, **dots)
-
-
-def _legend(sheet: Page, *, others: bool, seen: bool) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Any] = [
-        Line2D([], [], color=INK, linewidth=1.1, linestyle=_DASHED),
-        Line2D([], [], color=COLOURS[1], linewidth=1.7, marker="o", markersize=2.8),
+    legend = lines_legend(orient="top")
+    looks = {name: _LOOKS[name] for name in names}
+    colour = by_name(names, [look[0] for look in looks.values()], legend=legend)
+    where = {"x": x, "y": y, "color": colour}
+    where["strokeDash"] = by_name(names, [look[1] for look in looks.values()], legend=legend)
+    tallest = float(site.shares.max()) or 1.0 if len(site.shares) else 1.0
+    bars = [
+        {"name": "pre-activations", "x": a, "to": b, "y": floor, "top": floor + 3.5 * room * share / tallest}
+        for a, b, share in zip(site.edges.tolist(), site.edges.tolist()[1:], site.shares.tolist(), strict=False)
     ]
-    words = ["start", "learned"]
-    if others:
-        handles.append(Line2D([], [], color=COLOURS[0], linewidth=0.8, alpha=0.5))
-        words.append("other seeds")
-    if seen:
-        handles.append(Patch(color=_SEEN_COLOUR))
-        words.append("pre-activations")
-    sheet.figure.legend(
-        handles,
-        words,
-        loc="upper left",
-        bbox_to_anchor=(0.1 / sheet.wide, 1.0),
-        ncols=len(words),
-        frameon=False,
-        fontsize=8,
-        handlelength=1.8,
-        columnspacing=1.4,
-    )
+    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": colour}
+    layers = [marks("rect", bars, bar_sides)] if bars else []
+    layers += [
+        marks(
+            "line",
+            points(site.x[::3].tolist(), other[::3].tolist(), name="other seeds"),
+            where,
+            strokeWidth=0.7,
+            opacity=0.4,
+        )
+        for other in site.others
+    ]
+    layers += [
+        marks(
+            "line", points(site.x.tolist(), site.start.tolist(), name="start"), where, strokeWidth=0.8 if fine else 1.5
+        ),
+        marks(
+            "line", points(site.x.tolist(), site.end.tolist(), name="learned"), where, strokeWidth=1.6 if fine else 2.2
+        ),
+        marks(
+            "circle",
+            points(site.points.tolist(), site.at_points.tolist(), name="learned"),
+            where,
+            size=10 if fine else 20,
+            opacity=1,
+        ),
+    ]
+    return {"title": {"text": title, "fontSize": 11.5}, "layer": layers}

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import DataError
+from ..chart import SOFT, Chart, marks, number, points, sized
+from ..curves import Run as Points
+from ..curves import thin
 from .names import power_of_ten
-from .page import COLOURS, Drawn, furnish, page
+from .page import COLOURS, Drawn
 from .runs import Fit, Run
 
 CHOSEN = ("relu", "gelu", "ditac", "squaf")  # what is drawn of many; a larger figure has all
-_WIDE, _ROW, _LEFT, _GAP, _ERRORS, _TOP, _FOOT = 9.2, 1.05, 0.45, 0.62, 2.9, 0.52, 0.3  # inches
+_LONG, _TALL = 490, 72  # pixels of a panel with fit and target
 
 
 def is_curve(run: Run) -> bool:
@@ -38,44 +42,55 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
     found = [(fit, one) for fit in fits if (one := curve_of(fit)) is not None]
     if not found:
         raise DataError(f"{', '.join(repr(run.url) for run in runs)}: there are no predictions of curves to show.")
-    with page(_WIDE, _TOP + len(found) * _ROW + _FOOT) as sheet:
-        wide = _WIDE - _LEFT - _GAP - _ERRORS - 0.15
-        errors = [(one[2] - one[1]).abs().clamp_min(1e-12) for _, one in found]
-        low = max(1e-9, min(float(torch.quantile(one, 0.05)) for one in errors))
-        sheet.write(_LEFT, 0.08, f"{runs[0].data}: target and fit", size=9, ha="left")
-        sheet.write(_LEFT + wide + _GAP, 0.08, "|fit − target|", size=9, ha="left")
-        for line, ((fit, (x, target, y, place)), error) in enumerate(zip(found, errors, strict=True)):
-            top, colour = _TOP + line * _ROW, COLOURS[line % len(COLOURS)]
-            left = sheet.axes(_LEFT, top, wide, _ROW - 0.3)
-            right = sheet.axes(_LEFT + wide + _GAP, top, _ERRORS, _ROW - 0.3)
-            for axes in (left, right):
-                furnish(axes)
-                axes.set_xlim(float(x[0]), float(x[-1]))
-                axes.set_xticks([-1, -0.5, 0, 0.5, 1] if (float(x[0]), float(x[-1])) == (-1, 1) else axes.get_xticks())
-                axes.tick_params(labelbottom=line == len(found) - 1)
-            left.plot(x, target, color="#b5b4ae", linewidth=2.6, label="target")
-            left.plot(x, y, color=colour, linewidth=1.1, label=fit.title)
-            reach = 1.12 * float(target.abs().max())
-            left.set_ylim(-reach, reach)
-            left.locator_params(axis="y", nbins=3)
-            right.plot(x, error, color=colour, linewidth=0.7)
-            right.set_yscale("log")
-            right.set_ylim(low / 2, 2 * max(float(one.max()) for one in errors))
-            gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged   " if fit.diverged else ""
-            score = f"{gone}MSE {power_of_ten(fit.each('mse')[place] or 0.0)}"
-            sheet.write(_LEFT + 0.06, top - 0.02, f"{fit.title}", size=8.5, ha="left", va="bottom", weight="bold")
-            sheet.write(_LEFT + wide, top - 0.02, score, size=8, ha="right", va="bottom")
-            sheet.write(
-                _LEFT + wide + _GAP + _ERRORS,
-                top - 0.02,
-                f"seed {fit.number(place)}",
-                size=7,
-                soft=True,
-                ha="right",
-                va="bottom",
-            )
-        sheet.footnote(_footnote(runs))
-    return Drawn(sheet.figure, f"{runs[0].data}: grey the target, in colour the fits. {_footnote(runs)}")
+    errors = [(one[2] - one[1]).abs().clamp_min(1e-12) for _, one in found]
+    low = max(1e-9, min(float(torch.quantile(error, 0.05)) for error in errors))
+    reach = low / 2, 2 * max(float(error.max()) for error in errors)
+    rows = []
+    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(found, errors, strict=True)):
+        colour, last = COLOURS[line % len(COLOURS)], line == len(found) - 1
+        across = number("x", domain=(float(x[0]), float(x[-1])), axis={"labels": last})
+        most = 1.12 * float(target.abs().max())
+        gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged, " if fit.diverged else ""
+        score = f"{gone}MSE {power_of_ten(fit.each('mse')[place] or 0.0)}"
+        upright = number("y", domain=(-most, most), axis={"tickCount": 3, "minExtent": 24})
+        layers = [
+            _line(*_thinned(x, target, most), across, upright, color="#b5b4ae", strokeWidth=3.4),
+            _line(*_thinned(x, y, most), across, upright, color=colour, strokeWidth=1.5),
+            _at_the_right(score, 10.5),
+        ]
+        title = {"text": fit.title, "fontSize": 11.5, "fontWeight": "bold"}
+        left = sized({"title": title, "layer": layers}, _LONG, _TALL)
+        scale = number("y", domain=reach, scale={"type": "log"}, axis={"tickCount": 3, "format": "~e"})
+        seed = _at_the_right(f"seed {fit.number(place)}", 9.5)
+        stroke = _line(x.tolist(), error.tolist(), across, scale, color=colour, strokeWidth=0.9, clip=True)
+        right = sized({"title": {"text": "|fit − target|", "fontSize": 11}, "layer": [stroke, seed]}, 260, _TALL)
+        rows.append({"hconcat": [left, right], "spacing": 18})
+    title = {
+        "text": f"{runs[0].data}: target and fit",
+        "subtitle": _footnote(runs),
+        "subtitleColor": SOFT,
+        "offset": 14,
+    }
+    figure = {"vconcat": rows, "spacing": 10, "title": title}
+    return Drawn(figure, f"{runs[0].data}: grey the target, in colour the fits. {_footnote(runs)}")
+
+
+def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
+    """The points that are seen to make a difference."""
+    kept = thin(
+        Points(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
+    )
+    return kept.xs, kept.ys
+
+
+def _line(x: Sequence[float], y: Sequence[float], across: Chart, upright: Chart, **look: Any) -> Chart:
+    return marks("line", points(x, y), {"x": across, "y": upright}, **look)
+
+
+def _at_the_right(text: str, size: float) -> Chart:
+    """Words above the right end of a panel."""
+    where = {"x": {"value": "width"}, "y": {"value": 0}, "text": {"field": "text"}}
+    return marks("text", [{"text": text}], where, align="right", baseline="bottom", dy=-6, fontSize=size)
 
 
 def _footnote(runs: Sequence[Run]) -> str:

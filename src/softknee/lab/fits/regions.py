@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from .page import COLOURS, INK, MARKS, Drawn, Page, frame, page
+from ..chart import INK, SOFT, outline
+from ..pixels import rgb
+from ..sheet import Page
+from .page import COLOURS, MARKS, Drawn
 from .runs import Fit, Run, mean_of
 
 _SIDE, _GAP, _TITLE, _FOOT, _LEGEND = 1.95, 0.12, 0.42, 0.3, 0.26  # inches
@@ -62,12 +65,12 @@ def regions(run: Run, *, names: Sequence[str] | None = None) -> Drawn:
     columns = len(fits) if len(fits) < 5 else min((5, 4, 3), key=lambda many: -len(fits) % many)
     rows = math.ceil(len(fits) / columns)
     wide = _GAP + columns * (_SIDE + _GAP)
-    with page(wide, rows * (_SIDE + _TITLE) + _LEGEND + _FOOT) as sheet:
-        for index, fit in enumerate(fits):
-            left = _GAP + index % columns * (_SIDE + _GAP)
-            _panel(sheet, left, index // columns * (_SIDE + _TITLE), fit)
-        _legend(sheet, run, rows * (_SIDE + _TITLE) + 0.08)
-        sheet.footnote(_footnote(run))
+    sheet = Page(wide, rows * (_SIDE + _TITLE) + _LEGEND + _FOOT)
+    for index, fit in enumerate(fits):
+        left = _GAP + index % columns * (_SIDE + _GAP)
+        _panel(sheet, left, index // columns * (_SIDE + _TITLE), fit)
+    _legend(sheet, run, rows * (_SIDE + _TITLE) + 0.16)
+    sheet.footnote(_footnote(run))
     words = f"{run.data}: the class that a network gives to every place, with the test points"
     return Drawn(sheet.figure, f"{words}; a black rim is a point that it misses. {_footnote(run)}")
 
@@ -76,64 +79,41 @@ def _panel(sheet: Page, left: float, top: float, fit: Fit) -> None:
     place = fit.seed("accuracy")
     mean, own = mean_of(fit.each("accuracy")), fit.each("accuracy")[place]
     title = f"{fit.diverged} seeds diverged" if mean is None else f"{100 * mean:.1f} %"
-    sheet.write(left, top + 0.1, fit.title, size=9.5, ha="left", weight="bold")
-    sheet.write(left + _SIDE, top + 0.1, title, size=9.5, ha="right")
-    sheet.write(left, top + 0.27, f"seed {fit.number(place)}: {100 * (own or 0.0):.1f} %", size=7, soft=True, ha="left")
-    axes = sheet.axes(left, top + _TITLE, _SIDE, _SIDE)
-    frame(axes)
-    examples, colours = fit.run.examples, _rgb(fit.run.examples.classes)
-    axes.imshow(
-        (colours * (1 - _LIGHT) + _LIGHT)[decided(fit, place)].numpy(),
-        extent=bounds_of(fit.run),
-        interpolation="nearest",
-        aspect="auto",
-    )
+    own_words = f"seed {fit.number(place)}: {100 * (own or 0.0):.1f} %"
+    sheet.write(left, top + 0.1, fit.title, size=9.5, align="left", weight="bold")
+    sheet.write(left + _SIDE, top + 0.1, title, size=9.5, align="right")
+    sheet.write(left, top + 0.27, own_words, size=7, colour=SOFT, align="left")
+    examples = fit.run.examples
+    colours = torch.tensor([rgb(colour) for colour in COLOURS[: examples.classes]])
+    sheet.image(left, top + _TITLE, _SIDE, _SIDE, (colours * (1 - _LIGHT) + _LIGHT)[decided(fit, place)])
     missed = classes_at(fit, place, examples.test_x) != examples.test_y
-    for one in range(examples.classes):
+    low_x, high_x, low_y, high_y = bounds_of(fit.run)
+    for kind in range(examples.classes):
         for wrong in (False, True):
-            points = examples.test_x[(examples.test_y == one) & (missed == wrong)]
-            axes.scatter(
-                points[:, 0],
-                points[:, 1],
-                s=13 if wrong else 9,
-                marker=MARKS[one],
-                color=COLOURS[one],
-                edgecolors=INK if wrong else "white",
-                linewidths=0.9 if wrong else 0.3,
-                zorder=3 if wrong else 2,
-            )
+            points = examples.test_x[(examples.test_y == kind) & (missed == wrong)].tolist()
+            rows = [
+                {
+                    "x": left + _SIDE * (x - low_x) / (high_x - low_x),
+                    "y": top + _TITLE + _SIDE * (high_y - y) / (high_y - low_y),
+                }
+                for x, y in points
+            ]
+            sheet.points(rows, **_mark(kind, wrong))
 
 
-def _rgb(classes: int) -> Tensor:
-    from matplotlib.colors import to_rgb
-
-    return torch.tensor([to_rgb(one) for one in COLOURS[:classes]])
+def _mark(kind: int, wrong: bool) -> dict[str, Any]:
+    rim = {"stroke": INK, "strokeWidth": 1.2} if wrong else {"stroke": "white", "strokeWidth": 0.4}
+    return {"shape": outline(MARKS[kind]), "fill": COLOURS[kind], "size": 30 if wrong else 20, **rim}
 
 
 def _legend(sheet: Page, run: Run, top: float) -> None:
-    from matplotlib.lines import Line2D
-
-    look: dict[str, Any] = {"linestyle": "none", "markersize": 4.5}
-    handles = [
-        Line2D([], [], marker=MARKS[one], color=COLOURS[one], markeredgecolor="white", markeredgewidth=0.3, **look)
-        for one in range(run.examples.classes)
-    ]
-    handles.append(Line2D([], [], marker="o", color="white", markeredgecolor=INK, markeredgewidth=0.9, **look))
-    words = [*(f"class {one}" for one in run.examples.labels), "missed"]
-    made = sheet.figure.legend(
-        handles,
-        words,
-        loc="upper left",
-        bbox_to_anchor=(0.0, 1 - top / sheet.tall),
-        ncols=len(words),
-        frameon=False,
-        fontsize=7.5,
-        handletextpad=0.2,
-        columnspacing=1.2,
-        borderaxespad=0.1,
-    )
-    for text in made.get_texts():
-        text.set_parse_math(False)
+    left = 0.2
+    for kind, label in enumerate(run.examples.labels):
+        sheet.points([{"x": left, "y": top}], **{**_mark(kind, False), "size": 40})
+        sheet.write(left + 0.1, top, f"class {label}", size=7.5, align="left", baseline="middle")
+        left += 0.32 + 0.07 * len(f"class {label}")
+    sheet.points([{"x": left, "y": top}], **{**_mark(0, True), "fill": "white", "size": 40})
+    sheet.write(left + 0.1, top, "missed", size=7.5, align="left", baseline="middle")
 
 
 def _footnote(run: Run) -> str:

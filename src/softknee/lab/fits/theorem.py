@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ...design import Fitted, fit
 from ...registry import get
-from .page import COLOURS, INK, Drawn, furnish, page
+from ..chart import INK, by_name, footnote, lines_legend, marks, number, points, side_by_side, sized, ticks
+from .page import COLOURS, Drawn
 
 TOLERANCES = (0.4, 0.2, 0.1, 0.05, 0.025)
 _SHARPNESS = 8.0  # h of the proof's SQUAF: what is not of the two nearest points weighs e^-8
@@ -88,56 +89,46 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     found = fitted_to() if fits is None else fits
     proof = [constructed(2**power) for power in range(9)]
     shown = found[1::2] if len(found) > 3 else found
-    with page(9.2, 3.5) as sheet:
-        left = sheet.axes(0.4, 0.42, 4.85, 2.45)
-        furnish(left)
-        x = torch.linspace(-1.0, 1.0, 4001, dtype=torch.float64)
-        left.plot(x, takagi(x), color="#b5b4ae", linewidth=2.4, label="g, continuous and nowhere smooth")
-        for one, colour in zip(shown, (COLOURS[1], COLOURS[0], COLOURS[2]), strict=False):
-            left.plot(x, one(x), color=colour, linewidth=1.1, label=f"k = {one.k}, error {one.sup:.2g}")
-        left.set_xlim(-1, 1)
-        left.legend(loc="lower center", bbox_to_anchor=(0.5, 0.0), ncols=2, frameon=False, fontsize=7)
-        low, high = left.get_ylim()
-        left.set_ylim(low - 0.24 * (high - low), high)
-        left.set_yticks([0, 0.2, 0.4, 0.6])
-        sheet.write(0.4, 0.12, "SQUAF near a function that has no slope anywhere", size=9.5, ha="left")
-        right = sheet.axes(6.0, 0.42, 3.05, 2.45)
-        furnish(right, across="points of the grid, 2k + 1")
-        right.set(xscale="log", yscale="log")
-        counts = [2 * one.k + 1 for one in proof]
-        right.plot(
-            counts,
-            [one.bound for one in proof],
-            color=INK,
-            linewidth=1.0,
-            linestyle=(0, (4, 2)),
-            label="bound of the proof",
+    x = torch.linspace(-1.0, 1.0, 1501, dtype=torch.float64)
+    lines = [("g, continuous and nowhere smooth", "#b5b4ae", 3.0, takagi(x))]
+    for near, colour in zip(shown, (COLOURS[1], COLOURS[0], COLOURS[2]), strict=False):
+        lines.append((f"k = {near.k}, error {near.sup:.2g}", colour, 1.5, near(x)))
+    across = number("x", domain=(-1, 1))
+    colours = by_name([line[0] for line in lines], [line[1] for line in lines], legend=lines_legend(columns=2))
+    left = [
+        marks(
+            "line",
+            points(x.tolist(), y.tolist(), name=name),
+            {"x": across, "y": number("y"), "color": colours},
+            strokeWidth=wide,
         )
-        right.plot(
-            counts,
-            [one.sup for one in proof],
-            color=COLOURS[0],
-            marker="s",
-            markersize=3.5,
-            linewidth=1.2,
-            label="SQUAF of the proof",
-        )
-        right.plot(
-            [2 * one.k + 1 for one in found],
-            [one.sup for one in found],
-            color=COLOURS[1],
-            marker="o",
-            markersize=4,
-            linewidth=1.4,
-            label="sk.design.fit",
-        )
-        right.set_xticks([3, 10, 30, 100, 300], ["3", "10", "30", "100", "300"])
-        right.set_yticks([0.01, 0.03, 0.1, 0.3, 1], ["0.01", "0.03", "0.1", "0.3", "1"])
-        right.minorticks_off()
-        right.legend(loc="lower left", frameon=False, fontsize=7)
-        sheet.write(6.0, 0.12, "largest error on [−1, 1]", size=9.5, ha="left")
-        sheet.footnote(
-            "g is Takagi's function. Every fit is the smallest that reaches its tolerance, as found by sk.design.fit."
-        )
+        for name, _, wide, y in lines
+    ]
+    counts = [2 * squaf.k + 1 for squaf in proof]
+    series = {
+        "bound of the proof": (INK, [5, 3], counts, [squaf.bound for squaf in proof]),
+        "SQUAF of the proof": (COLOURS[0], [1, 0], counts, [squaf.sup for squaf in proof]),
+        "sk.design.fit": (COLOURS[1], [1, 0], [2 * near.k + 1 for near in found], [near.sup for near in found]),
+    }
+    legend = lines_legend(columns=2)
+    where = {
+        "x": number("x", title="points of the grid, 2k + 1", axis=ticks((3, 10, 30, 100, 300)), scale={"type": "log"}),
+        "y": number("y", axis=ticks((0.01, 0.03, 0.1, 0.3, 1), format="~g"), scale={"type": "log"}),
+        "color": by_name([*series], [look[0] for look in series.values()], legend=legend),
+        "strokeDash": by_name([*series], [look[1] for look in series.values()], legend=legend),
+    }
+    right = [
+        marks("line", points(xs, ys, name=name), where, point={"size": 26} if dash == [1, 0] else False)
+        for name, (_, dash, xs, ys) in series.items()
+    ]
+    note = "g is Takagi's function. Every fit is the smallest that reaches its tolerance, as found by sk.design.fit."
+    figure = side_by_side(
+        [
+            sized({"title": "SQUAF near a function that has no slope anywhere", "layer": left}, 440, 235),
+            sized({"title": "largest error on [−1, 1]", "layer": right}, 280, 235),
+        ],
+        columns=2,
+    )
+    figure["title"] = footnote(note)
     words = "Takagi's function and SQUAFs near it; the largest error against the number of points"
-    return Drawn(sheet.figure, f"{words}, beside the SQUAF of the theorem's proof and its bound.")
+    return Drawn(figure, f"{words}, beside the SQUAF of the theorem's proof and its bound.")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...train.augment import Augment
-from ...train.compiling import compile_method
+from ...train.capture import compile_method
 from ...train.random_keys import order, seed_keys
 from ...train.stacked_modules import Draws
 from ..data.images import ImageSet

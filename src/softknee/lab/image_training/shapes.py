@@ -5,7 +5,6 @@ Figures 6 to 9 of the SQUAF paper show the function of every layer before and af
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,12 +17,11 @@ import softknee as sk
 
 from ...errors import ParameterError
 from ...measure.record import Record
-from ..figure_files import write_figure
-from ..figure_lines import DISTINCT, INK
-from ..figure_panels import drawing, furnish
+from ..chart import INK, Chart, marks, number, points, rule_at, side_by_side, sized, write_figure
+from ..figure_lines import DISTINCT
 
 Shape = Mapping[str, Sequence[float]]
-_PANEL, _ACROSS = (2.3, 1.9), 4
+_PANEL, _ACROSS = (165, 130), 4  # pixels; panels in a row
 _POINTS = 401
 _FARTHEST = 6.0  # beyond which pre-activations hardly go
 
@@ -56,22 +54,21 @@ def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
     ]
     if not panels:
         raise ParameterError(f"The record of {record.kind!r} has no SQUAF that was trained, and no shape to draw.")
-    across = min(_ACROSS, len(panels))
-    down = math.ceil(len(panels) / across)
-    with drawing((_PANEL[0] * across, _PANEL[1] * down)) as figure:
-        for place, (title, start, ends) in enumerate(panels):
-            axes: Any = figure.add_subplot(down, across, place + 1)
-            furnish(axes)
-            reach = min(_FARTHEST, (len(start["z"]) // 2 + 1) * max(one["q"][0] for one in (start, *ends)))
-            x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
-            for one, colour in zip(ends, DISTINCT * 9, strict=False):
-                axes.plot(x, values_of(one, x), color=colour, linewidth=1.2)
-            axes.plot(x, values_of(start, x), color=INK, linewidth=1.2, linestyle=":")
-            axes.set_title(title, loc="left", fontsize=7.5, color=INK, pad=4)
-        figure.supxlabel("x", fontsize=8, color=INK)
-        figure.supylabel("f(x)", fontsize=8, color=INK)
-        figure.tight_layout()
+    charts = [_panel(title, start, ends) for title, start, ends in panels]
+    figure = side_by_side(charts, columns=min(_ACROSS, len(panels)), spacing=18)
     return write_figure(figure, path, label="learned SQUAFs, dotted as they began")
+
+
+def _panel(title: str, start: Shape, ends: Sequence[Shape]) -> Chart:
+    reach = min(_FARTHEST, (len(start["z"]) // 2 + 1) * max(one["q"][0] for one in (start, *ends)))
+    x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
+    where = {"x": number("x", title="x", domain=(-reach, reach)), "y": number("y", title="f(x)")}
+    looks = [{"color": colour, "strokeWidth": 1.6} for _, colour in zip(ends, DISTINCT * 9, strict=False)]
+    looks.append({"color": INK, "strokeWidth": 1.6, "strokeDash": [2, 3]})
+    layers = [rule_at(x=0.0), rule_at(y=0.0)]
+    for shape, look in zip((*ends, start), looks, strict=False):
+        layers.append(marks("line", points(x.tolist(), values_of(shape, x).tolist()), where, **look))
+    return sized({"title": {"text": title, "fontSize": 11}, "layer": layers}, *_PANEL)
 
 
 def values_of(shape: Shape, x: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import DataError, ParameterError, did_you_mean
-from ..data_folder import VARIABLE, data_folder
+from ..data.files import VARIABLE, data_folder
 
 _FOLDERS = {"hh": ("hh-rlhf", "hh"), "shp": ("SHP", "shp")}
 _SOURCES = {

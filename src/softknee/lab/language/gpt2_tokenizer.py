@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..compressed import read_text
-from ..data_folder import data_folder, find_file
+from ..data.files import data_folder, find_file, read_text
 from .tools import transformers
 
 END = "<|endoftext|>"

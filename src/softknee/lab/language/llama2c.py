@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
-from ..compressed import read_bytes
+from ..data.files import read_bytes
 from .tools import transformers
 
 _HEADER = struct.Struct("<7i")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..compressed import read_text
+from ..data.files import read_text
 
 ASSISTANT = "\n\nAssistant:"
 HUMAN = "\n\nHuman: "

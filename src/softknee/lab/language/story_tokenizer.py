@@ -1,22 +1,23 @@
-"""The tokenizer that comes with llama2.c: pieces of text with scores, merged greedily, best score first.
+"""The tokenizer that comes with llama2.c: byte-pair merges by score, as the `tokenizers` package does them.
 
 Its .bin file is the length of the longest piece, and then for each piece its score (float32), its length (int32) and
-its bytes. The number of pieces stands in the model's header and not here: the file is read to its end.
+its bytes. The number of pieces is in the model's header and not here: the file is read to its end. The scores of joined
+pieces differ in such a file, so that they order the merges.
 """
 
 from __future__ import annotations
 
-import heapq
 import os
 import struct
 from collections.abc import Iterable, Sequence
 
 from ...errors import DataError, InputError
-from ..compressed import read_bytes
+from ..data.files import read_bytes
+from .tools import transformers
 
 _MOST_BYTES = 2**26
 _LONGEST_PIECE = 2**16
-_FIRST_BYTE = 3  # the pieces 3 to 258 stand for the 256 bytes
+_FIRST_BYTE = 3  # the pieces 3 to 258 are the 256 bytes, for characters that have no piece
 
 
 class StoryTokenizer:
@@ -34,79 +35,60 @@ class StoryTokenizer:
     def __init__(self, pieces: Sequence[bytes], scores: Sequence[float]) -> None:
         if len(pieces) != len(scores) or len(pieces) < _FIRST_BYTE + 256:
             raise InputError("A story tokenizer needs a score for each piece, and at least 259 pieces.")
-        self.pieces, self.scores = list(pieces), list(scores)
-        self.numbers: dict[bytes, int] = {}
-        for number in range(len(pieces) - 1, -1, -1):  # of two equal pieces the first counts
-            self.numbers[pieces[number]] = number
+        transformers("A story tokenizer")
+        from tokenizers import Tokenizer, decoders, models  # comes with transformers
+
+        self._count = len(pieces)
+        vocabulary: dict[str, int] = {}
+        for number, piece in enumerate(pieces):
+            vocabulary.setdefault(piece.decode("utf-8"), number)  # of two equal pieces the first counts
+        merges = [
+            (-scores[number], piece[:cut], piece[cut:])
+            for piece, number in vocabulary.items()
+            for cut in range(1, len(piece))
+            if piece[:cut] in vocabulary and piece[cut:] in vocabulary
+        ]
+        merges.sort(key=lambda merge: merge[0])
+        self._tokenizer = Tokenizer(
+            models.BPE(vocab=vocabulary, merges=[merge[1:] for merge in merges], byte_fallback=True)
+        )
+        self._tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return self._count
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The numbers of a text; with `add_special_tokens` the 1 and the space in front, as a text begins."""
-        start = [self.bos_token_id] if add_special_tokens else []
-        shown = f" {text}" if add_special_tokens and text else text
-        return start + self._merged([number for sign in shown for number in self._sign(sign)])
+        if not add_special_tokens:
+            return self._tokenizer.encode(text).ids
+        return [self.bos_token_id, *self._tokenizer.encode(f" {text}" if text else "").ids]
 
     def decode(self, numbers: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """The text of numbers; the space that was put in front of it is taken away again."""
-        found = b""
-        for number in map(int, numbers):
-            if number in (self.bos_token_id, self.eos_token_id):
-                found += b"" if skip_special_tokens else self.pieces[number]
-            elif _FIRST_BYTE <= number < _FIRST_BYTE + 256:
-                found += bytes([number - _FIRST_BYTE])
-            else:
-                found += self.pieces[number]
-        return found.decode("utf-8", errors="replace").removeprefix(" ")
-
-    def _sign(self, sign: str) -> list[int]:
-        """A character as its piece, or as its bytes where it has none."""
-        written = sign.encode("utf-8")
-        number = self.numbers.get(written)
-        return [byte + _FIRST_BYTE for byte in written] if number is None else [number]
-
-    def _merged(self, tokens: list[int]) -> list[int]:
-        """Neighbours joined as long as two of them form a piece: the best score first, of equals the leftmost."""
-        before = list(range(-1, len(tokens) - 1))
-        after = [*range(1, len(tokens)), -1]
-        queue: list[tuple[float, int, int, int, int]] = []
-
-        def offer(left: int, right: int) -> None:
-            if left >= 0 and right >= 0:
-                whole = self.numbers.get(self.pieces[tokens[left]] + self.pieces[tokens[right]])
-                if whole is not None:
-                    heapq.heappush(queue, (-self.scores[whole], left, tokens[left], right, tokens[right]))
-
-        for at in range(len(tokens) - 1):
-            offer(at, at + 1)
-        while queue:
-            _, left, was_left, right, was_right = heapq.heappop(queue)
-            # An offer is stale once one of the two was joined to something else.
-            if after[left] != right or tokens[left] != was_left or tokens[right] != was_right:
-                continue
-            tokens[left] = self.numbers[self.pieces[was_left] + self.pieces[was_right]]
-            tokens[right] = -1
-            after[left] = after[right]
-            after[right] = -1
-            if after[left] >= 0:
-                before[after[left]] = left
-            offer(before[left], left)
-            offer(left, after[left])
-        return [token for token in tokens if token >= 0]
+        special = (self.bos_token_id, self.eos_token_id) if skip_special_tokens else ()
+        kept = [number for number in map(int, numbers) if number not in special]
+        return self._tokenizer.decode(kept, skip_special_tokens=False).removeprefix(" ")
 
 
 def read_story_tokenizer(path: str | os.PathLike[str]) -> StoryTokenizer:
     """The tokenizer in a file, gzipped or not."""
     content = read_bytes(path, what="llama2.c tokenizer", most_bytes=_MOST_BYTES)
-    at, pieces, scores = 4, [], []
-    while at + 8 <= len(content):
-        score, length = struct.unpack_from("<fi", content, at)
-        if not 0 <= length <= _LONGEST_PIECE or at + 8 + length > len(content):
+    offset, pieces, scores = 4, [], []
+    while offset + 8 <= len(content):
+        score, length = struct.unpack_from("<fi", content, offset)
+        if not 0 <= length <= _LONGEST_PIECE or offset + 8 + length > len(content):
             break
         scores.append(score)
-        pieces.append(content[at + 8 : at + 8 + length])
-        at += 8 + length
-    if at != len(content) or len(pieces) < _FIRST_BYTE + 256:
-        raise DataError(f"'{path}' is no whole llama2.c tokenizer: it stops making sense at byte {at:,}. Take it anew.")
-    return StoryTokenizer(pieces, scores)
+        pieces.append(content[offset + 8 : offset + 8 + length])
+        offset += 8 + length
+    if offset != len(content) or len(pieces) < _FIRST_BYTE + 256:
+        raise DataError(
+            f"'{path}' is no whole llama2.c tokenizer: the record at byte {offset:,} is cut short or too long. Take it "
+            "anew."
+        )
+    try:
+        return StoryTokenizer(pieces, scores)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"'{path}' is no llama2.c tokenizer: a piece is not text in UTF-8 ({error}). Take it anew."
+        ) from error

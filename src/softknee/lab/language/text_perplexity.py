@@ -21,9 +21,8 @@ from torch import Tensor
 from ...errors import DataError, ParameterError, did_you_mean
 from ...surgery import relu_ize_, swap_
 from ...surgery.modules import activation_modules
-from ..compressed import read_text
+from ..data.files import data_folder, read_text
 from ..data.wikitext import part_file
-from ..data_folder import data_folder
 from .pair_tokens import IGNORED
 
 PARTS = ("train", "valid", "test")

@@ -22,8 +22,7 @@ from ...measure.record import Quantity, Record
 from ...measure.speed import choose_device
 from .. import language_study
 from ..characters import Characters
-from ..compressed import read_text
-from ..data_folder import VARIABLE, data_folder
+from ..data.files import VARIABLE, data_folder, read_text
 from .activations import AS_LOADED, full_text, put_in_
 from .loading import LanguageModel
 from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
@@ -33,7 +32,7 @@ KIND = "study wikitext"
 SMOKE_CHARACTERS, SMOKE_CONTEXT, SMOKE_BATCH = 1000, 16, 4
 _SMOKE_NOTE = "A smoke run: it shows that everything works, and its numbers mean nothing."
 # Where a text to train on may lie in the data folder, besides as it is named.
-_FOLDERS = ("", "text/", *(f"{at}{one}/" for one in ("wikitext-2-raw-1MB", "wikitext-2") for at in ("text/", "")))
+_FOLDERS = ("", "wikitext-2/")
 
 
 def measure_model(

@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ParameterError
 from ...measure.record import Quantity, Record
-from ..figure_files import write_figure
-from ..figure_lines import DISTINCT, INK
-from ..figure_panels import drawing, furnish
+from ..chart import INK, Chart, by_name, lines_legend, marks, number, side_by_side, sized, write_figure
+from ..figure_lines import DISTINCT
 from .study import KIND
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_SIZE = (9.2, 3.7)
-_LEFT, _RIGHT = (0.065, 0.14, 0.545, 0.74), (0.68, 0.14, 0.3, 0.74)
-_SOFT = "#6a6963"
 _WIDE = 0.1  # of the panel: the name of a weight
-_LABEL: Any = {"fontsize": 8.5, "color": _SOFT}
 _CURVES = (
     ("sampled", "SQUAF-P, as trained"),
     ("soft", "switched to SQUAF, then 32 bits"),
     ("step", "switched to SQUAF-S"),
 )
 _BITS = (("rate", "equation 12"), ("huffman", "Huffman"), ("rans", "range coder"))
+_DASHES = ([1, 0], [6, 3], [2, 3], [6, 3, 2, 3])
 
 
 def draw_rate(record: Record, path: str | PathLike[str]) -> Path:
@@ -36,7 +28,7 @@ def draw_rate(record: Record, path: str | PathLike[str]) -> Path:
     return write_figure(rate_figure(record), path, label="accuracy against bits per activation")
 
 
-def rate_figure(record: Record) -> Figure:
+def rate_figure(record: Record) -> Chart:
     """The figure itself: means over the seeds, with a standard deviation to either side."""
     coded = [row for row in record.rows if "bits" in row]
     if record.kind != KIND or not coded:
@@ -46,73 +38,105 @@ def rate_figure(record: Record) -> Figure:
         )
     coded.sort(key=lambda row: row["weight"])
     plain = [row for row in record.rows if row["weight"] is None and "accuracy" in row]
-    with drawing(_SIZE) as figure:
-        _accuracies(figure.add_axes(_LEFT), coded, plain, record)
-        _weights(figure.add_axes(_RIGHT), coded)
-    return figure
+    return side_by_side([_accuracies(coded, plain, record), _weights(coded)], columns=2)
 
 
-def _accuracies(axes: Axes, coded: Sequence[Mapping[str, Any]], plain: Sequence[Any], record: Record) -> None:
-    furnish(axes)
+def _accuracies(coded: Sequence[Mapping[str, Any]], plain: Sequence[Any], record: Record) -> Chart:
     bits = [row["bits"]["huffman"] for row in coded]
-    for (mode, title), colour in zip(_CURVES, DISTINCT, strict=False):
-        _line(axes, bits, [row["accuracy"][mode] for row in coded], title, colour)
+    points = [
+        point for mode, title in _CURVES for point in _points(title, bits, [row["accuracy"][mode] for row in coded])
+    ]
+    levels = [(f"{row['activation']}, 32 bits", row["accuracy"]["soft"]) for row in plain[: len(_DASHES)]]
     low, high = min(one.low for one in bits), max(one.high for one in bits)
     room = 0.06 * (high - low) or 0.1
-    every = [row["accuracy"][mode] for row in coded for mode, _ in _CURVES] + [row["accuracy"]["soft"] for row in plain]
+    left, right = low - room, high + room
+    every = [row["accuracy"][mode] for row in coded for mode, _ in _CURVES] + [level for _, level in levels]
     bottom, top = min(one.low for one in every), max(one.high for one in every)
     tall = (top - bottom) or 1.0
-    axes.set(xlim=(low - room, high + room), ylim=(bottom - 0.16 * tall, top + 0.3 * tall))
-    for row, style in zip(plain, ("-", "--", ":", "-."), strict=False):
-        found = row["accuracy"]["soft"]
-        axes.axhline(found.value, color=INK, linewidth=1.1, linestyle=style, label=f"{row['activation']}, 32 bits")
-        axes.axhspan(found.low, found.high, color=INK, alpha=0.06, linewidth=0)
-    _name_weights(axes, coded)
-    axes.set_xlabel("bits per activation, Huffman", **_LABEL)
+    x = number("x", title="bits per activation, Huffman", domain=(left, right))
+    y = number("y", domain=(bottom - 0.22 * tall, top + 0.05 * tall))
+    names = [title for _, title in _CURVES] + [name for name, _ in levels]
+    across = [
+        {"name": name, "x": end, "y": level.value, "low": level.low, "high": level.high}
+        for name, level in levels
+        for end in (left, right)
+    ]
+    colours = by_name(names, [*DISTINCT[: len(_CURVES)], *[INK] * len(levels)], legend=lines_legend(columns=2))
+    dashes = by_name(names, [*[[1, 0]] * len(_CURVES), *_DASHES[: len(levels)]], legend=lines_legend(columns=2))
+    detail = {"field": "name", "type": "nominal"}
+    layers = [
+        marks(
+            "area", across, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "detail": detail}, **_SHADE
+        ),
+        marks("line", across, {"x": x, "y": y, "color": colours, "strokeDash": dashes}),
+        *_curves(points, x, y, colours, dashes),
+        marks(
+            "text",
+            _weight_names(coded, left, right),
+            {"x": x, "y": {"value": "height"}, "text": {"field": "text"}},
+            **_BELOW,
+        ),
+    ]
     data, epochs = record.settings["data"], record.settings["epochs"]
     title = f"test accuracy, %, of {record.settings['network']} on {data}, {epochs} epochs"
-    axes.set_title(title, loc="left", fontsize=10, color=INK, pad=7)
-    axes.legend(loc="upper left", ncols=2, fontsize=7.5, frameon=False, labelcolor=INK, handlelength=1.8)
+    return sized({"title": title, "layer": layers}, 480, 270)
 
 
-def _name_weights(axes: Axes, coded: Sequence[Mapping[str, Any]]) -> None:
+_SHADE = {"color": INK, "opacity": 0.06}
+_BELOW = {"dy": {"expr": "-13 * datum.line - 8"}, "fontSize": 9, "style": "remark"}
+
+
+def _weight_names(coded: Sequence[Mapping[str, Any]], low: float, high: float) -> list[dict[str, Any]]:
     """Each weight below its points, in the lowest line that has room for it."""
-    low, high = axes.get_xlim()
-    taken: list[float] = []  # where each line ends so far
+    names, taken = [], []  # taken: where each line ends so far
     for row in sorted(coded, key=lambda row: row["bits"]["huffman"].value):
         at = row["bits"]["huffman"].value
         line = next((place for place, end in enumerate(taken) if at - end > _WIDE * (high - low)), len(taken))
         taken[line : line + 1] = [at]
-        name, where = f"λ = {row['weight']:g}", axes.get_xaxis_transform()
-        axes.text(at, 0.02 + 0.05 * line, name, transform=where, ha="center", fontsize=6.5, color=_SOFT)
+        names.append({"x": at, "line": line, "text": f"λ = {row['weight']:g}"})
+    return names
 
 
-def _weights(axes: Axes, coded: Sequence[Mapping[str, Any]]) -> None:
-    furnish(axes)
+def _weights(coded: Sequence[Mapping[str, Any]]) -> Chart:
     weights = [Quantity.mean([row["weight"]], unit="") for row in coded]
-    for (name, title), colour in zip(_BITS, DISTINCT, strict=False):
-        _line(axes, weights, [row["bits"][name] for row in coded], title, colour)
+    points = [point for name, title in _BITS for point in _points(title, weights, [row["bits"][name] for row in coded])]
     values = [row["bits"][name] for row in coded for name, _ in _BITS]
     low, high = min(one.low for one in values), max(one.high for one in values)
     room = 0.08 * (high - low) or 0.1
-    axes.set_ylim(low - room, high + room)
     most = max(one.value for one in weights) or 0.001
-    axes.set_xlim(-0.05 * most, 1.05 * most)
-    axes.set_xlabel("weight λ of the rate", **_LABEL)
-    axes.set_title("bits per activation", loc="left", fontsize=10, color=INK, pad=7)
-    axes.legend(loc="upper right", fontsize=7.5, frameon=False, labelcolor=INK)
+    x = number("x", title="weight λ of the rate", domain=(-0.05 * most, 1.05 * most))
+    y = number("y", domain=(low - room, high + room))
+    legend = lines_legend(columns=3)
+    names = [title for _, title in _BITS]
+    colours = by_name(names, DISTINCT[: len(names)], legend=legend)
+    dashes = by_name(names, [[1, 0]] * len(names), legend=legend)
+    return sized({"title": "bits per activation", "layer": _curves(points, x, y, colours, dashes)}, 280, 270)
 
 
-def _line(axes: Axes, across: Sequence[Quantity], up: Sequence[Quantity], title: str, colour: str) -> None:
-    axes.errorbar(
-        [one.value for one in across],
-        [one.value for one in up],
-        xerr=[one.spread for one in across],
-        yerr=[one.spread for one in up],
-        color=colour,
-        linewidth=1.5,
-        elinewidth=0.7,
-        marker="o",
-        markersize=3.6,
-        label=title,
-    )
+def _points(title: str, across: Sequence[Quantity], up: Sequence[Quantity]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": title,
+            "x": a.value,
+            "y": b.value,
+            "left": a.value - a.spread,
+            "right": a.value + a.spread,
+            "low": b.value - b.spread,
+            "high": b.value + b.spread,
+        }
+        for a, b in zip(across, up, strict=True)
+    ]
+
+
+def _curves(points: list[dict[str, Any]], x: Chart, y: Chart, colours: Chart, dashes: Chart) -> list[Chart]:
+    """Points joined in their order, with a spread to each side."""
+    order = {"field": "place", "type": "ordinal"}
+    rows = [{**point, "place": place} for place, point in enumerate(points)]
+    upright = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colours}
+    level = {"x": {**x, "field": "left"}, "x2": {"field": "right"}, "y": y, "color": colours}
+    return [
+        marks("line", rows, {"x": x, "y": y, "order": order, "color": colours, "strokeDash": dashes}),
+        marks("rule", rows, upright),
+        marks("rule", rows, level),
+        marks("circle", rows, {"x": x, "y": y, "color": colours}, size=28, opacity=1),
+    ]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import softknee as sk
 
 from ...nn.squaf_modes import Chosen
-from ...wire.size import sizes
+from ...wire import sizes
 from ..data.images import ImageSet
 from ..image_training import MODES, accuracy
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
+from ...kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z
 from ...kernels.squaf.marginal import entropy_in_bits
-from ...kernels.squaf.wanted import BY_ALPHA, BY_Q, BY_X, BY_Z
 from ...nn.squaf import SQUAF
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .figures import Figure, after_epochs, epoch_axis, faint, figure, log_axis, safe
+from ..chart import Chart, number
+from .figures import Entry, Figure, after_epochs, epoch_axis, log_axis, series
 from .palette import Look, looks
 from .parts import Band, Summary
 
@@ -27,32 +29,24 @@ def curves(summary: Summary) -> list[Figure]:
 
 def _curves(summary: Summary, name: str) -> Figure:
     title, axis, scale = CURVES[name]
-    look, first = looks(summary), first_shown(summary)
+    first = first_shown(summary)
     bands = [band for band in summary.bands if band.curve == name]
     filled = len([band for band in bands if band.label in first]) <= MOST_BANDS
-    traces = []
-    for number, band in enumerate(bands):
-        traces += _band(band, look[band.label], scale, band.label in first, None if filled else number)
-    every = [scale * one for band in bands for one in (*band.low, *band.high)]
-    logarithmic = name.endswith("loss") and min(every, default=0.0) > 0
-    layout = {
-        "xaxis": epoch_axis(bands[0].epochs),
-        "yaxis": {"title": {"text": axis}, "automargin": True},
-        "hovermode": "closest",
-        "height": 440,
-    }
-    if logarithmic:
-        layout["yaxis"] |= log_axis(min(every), max(every))
-    gone = any(band.each for band in bands)
     caption = (
         f"{title} {after_epochs(bands[0].epochs)}: mean over seeds, with its 95 % interval "
         + ("as a band" if filled else "at the end")
         + ("; where that would reach below 0, down to the lowest seed." if any(band.cut for band in bands) else ".")
-        + (" Where a seed diverged, every seed has a thin line of its own." if gone else "")
-        + (" Names in the legend show and hide their lines." if len(summary.rows) > 1 else "")
+        + (" Where a seed diverged, every seed has a thin line of its own." if any(band.each for band in bands) else "")
     )
-    return figure(
-        f"curve-{name}", traces, layout, caption=caption, label=f"{title} over epochs, a line for each activation"
+    entries = legend_of(bands, looks(summary), first)
+    return Figure(
+        name=f"curve-{name}",
+        caption=caption,
+        label=f"{title} over epochs, a line for each activation",
+        chart=chart_of(bands, entries, axis, scale, filled=filled),
+        legend=entries,
+        height=380,
+        file=name.replace("_", "-"),
     )
 
 
@@ -69,57 +63,63 @@ def first_shown(summary: Summary) -> set[str]:
     return shown
 
 
-def _band(band: Band, look: Look, scale: float, shown: bool, place: int | None) -> list[dict[str, Any]]:
-    """The traces of one activation; at `place` beside the others' its interval stands, and is a band if it is None."""
-    visible = True if shown else "legendonly"
-    line = {"color": look.colour, "dash": look.dash, "width": 2}
-    base = {"type": "scatter", "legendgroup": safe(band.label), "visible": visible}
-    if band.each:
-        return [
-            base
-            | {
-                "name": safe(f"{band.label}, each seed"),
-                "mode": "lines",
-                "x": list(band.epochs),
-                "y": [None if one is None else scale * one for one in each],
-                "line": line | {"width": 0.8},
-                "showlegend": nth == 0,
-                "hovertemplate": f"{safe(band.label)}, seed {nth + 1}: %{{y:.4~g}}<extra></extra>",
-            }
-            for nth, each in enumerate(band.each)
-        ]
-    epochs = list(band.epochs)
-    middle = base | {
-        "name": safe(band.label),
-        "mode": "lines",
-        "x": epochs,
-        "y": [scale * one for one in band.middle],
-        "line": line,
-        "customdata": [safe(band.label)] * len(epochs),
-        "hovertemplate": "%{customdata}<br>epoch %{x}: %{y:.4~g}<extra></extra>",
-    }
-    if place is not None:
-        above, below = ends_of(band)
-        bar = {"type": "data", "array": [scale * above], "arrayminus": [scale * below], "symmetric": False}
-        end = {
-            "mode": "markers",
-            "marker": {"color": look.colour, "size": 5},
-            "x": [beside_the_end(band, place)],
-            "y": [scale * band.middle[-1]],
-            "error_y": bar | {"color": look.colour, "thickness": 1.2, "width": 2},
-        }
-        return [middle, base | end | {"showlegend": False, "hoverinfo": "skip"}]
-    edge = base | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False, "x": epochs}
-    return [
-        edge | {"y": [scale * one for one in band.low]},
-        edge | {"y": [scale * one for one in band.high], "fill": "tonexty", "fillcolor": faint(look.colour)},
-        middle,
+def legend_of(bands: Sequence[Band], look: Mapping[str, Look], first: set[str]) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(name=_name(band), colour=style.colour, dash=style.dash, shown=band.label in first)
+        for band in bands
+        for style in [look[band.label]]
+    )
+
+
+def _name(band: Band) -> str:
+    return f"{band.label}, each seed" if band.each else band.label
+
+
+def chart_of(bands: Sequence[Band], entries: Sequence[Entry], axis: str, scale: float, *, filled: bool) -> Chart:
+    """A line for each band with its interval; thin lines for the seeds of one that has no mean."""
+    every = [scale * one for band in bands for one in (*band.low, *band.high)]
+    numbers = log_axis(min(every), max(every)) if axis.endswith("loss") and min(every, default=0.0) > 0 else {}
+    across, upright = number("epoch", title="epoch", **epoch_axis(bands[0].epochs)), number("y", title=axis, **numbers)
+    tips = [{"field": field, "type": kind, "format": "~g"} for field, kind in _TIPS]
+    lines = [row for band in bands if not band.each for row in _rows(band, scale)]
+    seeds = [
+        {"name": _name(band), "seed": seed, "epoch": epoch, "y": None if value is None else scale * value}
+        for band in bands
+        for seed, each in enumerate(band.each, start=1)
+        for epoch, value in zip(band.epochs, each, strict=True)
     ]
+    edges = {"x": across, "y": number("low", title=axis, **numbers), "y2": {"field": "high"}}
+    ends = [
+        {**_rows(band, scale)[-1], "epoch": beside_the_end(band, place)}
+        for place, band in enumerate(bands)
+        if not band.each
+    ]
+    where = {"x": across, "y": upright}
+    layers = [
+        series("line", None, entries, where),
+        # Points that cannot be seen: what is near a line says which it is.
+        series("circle", [*lines, *seeds], entries, {**where, "tooltip": tips}, opacity=0, size=90),
+    ]
+    if seeds:
+        seed = {**where, "detail": {"field": "seed", "type": "nominal"}}
+        layers.append(series("line", seeds, entries, seed, strokeWidth=0.8))
+    if filled:
+        layers.insert(0, series("area", None, entries, edges, opacity=0.16))
+    else:
+        layers.append(series("rule", ends, entries, edges, strokeWidth=1.2))
+        layers.append(series("circle", ends, entries, where, size=22, opacity=1))
+    return {"data": {"values": lines}, "layer": layers}
 
 
-def ends_of(band: Band) -> tuple[float, float]:
-    """How far the interval of the last epoch reaches above the mean, and below it."""
-    return max(0.0, band.high[-1] - band.middle[-1]), max(0.0, band.middle[-1] - band.low[-1])
+_TIPS = (("name", "nominal"), ("epoch", "quantitative"), ("y", "quantitative"))
+
+
+def _rows(band: Band, scale: float) -> list[dict[str, Any]]:
+    numbers = zip(band.epochs, band.middle, band.low, band.high, strict=True)
+    return [
+        {"name": band.label, "epoch": epoch, "y": scale * middle, "low": scale * low, "high": scale * high}
+        for epoch, middle, low, high in numbers
+    ]
 
 
 def beside_the_end(band: Band, place: int) -> float:

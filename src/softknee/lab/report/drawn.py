@@ -50,4 +50,4 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
     values = torch.stack([act(x, **one) for one in every])
     rounded = [[float(f"{one:.5g}") for one in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
     words = ", ".join(f"{name} {plain(value)}" for name, value in mean.items())
-    return Line(x.tolist(), rounded[0], rounded[1], rounded[2], words)
+    return Line([float(f"{one:.5g}") for one in x.tolist()], rounded[0], rounded[1], rounded[2], words)

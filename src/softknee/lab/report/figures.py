@@ -1,90 +1,99 @@
-"""The figures of the page as Plotly's JSON: checked by Plotly's own schema, without colours of text and paper.
-
-Those follow the reader's scheme, light or dark, and are put in by the page (`script.py`).
-"""
+"""A figure of the report: one chart for the page and for paper, its legend, and what stands below it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape, unescape
 from typing import Any
 
-from ...errors import MissingToolError
-from .numbers import few_epochs, log_ticks, plain
+from ..chart import Chart, Row, by_name, config, marks, outline, side_by_side, sized, ticks
+from .numbers import few_epochs, log_ticks
+
+STROKES = {"solid": [1, 0], "dash": [6, 4], "dot": [2, 3], "dashdot": [6, 3, 2, 3], "longdash": [10, 4]}
+_WIDE, _HALF = 560, 280  # pixels of a panel on paper
+_SHOWN = {"filter": "indexof(hidden, datum.name) < 0"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A name of the legend, how it is drawn, and which traces it shows and hides."""
+    """A name of the legend, and how what it names is drawn."""
 
     name: str
     colour: str
-    dash: str
-    symbol: str
-    line: bool
-    traces: tuple[int, ...]
-    shown: bool
+    dash: str = "solid"
+    symbol: str = ""
+    line: bool = True
+    shown: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the page: its anchor, what stands below it, what it says to who cannot see it, and Plotly's JSON."""
+    """A figure: its anchor, what stands below it, what it says to who cannot see it, and its chart.
+
+    file: the name of its file on paper; figures of one file stand side by side in it. Empty for one of the page alone.
+    """
 
     name: str
     caption: str
     label: str
-    json: str
-    legend: tuple[Entry, ...] = ()
+    chart: Chart
+    legend: tuple[Entry, ...]
+    height: int
     wide: bool = True
+    file: str = ""
+
+    @property
+    def hidden(self) -> Chart:
+        """The names that are not shown at first, which the legend of the page changes."""
+        return {"name": "hidden", "value": [entry.name for entry in self.legend if not entry.shown]}
+
+    @property
+    def on_page(self) -> Chart:
+        """As wide as the page lets it be."""
+        layers = [{**layer, "encoding": _without_legend(layer["encoding"])} for layer in self.chart["layer"]]
+        return {**sized(self.chart, "container", self.height), "layer": layers, "params": [self.hidden]}
 
 
-def figure(name: str, traces: Sequence[Any], layout: Any, *, caption: str, label: str, wide: bool = True) -> Figure:
-    """Traces and layout, refused where Plotly does not know them."""
-    try:
-        import plotly.graph_objects as graph
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "The page of a study is drawn by Plotly, which is not installed. Install it with: "
-            "pip install 'softknee[lab]'"
-        ) from error
-    made = graph.Figure(data=list(traces), layout={"template": "none", "showlegend": False, **layout})
-    text = made.to_json()
-    if text is None:
-        raise MissingToolError("Plotly gave no JSON for a figure; install plotly 6 or later.")
-    return Figure(name=name, caption=caption, label=label, json=text, legend=_legend(traces), wide=wide)
+def _without_legend(encoding: Chart) -> Chart:
+    """The page has buttons in its place, which can be reached with the keyboard and break into lines as text does."""
+    return {name: {**channel, "legend": None} if "legend" in channel else channel for name, channel in encoding.items()}
 
 
-def _legend(traces: Sequence[Any]) -> tuple[Entry, ...]:
-    """An entry for each name; the traces of one legend group go together. The page writes it, so that it can be reached
-    with the keyboard, and breaks into lines as text does."""
-    groups: dict[str, list[int]] = {}
-    for place, trace in enumerate(traces):
-        groups.setdefault(trace.get("legendgroup", f"\0{place}"), []).append(place)
-    found = []
-    for members in groups.values():
-        named = next(
-            (traces[one] for one in members if "name" in traces[one] and traces[one].get("showlegend", True)), {}
-        )
-        if named:
-            style = {**named.get("marker", {}), **named.get("line", {})}
-            found.append(
-                Entry(
-                    name=unescape(named["name"]),
-                    colour=style["color"],
-                    dash=style.get("dash", "solid"),
-                    symbol=style.get("symbol", "") if "markers" in named["mode"] else "",
-                    line="lines" in named["mode"],
-                    traces=tuple(members),
-                    shown=named.get("visible", True) is True,
-                )
-            )
-    return tuple(found)
+def on_paper(figures: Sequence[Figure]) -> Chart:
+    """The figures of one file, two in a row."""
+    names = [name for figure in figures for name in figure.hidden["value"]]
+    params = {"params": [{"name": "hidden", "value": names}]}
+    if len(figures) == 1:
+        return {**sized(figures[0].chart, _WIDE, 0.6 * _WIDE), **params}
+    halves = [sized(figure.chart, _HALF, 0.75 * _HALF) for figure in figures]
+    return {**side_by_side(halves, columns=2), **params, "config": config(columns=2)}
 
 
-def safe(text: str) -> str:
-    """Text of the user's own: Plotly reads some HTML in texts, and this keeps it from reading any."""
-    return escape(text, quote=False)
+def series(kind: str, rows: Iterable[Row] | None, entries: Sequence[Entry], encoding: Chart, **look: Any) -> Chart:
+    """Marks in the colours of the legend; a row belongs to the entry of its `name`, and goes with it.
+
+    The legend is that of the points, or of the lines where there are no points.
+    """
+    names, shown = [entry.name for entry in entries], [entry.name for entry in entries if entry.shown]
+    named = kind == ("point" if any(entry.symbol for entry in entries) else "line")
+    if not named:
+        # As values and not by a scale, because that would have a say in the legend.
+        colours = json.dumps({entry.name: entry.colour for entry in entries})
+        paint = "stroke" if kind in ("line", "rule") else "fill"
+        channels = {
+            "detail": [{"field": "name", "type": "nominal"}],
+            paint: {"field": "colour", "type": "nominal", "scale": None},
+        }
+        transform = [_SHOWN, {"calculate": f"{colours}[datum.name]", "as": "colour"}]
+        return {**marks(kind, rows, {**channels, **encoding}, **look), "transform": transform}
+    legend = {"values": shown, "symbolSize": 90 if kind == "point" else 400} if len(entries) > 1 else None
+    channels = {"color": by_name(names, [entry.colour for entry in entries], legend=legend)}
+    if kind == "point":
+        channels["shape"] = by_name(names, [outline(entry.symbol) for entry in entries], legend=legend)
+    else:
+        channels["strokeDash"] = by_name(names, [STROKES[entry.dash] for entry in entries], legend=legend)
+    return {**marks(kind, rows, {**encoding, **channels}, **look), "transform": [_SHOWN]}
 
 
 def after_epochs(epochs: Sequence[int]) -> str:
@@ -96,15 +105,10 @@ def after_epochs(epochs: Sequence[int]) -> str:
 
 def epoch_axis(epochs: Sequence[int]) -> dict[str, Any]:
     """The axis of epochs; of few ones each has its number, and nothing between them has one."""
-    return {"title": {"text": "epoch"}, "automargin": True, **({"dtick": 1} if few_epochs(epochs) else {})}
+    return {"axis": ticks(epochs, format="d")} if few_epochs(epochs) else {}
 
 
 def log_axis(low: float, high: float) -> dict[str, Any]:
     """A logarithmic axis with its numbers; a linear one where the range is too narrow for two of them."""
-    shown = log_ticks(low, high)
-    return {"type": "log", "tickvals": shown, "ticktext": [plain(tick) for tick in shown]} if shown else {}
-
-
-def faint(colour: str) -> str:
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, 0.16)"
+    places = log_ticks(low, high)
+    return {"scale": {"type": "log"}, "axis": ticks(places, format="~g")} if places else {}

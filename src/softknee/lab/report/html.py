@@ -1,11 +1,12 @@
-"""The page of a study: one HTML file with Plotly, its figures, its style and its tables inside. It fetches nothing."""
+"""The page of a study: one HTML file with Vega, its figures, its style and its tables inside. It fetches nothing."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from html import escape
 
-from ...errors import MissingToolError
+from ..chart import page_script
 from ..studies.recipe import Recipe
 from .beside_tables import TITLE, beside_note, beside_tables, beside_words
 from .clicks import relative_losses
@@ -56,7 +57,7 @@ def render(summary: Summary, origin: Origin) -> str:
 {_notes(summary)}
 {body}
 </main>
-<script>{_plotly()}</script>
+<script>{page_script()}</script>
 <script>{SCRIPT}</script>
 </body>
 </html>
@@ -209,12 +210,13 @@ def _figures(figures: Sequence[Figure]) -> str:
 
 def _figure(one: Figure) -> str:
     # Inside a script nothing is markup but "</" and "<!--", so no "<" may be there.
-    data = one.json.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    data = json.dumps(one.on_page).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    hint = " Names in the legend show and hide what they name." if one.wide and len(one.legend) > 1 else ""
     return (
         f'<figure data-figure="{escape(one.name, quote=True)}">'
         f'<div class="plot" role="img" aria-label="{escape(one.label, quote=True)}"></div>'
         f'{legend(one.legend)}<script type="application/json">{data}</script>'
-        f"<figcaption>{escape(one.caption)}</figcaption></figure>"
+        f"<figcaption>{escape(one.caption)}{hint}</figcaption></figure>"
     )
 
 
@@ -227,15 +229,3 @@ def _rerun(summary: Summary, origin: Origin) -> str:
         f"<details><summary>The recipe, with everything that was left to its default</summary>"
         f"<pre><code>{escape(origin.recipe)}</code></pre></details>"
     )
-
-
-def _plotly() -> str:
-    """The whole of plotly.js, which the Python package brings with it (4.8 MB; it ships no smaller bundle)."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "The page of a study is drawn by Plotly, which is not installed. Install it with: "
-            "pip install 'softknee[lab]'"
-        ) from error
-    return get_plotlyjs()

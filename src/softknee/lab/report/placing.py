@@ -32,7 +32,7 @@ class Room:
     mark: float
 
 
-SCREEN = Room(540.0, 360.0, 7.3, 16.0, 9.0)  # pixels of a small window; on a larger one there is more room
+SCREEN = Room(560.0, 336.0, 6.6, 14.0, 8.0)  # pixels of the figure on paper; on a wide page there is more room
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def places_for(
     spans: tuple[tuple[float, float], tuple[float, float]] | None = None,
     lines: Sequence[Sequence[int]] = (),
 ) -> list[str | None]:
-    """A position for each text, as Plotly names them: one after the other, each where it covers least.
+    """A position for each text, such as "top right": one after the other, each where it covers least.
 
     None is of a text that would lie on others wherever it is put, unless its rank is 0.
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
-from .figures import Figure, figure, safe
+from ..chart import SOFT, marks, number
+from .figures import Entry, Figure, series
 from .numbers import with_reach
-from .palette import Look, looks
+from .palette import looks
 from .parts import Measure, Row, Summary
-from .view import FEWEST_DRAWN, Group, View, Written, axis_title, interval_of, middle_of, view_of, written_at
+from .view import FEWEST_DRAWN, Group, View, axis_title, interval_of, middle_of, view_of, written_at
+
+_FAINT = 0.45  # many bars cross, and the points matter more
+_SIDES = {"left": ("right", -8), "center": ("center", 0), "right": ("left", 8)}
+_HEIGHTS = {"bottom": ("top", 7), "middle": ("middle", 0), "top": ("bottom", -7)}
 
 
 def plane(summary: Summary) -> Figure | None:
@@ -18,95 +23,123 @@ def plane(summary: Summary) -> Figure | None:
     view = view_of(summary)
     if view is None:
         return None
-    look, written = looks(summary), written_at(view)
-    metric, spread = view.metric, view.spread
-    traces = [_points(group, view, look[group.rows[0].label], written) for group in view.groups]
+    metric, spread, look = view.metric, view.spread, looks(summary)
+    entries = [
+        Entry(name=group.name, colour=style.colour, symbol=style.symbol, line=group.joined)
+        for group in _groups(view)
+        for style in [look[group.rows[0].label]]
+    ]
+    every = _points(view)
+    points = [point for point in every if not point["outside"]]
+    across = number("x", title=axis_title(metric), domain=view.spans[0])
+    upright = number("y", title=axis_title(spread), domain=view.spans[1])
+    titles = {"activation": "activation", "metric": metric.title, "spread": spread.title}
+    tips = [{"field": field, "type": "nominal", "title": title} for field, title in titles.items()]
     toward = "right" if metric.larger_is_better else "left"
-    # Where nothing is outside the page finds the ends of its axes itself.
-    across, upright = ({"range": list(span)} if view.outside else {} for span in view.spans)
-    layout = {
-        "xaxis": {"title": {"text": axis_title(metric)}, "automargin": True, **across},
-        "yaxis": {"title": {"text": axis_title(spread)}, "automargin": True, "rangemode": "normal", **upright},
-        "hovermode": "closest",
-        "annotations": [
-            _remark("better ↘" if toward == "right" else "↙ better", right=toward == "right", top=False),
-            *([_remark(safe(view.note), right=False, top=True)] if view.outside else []),
-        ],
-        "height": 520,
-    }
+    corner = {"x": {"value": "width" if toward == "right" else 0}, "y": {"value": "height"}}
+    layers = [
+        series(
+            "rule", _bars(view, metric), entries, {"x": across, "x2": {"field": "to"}, "y": upright}, opacity=_FAINT
+        ),
+        series(
+            "rule", _bars(view, spread), entries, {"x": across, "y": upright, "y2": {"field": "to"}}, opacity=_FAINT
+        ),
+        series(
+            "line",
+            [point for point in every if point["joined"]],
+            entries,
+            {"x": across, "y": upright, "order": {"field": "place"}},
+            clip=bool(view.outside),
+        ),
+        series(
+            "point", points, entries, {"x": across, "y": upright, "tooltip": tips}, filled=True, opacity=1, size=100
+        ),
+        series(
+            "text",
+            [point for point in points if point["text"]],
+            entries,
+            {"x": across, "y": upright, "text": {"field": "text"}},
+            **{name: {"expr": f"datum.{name}"} for name in ("dx", "dy", "align", "baseline")},
+            # Where there is little room, only what is written along a path.
+            opacity={"expr": "width > 480 || datum.joined ? 1 : 0"},
+        ),
+        marks(
+            "text",
+            [{"text": "better ↘" if toward == "right" else "↙ better"}],
+            {**corner, "text": {"field": "text"}},
+            align=toward,
+            baseline="bottom",
+            dx=-6 if toward == "right" else 6,
+            dy=-6,
+            style="remark",
+        ),
+    ]
+    chart: dict[str, Any] = {"layer": layers}
+    if view.outside:
+        note = textwrap.wrap(view.note, 96, max_lines=3, placeholder=" ...")
+        chart["title"] = {"text": note, "fontSize": 11, "color": SOFT}
     caption = f"Further {toward} is more accurate, further down more reproducible."
     if any(len(row.seeds) >= FEWEST_DRAWN for row in view.shown):
         caption += " Bars are 95 % intervals."
     if summary.knobs:
         caption += " A line joins the values of a knob in their order, with values beside it where there is room."
-    label = f"{metric.title} against {spread.title} of every activation; the numbers are in the first table"
-    return figure("plane", traces, layout, caption=f"{caption} {view.caption}".strip(), label=label)
+    return Figure(
+        name="plane",
+        caption=f"{caption} {view.caption}".strip(),
+        label=f"{metric.title} against {spread.title} of every activation; the numbers are in the first table",
+        chart=chart,
+        legend=tuple(entries),
+        height=440,
+        file="plane",
+    )
 
 
-def _remark(text: str, *, right: bool, top: bool) -> dict[str, Any]:
-    """A text in a corner of the plane; at the top, above it."""
-    return {
-        "text": text,
-        "x": float(right),
-        "y": float(top),
-        "xref": "paper",
-        "yref": "paper",
-        "xanchor": "right" if right else "left",
-        "yanchor": "bottom",
-        "showarrow": False,
-    }
+def _groups(view: View) -> list[Group]:
+    """Those of which something is seen."""
+    return [group for group in view.groups if any(row in view.shown for row in group.rows)]
 
 
-def _points(group: Group, view: View, style: Look, written: Mapping[str, Written]) -> dict[str, Any]:
-    metric, spread, rows = view.metric, view.spread, group.rows
-    middles = [middle_of(row, metric, spread) for row in rows]
-    beside = [written.get(row.label, Written("", "top right")) for row in rows]
-    hover = [
-        [
-            safe(row.label),
-            with_reach(row.found(metric), 2 if metric.scale == 100 else 4, scale=metric.scale),
-            with_reach(row.found(spread), 4, scale=spread.scale),
-        ]
-        for row in rows
-    ]
-    return {
-        "type": "scatter",
-        "name": safe(group.name),
-        "mode": "lines+markers+text" if group.joined else "markers+text",
-        "x": [x for x, _ in middles],
-        "y": [y for _, y in middles],
-        "error_x": _bars(rows, metric, style),
-        "error_y": _bars(rows, spread, style),
-        "text": [safe(one.text) for one in beside],
-        "textposition": [one.place for one in beside],
-        "marker": {"color": style.colour, "symbol": style.symbol, "size": 10},
-        "line": {"color": style.colour, "width": 1.6},
-        "customdata": hover,
-        "hovertemplate": "%{customdata[0]}<br>"
-        + f"{safe(metric.title)} %{{customdata[1]}}<br>{safe(spread.title)} %{{customdata[2]}}<extra></extra>",
-        "cliponaxis": any(row in view.outside for row in rows),
-        "meta": {"joined": group.joined},
-    }
+def _points(view: View) -> list[dict[str, Any]]:
+    """Every row, also what lies outside: a line to it leaves the picture."""
+    written, points = written_at(view), []
+    for group in _groups(view):
+        for place, row in enumerate(group.rows):
+            x, y = middle_of(row, view.metric, view.spread)
+            name = written.get(row.label)
+            upright, side = name.place.split() if name else ("top", "right")
+            (align, dx), (baseline, dy) = _SIDES[side], _HEIGHTS[upright]
+            points.append(
+                {
+                    "name": group.name,
+                    "x": x,
+                    "y": y,
+                    "place": place,
+                    "joined": group.joined,
+                    "outside": row in view.outside,
+                    "text": name.text if name else "",
+                    "dx": dx,
+                    "dy": dy,
+                    "align": align,
+                    "baseline": baseline,
+                    "activation": row.label,
+                    "metric": _words(row, view.metric, 2 if view.metric.scale == 100 else 4),
+                    "spread": _words(row, view.spread, 4),
+                }
+            )
+    return points
 
 
-def _bars(rows: Sequence[Row], measure: Measure, style: Look) -> dict[str, Any]:
-    above, below = [], []
-    for row in rows:
-        found = row.found(measure)
-        low, high = interval_of(row, measure) or (math.nan, math.nan)
-        value = measure.scale * found.value if found else math.nan
-        above.append(_or_none(high - value))
-        below.append(_or_none(value - low))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": above,
-        "arrayminus": below,
-        "color": style.colour,
-        "thickness": 1,
-        "width": 3,
-    }
+def _words(row: Row, measure: Measure, places: int) -> str:
+    return with_reach(row.found(measure), places, scale=measure.scale)
 
 
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _bars(view: View, measure: Measure) -> Sequence[dict[str, Any]]:
+    bars = []
+    for group in view.groups:
+        for row in group.rows:
+            interval = interval_of(row, measure)
+            if row in view.shown and interval is not None:
+                x, y = middle_of(row, view.metric, view.spread)
+                start = {"x": interval[0], "y": y} if measure is view.metric else {"x": x, "y": interval[0]}
+                bars.append({"name": group.name, **start, "to": interval[1]})
+    return bars

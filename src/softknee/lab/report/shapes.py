@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
-from typing import Any
 
+from ..chart import Chart, number, ticks
 from .drawn import curve_of, reach_of
-from .figures import Figure, after_epochs, epoch_axis, faint, figure, log_axis, safe
+from .figures import STROKES, Entry, Figure, after_epochs, epoch_axis, log_axis, series
 from .numbers import fixed
 from .palette import COLOURS, DASHES, looks
 from .parts import Profile, Shape, Summary, Trajectory
 
 _LOGARITHMIC = 10.0  # the ratio from which on equal steps would hide the small values
+_MOST_NAMES = 24  # of sites, beside each other
+_START = "#8a8983"
 
 
 def learned(summary: Summary) -> list[Figure]:
@@ -30,92 +34,82 @@ def learned(summary: Summary) -> list[Figure]:
 
 
 def _shape(label: str, sites: Sequence[Shape]) -> Figure:
-    traces: list[dict[str, Any]] = []
     reach = reach_of(sites)
-    for place, site in enumerate(sites):
-        colour = COLOURS[place % len(COLOURS)]
-        line = curve_of(site, reach)
-        edge = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        edge |= {"x": line.xs, "legendgroup": safe(site.path)}
-        traces += [
-            edge | {"y": line.low},
-            edge | {"y": line.high, "fill": "tonexty", "fillcolor": faint(colour)},
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": safe(f"{site_name(site.path)}: {line.words}"),
-                "legendgroup": safe(site.path),
-                "x": line.xs,
-                "y": line.middle,
-                "line": {"color": colour, "width": 2},
-                "hovertemplate": "%{x:.2f}: %{y:.3f}<extra></extra>",
-            },
-        ]
-    for start in dict.fromkeys(tuple(site.start.items()) for site in sites):
-        line = curve_of(next(site for site in sites if tuple(site.start.items()) == start), reach, at_start=True)
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": safe(f"start: {line.words}"),
-                "x": line.xs,
-                "y": line.middle,
-                "line": {"color": "#8a8983", "width": 1.8, "dash": "dash"},
-                "hovertemplate": "%{x:.2f}: %{y:.3f}<extra></extra>",
-            }
-        )
-    layout = {
-        "title": {"text": safe(label)},
-        "xaxis": {"title": {"text": "x"}, "automargin": True},
-        "yaxis": {"automargin": True},
-        "hovermode": "closest",
-        "height": 400,
-    }
-    caption = "Dashed: at the start. Lines: mean of the learned parameters; bands: from the lowest to the highest seed."
-    return figure(
-        f"shape-{label}", traces, layout, caption=caption, label=f"{label} before and after training", wide=False
+    starts = {tuple(site.start.items()): site for site in sites}
+    lines = [(curve_of(site, reach), f"{site_name(site.path)}: ") for site in sites]
+    dashed = [(curve_of(site, reach, at_start=True), "start: ") for site in starts.values()]
+    entries = tuple(
+        [Entry(name=f"{place}{line.words}", colour=COLOURS[i % len(COLOURS)]) for i, (line, place) in enumerate(lines)]
+        + [Entry(name=f"{place}{line.words}", colour=_START, dash="dash") for line, place in dashed]
     )
+    rows = [
+        {"name": f"{place}{line.words}", "x": x, "y": y, "low": low, "high": high}
+        for line, place in (*lines, *dashed)
+        for x, y, low, high in zip(line.xs, line.middle, line.low, line.high, strict=True)
+    ]
+    return Figure(
+        name=f"shape-{label}",
+        caption="Dashed: at the start. Lines: mean of the learned parameters; bands: from the lowest to the highest "
+        "seed.",
+        label=f"{label} before and after training",
+        chart=_bands(rows, entries, label, number("x", title="x"), {}),
+        legend=entries,
+        height=330,
+        wide=False,
+        file="shapes",
+    )
+
+
+def _bands(rows: list[Chart], entries: Sequence[Entry], title: str, across: Chart, upright: Chart) -> Chart:
+    """Lines within their bands."""
+    tips = [{"field": "name", "type": "nominal"}]
+    tips += [{"field": field, "type": "quantitative", "format": ".4~g"} for field in ("x", "y")]
+    where = {"x": across, "y": number("y", **upright)}
+    edges = {"x": across, "y": number("low", **upright), "y2": {"field": "high"}}
+    layers = [
+        series("area", None, entries, edges, opacity=0.16),
+        series("line", None, entries, where),
+        series("circle", None, entries, {**where, "tooltip": tips}, opacity=0, size=60),
+    ]
+    return {"title": title, "data": {"values": rows}, "layer": layers}
 
 
 def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
     """vector: the name of the one whose entries the lines are; empty for single numbers."""
     names = list(dict.fromkeys(line.parameter for line in lines))
     sites = list(dict.fromkeys(line.path for line in lines))
-    traces: list[dict[str, Any]] = []
-    for line in lines:
-        colour = COLOURS[sites.index(line.path) % len(COLOURS)]
-        name = f"{site_name(line.path)}, {line.parameter}" if len(names) > 1 else site_name(line.path)
-        dash = DASHES[names.index(line.parameter) % len(DASHES)]
-        group = {"type": "scatter", "mode": "lines", "legendgroup": safe(name), "x": list(line.epochs)}
-        edge = group | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        traces += [
-            edge | {"y": list(line.low)},
-            edge | {"y": list(line.high), "fill": "tonexty", "fillcolor": faint(colour)},
-            group
-            | {
-                "name": safe(name),
-                "y": list(line.middle),
-                "line": {"color": colour, "width": 2, "dash": dash},
-                "hovertemplate": "epoch %{x}: %{y:.4~g}<extra></extra>",
-            },
-        ]
-    every = [one for line in lines for one in (*line.low, *line.high)]
-    layout: dict[str, Any] = {
-        "title": {"text": safe(f"{label}: {vector or ', '.join(names)}")},
-        "xaxis": epoch_axis(lines[0].epochs),
-        "yaxis": {"automargin": True},
-        "hovermode": "closest",
-        "height": 400,
-    }
-    if min(every) > 0 and max(every) / min(every) > _LOGARITHMIC:
-        layout["yaxis"] |= log_axis(min(every), max(every))
-    after = after_epochs(lines[0].epochs)
-    caption = (
-        f"{after[0].upper()}{after[1:]}, epoch 0 being the start: mean over seeds, from the lowest to the highest."
+    titles = [f"{site_name(one.path)}, {one.parameter}" if len(names) > 1 else site_name(one.path) for one in lines]
+    entries = tuple(
+        Entry(
+            name=title,
+            colour=COLOURS[sites.index(line.path) % len(COLOURS)],
+            dash=DASHES[names.index(line.parameter) % len(DASHES)],
+        )
+        for line, title in zip(lines, titles, strict=True)
     )
-    words = f"Learned parameters of {label} over epochs"
-    name = f"trajectory-{label}-{vector}" if vector else f"trajectory-{label}"
-    return figure(name, traces, layout, caption=caption, label=words, wide=False)
+    rows = [
+        {"name": title, "x": epoch, "y": y, "low": low, "high": high}
+        for line, title in zip(lines, titles, strict=True)
+        for epoch, y, low, high in zip(line.epochs, line.middle, line.low, line.high, strict=True)
+    ]
+    every = [one for line in lines for one in (*line.low, *line.high)]
+    after = after_epochs(lines[0].epochs)
+    across = number("x", title="epoch", **epoch_axis(lines[0].epochs))
+    return Figure(
+        name=f"trajectory-{label}-{vector}" if vector else f"trajectory-{label}",
+        caption=f"{after[0].upper()}{after[1:]}, epoch 0 being the start: mean over seeds, from the lowest to the "
+        "highest.",
+        label=f"Learned parameters of {label} over epochs",
+        chart=_bands(rows, entries, f"{label}: {vector or ', '.join(names)}", across, _scale(every)),
+        legend=entries,
+        height=330,
+        wide=False,
+    )
+
+
+def _scale(values: Sequence[float]) -> Chart:
+    low, high = min(values), max(values)
+    return log_axis(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
 
 
 def site_name(path: str) -> str:
@@ -144,69 +138,64 @@ def hardness(summary: Summary) -> list[Figure]:
 
 
 def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figure:
-    look = looks(summary)
+    look, paths = looks(summary), profiles[0].paths
     every = [value for one in profiles for site in (*one.start, *one.end) for value in site]
-    logarithmic = min(every) > 0 and max(every) / min(every) > _LOGARITHMIC
-    traces: list[dict[str, Any]] = []
+    entries = tuple(
+        Entry(name=one.label, colour=style.colour, symbol=style.symbol)
+        for one in profiles
+        for style in [look[one.label]]
+    )
+    ends, starts = [], []
     for one in profiles:
-        style, sites = look[one.label], list(range(1, len(one.paths) + 1))
         middle = [sum(site) / len(site) for site in one.end]
-        places, start = at_start(one)
-        moved = [sum(site) / len(site) for site in one.start] != middle
-        group = {"type": "scatter", "legendgroup": safe(one.label), "x": sites}
-        if moved:
-            traces.append(
-                group
-                | {
-                    "mode": "lines",
-                    "x": places,
-                    "y": start,
-                    "line": {"color": style.colour, "dash": "dot", "width": 1.4},
-                    "showlegend": False,
-                    "hoverinfo": "skip",
+        if [sum(site) / len(site) for site in one.start] != middle:
+            starts += [{"name": one.label, "x": x, "y": y} for x, y in zip(*at_start(one), strict=True)]
+        for place, (path, site, mean) in enumerate(zip(one.paths, one.end, middle, strict=True)):
+            far = one.distance[place] if place < len(one.distance) else ()
+            words = f"{fixed(mean, 3)}, at most {max(far):.3g} from its limit" if far else fixed(mean, 3)
+            ends.append(
+                {
+                    "name": one.label,
+                    "site": site_name(path),
+                    "value": words,
+                    "x": place + 1,
+                    "y": mean,
+                    "low": min(site),
+                    "high": max(site),
                 }
             )
-        far = [f", at most {max(site):.3g} from its limit" if site else "" for site in one.distance]
-        traces.append(
-            group
-            | {
-                "mode": "lines+markers",
-                "name": safe(one.label),
-                "y": middle,
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [max(site) - mean for site, mean in zip(one.end, middle, strict=True)],
-                    "arrayminus": [mean - min(site) for site, mean in zip(one.end, middle, strict=True)],
-                    "color": style.colour,
-                    "thickness": 1,
-                    "width": 3,
-                },
-                "line": {"color": style.colour, "width": 1.8},
-                "marker": {"color": style.colour, "symbol": style.symbol, "size": 8},
-                "customdata": [
-                    [safe(f"{one.label}, {site_name(path)}"), fixed(mean, 3), words]
-                    for path, mean, words in zip(one.paths, middle, far, strict=True)
-                ],
-                "hovertemplate": "%{customdata[0]}: %{customdata[1]}%{customdata[2]}<extra></extra>",
-            }
-        )
-    paths = profiles[0].paths
-    layout = {
-        "xaxis": {
-            "tickvals": list(range(1, len(paths) + 1)),
-            "ticktext": [safe(site_name(path)) for path in paths],
-            "range": [0.6, len(paths) + 0.4],
-            "title": {"text": "from the input to the output"},
-            "automargin": True,
+    across = number("x", title="from the input to the output", domain=(0.6, len(paths) + 0.4), axis=_sites(paths))
+    scale = _scale(every)
+    where = {"x": across, "y": number("y", **scale)}
+    reach = {"x": across, "y": number("low", **scale), "y2": {"field": "high"}}
+    tips = [{"field": field, "type": "nominal"} for field in ("name", "site", "value")]
+    layers = [
+        series("line", starts, entries, where, strokeDash=STROKES["dot"], strokeWidth=1.4),
+        series("rule", None, entries, reach, strokeWidth=1),
+        series("line", None, entries, where),
+        series("point", None, entries, {**where, "tooltip": tips}, filled=True, opacity=1, size=70),
+    ]
+    return Figure(
+        name=f"hardness-{knob}-{len(paths)}",
+        caption=f"{knob} by depth after training: mean over seeds, from the lowest to the highest. Dotted: at the "
+        "start.",
+        label=f"{knob} of every activation that has it, by depth",
+        chart={
+            "title": f"{profiles[0].label}: {knob_name(knob)}" if len(profiles) == 1 else knob_name(knob),
+            "data": {"values": ends},
+            "layer": layers,
         },
-        "title": {"text": safe(f"{profiles[0].label}: {knob_name(knob)}" if len(profiles) == 1 else knob_name(knob))},
-        "yaxis": {"automargin": True},
-        "hovermode": "closest",
-        "height": 400,
-    }
-    if logarithmic:
-        layout["yaxis"] |= log_axis(min(every), max(every))
-    caption = f"{knob} by depth after training: mean over seeds, from the lowest to the highest. Dotted: at the start."
-    label = f"{knob} of every activation that has it, by depth"
-    return figure(f"hardness-{knob}-{len(paths)}", traces, layout, caption=caption, label=label, wide=False)
+        legend=entries,
+        height=330,
+        wide=False,
+        file="hardness",
+    )
+
+
+def _sites(paths: Sequence[str]) -> Chart:
+    """The names of the sites below the axis, slanted where they are long; of very many, every second or third."""
+    names = [site_name(path) for path in paths]
+    places = range(1, len(paths) + 1, math.ceil(len(paths) / _MOST_NAMES))
+    slanted = {"labelAngle": -30} if len(paths) > 4 or any(len(name) > 13 for name in names) else {}
+    words = json.dumps(names, ensure_ascii=False)
+    return ticks(places, labelExpr=f"{words}[datum.value - 1]", **slanted)

@@ -53,6 +53,11 @@ tr.baseline > * {{ background: var(--card); }} .tag {{ font-weight: 400; color: 
 figure {{ margin: 18px 0 26px; min-width: 0; }}
 figcaption {{ margin-top: 6px; font-size: 13px; color: var(--soft); max-width: 80ch; overflow-wrap: anywhere; }}
 .plot {{ width: 100%; }}
+#vg-tooltip-element {{ visibility: hidden; position: fixed; z-index: 9; padding: 6px 10px; font-size: 13px; }}
+#vg-tooltip-element {{ background: var(--card); color: var(--ink); border: 1px solid var(--strong); }}
+#vg-tooltip-element.visible {{ visibility: visible; }} #vg-tooltip-element table {{ width: auto; font-size: 13px; }}
+#vg-tooltip-element td {{ border: 0; padding: 1px 0; }} #vg-tooltip-element .key {{ color: var(--soft); }}
+#vg-tooltip-element .key {{ padding-right: 10px; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: 2px 4px; margin: 4px 0 8px; }}
 .legend button {{ display: inline-flex; align-items: center; gap: 7px; font: inherit; color: var(--ink); }}
 .legend button {{ font-size: 13px; }}
@@ -75,7 +80,7 @@ summary {{ cursor: pointer; }}
 @media print {{
   @page {{ margin: 15mm 13mm; }}
   body {{ font-size: 10.5pt; }} main {{ padding: 0; max-width: none; }}
-  nav, .modebar, .skip, .legend button[aria-pressed="false"] {{ display: none !important; }}
+  nav, .skip, .legend button[aria-pressed="false"] {{ display: none !important; }}
   h2 {{ break-after: avoid; margin-top: 26px; }} figure, tr, .answers > div {{ break-inside: avoid; }}
   table, .tag {{ font-size: 8pt; }} th, td {{ padding: 4px 8px 4px 0; }}
   .answers {{ grid-template-columns: repeat(3, 1fr); }} .pair {{ grid-template-columns: 1fr 1fr; }}

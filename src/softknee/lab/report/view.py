@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .numbers import plain
 from .outliers import outside
 from .parts import Measure, Row, Summary
-from .placing import SCREEN, Room, Spot, places_for
+from .placing import Spot, places_for
 
 _EDGE = 0.05  # of the width, left free at both ends
 _ARROWS = {(-1, 1): "↖", (0, 1): "↑", (1, 1): "↗", (-1, 0): "←", (1, 0): "→", (-1, -1): "↙", (0, -1): "↓", (1, -1): "↘"}
@@ -108,13 +108,13 @@ def _groups(summary: Summary, rows: Sequence[Row]) -> tuple[Group, ...]:
 
 @dataclass(frozen=True)
 class Written:
-    """The text beside a point, and where, as Plotly names places."""
+    """The text beside a point, and where: "top right", "middle left"."""
 
     text: str
     place: str
 
 
-def written_at(view: View, *, room: Room = SCREEN) -> Mapping[str, Written]:
+def written_at(view: View) -> Mapping[str, Written]:
     """By label. Where many points are close, names and the ends of paths are written first, then what has room.
 
     Of a path these are the values of its knob, and at one of its ends its name, where there is more room.
@@ -145,7 +145,7 @@ def written_at(view: View, *, room: Room = SCREEN) -> Mapping[str, Written]:
     ]
     number = {row.label: place for place, row in enumerate(view.shown)}
     lines = [[number[row.label] for row in one.rows if row.label in number] for one in view.groups]
-    places = places_for(spots, room=room, spans=view.spans, lines=lines)
+    places = places_for(spots, spans=view.spans, lines=lines)
     return {
         row.label: Written(texts[row.label], place)
         for row, place in zip(view.shown, places, strict=True)

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from ...measure.clock import Clock, Samples
 from ...measure.record import Quantity
 from ...surgery import param_groups
-from ...train.optimizers import Own, read_options
-from ...train.plain_optimizers import make_optimizer
+from ...train.optimizers import Own, make_optimizer, read_options
 from .building import model_maker
 from .examples import Examples
 from .outcome import Finished, Outcome

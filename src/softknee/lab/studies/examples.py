@@ -18,14 +18,14 @@ from ...train.streamed import Streamed
 from ..data.adult import load_adult
 from ..data.criteo import LABELS as CLICKS
 from ..data.criteo import load_criteo
-from ..data.imagenet_bytes import PictureBytes, find_bytes
+from ..data.files import data_folder, numpy
+from ..data.imagenet import PictureBytes, find_bytes
 from ..data.images import IMAGES, load_image_set
-from ..data_folder import data_folder
 from ..pictures import PICTURES, SIDE, picture_parts
 from ..splits import OWN_PARTS, ROW_SETS, load_split
 from ..synthetic import CLUSTERS, synthetic_parts
 from .dividing import split, standardised
-from .own_files import Table, numpy, read_file, resolve
+from .own_files import Table, read_file, resolve
 from .recipe import Data, Recipe
 
 _PARTS = ("train", "validation", "test")

@@ -17,12 +17,11 @@ PAGE = "index.html"
 
 def check_tools() -> None:
     """Raise where a report could not be drawn: to be asked before the training, and not after it."""
-    for package in ("plotly", "matplotlib"):
-        if find_spec(package) is None:
-            raise MissingToolError(
-                f"The report needs the package {package!r}, which is not installed. Install it with: pip install "
-                "'softknee[lab]'; or leave the report out with --no-report."
-            )
+    if find_spec("vl_convert") is None:
+        raise MissingToolError(
+            "The report needs the package 'vl-convert-python', which is not installed. Install it with: pip install "
+            "'softknee[lab]'; or leave the report out with --no-report."
+        )
 
 
 def recipe_of(store: RunStore) -> Recipe:

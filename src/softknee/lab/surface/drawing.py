@@ -8,57 +8,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, grid_sample, interpolate
 
 from ...errors import ParameterError, did_you_mean
-from ..figure_panels import drawing
+from ..chart import INK, SOFT, Chart
+from ..pixels import coloured, rgb
+from ..sheet import Page
 from .layouts import Rows
 from .network import REACH
 from .roughness import Roughness
 from .words import titles
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 VIEWS = ("relief", "map")
-_INK, _SOFT, _HAIR = "#22221f", "#6a6963", "#d9d8d2"
-_COLOURS = "viridis"
+_HAIR = "#d9d8d2"
 _TURN, _TILT, _RISE = math.radians(35), math.radians(32), 8.0  # of the relief; its height, where the floor has side 12
 _SIDE, _LABEL, _TITLE, _CAPTION = 2.35, 0.55, 0.42, 0.34  # inches
+_FINE = 300  # pixels of a picture to the inch
+_LEVELS = 13
+_MOST_EXTREMA = 200  # more than that, and contours hide the picture
 
 
 def draw(
-    rows: Rows, surfaces: Sequence[Sequence[Any]], measures: Sequence[Sequence[Roughness]], *, view: str, dpi: int
-) -> Figure:
-    """A figure of the surfaces, arrays [n, n], in these rows."""
+    rows: Rows, surfaces: Sequence[Sequence[Tensor]], measures: Sequence[Sequence[Roughness]], *, view: str
+) -> Chart:
+    """A figure of the surfaces, [n, n] each, in these rows."""
     check_view(view)
     caption, labels, names = titles(rows)
     columns = max(len(row) for row in rows)
     left = _LABEL if any(labels) else 0.2
     side = _SIDE if columns > 2 else 3.2
     tall = side * (0.79 if view == "relief" else 1.0) + _TITLE
-    wide, high = left + columns * side + 0.08, len(rows) * tall + _CAPTION
-    with drawing((wide, high)) as figure:
-        figure.set_dpi(dpi)
-
-        def write(x: float, y: float, text: str, **how: Any) -> None:
-            """At so many inches from the left and from the foot of the page."""
-            figure.text(x / wide, y / high, text, **how)
-
-        for line, row in enumerate(rows):
-            top = high - line * tall
-            write(0.2, top - tall / 2, labels[line], rotation=90, ha="center", va="center", size=9, color=_INK)
-            for column in range(len(row)):
-                found, start = measures[line][column], left + column * side
-                box = (start / wide, (top - tall) / high, side / wide, (tall - _TITLE) / high)
-                _panel(figure.add_axes(box), surfaces[line][column], found, view)
-                note = f"kink {_short(found.kink)}   bending {_short(found.bending)}   extrema {found.extrema}"
-                middle: dict[str, Any] = {"ha": "center", "va": "top"}
-                write(start + side / 2, top - 0.09, names[line][column], size=9, color=_INK, **middle)
-                write(start + side / 2, top - 0.27, note, size=6.5, color=_SOFT, **middle)
-        write(0.12, 0.1, f"{caption[:1].upper()}{caption[1:]}", size=8, color=_SOFT)
-    return figure
+    sheet = Page(left + columns * side + 0.08, len(rows) * tall + _CAPTION)
+    for line, row in enumerate(rows):
+        top = line * tall
+        sheet.write(0.2, top + tall / 2, labels[line], size=9, angle=270, baseline="middle")
+        for column in range(len(row)):
+            measured, start = measures[line][column], left + column * side
+            heights = (surfaces[line][column] - measured.low) / ((measured.high - measured.low) or 1.0)
+            (_relief if view == "relief" else _map)(sheet, (start, top + _TITLE, side), heights.float(), measured)
+            note = f"kink {_short(measured.kink)}, bending {_short(measured.bending)}, extrema {measured.extrema}"
+            sheet.write(start + side / 2, top + 0.09, names[line][column], size=9)
+            sheet.write(start + side / 2, top + 0.27, note, size=6.5, colour=SOFT)
+    sheet.write(
+        0.12, sheet.tall - 0.1, f"{caption[:1].upper()}{caption[1:]}", colour=SOFT, align="left", baseline="bottom"
+    )
+    return sheet.figure
 
 
 def check_view(view: str) -> None:
@@ -68,125 +65,14 @@ def check_view(view: str) -> None:
         raise ParameterError(f"There is no view called {view!r}.{near}")
 
 
-def _panel(axes: Axes, surface: Any, found: Roughness, view: str) -> None:
-    axes.set_axis_off()
-    span = found.high - found.low
-    flat = span <= 0
-    heights = (surface - found.low) / (1.0 if flat else span)
-    _relief(axes, heights, found) if view == "relief" else _map(axes, heights, found)
-
-
-def _shaded(heights: Any) -> Any:
-    """Colours [n, n, 4] of heights in [0, 1], lit from the left."""
-    import matplotlib
-    import numpy as np
-
+def _shaded(heights: Tensor) -> Tensor:
+    """Colours [n, n, 3] of heights in [0, 1], lit from the left."""
     step = 2 * REACH / (heights.shape[0] - 1)
-    first, second = np.gradient(heights * _RISE, step)
-    normal = np.stack([-first, -second, np.ones_like(first)], axis=2)
-    normal /= np.linalg.norm(normal, axis=2, keepdims=True)
-    light = np.array([-0.62, 0.18, 0.76])
-    shade = (normal @ (light / np.linalg.norm(light))).clip(0.0, 1.0)[..., None]
-    colours = matplotlib.colormaps[_COLOURS](heights)
-    colours[..., :3] = (colours[..., :3] * (0.45 + 0.65 * shade) + 0.1 * shade**6).clip(0.0, 1.0)
-    return colours
-
-
-def _seen(x: Any, y: Any, z: Any) -> tuple[Any, Any]:
-    """Where a point stands on the page; z in [0, 1]."""
-    right = x * math.cos(_TURN) - y * math.sin(_TURN)
-    away = x * math.sin(_TURN) + y * math.cos(_TURN)
-    return right, away * math.sin(_TILT) + z * _RISE * math.cos(_TILT)
-
-
-def _relief(axes: Axes, heights: Any, found: Roughness) -> None:
-    import numpy as np
-
-    for value in np.linspace(-REACH, REACH, 5):
-        axes.plot(*_seen(np.array([value, value]), np.array([-REACH, REACH]), 0.0), color=_HAIR, lw=0.6, zorder=0)
-        axes.plot(*_seen(np.array([-REACH, REACH]), np.array([value, value]), 0.0), color=_HAIR, lw=0.6, zorder=0)
-    _furnish_relief(axes, found)
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    axes.imshow(_painted(heights, axes), extent=(left, right, bottom, top), zorder=2, interpolation="antialiased")
-
-
-def _painted(heights: Any, axes: Axes) -> Any:
-    """The relief as pixels [rows, columns, 4], cell by cell from the back to the front.
-
-    Smoothed edges of cells would let the page shine through their seams, so that they are painted sharp, three times
-    finer than the page, and averaged.
-    """
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.collections import PolyCollection
-    from matplotlib.figure import Figure
-
-    along = np.linspace(-REACH, REACH, heights.shape[0])
-    x, y = np.meshgrid(along, along, indexing="ij")
-    points = np.stack(_seen(x, y, heights), axis=2)
-    corners = np.stack([points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]], axis=2).reshape(-1, 4, 2)
-    colours = _shaded(heights)
-    faces = (colours[:-1, :-1] + colours[1:, :-1] + colours[1:, 1:] + colours[:-1, 1:]).reshape(-1, 4) / 4
-    away = (x * math.sin(_TURN) + y * math.cos(_TURN))[:-1, :-1].ravel()
-    far_first = np.argsort(-away, kind="stable")
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    wide = 3 * axes.bbox.width
-    figure = Figure(figsize=(wide / 100, wide / 100 * (top - bottom) / (right - left)), dpi=100, facecolor="none")
-    inner = figure.add_axes((0, 0, 1, 1))
-    inner.set_axis_off()
-    inner.set(xlim=(left, right), ylim=(bottom, top))
-    cells = PolyCollection(list(corners[far_first]), facecolors=faces[far_first], edgecolors="none", antialiaseds=False)
-    inner.add_collection(cells, autolim=False)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    fine = np.asarray(canvas.buffer_rgba(), dtype=np.float64) / 255
-    fine = fine[: fine.shape[0] // 2 * 2, : fine.shape[1] // 2 * 2]
-    opaque = fine[..., 3:]
-    blocks = np.concatenate([fine[..., :3] * opaque, opaque], axis=2).reshape(
-        fine.shape[0] // 2, 2, fine.shape[1] // 2, 2, 4
-    )
-    coarse = blocks.mean(axis=(1, 3))
-    coarse[..., :3] /= np.maximum(coarse[..., 3:], 1e-9)
-    return coarse.clip(0.0, 1.0)
-
-
-def _furnish_relief(axes: Axes, found: Roughness) -> None:
-    """The two inputs along the front edges, the heights beside the left corner."""
-    small: dict[str, Any] = {"size": 6.5, "color": _SOFT}
-    for value in (-REACH, 0.0, REACH):
-        across, deep = _seen(value, -REACH - 1.2, 0.0), _seen(-REACH - 1.2, value, 0.0)
-        axes.text(*across, "$x_1$" if value == 0 else _short(value), ha="center", va="center", **small)
-        axes.text(*deep, "$x_2$" if value == 0 else _short(value), ha="center", va="center", **small)
-    (left, foot), (_, head) = _seen(-REACH, REACH, 0.0), _seen(-REACH, REACH, 1.0)
-    left -= 1.5
-    axes.plot([left, left], [foot, head], color=_SOFT, lw=0.8, zorder=0)
-    for height, value in ((foot, found.low), (head, found.high)):
-        axes.plot([left - 0.2, left], [height, height], color=_SOFT, lw=0.8, zorder=0)
-        axes.text(left - 0.35, height, _short(value), ha="right", va="center", **small)
-    right, _ = _seen(REACH, -REACH, 0.0)
-    _, bottom = _seen(-REACH, -REACH, 0.0)
-    _, top = _seen(REACH, REACH, 1.0)
-    axes.set_xlim(left - 3.4, right + 0.9)
-    axes.set_ylim(bottom - 1.3, top)
-    axes.set_aspect("equal")
-
-
-def _map(axes: Axes, heights: Any, found: Roughness) -> None:
-    import numpy as np
-
-    extent = (-REACH, REACH, -REACH, REACH)
-    axes.imshow(_shaded(heights).swapaxes(0, 1), extent=extent, origin="lower", interpolation="bilinear")
-    along = np.linspace(-REACH, REACH, heights.shape[0])
-    if found.high > found.low and found.extrema < 200:  # more than that, and the lines hide the picture
-        levels = np.linspace(0, 1, 14)[1:-1].tolist()
-        axes.contour(along, along, heights.T, levels=levels, colors=_INK, linewidths=0.35, alpha=0.55)
-    small: dict[str, Any] = {"size": 6.5, "color": _SOFT}
-    for value in (-REACH, 0.0, REACH):
-        axes.text(value, -REACH - 0.25, "$x_1$" if value == 0 else _short(value), ha="center", va="top", **small)
-        axes.text(-REACH - 0.25, value, "$x_2$" if value == 0 else _short(value), ha="right", va="center", **small)
-    axes.set_xlim(-REACH - 1.1, REACH + 0.5)
-    axes.set_ylim(-REACH - 1.3, REACH + 0.3)
-    axes.set_aspect("equal")
+    first, second = torch.gradient(heights * _RISE, spacing=step)
+    normal = torch.nn.functional.normalize(torch.stack([-first, -second, torch.ones_like(first)], dim=2), dim=2)
+    light = torch.nn.functional.normalize(torch.tensor([-0.62, 0.18, 0.76]), dim=0)
+    shade = (normal @ light).clamp(0, 1).unsqueeze(2)
+    return (coloured(heights, "viridis") * (0.45 + 0.65 * shade) + 0.1 * shade**6).clamp(0, 1)
 
 
 def _short(value: float) -> str:
@@ -196,3 +82,104 @@ def _short(value: float) -> str:
     size = abs(value)
     text = f"{value:.3g}" if size < 999.5 else f"{value / 1000:.3g}k" if size < 999_500 else f"{value:.1e}"
     return text.replace("-", "−")
+
+
+# -- the relief -------------------------------------------------------------------------------------------
+
+
+def _seen(x: float, y: float, z: float) -> tuple[float, float]:
+    """Where a point is seen, to the right and upwards; z in [0, 1]."""
+    right = x * math.cos(_TURN) - y * math.sin(_TURN)
+    away = x * math.sin(_TURN) + y * math.cos(_TURN)
+    return right, away * math.sin(_TILT) + z * _RISE * math.cos(_TILT)
+
+
+def _relief(sheet: Page, place: tuple[float, float, float], heights: Tensor, measured: Roughness) -> None:
+    """The surface over its floor, the two inputs along the front edges, the heights beside the left corner."""
+    edge = _seen(-REACH, REACH, 0.0)[0] - 1.5
+    left, right = edge - 3.4, _seen(REACH, -REACH, 0.0)[0] + 0.9
+    bottom, top = _seen(-REACH, -REACH, 0.0)[1] - 1.3, _seen(REACH, REACH, 1.0)[1]
+    inch = place[2] / (right - left)
+
+    def at(seen: tuple[float, float]) -> tuple[float, float]:
+        return place[0] + (seen[0] - left) * inch, place[1] + (top - seen[1]) * inch
+
+    for value in (-REACH, -REACH / 2, 0.0, REACH / 2, REACH):
+        sheet.line([at(_seen(value, -REACH, 0.0)), at(_seen(value, REACH, 0.0))], color=_HAIR, strokeWidth=0.8)
+        sheet.line([at(_seen(-REACH, value, 0.0)), at(_seen(REACH, value, 0.0))], color=_HAIR, strokeWidth=0.8)
+    picture = _painted(heights, (left, right, bottom, top), round(_FINE * place[2]))
+    sheet.image(place[0], place[1], place[2], (top - bottom) * inch, picture, framed=False)
+    for value in (-REACH, 0.0, REACH):
+        for seen, name in ((_seen(value, -REACH - 1.2, 0.0), "x₁"), (_seen(-REACH - 1.2, value, 0.0), "x₂")):
+            sheet.write(*at(seen), name if value == 0 else _short(value), size=6.5, colour=SOFT, baseline="middle")
+    ends = _seen(-REACH, REACH, 0.0)[1], _seen(-REACH, REACH, 1.0)[1]
+    sheet.line([at((edge, ends[0])), at((edge, ends[1]))], color=SOFT, strokeWidth=1)
+    for height, value in zip(ends, (measured.low, measured.high), strict=True):
+        sheet.line([at((edge - 0.2, height)), at((edge, height))], color=SOFT, strokeWidth=1)
+        text = at((edge - 0.35, height))
+        sheet.write(*text, _short(value), size=6.5, colour=SOFT, align="right", baseline="middle")
+
+
+def _painted(heights: Tensor, view: tuple[float, float, float, float], columns: int) -> Tensor:
+    """The relief as pixels [rows, columns, 4]: in each column of the picture the surface is followed from the front to
+    the back, and a pixel shows what first rises to it. Twice as fine, and averaged.
+    """
+    left, right, bottom, top = view
+    rows = round(columns * (top - bottom) / (right - left))
+    across = torch.linspace(left, right, 2 * columns)
+    upright = torch.linspace(top, bottom, 2 * rows)
+    far = math.hypot(REACH, REACH)
+    away = torch.linspace(-far, far, 4 * columns)
+    x = across[:, None] * math.cos(_TURN) + away * math.sin(_TURN)
+    y = away * math.cos(_TURN) - across[:, None] * math.sin(_TURN)
+    inside = (x.abs() <= REACH) & (y.abs() <= REACH)
+    z = _sampled(heights.unsqueeze(2), x, y)[..., 0]
+    rises = torch.where(inside, away * math.sin(_TILT) + z * _RISE * math.cos(_TILT), -math.inf)
+    highest, _ = rises.cummax(dim=1)
+    first = torch.searchsorted(highest.contiguous(), upright.expand(2 * columns, -1).contiguous())
+    nearest = rises.gather(1, inside.int().argmax(dim=1, keepdim=True))
+    there = (first < len(away)) & (upright >= nearest) & inside.any(dim=1, keepdim=True)
+    first = first.clamp(max=len(away) - 1)
+    colours = _sampled(_shaded(heights), x.gather(1, first), y.gather(1, first))
+    picture = torch.cat([colours * there.unsqueeze(2), there.unsqueeze(2)], dim=2).transpose(0, 1)
+    coarse = avg_pool2d(picture.permute(2, 0, 1), 2).permute(1, 2, 0)
+    return torch.cat([coarse[..., :3] / coarse[..., 3:].clamp_min(1e-6), coarse[..., 3:]], dim=2)
+
+
+def _sampled(grid: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Values [..., c] of a grid [n, n, c] over the floor, at these places."""
+    places = torch.stack([y, x], dim=-1).unsqueeze(0) / REACH
+    values = grid_sample(grid.permute(2, 0, 1).unsqueeze(0), places, padding_mode="border", align_corners=True)
+    return values[0].permute(1, 2, 0)
+
+
+# -- the map ----------------------------------------------------------------------------------------------
+
+
+def _map(sheet: Page, place: tuple[float, float, float], heights: Tensor, measured: Roughness) -> None:
+    """The surface from above, the first input to the right and the second upwards."""
+    inch = place[2] / (2 * REACH + 1.6)
+    left, top, side = place[0] + 1.1 * inch, place[1] + 0.3 * inch, 2 * REACH * inch
+    pixels = round(_FINE * side)
+
+    def upwards(values: Tensor) -> Tensor:
+        wide = interpolate(
+            values.permute(2, 1, 0).unsqueeze(0), size=(pixels, pixels), mode="bilinear", align_corners=True
+        )
+        return wide[0].permute(1, 2, 0).flip(0)
+
+    picture = upwards(_shaded(heights))
+    if measured.high > measured.low and measured.extrema < _MOST_EXTREMA:
+        levels = (upwards(heights.unsqueeze(2))[..., 0] * _LEVELS).floor()
+        edges = torch.zeros_like(levels, dtype=torch.bool)
+        for half in (slice(1, None), slice(None, -1)):
+            edges[:, half] |= levels.diff(dim=1) != 0
+            edges[half] |= levels.diff(dim=0) != 0
+        picture = torch.where(edges.unsqueeze(2), 0.6 * picture + 0.4 * torch.tensor(rgb(INK)), picture)
+    sheet.image(left, top, side, side, picture, framed=False)
+    for value in (-REACH, 0.0, REACH):
+        along = (value + REACH) * inch
+        words = "x₁" if value == 0 else _short(value), "x₂" if value == 0 else _short(value)
+        sheet.write(left + along, top + side + 0.25 * inch, words[0], size=6.5, colour=SOFT)
+        where = left - 0.25 * inch, top + side - along
+        sheet.write(*where, words[1], size=6.5, colour=SOFT, align="right", baseline="middle")

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import MissingToolError, ParameterError
 from ...files import write_whole
 from ...measure.record import Quantity, Record
-from .. import figure_files
+from .. import chart
 from .drawing import draw
 from .layouts import Rows
 from .network import DTYPES, REACH, WIDTHS, Setting, axis, heights
@@ -109,41 +109,22 @@ def _entry(setting: Setting, found: Sequence[Roughness]) -> dict[str, Any]:
 def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "relief", dpi: int = 160) -> Path:
     """Draw the surfaces into a .png, .svg or .pdf file, with `dpi` pixels to the inch."""
     ending = check_ending(path)
-    figure = draw(
-        surfaces.rows, [[one.numpy() for one in row] for row in surfaces.heights], surfaces.measures, view=view, dpi=dpi
-    )
-    return write_whole(path, _picture(figure, ending), what="figure")
+    figure = draw(surfaces.rows, surfaces.heights, surfaces.measures, view=view)
+    if ending == ".png":
+        return write_whole(path, chart.png_of(figure, scale=dpi / 96), what="figure")
+    content = chart.svg_of(figure, label="surfaces") if ending == ".svg" else chart.pdf_of(figure)
+    return write_whole(path, content, what="figure")
 
 
 def check_ending(path: str | PathLike[str]) -> str:
     """The ending of a figure's file, or a sentence."""
-    return figure_files.check_ending(path, ENDINGS)
+    return chart.check_ending(path, ENDINGS)
 
 
 def check_archive(path: str | PathLike[str]) -> None:
     """Refuse another ending than .npz."""
     if Path(path).suffix.lower() != ".npz":
         raise ParameterError(f"The numbers are written as .npz, and {Path(path).name!r} has another ending.")
-
-
-def _picture(figure: Any, ending: str) -> bytes:
-    """The same bytes for the same figure: no date in them."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "softknee", "svg.fonttype": "path"}):
-        if ending == ".png":
-            FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
-        elif ending == ".svg":
-            FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-        else:
-            FigureCanvasPdf(figure).print_pdf(
-                buffer, metadata={"CreationDate": None, "Creator": None, "Producer": None}
-            )
-    return buffer.getvalue()
 
 
 def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from ...registry import get
-from ...spec import Activation
 from ...surgery.activation_text import read_name
+from ..figure_lines import sign
 from .layouts import Rows
 from .network import LINEAR, Setting
 
 
 def named(activation: str) -> str:
-    r"""An activation for readers, with its parameters as letters.
+    """An activation for readers, with its parameters as letters.
 
     >>> named("smelu(beta=0.5)"), named("linear")
-    ('smelu, $\\beta = 0.5$', 'no activation')
+    ('smelu, β = 0.5', 'no activation')
     """
     if activation == LINEAR:
         return "no activation"
     said = read_name(activation)
-    definition = get(said.name)
-    letters = {p.name: p.letter for p in definition.params} if isinstance(definition, Activation) else {}
-    parts = [
-        f"${letters.get(key, key)} = {value:g}$" for key, value in said.values.items() if not isinstance(value, str)
-    ]
+    parts = [f"{sign(key)} = {value:g}" for key, value in said.values.items() if not isinstance(value, str)]
     return ", ".join([said.name.replace("_", " "), *parts])
 
 
 def _norm(setting: Setting) -> str:
-    return "no norm" if setting.norm == "none" else f"{setting.norm} norm, $v = {setting.v:g}$"
+    return "no norm" if setting.norm == "none" else f"{setting.norm} norm, v = {setting.v:g}"
 
 
 def _clip(setting: Setting) -> str:

@@ -8,8 +8,7 @@ from ...registry import names
 from ...spec import VectorParam
 from .ditac import DiTAC
 from .kaf import KAF
-from .polynorm import PolyNorm
-from .polyrelu import PolyReLU
+from .polynorm import PolyNorm, PolyReLU
 from .vector import OneVector
 
 # Names for `sk.nn.make`. They are not in the zoo: their numbers are vectors, and their formulas sums over them.

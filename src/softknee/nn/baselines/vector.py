@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ...errors import InputError, ParameterError
 from ...spec import VectorParam
-from ..granularity import Granularity
-from ..parameters import Parameterised, choose_learned, leaf_of_graph, require_tensor
+from ..parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 
 class OneVector(Parameterised):

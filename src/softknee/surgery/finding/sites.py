@@ -15,8 +15,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ...nn.parameters import require_model
-from .expressions import Part, Scope, whole_of
-from .graphs import activation_nodes
+from .expressions import Part, Scope, activation_nodes, whole_of
 from .identify import Identity, identify, identify_module
 from .probing import harmless
 from .rewriting import edits_of

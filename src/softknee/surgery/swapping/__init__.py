@@ -1,6 +1,6 @@
 """Puts another activation into a model, with a report, a way back, and a file that repeats it."""
 
-from .plan_form import PlanError
+from .plan import PlanError
 from .report import Report
 from .swap import apply_, swap_
 

@@ -34,7 +34,7 @@ def choose(
     there = [site for site, reason in by_place if not reason]
     if not there:
         raise InputError(
-            f"{_said(pattern)} matches none of the {len(found)} activations of {title}. Did you mean "
+            f"{_pattern_text(pattern)} matches none of the {len(found)} activations of {title}. Did you mean "
             f"{' or '.join(repr(one) for one in _nearest(pattern, found))}?{hint}"
         )
     reasons = [(site, reason or _not_that(site, wanted)) for site, reason in by_place]
@@ -54,7 +54,7 @@ def _sentence(trouble: str) -> str:
     return f"{trouble[0].upper()}{trouble[1:]}{cure}."
 
 
-def _said(where: Any) -> str:
+def _pattern_text(where: Any) -> str:
     if callable(where):
         return "The function where="
     return f"where={where[0]!r}" if len(where) == 1 else f"where={where!r}"
@@ -75,7 +75,9 @@ def _not_there(site: Site, where: list[str] | Callable[[Site], bool] | None) -> 
         return ""
     if not isinstance(where, list):
         return "" if where(site) else "The function where= leaves it out."
-    return "" if any(fnmatchcase(site.path, one) for one in where) else f"Its path does not match {_said(where)}."
+    return (
+        "" if any(fnmatchcase(site.path, one) for one in where) else f"Its path does not match {_pattern_text(where)}."
+    )
 
 
 def _read_replacing(replacing: Any) -> list[Any]:

@@ -20,11 +20,10 @@ import torch
 from torch import nn
 
 from ...errors import SoftkneeError
-from ..activation_text import name_of
+from ..activation_text import name_of, register_transformers
 from ..finding.identify import identify_module
 from ..finding.rewriting import edits_of
 from ..finding.sites import Site
-from ..transformers_names import register_transformers
 from .operation import Step, Undo, perform, take_back
 
 _REPEAT = (
@@ -178,7 +177,7 @@ def _built_anew(root: Any, entries: Sequence[_Entry]) -> nn.Module | None:
     """The model that its configuration describes with these entries, without weights; None where it cannot be built."""
     if getattr(root.config, "use_pretrained_backbone", False):
         return None  # to build it would load weights
-    with _told(entries), contextlib.suppress(Exception):
+    with _written(entries), contextlib.suppress(Exception):
         config = type(root.config).from_dict(root.config.to_dict())
         with torch.device("meta"), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -187,7 +186,7 @@ def _built_anew(root: Any, entries: Sequence[_Entry]) -> nn.Module | None:
 
 
 @contextlib.contextmanager
-def _told(entries: Sequence[_Entry]) -> Iterator[None]:
+def _written(entries: Sequence[_Entry]) -> Iterator[None]:
     done = perform((), extra=[entry.change for entry in entries])
     try:
         yield
@@ -199,12 +198,12 @@ def _has(twin: nn.Module, path: str, new: nn.Module) -> bool:
     """Whether there is the same function, learned alike, at a path; its numbers come with the weights."""
     try:
         there = twin.get_submodule(path)
-        return _said(there) == _said(new)
+        return _module_text(there) == _module_text(new)
     except (AttributeError, SoftkneeError):
         return False
 
 
-def _said(module: nn.Module) -> str:
+def _module_text(module: nn.Module) -> str:
     return _plain_name(module) or name_of(module, numbers=False)
 
 

@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...errors import InputError
-from ..finding.graphs import redirect
-from ..finding.rewriting import edits_for, with_calls, without_calls
-from ..finding.sites import Place
-from .loading import keep_loadable
+from ...nn.parameters import Parameterised
+from ..finding.expressions import redirect
+from ..finding.rewriting import count_calls, edits_for, with_calls, without_calls
+from ..finding.sites import Place, Site
+
+# -- weights saved before a swap load after it, strictly: the new activations keep their values -----------
+
+
+def keep_loadable(place: Place, new: nn.Module, *, kept: bool) -> Callable[[], None]:
+    """Let a module be loaded from weights that were saved before it was there; returns how to take that back."""
+    old = place.old
+    names = tuple(old.state_dict()) if isinstance(old, nn.Module) else ()
+    if not kept:
+        handle = new.register_load_state_dict_pre_hook(partial(_keep_own, old_names=names))
+        return handle.remove
+    if not names:
+        return _nothing
+    # The old module under a second name: its weights were saved under the first.
+    first = place.calls[0].attribute
+    handle = place.owner.register_load_state_dict_pre_hook(partial(_take_from, first=first, second=place.name))
+    return handle.remove
+
+
+def _nothing() -> None:
+    pass
+
+
+def _keep_own(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any, old_names: tuple[str, ...]) -> None:
+    """Weights saved before the swap know nothing of the new module: it keeps its values, and the old ones are left."""
+    own = _values(module)
+    news = [name for name in own if name not in old_names]
+    if any(prefix + name in state for name in news) or (own and not news):
+        return  # saved after the swap, or the two have the same names
+    for name in old_names:
+        state.pop(prefix + name, None)
+    for name, value in own.items():
+        state[prefix + name] = value
+
+
+def _values(module: nn.Module) -> dict[str, Tensor]:
+    """The state of a module; one on the meta device has none yet, so that its start values stand in."""
+    own = module.state_dict()
+    if isinstance(module, Parameterised) and any(value.device.type == "meta" for value in own.values()):
+        started = copy.copy(module)
+        for kept in ("_parameters", "_buffers"):
+            held = {name: torch.empty_like(one, device="cpu") for name, one in vars(module)[kept].items()}
+            vars(started)[kept] = held
+        started.reset_parameters()
+        return {name: started._held(name) for name in own}
+    return own
+
+
+def _take_from(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any, first: str, second: str) -> None:
+    """What was saved under the first name goes under the second, unless that was saved, too."""
+    if any(key.startswith(f"{prefix}{second}.") for key in state):
+        return
+    begin = f"{prefix}{first}."
+    state.update(
+        {f"{prefix}{second}.{key.removeprefix(begin)}": v for key, v in state.items() if key.startswith(begin)}
+    )
+
+
+# -- puts modules in place, all or none, and takes them out again -----------------------------------------
+
 
 Undo = Callable[[], None]
 
@@ -122,10 +184,6 @@ def home_of(*near: Any) -> dict[str, Any]:
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def _nothing() -> None:
-    pass
-
-
 def _put_in_attribute(place: Place, new: nn.Module) -> Undo:
     """A module or a function that is an attribute of the owner makes room."""
     owner, name, old = place.owner, place.name, place.old
@@ -207,3 +265,81 @@ def _inherit_hooks(old: nn.Module, new: nn.Module) -> None:
     for name in _HOOKS:
         if name in vars(old):
             vars(new)[name] = vars(old)[name]
+
+
+# -- what is used in several places: separate modules where they learn, else one for all ------------------
+
+
+@dataclass
+class Settled:
+    """What is to be done.
+
+    sites:  the sites that get a module of their own.
+    served: by the path of such a site, the paths of further sites that call the same module.
+    kept:   what must be put aside to stay as it is.
+    notes:  what to know of it.
+    """
+
+    sites: list[Site] = field(default_factory=list)
+    served: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> Settled:
+    """Settle what is called from several lines of its owner.
+
+    Args:
+        apart: whether each line gets a module of its own, because it has parameters to learn.
+    """
+    result = Settled()
+    looped: list[str] = []
+    lines: list[str] = []
+    for site in chosen:
+        mates = [one for one in found if _same_attribute(one, site)]
+        together = all(any(one is mate for one in chosen) for mate in mates)
+        if _is_further_line(site) and together and not apart:
+            continue  # the module of the first line serves this one, too
+        result.sites.append(site)
+        if not _is_further_line(site):
+            result.kept += [_put_aside(mate) for mate in mates if not any(mate is one for one in chosen)]
+            if together and not apart:
+                result.served[site.path] = tuple(mate.path for mate in mates if mate is not site)
+        if apart and site.seen is not None and site.seen.times > 1:
+            looped.append(site.path)
+        if apart and site.seen is None and len(mates) == 1:
+            lines += [site.path] * (count_calls(type(site.place.owner), site.place.name) > 1)
+    if looped:
+        result.notes.append(
+            f"Called several times from one line, with parameters shared by all calls: {listed(looped)}."
+        )
+    if lines:
+        result.notes.append(
+            f"Called from several lines, which will share their parameters: {listed(lines)}. Give example= for one "
+            f"module each."
+        )
+    return result
+
+
+def _is_further_line(site: Site) -> bool:
+    """Whether it is one more line that calls an attribute: the first line is the site of the attribute itself."""
+    return bool(site.place.calls) and site.place.old is not None
+
+
+def _same_attribute(one: Site, other: Site) -> bool:
+    """Whether two sites are one attribute that is called from two lines."""
+    if one is other:
+        return True
+    if one.place.old is None or one.place.old is not other.place.old or one.place.owner is not other.place.owner:
+        return False
+    names = [site.place.calls[0].attribute if _is_further_line(site) else site.place.name for site in (one, other)]
+    return names[0] == names[1]
+
+
+def _put_aside(site: Site) -> Step:
+    """What a line that is left out calls from now on: the old module or function, under a name of its own."""
+    return Step(site.place, site.place.old, kept=True)
+
+
+def listed(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")

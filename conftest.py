@@ -1,0 +1,183 @@
+"""Fixtures that several files share, and the order of the files."""
+
+import gc
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from softknee.registry import names, unregister
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The order of the files is ours (see below): pytest-xdist, where it is, keeps it."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nearly all that importing two hundred files makes is there to stay: the collector need not look at it again.
+
+    It would take a fifth of the time in which tests are collected.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, then by the number of tests; what is marked `gpu` is skipped where there is none.
+
+    Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
+    other; and what takes long often has few tests.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, and torch sees none"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hear_ctrl_c() -> None:
+    """A suite that runs in the background inherits that Ctrl-C is ignored; what is tested here must hear it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_functions_go_with_their_file() -> Iterator[None]:
+    """What a file of tests registers is not there for the next one: which comes next depends on the workers."""
+    before = set(names())
+    yield
+    for name in set(names()) - before:
+        unregister(name)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_functions_go_with_their_file() -> Iterator[None]:
+    """torch compiles a code object eight times at most, and all `nn.Sequential` share one: each file starts anew."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 4096 numbers instead of 262,144: what a CPU does block by block is then asked of 9,000 numbers.
+
+    The block size is a number that the code reads at each call, and nothing else depends on it. One test of
+    test_gradient.py keeps the real size.
+    """
+    monkeypatch.setattr("softknee.kernels.plain.BLOCK", 1 << 12)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """For sums whose bits must not depend on how threads share them; the suite itself runs with one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Command]:
+    """A command that runs in this process: called with arguments, it returns exit code, output and complaints."""
+
+    def command(main: Callable[[], None], name: str) -> Command:
+        def call(*arguments: str) -> tuple[int, str, str]:
+            monkeypatch.setattr(sys, "argv", [name, *arguments])
+            with pytest.raises(SystemExit) as stopped:
+                main()
+            code = stopped.value.code
+            printed = capsys.readouterr()
+            return (code if isinstance(code, int) else 0), printed.out, printed.err
+
+        return call
+
+    return command
+
+
+@pytest.fixture
+def softknee(in_this_process: Callable[..., Command]) -> Command:
+    """The command `softknee`."""
+    from softknee.app import main
+
+    return in_this_process(main, "softknee")
+
+
+@pytest.fixture
+def papers(in_this_process: Callable[..., Command]) -> Command:
+    """The command `python -m papers`."""
+    from papers.__main__ import main
+
+    return in_this_process(main, "papers")
+
+
+# -- the workbench, in a browser ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the workbench of a file keeps its trainings."""
+    return tmp_path_factory.mktemp("studies")
+
+
+@pytest.fixture(scope="module")
+def address(studies: Path) -> Iterator[str]:
+    """Of a running workbench."""
+    from workbench_page import running
+
+    with running(studies) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    from workbench_page import chromium
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Opens the page for one visitor; afterwards no script may have failed, and nothing been fetched from outside."""
+    from workbench_page import Page
+
+    pages: list[Page] = []
+
+    def opened(*functions: str, width: int = 1440, scheme: str = "light", context: Any = None, **more: str) -> Page:
+        context = context or browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            permissions=["clipboard-read", "clipboard-write"],
+            accept_downloads=True,
+        )
+        page = Page(context, address)
+        pages.append(page)
+        return page.open(*functions, **more)
+
+    yield opened
+    assert [complaint for page in pages for complaint in page.complaints] == []
+    for page in pages:
+        page.tab.context.close()

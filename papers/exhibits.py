@@ -1,0 +1,350 @@
+"""The tables and figures of the papers, in their order: the recipes or the command that run each, or where it is found.
+
+What a recipe runs has its numbers there, under `paper`. Numbers of what a command of its own runs stand in `Printed`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from softknee.lab.distilling.paper import PAPER
+from softknee.lab.distilling.study import ENTRIES, TEACHER
+
+from .commands import command_to_look
+from .extra_tables import TABLE_II
+from .lambda_gelu.findings import LARGE, SMALL
+from .preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
+from .runs import command_of_recipe
+from .squaf.findings import ALONE, RATE, SHORT, TIMES, VGG, WRN
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A table of a paper that a command of its own runs.
+
+    rows:    (label, the paper's values, the command of that row; empty where none runs it).
+    command: of the whole table.
+    note:    what the command does otherwise than the paper.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str], str]]
+    command: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure of a paper.
+
+    recipes: the studies that run it; records: files among the paper's records that hold it, where no recipe does.
+    printed: what the paper prints, for a command of its own; shown until one of the records is there.
+    where:   a sentence with a link, for what is drawn or counted and not trained, or what another command trains.
+    trained: whether it takes a training, though no recipe or record of its own holds it.
+    swaps:   a table of what replacing costs, which the recipes' records hold.
+    also:    what else the paper prints there, in Markdown.
+    """
+
+    place: str
+    title: str
+    recipes: Sequence[str] = ()
+    records: Sequence[str] = ()
+    printed: Printed | None = None
+    where: str = ""
+    swaps: Mapping[str, Mapping[str, tuple[float, float]]] | None = None
+    also: str = ""
+    trained: bool = False
+
+
+# One row of the command that makes the record of all.
+_WIKITEXT = re.sub(r"--rows \S+", "--rows {row}", command_to_look(LARGE))
+_STARTS = {
+    "uniform": "lam: 1.01",
+    "increasing": "lam: 1.01, last: {lam: 2.0}",
+    "decreasing": "lam: 2.0, last: {lam: 1.01}",
+}
+_SEEN = (
+    "One command runs both rows of a beta, GELU and the function, from the same weights on the same pairs, with three "
+    "seeds, and judges by 256 pairs that were not trained on. `--model` is a folder with the model's files, and the "
+    "data folder has `hh-rlhf` and `SHP`: [language models](../language.md). How many passes the paper made is not "
+    "printed; here it is one."
+)
+_AVERAGES = """\
+In the copy of the paper that we have, most cells of this table are illegible; the averages over its networks are not:
+
+| top-1 accuracy, %, mean of | GELU | ELU | PReLU | CELU | SiLU | Mish | S-ReLU |
+|:--|--:|--:|--:|--:|--:|--:|--:|
+| CIFAR-10, three networks | 72.2 | 67.8 | 76.4 | 67.6 | 69.9 | 70.2 | 82.3 |
+| CIFAR-100, three networks | 42.2 | 43.1 | 47.4 | 37.5 | 39.9 | 40.0 | 56.6 |
+| ImageNet-1K, two networks | 57.8 | 43.2 | 58.8 | 43.3 | 52.3 | 52.9 | 60.8 |"""
+_SETTINGS = "Those of the recipes; [the page on studies](../studies.md) says how they are written."
+
+
+def _over_rates(rates: str) -> str:
+    """Figure 2 of the λ-GELU paper: GELU, and λ-GELU from three starts with these rates of its hardness."""
+    learned = (
+        f"{{name: lambda_gelu, label: {name}, {start}, temperature: 0.1, rate: {rates}, learn: true}}"
+        for name, start in _STARTS.items()
+    )
+    own = "--out studies/lambda-gelu-figure-2"  # not in the folder of table I, which has other rows
+    return f"{command_of_recipe('lambda-gelu-cifar-100')} {own} --set 'activations=[gelu, {', '.join(learned)}]'"
+
+
+def _preferences(table: PreferenceTable, title: str = "GPT-2 trained on preferences (DPO)", note: str = "") -> Exhibit:
+    """A table of DPO: for each beta the rows of the function and of GELU, which one command runs together."""
+    rows = [
+        (f"{name}, β = {beta}", row, table.command(beta))
+        for beta, pair in table.values.items()
+        for name, row in zip((table.title, "GELU"), pair, strict=True)
+    ]
+    heads = [one.head for one in table.columns]
+    printed = Printed(heads, rows, table.command(), f"{_SEEN} {note}".strip())
+    place = table.place if table.network == "GPT-2" else f"{table.place}, {table.network}"
+    return Exhibit(place, title, records=(table.record,), printed=printed)
+
+
+_THREE_RUNS = (
+    "Means of three runs in the paper, of three seeds here; a gap is training less validation accuracy, in points."
+)
+
+
+def _distilled(teacher: str, student: str, options: str = "", note: str = _THREE_RUNS) -> Printed:
+    """Tables 7, 14 and 15 of the SQUAF paper, as the package has them."""
+    reported = PAPER[teacher, student]
+    whole = f"softknee study distil --teacher {teacher} --student {student}{options}"
+    command = f"{whole} --only "
+
+    def counted(name: str) -> str:
+        return f"{reported.parameters[name]:,}" if name in reported.parameters else ""
+
+    rows = [("teacher, ReLU", (counted(TEACHER), f"{reported.teacher_accuracy:.2f}", ""), f"{command}relu")]
+    for one in ENTRIES.values():
+        known = (one.title in reported.accuracy, one.title in reported.parameters)
+        if any(known):
+            accuracy = f"{reported.accuracy[one.title]:.2f}" if known[0] else "does not converge"
+            gap = f"{reported.gap[one.title]:.2f}" if one.title in reported.gap else ""
+            rows.append((one.title, (counted(one.title), accuracy, gap), f"{command}{one.name}"))
+    return Printed(("parameters", "accuracy, %", "generalisation gap"), rows, whole, note)
+
+
+_AS_IN_FIGURE_3 = "softknee study rate --data-set cifar-100 --epochs 240 --batch 64 --learning-rate 0.05"
+_RATES = tuple(
+    (f"SQUAF-P, weight {weight}", (bits,), f"{_AS_IN_FIGURE_3} --weights {weight}")
+    for weight, bits in (*((f"{n / 1000:g}", "") for n in range(6)), ("0.006", "3.4"))
+)
+_RATE = Printed(
+    ("bits an activation",),
+    _RATES,
+    f"{_AS_IN_FIGURE_3} --weights {','.join(label.split()[-1] for label, *_ in _RATES)}",
+    "The paper draws its curve and prints one number, 3.4 bits, which is taken for that of the largest weight. The "
+    "commands have its epochs, batches and rate; without them there are 40 epochs, batches of 256 and 0.1. ReLU, "
+    "GELU and SQUAF are run beside it.",
+)
+_LARGER = "larger language models trained on preferences"
+_ALONE = "The pairs are those of HH alone, as in the paper."
+
+EXHIBITS: dict[str, Sequence[Exhibit]] = {
+    "mollification": (
+        Exhibit(
+            "Table 1",
+            "vision transformers on CIFAR-10, CIFAR-100 and ImageNet-1K",
+            (
+                "mollification-table-1", "mollification-table-1-augmented", "mollification-table-1-deit",
+                "mollification-table-1-tnt",
+                "mollification-table-1-vit-cifar-100", "mollification-table-1-deit-cifar-100",
+                "mollification-table-1-tnt-cifar-100", "mollification-table-1-vit-imagenet",
+                "mollification-table-1-deit-imagenet",
+            ),
+            also=_AVERAGES,
+        ),
+        Exhibit(
+            "Table 2",
+            "ConvNeXt-Tiny",
+            (
+                "mollification-table-2", "mollification-table-2-augmented", "mollification-table-2-cifar-100",
+                "mollification-table-2-imagenet",
+            ),
+        ),
+        _preferences(
+            S_RELU,
+            note="The rejected rewards are illegible in the copy of the paper that we have. As the chosen rewards less "
+            "the margins they would be 0.0517, 0.3329 and -0.7602 with S-ReLU and -0.2696, -1.7060 and -4.8299 with "
+            "GELU: higher with S-ReLU, where the paper's text says lower. Delta is 0.001, as in all its experiments "
+            "(appendix H). The paper prints neither optimizer nor rate, batch or lengths: they are those of the EAFO "
+            "paper's table 8.",
+        ),
+        Exhibit("Table 4", "sensitivity to delta", ("mollification-table-4", "mollification-table-4-cifar-100")),
+        Exhibit("Figure 1", "S-ReLU for several delta", where="Drawn with a slider on [its page](../zoo/srelu.md)."),
+    ),
+    "smelu": (
+        Exhibit("Table 1", "Criteo, models that share nothing", ("smelu-table-1",)),
+        Exhibit("Table 2", "Criteo, examples not shuffled", ("smelu-table-2",)),
+        Exhibit("Table 3", "Criteo, models with the same start", ("smelu-table-3",)),
+        Exhibit(
+            "Figures 1 and 8 to 12",
+            "the activations and their gradients",
+            where="Drawn, with a slider, on the pages of [the zoo](../zoo/index.md).",
+        ),
+        Exhibit(
+            "Figures 2 and 5 to 7",
+            "outputs of a random network over two inputs",
+            where="`softknee surface --paper 2` draws figure 2 again, and 5, 6 and 7 in the same way; "
+            "[the page on studies](../studies.md#what-an-activation-does-to-the-surface) shows what they look like.",
+        ),
+        Exhibit("Figure 3", "clicks online", ("smelu-figure-3", "smelu-figure-3-twelve")),
+        Exhibit("Figures 4 and 13 to 15, SGD", "MNIST, and other measures of the difference", ("smelu-figure-4",)),
+        Exhibit("Figures 4 and 13 to 15, Adagrad", "MNIST, and other measures of the difference", ("smelu-figure-13",)),
+    ),
+    "lambda_gelu": (
+        Exhibit("Figure 1", "temperature and learning rate of the hardness", ("lambda-gelu-figure-1",)),
+        Exhibit(
+            "Figure 2",
+            "the learning rate of the hardness in ResNet-18 on CIFAR-100",
+            printed=Printed(
+                ("drift of λ", "best validation accuracy against GELU's, points"),
+                [(f"c = {c}", ("drawn, not printed", "drawn, not printed"), _over_rates(f"{c}")) for c in (1, 3, 6, 9)],
+                _over_rates("[1, 3, 6, 9]"),
+                "Means over three starts in the paper; the command runs all three. Drift and validation accuracy of "
+                "each are in the curves of its report.",
+            ),
+        ),
+        Exhibit(
+            "Table I",
+            "learned hardness from three starts",
+            (
+                "lambda-gelu-adult", "lambda-gelu-fashion", "lambda-gelu-cifar-10", "lambda-gelu-cifar-100",
+                "lambda-gelu-tiny-imagenet",
+            ),
+        ),
+        Exhibit(
+            "Table I, WikiText-2",
+            "perplexity of GPT-2",
+            records=(SMALL, LARGE),
+            printed=Printed(
+                ("validation perplexity", "in epoch", "mean λ", "drift of λ"),
+                [
+                    ("GELU", ("28.46", "7", "", ""), _WIKITEXT.format(row="gelu")),
+                    ("ReLU", ("30.48", "9", "", ""), _WIKITEXT.format(row="relu")),
+                    ("λ-GELU, uniform start", ("28.45", "7", "1.00", "0.002"), _WIKITEXT.format(row="lambda_gelu")),
+                    ("λ-GELU, increasing start", ("28.71", "7", "1.24", "0.29"), ""),
+                    ("λ-GELU, decreasing start", ("28.59", "7", "1.24", "0.28"), ""),
+                ],
+                command_to_look(LARGE),
+                "Trained here from scratch, judged by the test part; λ-GELU has the uniform start alone. `--train` "
+                "names a file of the data folder: [language models](../language.md#wikitext-2) says which.",
+            ),
+        ),
+        Exhibit(
+            "Table II",
+            "what replacing by ReLU costs",
+            swaps=TABLE_II,
+        ),
+        Exhibit(
+            "Figure 3",
+            "validation curves and the order of layers by hardness",
+            where="Drawn from the records of the studies of table I, below the tables of each.",
+        ),
+    ),
+    "eafo": (
+        Exhibit("Table 1", "CIFAR-10", ("eafo-table-1", "eafo-table-1-deit", "eafo-table-1-tnt")),
+        Exhibit("Table 2", "CIFAR-100", ("eafo-table-2", "eafo-table-2-deit", "eafo-table-2-tnt")),
+        Exhibit("Table 3", "ImageNet-1K", ("eafo-table-3-vit", "eafo-table-3-deit")),
+        _preferences(CRRELU),
+        Exhibit(
+            "Tables 5, 6 and 8",
+            "settings",
+            where=f"{_SETTINGS} Those of GPT-2 are the defaults of `softknee study preference`: [language "
+            "models](../language.md).",
+        ),
+        Exhibit(
+            "Table 7",
+            "numbers of parameters",
+            where="Counted, not trained: they stand in the tables of the studies above, the paper's beside ours; and "
+            "`learned_scalars` among [the mathematical claims](#what-it-says-about-mathematics).",
+        ),
+        Exhibit(
+            "Figures 1 to 3",
+            "sigmoid and tanh beside the normal distribution; CRReLU for several eps",
+            where="CRReLU has a slider on [its page](../zoo/crrelu.md); the first two are curves of known functions.",
+        ),
+    ),
+    "squaf": (
+        Exhibit(
+            "Table 1 and figure 1",
+            "fitting pictures",
+            ("squaf-table-1-camera", "squaf-table-1-grass", "squaf-table-1-page"),
+        ),
+        Exhibit("Table 2 and figure 2", "telling clusters apart", ("squaf-table-2-c3", "squaf-table-2-c4")),
+        Exhibit("Table 3", "fitting functions", ("squaf-table-3-1d", "squaf-table-3-2d", "squaf-table-3-1d-alone")),
+        Exhibit(
+            "Table 4",
+            "ImageNet-1K",
+            ("squaf-table-4-resnet18", "squaf-table-4-resnet34", "squaf-table-4-vit", "squaf-table-4-swin"),
+        ),
+        _preferences(SQUAF),
+        Exhibit(
+            "Table 6",
+            "CIFAR-100",
+            (
+                "squaf-table-6-shufflenetv1", "squaf-table-6-vgg8", "squaf-table-6-resnet56", "squaf-table-6-vgg13",
+                "squaf-table-6-vit", "squaf-table-6-efficientformer", SHORT,
+            ),
+            records=(ALONE,),
+        ),
+        Exhibit(
+            "Tables 7 and 14, figure 5, VGG",
+            "VGG-13 teaches VGG-8",
+            records=(VGG,),
+            printed=_distilled("vgg13", "vgg8"),
+        ),
+        Exhibit(
+            "Tables 7 and 14, figure 5, WRN",
+            "WRN-40-2 teaches WRN-16-2",
+            records=(WRN,),
+            printed=_distilled("wrn40_2", "wrn16_2"),
+        ),
+        Exhibit("Figure 3", "bits and accuracy", records=(RATE,), printed=_RATE),
+        Exhibit("Tables 8 and 9", "settings", where=_SETTINGS),
+        Exhibit("Table 10", "cost in ViT-Tiny", records=(TIMES,)),
+        _preferences(SQUAF_XL, _LARGER, _ALONE),
+        _preferences(SQUAF_PYTHIA, _LARGER, _ALONE),
+        Exhibit("Table 12", "starts of q and alpha", ("squaf-table-12",)),
+        Exhibit(
+            "Table 13",
+            "numbers of parameters",
+            where="Counted, not trained: they stand in the tables of the studies above, the paper's beside ours; and "
+            "`parameters_of_the_networks` among [the mathematical claims](#what-it-says-about-mathematics).",
+        ),
+        Exhibit(
+            "Figure 4",
+            "convergence on ImageNet-1K",
+            where="The reports of the recipes `table-4-resnet34` and `table-4-vit` have these curves.",
+            trained=True,
+        ),
+        Exhibit(
+            "Table 15",
+            "ResNet-18 teaches MobileNet on ImageNet-1K",
+            printed=_distilled(
+                "timm:resnet18",
+                "timm:mobilenetv1_100",
+                " --data-set imagenet --where 'all but last stage'",
+                "The paper does not say of how many runs its numbers are; here they are of three seeds. It follows the "
+                "settings that others have for ImageNet-1K and prints none: epochs, batch and rate of the command are "
+                "those of CIFAR-100. Which SQUAFs are trained its count of parameters says. That of the student with "
+                "ReLU is illegible in the copy of the paper that we have; that of ResNet-18 is of its table 13.",
+            ),
+        ),
+        Exhibit(
+            "Figures 6 to 9",
+            "learned shapes",
+            where="Those of the first layer of VGG-8 stand [with figure 3](#figure-3-bits-and-accuracy). `softknee "
+            "study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
+            "--where 'all but last stage' --shapes shapes.png` trains and draws those of ResNet-18, and likewise those "
+            "of ResNet-34 and Swin-T; for ViT-T with `--where all`.",
+            trained=True,
+        ),
+    ),
+}  # fmt: skip
+"""By the stem of the paper."""

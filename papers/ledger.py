@@ -1,0 +1,139 @@
+"""Finds every claim of the ledger, runs the checks, and makes the one record of what came out.
+
+    entries = run(find_claims())
+    record(entries, command="python -m papers").write("claims.json")
+
+A check that raises is an entry like the others, with the verdict "crashed" and the reason; the rest run on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softknee.errors import DefinitionError
+from softknee.measure import Quantity, Record, without_paths
+
+from . import preferences
+from .claim import CRASHED, PAPERS, Claim, Finding, paper
+from .eafo import claims as eafo
+from .eafo import findings as eafo_findings
+from .lambda_gelu import claims as lambda_gelu
+from .lambda_gelu import findings as lambda_gelu_findings
+from .mollification import claims as mollification
+from .mollification import findings as mollification_findings
+from .smelu import claims as smelu
+from .smelu import findings as smelu_findings
+from .squaf import claims as squaf
+from .squaf import findings as squaf_findings
+from .statement import Statement
+from .text import cell, plain
+
+KIND = "claims"
+_CLAIMS = {
+    "mollification": mollification,
+    "smelu": smelu,
+    "lambda_gelu": lambda_gelu,
+    "eafo": eafo,
+    "squaf": squaf,
+}
+_FINDINGS = (mollification_findings, smelu_findings, lambda_gelu_findings, eafo_findings, squaf_findings)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim that was checked: the finding, or the error that stopped the check."""
+
+    claim: Claim
+    finding: Finding | None
+    error: str | None
+    seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """Holds, partly, fails, or crashed."""
+        return CRASHED if self.finding is None else self.finding.verdict
+
+    @property
+    def measured(self) -> str:
+        """What the check measured, or the error that stopped it."""
+        return self.error or "" if self.finding is None else self.finding.measured
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verdict is the one on record."""
+        return self.verdict == self.claim.expect
+
+    def row(self) -> dict[str, Any]:
+        """The entry as a row of the record."""
+        return {
+            "id": self.claim.id,
+            "paper": self.claim.paper.title,
+            "place": plain(self.claim.place),
+            "claim": plain(self.claim.says),
+            "check": plain(self.claim.how),
+            "measured": plain(self.measured),
+            "verdict": self.verdict,
+            "expected": self.claim.expect,
+            "parts": {} if self.finding is None else {plain(name): bool(ok) for name, ok in self.finding.parts.items()},
+            "numbers": {} if self.finding is None else dict(self.finding.numbers),
+            "seconds": Quantity.mean([self.seconds], unit="s"),
+        }
+
+
+def find_claims(papers: Sequence[str] = ()) -> tuple[Claim, ...]:
+    """Every claim of the papers, as they stand in their files; or those of some papers."""
+    wanted = [paper(stem) for stem in papers] or list(PAPERS)
+    found: dict[str, Claim] = {}
+    for of, module in _CLAIMS.items():
+        for value in vars(module).values():
+            if isinstance(value, Claim) and paper(of) in wanted and found.setdefault(value.id, value) is not value:
+                raise DefinitionError(f"Two claims are called {value.id}; rename the function of one of them.")
+    return tuple(found.values())
+
+
+def find_statements(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
+    """Every statement about training, or those of some papers."""
+    wanted = [paper(stem) for stem in papers] or list(PAPERS)
+    modules = (*_FINDINGS, preferences)
+    every = {value.id: value for module in modules for value in vars(module).values() if isinstance(value, Statement)}
+    return tuple(one for of in PAPERS if of in wanted for one in every.values() if one.paper == of)
+
+
+def check(claim: Claim) -> Entry:
+    """Run one check."""
+    start = time.perf_counter()
+    finding, error = None, None
+    try:
+        finding = claim.check()
+        plain(cell(finding.measured))  # what no terminal or table can show is an error of the check
+    except Exception as problem:  # whatever a check does, the ledger goes on and says so
+        finding, error = None, without_paths(f"{type(problem).__name__}: {problem}")
+    return Entry(claim, finding, error, time.perf_counter() - start)
+
+
+def run(claims: Iterable[Claim], *, advance: Callable[[str], None] = lambda name: None) -> tuple[Entry, ...]:
+    """Run the checks in order; `advance` is told the name of each when it is done."""
+    entries = []
+    for claim in claims:
+        entries.append(check(claim))
+        advance(claim.name)
+    return tuple(entries)
+
+
+def record(entries: Sequence[Entry], *, command: str) -> Record:
+    """The record of a run: schema 1 as for every measurement, one row per claim.
+
+    A row has id, paper, place, claim, check, measured, verdict, expected, parts, numbers and seconds; the record around
+    it the versions and the hardware.
+    """
+    counts = {verdict: sum(one.verdict == verdict for one in entries) for verdict in {e.verdict for e in entries}}
+    return Record.now(
+        KIND,
+        command=command,
+        rows=[one.row() for one in entries],
+        settings={"claims": len(entries), "verdicts": dict(sorted(counts.items()))},
+        notes=("The verdict of a row follows from its parts; 'expected' is the verdict on record in the ledger.",),
+    )

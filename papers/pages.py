@@ -1,0 +1,339 @@
+"""Writes the pages: one for each paper, with its claims, findings and tables beside ours, and the front page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from softknee.measure import Versions, write_whole
+
+from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Paper
+from .commands import command_of, command_to_look
+from .drawing import figures_of, write_figures
+from .exhibits import EXHIBITS, Exhibit
+from .extra_tables import BELOW
+from .lambda_gelu.findings import language_tables
+from .ledger import Entry
+from .preferences import preference_tables
+from .runs import HERE, Runs, recipe_file
+from .squaf.findings import record_tables, write_record_figures
+from .statement import CANNOT_TELL, NOT_THERE, Judged, Part
+from .tables import cost_table, study_tables
+from .text import cell
+
+CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"
+VERSIONS_LINE = "Made with "
+_JUDGED = (HOLDS, PARTLY, FAILS, CANNOT_TELL, NOT_THERE)
+_MADE = "<!-- made by `python -m papers --pages`; do not edit -->"
+# What a reader of each paper remembers, in one sentence.
+_MAIN = {
+    "mollification": "ReLU averaged with a kernel is smooth, and S-ReLU, made so, trains better than its rivals.",
+    "smelu": "Smooth activations make two trainings of one network agree more, and SmeLU most for its accuracy.",
+    "lambda_gelu": "GELU with a learned hardness, driven hard, is replaced by ReLU at almost no cost.",
+    "eafo": "Lowering the entropy of its outputs improves an activation, and CRReLU is what comes of ReLU.",
+    "squaf": "A soft staircase with a learned table fits better than others, and its outputs need few bits.",
+}
+# (study, file beside its records, caption); `softknee fits` draws them from the runs.
+FIGURES: dict[str, Sequence[tuple[str, str, str]]] = {
+    "squaf": (
+        ("squaf-table-1-page", "pictures.png", "Originals, and what networks with ReLU, PolyNorm and SQUAF store"),
+        ("squaf-table-12", "squaf-table-12-grid.png", "PSNR for twenty starts of q and alpha, the paper's beside ours"),
+        ("squaf-table-2-c4", "squaf-table-2-c4-regions.png", "Decision regions of ten activations, four classes"),
+        ("squaf-table-3-1d-alone", "sine-1d-curves.png", "The 1-D function and its fits"),
+        ("squaf-table-3-2d", "squaf-table-3-2d-fits.png", "The 2-D function, its fits and their errors"),
+    )
+}
+
+# (record, heading, what the paper has: inference latency and seconds an epoch, as multiples of GELU's).
+COSTS: dict[str, Sequence[tuple[str, str, Mapping[str, tuple[float, float]]]]] = {
+    "squaf": (
+        (
+            "h200-model-vit-table-10.json",
+            "SQUAF, table 10: what an activation costs ViT-Tiny",
+            {
+                "relu": (5.727 / 5.896, 9 / 9),
+                "gelu": (1.0, 1.0),
+                "lrelu": (5.792 / 5.896, 9 / 9),
+                "prelu": (5.834 / 5.896, 9 / 9),
+                "swish": (6.185 / 5.896, 9 / 9),
+                "crrelu": (6.959 / 5.896, 10 / 9),
+                "polyrelu": (7.241 / 5.896, 11 / 9),
+                "polynorm": (8.694 / 5.896, 12 / 9),
+                "ditac": (9.642 / 5.896, 19 / 9),
+                "squaf": (8.399 / 5.896, 11 / 9),
+                "squaf-p": (8.930 / 5.896, 12 / 9),
+                "squaf-s": (7.022 / 5.896, math.nan),  # which is not trained
+            },
+        ),
+    )
+}
+
+_FRONT = """\
+# What five papers say, and what we found
+
+{made}
+
+One folder a paper: its mathematical claims as functions that check them (`claims.py`), what it found by training
+(`findings.py`), the recipes and records of our studies, and its page with its tables beside ours.
+
+| paper | its main claim | mathematics | training |
+|---|---|---|---|
+{rows}
+
+    python -m papers                 # check every mathematical claim, in half a minute
+    python -m papers --paper squaf   # those of one paper
+    python -m papers --empirical     # judge the findings by the records
+    python -m papers --pages         # write these pages again
+
+    softknee study run papers/squaf/recipes/table-3-1d.yaml               # a study, made for a GPU
+    softknee study run papers/squaf/recipes/table-3-1d.yaml --only relu   # one row of it
+    softknee study run papers/squaf/recipes/table-3-1d.yaml --smoke       # see that it runs
+
+## How it is judged
+
+**Mathematics.** Every statement that a program can check without training: where it stands, what it says (in our
+words), what was measured, and a verdict. A claim *holds*, *fails*, or holds *partly* where it says several things or
+says them for more than they are true of. A row is one function of `claims.py`, named under its place; it computes with
+the definitions of this package: SymPy for identities, ball arithmetic for constants, 30-digit quadrature for integrals,
+float64 tensors for the rest. {versions}.
+
+**Training.** What only training can test, with what was different from the paper. The rules were fixed before the
+studies ran: seeds are paired, a comparison is a paired t-test over them (of logarithms where errors span decades) with
+Holm's correction over all comparisons of one statement, those that could not be made among them, at 5 %; a part holds
+or fails if the difference is shown in one direction or the other, and cannot be told otherwise, nor with fewer than
+three pairs of seeds. Other parts compare a number of ours with a bound that the statement's function names. Effect
+sizes (Hedges' g_z of the pairs) decide nothing. A statement holds if all parts do, *partly* if some do, and fails if a
+part fails and none holds. Two rules were added with records at hand: the last (two statements of which no part held had
+been called partly), and that comparisons that could not be made count in the correction, which is stricter. A statement
+that was added or changed when its records were there says so under "different".
+
+In the tables of studies the best mean is bold. A ° marks those that are not shown to be worse: the same test against
+the best, where a p counts times the number of the others (which one comes out best is known only after looking). With
+two seeds there is no test and no mark; with three, differences are shown that are several times the spread of their
+pairs, so that of two activations with one mean (ELU and CELU are one function) one may be shown to be worse and the
+other not.
+
+Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
+`elu_and_celu_are_one`, and for another data set `elu_and_celu_differ`. Entropy against accuracy over all runs tests
+EAFO's premise: `less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the
+paper's where it has them; where its own are wrong, the claim `parameters_of_the_networks` says so.
+"""
+
+
+def write_pages(entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs, folder: Path = HERE) -> list[Path]:
+    """Write the front page and the page of every paper, each whole or not at all, and figures beside the records."""
+    write_figures(runs)
+    write_record_figures(runs)
+    written = [write_whole(folder / "README.md", front(entries, judged), what="page")]
+    for paper in PAPERS:
+        path = folder / paper.stem / "README.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written.append(write_whole(path, page(paper, entries, judged, runs), what="page"))
+    return written
+
+
+def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
+    """The front page: each paper with its main claim and our verdicts, and the rules."""
+    rows = []
+    for paper in PAPERS:
+        claims = _counts([one.verdict for one in entries if one.claim.paper == paper], (*VERDICTS, CRASHED))
+        findings = _counts([one.verdict for one in judged if one.statement.paper == paper], _JUDGED)
+        link = f"[{paper.name}]({paper.stem}/README.md)<br>*{paper.title}*"
+        rows.append(f"| {link} | {_MAIN[paper.stem]} | {claims} | {findings} |")
+    return _FRONT.format(made=_MADE, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{_versions()}")
+
+
+def _counts(verdicts: Sequence[str], order: Sequence[str]) -> str:
+    """How many there are and what became of them, such as "31: 27 hold, 3 partly, 1 fail"."""
+    plural = {HOLDS: "hold", FAILS: "fail", NOT_THERE: "without records"}
+    counted = [f"{verdicts.count(one)} {plural.get(one, one)}" for one in order if one in verdicts]
+    return f"{len(verdicts)}: {', '.join(counted)}" if verdicts else "none"
+
+
+def _versions() -> str:
+    here = Versions.here()
+    # Without the local part: the page does not depend on which build of torch is installed.
+    named = {"softknee": here.softknee, "torch": here.torch.partition("+")[0], "SymPy": here.others.get("sympy")}
+    return ", ".join(f"{name} {version}" for name, version in named.items() if version)
+
+
+def page(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> str:
+    """The page of one paper as Markdown."""
+    return "".join(_parts(paper, [one for one in entries if one.claim.paper == paper], judged, runs))
+
+
+def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
+    yield f"# {paper.name}\n\n{_MADE}\n\n*{paper.title}*\n\n{_MAIN[paper.stem]}\n\n"
+    yield "[How claims and findings are judged](../README.md#how-it-is-judged).\n"
+    for verdict, title in ((FAILS, WRONG), (CRASHED, "Checks that did not run")):
+        if listed := [entry for entry in entries if entry.verdict == verdict]:
+            yield f"\n## {title}\n\n"
+            yield from map(_listed, listed)
+    yield f"\n## {CLAIMS}\n\n"
+    yield from _claims(entries)
+    yield "\n## Its tables and figures\n\n"
+    yield from contents(paper, runs)
+    yield f"\n## {FINDINGS}\n\n"
+    of = [one for one in judged if one.statement.paper == paper]
+    with_records = [one for one in of if one.evidence is not None]
+    without = [one for one in of if one.evidence is None]
+    yield from _table(with_records, runs)
+    yield from comparisons(with_records)
+    yield "\n" if with_records and without else ""
+    yield from _without_records(without)
+    figures = [*FIGURES.get(paper.stem, ()), *figures_of(runs)]
+    yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW)
+    for name, heading, quoted in COSTS.get(paper.stem, ()):
+        yield from cost_table(runs, name, quoted, heading)
+    if paper.stem == "squaf":
+        yield from record_tables(runs)
+    if paper.stem == "lambda_gelu":
+        yield from language_tables(runs)
+    yield from preference_tables(runs, paper.stem)
+
+
+def _listed(entry: Entry) -> str:
+    where, word = entry.claim.place, "Error" if entry.verdict == CRASHED else "Measured"
+    return f"- **{where}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
+
+
+def _claims(entries: Sequence[Entry]) -> Iterator[str]:
+    yield "| place | claim | measured | verdict |\n|---|---|---|---|\n"
+    for one in entries:
+        verdict = one.verdict if one.verdict not in (FAILS, CRASHED) else f"**{one.verdict}**"
+        place = f"{cell(one.claim.place)}<br>`{one.claim.name}`"
+        yield f"| {place} | {cell(one.claim.says)} | {cell(one.measured)} | {verdict} |\n"
+
+
+def _table(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
+    if not judged:
+        return
+    yield "| place | statement | found | different from the paper | verdict | records |\n"
+    yield "|---|---|---|---|---|---|\n"
+    for one in judged:
+        verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
+        verdict += f"<br>{one.counts}" if one.counts else ""
+        links = ", ".join(records_of(one.statement.paper, name, runs) for name in one.statement.needs)
+        place = f"{cell(one.statement.place)}<br>`{one.statement.decide.__name__}`"
+        columns = (place, cell(one.statement.says), cell(one.measured), cell(one.statement.different), verdict, links)
+        yield f"| {' | '.join(columns)} |\n"
+
+
+def records_of(paper: Paper, name: str, runs: Runs) -> str:
+    """A link to records from the page of a paper; they may be those of another."""
+    if name not in runs.paths:
+        return f"`{name}`"
+    owner = runs.paths[name].parent.parent.name
+    return f"[{name}]({'' if owner == paper.stem else f'../{owner}/'}records/{name})"
+
+
+def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
+    """A short line for each: where it stands, what it says, and which records decide it; then what makes these."""
+    if not judged:
+        return
+    yield "No records yet; each is judged as soon as its records are there:\n\n"
+    for one in judged:
+        needs = ", ".join(f"`{name}`" for name in one.statement.needs)
+        begun = f" Begun: {one.unfinished}." if one.unfinished else ""
+        place = f"{one.statement.place} (`{one.statement.decide.__name__}`)"
+        yield f"- {place}: {one.statement.says} Decided by {needs}.{begun}\n"
+    wanted = dict.fromkeys(name for one in judged for name in one.missing)
+    yield "\nThese commands make them, from the root of a clone:\n\n"
+    yield from (f"    {command_of(name)}\n" for name in wanted)
+
+
+# -- the paper's tables and figures, and the comparisons one by one
+
+_WORDS = ("run", "unfinished", "not run yet")
+
+
+def contents(paper: Paper, runs: Runs) -> Iterator[str]:
+    """Every table and figure of a paper, in its order."""
+    yield "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it:\n\n"
+    yield "| in the paper | what | run by | here |\n|---|---|---|---|\n"
+    for one in EXHIBITS[paper.stem]:
+        by = [*map(_recipe, [*one.recipes, *(one.swaps or ())]), *_commands(one), _for_this_page(one.where)]
+        yield f"| {one.place} | {one.title} | {'<br>'.join(filter(None, by))} | {_state(one, runs)} |\n"
+
+
+def _recipe(name: str) -> str:
+    """A link to the file of a recipe, from the page of its paper."""
+    file = recipe_file(name)
+    assert file is not None, name
+    return f"[{file.stem}](recipes/{file.name})"
+
+
+def _commands(one: Exhibit) -> list[str]:
+    """The commands of records that no recipe makes."""
+    commands = [command_to_look(name) for name in one.records]
+    if one.printed is not None and one.printed.command not in commands:  # with the paper's own settings
+        commands.append(one.printed.command)
+    return [f"`{cell(command)}`" for command in commands]
+
+
+def _for_this_page(where: str) -> str:
+    """A sentence of the site's page, whose links are seen from the folder of the paper."""
+    moved = re.sub(r"\[([^\]]*)\]\(#[^)]*\)", r"\1", where)  # sections that only that page has
+    return cell(moved.replace("](../zoo/index.md", "](../zoo/README.md").replace("](../", "](../../docs/"))
+
+
+def held_by(one: Exhibit, runs: Runs) -> list[str]:
+    """The studies that hold a table or figure, run or not, and the records that are there."""
+    return [*one.recipes, *(one.swaps or ()), *(name for name in one.records if name in runs.names)]
+
+
+def _state(one: Exhibit, runs: Runs) -> str:
+    if one.where and not one.trained:
+        return "no training of its own"
+    names = held_by(one, runs)
+    each = [_word(name, runs) for name in names] or [_WORDS[-1]]
+    if len(set(each)) == 1:
+        return each[0]
+    return ", ".join(f"{each.count(word)} of {len(each)} {word}" for word in _WORDS if word in each)
+
+
+def _word(name: str, runs: Runs) -> str:
+    return _WORDS[2] if name not in runs.names else _WORDS[1] if name in runs.unfinished else _WORDS[0]
+
+
+def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
+    """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
+    rows = [
+        (one.statement.decide.__name__, part)
+        for one in judged
+        if one.evidence is not None
+        for part in one.evidence.parts
+        if part.p is not None
+    ]
+    if not rows:
+        return
+    many = f"The {len(rows)} comparisons behind these verdicts, one by one"
+    yield f"\n<details><summary>{many if len(rows) > 1 else 'The comparison behind this verdict'}</summary>\n\n"
+    yield "| statement | says | pairs | difference | p | effect size | verdict |\n|---|---|--:|--:|--:|--:|---|\n"
+    for name, part in rows:
+        effect = "" if part.effect is None else f"{part.effect:+.2f}"
+        numbers = f"{part.pairs} | {_difference(part)} | {_p(part.p or 0.0)} | {effect}"
+        yield f"| `{name}` | {cell(part.says)} | {numbers} | {part.verdict} |\n"
+    yield (
+        "\nThe difference is the mean over the pairs of seeds with its 95 % interval, in the unit of the score: "
+        "accuracies as fractions, errors that span decades as their decimal logarithms. The p is that after Holm's "
+        "correction over the comparisons of the statement. The effect size is Hedges' g_z, the mean difference of the "
+        "pairs over their standard deviation, made smaller for few pairs (0.56 times for three). Difference and effect "
+        "size are positive where they go the way that the paper says.\n\n"
+        "</details>\n"
+    )
+
+
+def _difference(part: Part) -> str:
+    """The mean and its interval, all to the third digit of the interval's width."""
+    if part.interval is None:
+        return f"{part.direction:+.2g}"
+    low, high = part.interval
+    places = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 4
+    return f"{part.direction:+z.{places}f} [{low:z.{places}f}, {high:z.{places}f}]"
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

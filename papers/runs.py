@@ -1,0 +1,188 @@
+"""The finished studies that the evidence is taken from: one folder for each, with its recipe and its records."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from softknee.errors import DataError, RecipeError
+from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.reading import find_recipe
+from softknee.lab.studies.recipe import Recipe
+from softknee.lab.studies.reporting import recipe_of
+from softknee.lab.studies.store import STUDY, TRIALS, RunStore
+from softknee.lab.studies.trials import every_chosen
+from softknee.measure.record import Record
+
+HERE = Path(__file__).parent
+
+
+def recipe_file(name: str) -> Path | None:
+    """The file of a paper's recipe by its name, "squaf-table-12"; None for another name."""
+    for folder in HERE.glob("*/recipes"):
+        stem = folder.parent.name.replace("_", "-")
+        file = folder / f"{name.removeprefix(f'{stem}-')}.yaml"
+        if name.startswith(f"{stem}-") and file.is_file():
+            return file
+    return None
+
+
+def recipe_names() -> list[str]:
+    """The names of the papers' recipes, in the order of the alphabet."""
+    return sorted(f"{file.parents[1].name.replace('_', '-')}-{file.stem}" for file in HERE.glob("*/recipes/*.yaml"))
+
+
+def recipe_named(name: str, *, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe of a paper, or of the package, by its name."""
+    return find_recipe(recipe_file(name) or name, settings=settings)
+
+
+def command_of_recipe(name: str) -> str:
+    """The command that runs a recipe.
+
+    >>> command_of_recipe("squaf-table-12")
+    'softknee study run papers/squaf/recipes/table-12.yaml'
+    """
+    file = recipe_file(name)
+    return f"softknee study run {file.relative_to(HERE.parent) if file else name}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """The outcomes of one study, by the labels of its activations."""
+
+    name: str
+    folder: Path
+    outcomes: dict[str, Outcome]
+    machines: tuple[str, ...] = ()
+
+    def values(self, label: str, measure: str) -> list[float | None]:
+        """The test score of every seed, in the order of the seeds; None of one that diverged."""
+        outcome = self.outcomes.get(label)
+        if outcome is None or measure not in outcome.test:
+            raise DataError(
+                f"'{self.folder.name}' has no {measure} of {label!r}; it has {', '.join(sorted(self.outcomes))}. Run "
+                f"the study whole: {command_of_recipe(self.name)}."
+            )
+        return [one if one is not None and math.isfinite(one) else None for one in outcome.test[measure]]
+
+    def mean(self, label: str, measure: str, *, logarithmic: bool = False) -> float:
+        """The mean over the seeds that did not diverge, a geometric one where asked for; NaN where all did."""
+        found = [one for one in self.values(label, measure) if one is not None]
+        if not found:
+            return math.nan
+        if logarithmic:
+            return math.exp(math.fsum(math.log(max(one, 1e-300)) for one in found) / len(found))
+        return math.fsum(found) / len(found)
+
+    def seeds(self, label: str) -> int:
+        """How many seeds came to their end."""
+        return sum(gone is None for gone in self.outcomes[label].diverged)
+
+
+class Runs:
+    """Folders of finished studies, such as `records` of every paper.
+
+    Only the records are read, so that predictions and models need not lie beside them.
+    """
+
+    def __init__(self, *folders: str | os.PathLike[str]) -> None:
+        self.folders = tuple(Path(folder) for folder in folders)
+        self._read: dict[str, Study] = {}
+        self._recipes: dict[str, Recipe] = {}
+
+    @classmethod
+    def committed(cls) -> Runs:
+        """The records in the folders of the papers."""
+        return cls(*sorted(HERE.glob("*/records")))
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """The studies, and the records of benchmarks, by name."""
+        for folder in self.folders:
+            if not folder.is_dir():
+                raise DataError(
+                    f"There is no folder '{folder}' with studies to judge by. Name the one that holds them with "
+                    "--results; without it the records of the papers are judged."
+                )
+        records = [path for folder in self.folders for path in folder.iterdir() if _is_record(path)]
+        return {path.name: path for path in sorted(records, key=lambda path: path.name)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the studies and records of benchmarks, in the order of the alphabet."""
+        return tuple(self.paths)
+
+    def has(self, name: str, labels: Collection[str] = ()) -> bool:
+        """Whether this is there: a study whole, or at least these activations of it."""
+        if name not in self.unfinished:
+            return name in self.names
+        return bool(labels) and set(labels) <= set(self.study(name).outcomes)
+
+    @cached_property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """The studies of which a part was run: how many activations are there, and how many there should be."""
+        found = {}
+        for name in self.names:
+            if not (self.paths[name] / STUDY).is_file():
+                continue  # a benchmark; or records alone, which are taken for what they are
+            wanted = {one.label for one in every_chosen(self.recipe(name))}
+            if missing := wanted - set(self.study(name).outcomes):
+                found[name] = len(wanted) - len(missing), len(wanted)
+        return found
+
+    def study(self, name: str) -> Study:
+        """One study by the name of its recipe."""
+        if name not in self.names:
+            raise DataError(f"There are no records of the study {name!r}; run it: {command_of_recipe(name)}.")
+        if name not in self._read:
+            folder = self.paths[name]
+            records = [Record.from_json(one.read_text("utf-8"), source=f"'{one}'") for one in _records(folder)]
+            outcomes = [Outcome.read(one) for one in records]
+            trained = {one.trial.activation.label: one for one in outcomes if one.trial.kind == "train"}
+            machines = dict.fromkeys(one.hardware.gpu or one.hardware.cpu for one in records)
+            self._read[name] = Study(name, folder, trained, tuple(machines))
+        return self._read[name]
+
+    def keys(self, name: str) -> dict[str, str]:
+        """The key of each trial of a study that trained, by the label of its activation: one key, one run."""
+        return {label: one.trial.key for label, one in self.study(name).outcomes.items()}
+
+    def recipe(self, name: str) -> Recipe:
+        """The recipe that a study was run with; what it says of the paper, which no trial depends on, as it ships."""
+        if name not in self._recipes:
+            ran = recipe_of(RunStore(self.paths[name]))
+            try:
+                self._recipes[name] = replace(ran, paper=recipe_named(name).paper)
+            except RecipeError:  # a recipe of the user's own
+                self._recipes[name] = ran
+        return self._recipes[name]
+
+    def benchmark(self, name: str) -> Record:
+        """A record of a benchmark, which lies beside the studies."""
+        path = self.paths.get(name, Path(name))
+        found = Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+        if found.settings.get("smoke"):
+            raise DataError(
+                f"'{path}' is the record of a smoke run, whose numbers mean nothing. Move it elsewhere; without "
+                f"--smoke the same command makes one to judge by: {found.command}."
+            )
+        return found
+
+
+def _is_record(path: Path) -> bool:
+    return (path / TRIALS).is_dir() or (path.is_file() and path.suffix == ".json")
+
+
+def _records(folder: Path) -> list[Path]:
+    found = sorted((folder / TRIALS).glob("*.json"))
+
+    def place(path: Path) -> int:
+        return int(json.loads(path.read_text("utf-8")).get("settings", {}).get("store", {}).get("position", 0))
+
+    return sorted(found, key=place)

@@ -1,0 +1,202 @@
+"""The empirical ledger: verdicts that follow from records, the rules, and what is said where records are missing."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from papers.claim import PAPERS
+from papers.commands import COMMANDS
+from papers.exhibits import EXHIBITS
+from papers.ledger import find_statements
+from papers.runs import Runs, recipe_file, recipe_named
+from papers.squaf.findings import FITTING
+from papers.statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Judged, Part, corrected, judge, wins
+from papers.tables import study_tables
+
+from softknee.errors import DataError
+from softknee.lab.studies.description import Description
+from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.runner import recipe_mapping
+from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.trials import train_trials
+from softknee.measure import Record
+
+ROOT = Path(__file__).parents[2]
+
+
+def store(folder, name, scores, *, seeds=8):
+    """Records of a study with these scores: {label: {measure: mean}} with a little noise, or a list for the seeds."""
+    recipe = recipe_named(name)
+    trials = train_trials(recipe, recipe_examples(recipe))
+    (folder / name / "trials").mkdir(parents=True)
+    for place, trial in enumerate(trials):
+        each = scores(trial.activation.label)
+        noise = torch.randn(seeds, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
+        tests = {
+            measure: tuple(one) if isinstance(one, list) else tuple((one * (1 + 0.01 * noise)).tolist())
+            for measure, one in each.items()
+        }
+        gone = tuple(1 if one is None else None for one in next(iter(tests.values())))
+        outcome = Outcome(
+            trial=trial, seconds=1.0, diverged=gone, selected=tuple(None if one else 9 for one in gone), test=tests
+        )
+        record = outcome.record(command="test", git=None)
+        record.settings["store"] = {"position": place}
+        record.write(folder / name / "trials" / f"{trial.key}.json")
+
+
+def verdict(folder, name):
+    (found,) = judge([one for one in find_statements(["squaf"]) if one.id == f"squaf.{name}"], Runs(folder))
+    return found
+
+
+def test_a_statement_holds_where_every_part_is_shown(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label == "squaf" else 1e-2})
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "holds"
+    assert len(found.evidence.parts) == len(FITTING) + 1
+    assert "SQUAF 9.9e-06" in found.measured
+    assert found.evidence.numbers["relu"] == pytest.approx(1e-2, rel=0.02)
+    assert all(one.effect > 0 for one in found.evidence.parts if one.p is not None)
+
+
+def test_it_fails_where_the_others_are_shown_to_be_better(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-1 if label == "squaf" else 1e-2})
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "fails"
+    assert all(one.effect < 0 for one in found.evidence.parts if one.p is not None)
+
+
+def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label in ("squaf", "ditac") else 1e-2})
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert found.verdict == "partly"
+    (equal,) = (one for one in found.evidence.parts if "than ditac" in one.says)
+    assert equal.verdict == CANNOT_TELL
+
+
+def test_a_table_marks_the_best_and_what_is_not_shown_to_be_worse(tmp_path):
+    near = {"squaf": 1e-5, "ditac": 1e-5}
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": near.get(label, 1e-2), "r2": 0.5})
+    recipe = recipe_mapping(recipe_named("squaf-table-3-1d"))
+    RunStore(tmp_path / "squaf-table-3-1d").describe(Description(recipe=recipe, fingerprint="", threads=1))
+    table = "".join(study_tables(Runs(tmp_path), "squaf"))
+    head, *lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    errors = {line[0]: line[head.index("mean squared error: paper") + 1] for line in lines}
+    assert sorted(one[-1] for one in (errors["squaf"], errors["ditac"])) == ["*", "°"]
+    assert all(errors[label][-1] == "]" for label in FITTING if label != "ditac")
+
+
+@pytest.mark.parametrize(
+    ("each", "verdict", "counts"),
+    [
+        (["holds", "holds"], "holds", ""),
+        (["fails", "cannot tell", "cannot tell"], "fails", "1 fails, 2 cannot be told"),
+        (["holds", "fails"], "partly", "1 holds, 1 fails"),
+        (["holds", "cannot tell"], "partly", "1 holds, 1 cannot be told"),
+        (["cannot tell"], "cannot tell", ""),
+    ],
+)
+def test_what_the_parts_make_of_a_statement(each, verdict, counts):
+    """Nothing holds partly of which no part holds."""
+    found = Evidence("", [Part("", one) for one in each])
+    assert found.verdict == verdict
+    assert Judged(find_statements(["squaf"])[0], found).counts == counts
+
+
+def test_what_diverges_with_every_seed_has_not_won(tmp_path):
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": [None] * 8 if label == "squaf" else 1e-2})
+    parts = wins(Runs(tmp_path).study("squaf-table-3-1d"), "squaf", FITTING, "mse", larger=False, logarithmic=True)
+    assert {one.verdict for one in parts} == {"fails"}
+
+
+def test_a_few_seeds_cannot_tell(tmp_path):
+    few = [1e-5] * (FEWEST_PAIRS - 1) + [None] * (8 - FEWEST_PAIRS + 1)
+    store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": few if label == "squaf" else 1e-2})
+    parts = wins(Runs(tmp_path).study("squaf-table-3-1d"), "squaf", ["relu"], "mse", larger=False)
+    assert [one.verdict for one in parts] == [CANNOT_TELL]
+
+
+def test_holms_correction_is_over_all_parts_of_a_statement():
+    parts = [Part(str(i), p=0.02, direction=1.0) for i in range(4)]
+    assert [one.verdict for one in corrected(parts)] == [CANNOT_TELL] * 4
+    assert [one.verdict for one in corrected(parts[:2])] == ["holds"] * 2
+    assert corrected([Part("down", p=0.001, direction=-1.0)])[0].verdict == "fails"
+
+
+def test_twenty_starts_against_the_best_other_activation(tmp_path):
+    store(
+        tmp_path,
+        "squaf-table-1-camera",
+        lambda label: {"psnr": 45.0 if label == "squaf" else 31.0, "ssim": 0.9},
+        seeds=4,
+    )
+    exceptions = ("q=0.1 h=10", "q=1 h=0.5")
+    store(tmp_path, "squaf-table-12", lambda label: {"psnr": 25.0 if label in exceptions else 44.0}, seeds=4)
+    found = verdict(tmp_path, "start_of_q_and_alpha_matters_little")
+    assert found.verdict == "holds"
+    assert found.measured.startswith("18 of 20 starts")
+
+
+def test_records_that_are_not_there_are_said_to_be_missing(tmp_path):
+    found = judge(find_statements(["squaf"]), Runs(tmp_path))
+    assert {one.verdict for one in found} == {"no records"}
+    assert "squaf-table-3-1d" in found[0].measured
+    with pytest.raises(DataError, match="--results"):
+        Runs(tmp_path / "nowhere").has("x")
+    with pytest.raises(DataError, match=r"study run papers/squaf/recipes/table-12\.yaml"):
+        Runs(tmp_path).study("squaf-table-12")
+
+
+def test_every_statement_is_a_sentence_about_studies_that_exist():
+    for one in find_statements():
+        assert one.says.endswith(".")
+        assert one.how
+        assert one.different
+        for name in one.needs:
+            assert name in COMMANDS or recipe_file(name) is not None, name
+
+
+def test_the_commands_of_records_are_those_that_made_them_and_that_the_documents_give():
+    told = " ".join((ROOT / "docs/language.md").read_text("utf-8").replace("\\\n", " ").split())
+    made = Runs.committed().paths
+    for name, command in COMMANDS.items():
+        if name in made:
+            assert Record.read(made[name]).command == re.sub(r"papers/\w+/records/", "", command)
+        if name.startswith("lambda-gelu-wikitext"):
+            assert command in told
+
+
+def test_the_command_judges_the_records(papers):
+    code, out, _ = papers("--empirical")
+    assert code == 0
+    assert f"{len(find_statements())} statements" in out
+    without = int(re.findall(r"(\d+) ha(?:s|ve) no\s+records yet", out)[-1])
+    assert out.count("Different from the paper:") == len(find_statements()) - without > 0
+
+
+def test_the_pages_name_every_table_of_a_paper_and_have_its_numbers_as_they_are_printed():
+    pages = {paper.stem: (ROOT / "papers" / paper.stem / "README.md").read_text("utf-8") for paper in PAPERS}
+    for stem, text in pages.items():
+        assert all(f"| {one.place} | {one.title} |" in text for one in EXHIBITS[stem])
+    judged = {one.statement.decide.__name__: one for one in judge(find_statements(["lambda_gelu"]), Runs.committed())}
+    drift = judged["drift_follows_temperature_and_rate"].evidence.numbers
+    text = pages["lambda_gelu"]
+    assert f"| 0.1 | {drift['t=0.1 c=1']:.2f} (" in text  # figure 1 as a grid
+    hardness = judged["learned_gates_become_harder"].evidence.numbers["lambda-gelu-adult: λ-GELU uniform"]
+    assert f"| λ-GELU uniform | 86 | 85.29 | 46 | 34 | 2.45 | {hardness:.2f} | 3.23 |" in text
+    assert "| relu | 10,333,914 | 78.1 | " in pages["smelu"]  # the paper has three digits
+    assert "| squaf | 4,561 | 4,561 | 97.22 | " in pages["squaf"]  # its count of parameters beside ours
+
+
+def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):
+    def scores(label):
+        return {"mse": [None] * 8 if label == "kaf" else 1e-5 if label == "squaf" else 1e-2}
+
+    store(tmp_path, "squaf-table-3-1d", scores)
+    found = verdict(tmp_path, "fits_one_dimension_best")
+    assert "the best other is kaf" not in " ".join(found.measured.split())
+    assert math.isnan(found.evidence.numbers["kaf"])

@@ -1,0 +1,229 @@
+"""The verdicts about SQUAF's image networks, from records that say what the paper says and from others."""
+
+import json
+import re
+
+import pytest
+from papers.ledger import find_statements
+from papers.pages import write_pages
+from papers.runs import Runs
+from papers.squaf import findings as room
+from papers.squaf.findings import write_record_figures
+from papers.statement import judge
+
+from softknee.errors import DataError
+from softknee.lab import distilling, rates
+from softknee.measure.record import Quantity, Record
+
+RATES = [
+    "squaf.few_bits_cost_no_accuracy", "squaf.price_lowers_the_rate", "squaf.switching_to_the_mean_helps",
+    "squaf.staircase_costs_little", "squaf.entropy_is_what_is_coded",
+]  # fmt: skip
+SPREAD = (-0.1, 0.0, 0.05, 0.05)  # of the seeds, the same for all: differences are those of the means
+
+
+def spread(mean, unit="%"):
+    return Quantity.mean([mean + one for one in SPREAD], unit=unit)
+
+
+def seeds(mean):
+    return [mean + one for one in SPREAD]
+
+
+def wobbling(mean, by=0.01):
+    """Not quite the same difference for each seed: without any spread there is no test."""
+    return [mean + one + by * (-1) ** place for place, one in enumerate(SPREAD)]
+
+
+def coded(weight, *, bits, sampled, soft, step, away=0.02):
+    accuracy = {"sampled": sampled, "soft": soft, "step": step}
+    each = {"rate": bits - away, "huffman": bits, "rans": bits - 0.01, "step_huffman": bits - 0.1}
+    return {
+        "activation": "SQUAF-P",
+        "weight": weight,
+        "accuracy": {mode: spread(mean) for mode, mean in accuracy.items()},
+        "accuracy_by_seed": {mode: wobbling(mean, by=0.001 * len(mode)) for mode, mean in accuracy.items()},
+        "bits": {name: spread(mean, "bits per activation") for name, mean in each.items()},
+        "bits_by_seed": {name: wobbling(mean, by=0.01 * weight) for name, mean in each.items()},
+    }
+
+
+def plain(activation, accuracy):
+    found = {"soft": spread(accuracy)}
+    return {"activation": activation, "weight": None, "accuracy": found, "accuracy_by_seed": {"soft": seeds(accuracy)}}
+
+
+def rate_record(rows):
+    settings = {"network": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
+    return Record.now(rates.KIND, command="softknee study rate", rows=rows, seeds=range(4), settings=settings)
+
+
+def as_in_the_paper():
+    rows = [plain("ReLU", 90.0), plain("SQUAF", 92.0)]
+    rows.append(coded(0.0, bits=4.5, sampled=91.5, soft=92.1, step=91.4))
+    return [*rows, coded(0.006, bits=3.3, sampled=90.8, soft=91.2, step=90.7)]
+
+
+def judged(folder, names):
+    found = judge([one for one in find_statements(["squaf"]) if one.id in names], Runs(folder))
+    return {one.statement.id: one for one in found}
+
+
+def test_a_curve_as_in_the_paper_holds(tmp_path):
+    rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "holds")
+    assert "3.300 bits per activation (Huffman), 90.80" in found[RATES[0]].measured
+    assert "0: +0.60, 0.006: +0.40" in found[RATES[2]].measured
+
+
+def test_each_rule_can_fail(tmp_path):
+    rows = [plain("ReLU", 93.0), plain("SQUAF", 94.0)]
+    rows.append(coded(0.0, bits=3.4, sampled=92.0, soft=91.0, step=91.0, away=0.3))
+    rows.append(coded(0.006, bits=3.6, sampled=91.0, soft=90.0, step=90.0, away=-0.3))
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "fails")
+
+
+def test_what_is_between_holds_partly_or_cannot_be_told(tmp_path):
+    rows = as_in_the_paper()
+    rows[-1] = coded(0.006, bits=3.6, sampled=90.8, soft=91.2, step=89.0)
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, RATES)
+    assert [found[name].verdict for name in RATES] == ["partly", "holds", "holds", "partly", "holds"]
+    few = json.loads((tmp_path / room.RATE).read_text())
+    for row in few["rows"]:
+        for each in (*row["accuracy_by_seed"].values(), *row.get("bits_by_seed", {}).values()):
+            each[1:3] = [None, None]
+    (tmp_path / room.RATE).write_text(json.dumps(few))
+    assert judged(tmp_path, RATES)["squaf.price_lowers_the_rate"].verdict == "cannot tell"
+
+
+def test_a_record_without_what_it_is_compared_with_is_said(tmp_path):
+    rate_record(as_in_the_paper()[1:]).write(tmp_path / room.RATE)
+    with pytest.raises(DataError, match="no ReLU that came to its end"):
+        judged(tmp_path, RATES[:1])
+
+
+def student(activation, accuracy, gap, *, by=0.02):
+    return {
+        "activation": activation,
+        "trained": 100,
+        "accuracy": spread(accuracy),
+        "gap": spread(gap, "percentage points"),
+        "accuracy_by_seed": wobbling(accuracy, by=by),
+        "gap_by_seed": wobbling(gap, by=by),
+    }
+
+
+def distil_record(rows, *, teacher="vgg13"):
+    settings = {"teacher": teacher, "student": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
+    settings |= {"share": 0.9, "temperature": 4.0}
+    return Record.now(distilling.KIND, command="softknee study distil", rows=rows, seeds=range(4), settings=settings)
+
+
+NAMES = ["squaf.student_surpasses_its_teacher", "squaf.best_student", "squaf.smallest_gap"]
+
+
+def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
+    teacher, relu = student("teacher, ReLU", 92.0, 5.0), student("ReLU", 91.0, 6.0, by=0.03)
+    reported = distilling.PAPER["vgg13", "vgg8"].accuracy
+    rest = [student(name, 90.0, 7.0, by=0.03) for name in reported if name not in ("ReLU", "SQUAF")]
+    rest.append(student("SiLU", 95.0, 1.0))  # neither in the paper's table 7 nor in its table 14
+    gone = {"activation": "PolyReLU", "trained": 100, "not_run": "every seed diverged"}
+    distil_record([teacher, relu, *rest, gone, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["holds", "holds", "holds"]
+    assert "not run" not in found[NAMES[0]].measured
+    assert found[NAMES[0]].measured.startswith("the teacher has 92.00 %, its students SQUAF 92.50 ± 0.07 %, ReLU 91.00")
+    assert found[NAMES[1]].measured.startswith("SQUAF 92.50 ± 0.07 %, next ReLU 91.00 ± 0.07 %.")
+    assert "ReLU" not in found[NAMES[2]].measured.replace("LReLU", "").replace("PReLU", "").replace("CRReLU", "")
+    rows = [teacher, student("GELU", 92.6, 3.0, by=0.03), student("SQUAF", 91.0, 4.0)]
+    distil_record(rows).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["fails", "fails", "fails"]
+
+
+def test_a_student_near_its_teacher_is_not_said_to_be_behind(tmp_path):
+    """Three seeds against the one number of a teacher: as any other comparison."""
+    teacher, squaf = student("teacher, ReLU", 92.0, 5.0), student("SQUAF", 91.9, 4.0, by=0.3)
+    distil_record([teacher, student("GELU", 90.0, 5.0), squaf]).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)[NAMES[0]]
+    assert found.verdict == "cannot tell"
+    (part,) = found.evidence.parts
+    assert part.direction < 0
+
+
+def test_of_students_that_were_not_run_nothing_can_be_told(tmp_path):
+    teacher, gelu = student("teacher, ReLU", 92.0, 5.0), student("GELU", 91.0, 6.0, by=0.03)
+    distil_record([teacher, gelu, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
+    found = judged(tmp_path, NAMES)
+    assert [found[name].verdict for name in NAMES] == ["holds", "partly", "partly"]
+    for name in NAMES[:2]:
+        assert "not run: ReLU, LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in found[name].measured
+    assert "not run: LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in found[NAMES[2]].measured
+
+
+@pytest.mark.parametrize(("lost", "said"), [([0, 1, 2, 3], "holds"), ([0], "fails"), (None, "cannot tell")])
+def test_whether_polyrelu_converges(lost, said, tmp_path):
+    rows = [student("ReLU", 91.0, 6.0)]
+    if lost is not None:
+        rows.append({"activation": "PolyReLU", "trained": 100, "diverged": lost, "not_run": "every seed diverged"})
+    distil_record(rows, teacher=None).write(tmp_path / room.ALONE)
+    name = "squaf.polyrelu_does_not_converge"
+    assert judged(tmp_path, [name])[name].verdict == said
+
+
+def shape(*z):
+    return {"2": {"q": [0.5], "alpha": [6.0], "z": list(z)}}
+
+
+FLAT = shape(0.0, 0.0, 0.0, -0.3, -0.4, 0.2, 1.0, 1.5, 1.6)
+BEGUN, DENTED = shape(*[0.0] * 5, 0.5, 1.0, 1.5, 2.0), shape(0.6, 0.6, 0.4, -0.4, -1.0, 0.2, 1.0, 1.5, 1.4)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([FLAT, FLAT], "holds"),
+        ([DENTED, DENTED], "partly"),  # a dent, but higher on its left than GELU's
+        ([DENTED, BEGUN], "fails"),
+        ([BEGUN, {}], "fails"),
+        ([], "cannot tell"),
+    ],
+)
+def test_a_dent_is_seen(ends, said, tmp_path):
+    rows = as_in_the_paper()
+    if ends:
+        rows[1] |= {"start": BEGUN, "learned": ends}
+    rate_record(rows).write(tmp_path / room.RATE)
+    found = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
+    assert found.verdict == said
+
+
+def test_the_page_shows_the_tables_and_their_figures(tmp_path):
+    folder = tmp_path / "squaf" / "records"
+    folder.mkdir(parents=True)
+    rows = [*as_in_the_paper(), plain("GELU", 89.0)]
+    rate_record(rows).write(folder / room.RATE)
+    alone = [student("ReLU", 91.0, 6.0, by=0.03), student("SQUAF", 92.5, 4.0)]
+    distil_record(alone, teacher=None).write(folder / room.ALONE)
+    runs = Runs(folder)
+    assert write_record_figures(runs) == [folder / "squaf-rate.png"]  # nothing was learned
+    rows[1] |= {"start": BEGUN, "learned": [DENTED] * 4}
+    rate_record(rows).write(folder / room.RATE)
+    runs = Runs(folder)
+    write_pages([], judge(find_statements(), runs), runs, tmp_path)
+    assert (folder / "squaf-rate-shapes.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "squaf" / "README.md").read_text()
+    assert "![What the first layer's SQUAF has become" in text
+    assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
+    assert "![Accuracy against the bits per activation" in text
+    assert "| SQUAF | 100 | 3,965,063 | 92.50 ± 0.07 | 72.57 |" in text
+    assert "Again: `softknee study distil`. [Record](records/h200-squaf-vgg8-cifar-10.json)." in text
+    assert "### SQUAF, tables 7 and 14: VGG-13 teaches VGG-8" not in text
+    assert "| Table 6 | CIFAR-100 |" in text
+    assert re.search(
+        r"\| Figure 3 \| bits and accuracy \| `softknee study rate`<br>`.*? --epochs 240 .*?` \| run \|", text
+    )

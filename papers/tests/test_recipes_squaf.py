@@ -1,0 +1,142 @@
+"""The recipes of the SQUAF paper: the counts of its tables, and each of them from its data to its report, small."""
+
+from dataclasses import replace
+
+import pytest
+from papers.runs import recipe_named, recipe_names
+
+import softknee as sk
+import trial_models
+from softknee.errors import RecipeError
+from softknee.lab.report import summarise, write_report
+from softknee.lab.report.markdown import escaped, markdown
+from softknee.lab.report.origin import origin_of
+from softknee.lab.studies.building import model_maker
+from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.runner import run_study
+from softknee.lab.studies.running import run_trial
+from softknee.lab.studies.trials import every_chosen
+
+NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_squaf_network_recipes.py
+NAMES = [name for name in recipe_names() if name.startswith("squaf-") and not name.startswith(NETWORKS)]
+TWENTY = {(q, h) for q in (0.1, 0.2, 0.5, 1.0) for h in (0.5, 1.0, 2.0, 5.0, 10.0)}
+
+
+def test_the_tables_are_there():
+    pictures = [f"1-{picture}" for picture in ("camera", "grass", "page")]
+    tables = [*pictures, "12", "2-c3", "2-c4", "3-1d", "3-1d-alone", "3-2d"]
+    assert [f"squaf-table-{table}" for table in tables] == NAMES
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "table-12" not in name and "table-1-" not in name])
+def test_as_many_parameters_are_trained_as_the_paper_counts(name):
+    recipe = recipe_named(name)
+    assert recipe.paper is not None
+    examples = recipe_examples(recipe)
+    chosen = [one for one in every_chosen(recipe) if one.label in recipe.paper.values]  # there may be more than it has
+    assert [one.label for one in chosen] == list(recipe.paper.values)
+    for one in chosen:
+        model = model_maker(recipe.model, one, examples)(seed=0)
+        trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
+        assert trained == recipe.paper.values[one.label]["parameters"], one.label
+
+
+def test_the_settings_are_those_of_the_paper():
+    iterations = {}
+    for name in NAMES:
+        recipe, training = recipe_named(name), recipe_named(name).training
+        steps = -(-len(recipe_examples(recipe).train_x) // training.batch)
+        iterations[name.removeprefix("squaf-table-")] = (steps * training.epochs, training.learning_rate)
+        assert (training.optimizer, training.weight_decay, training.activation_rate) == ("adam", 0.0, 1.0)
+        assert training.epochs // training.every == 50
+        assert training.milestones == ((500,) if training.epochs == 1000 else ())
+    assert iterations == {
+        **dict.fromkeys(("1-camera", "1-grass", "1-page", "12"), (16_000, 1e-3)),
+        **dict.fromkeys(("2-c3", "2-c4"), (100, 1e-3)),
+        **dict.fromkeys(("3-1d", "3-1d-alone"), (40_000, 1e-3)),
+        "3-2d": (40_000, 1e-2),
+    }
+    grid = {
+        (float(one.values["q"]), round(float(one.values["alpha"]) * float(one.values["q"]) ** 2, 9))
+        for one in every_chosen(recipe_named("squaf-table-12"))
+    }
+    assert grid == TWENTY
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_runs_from_its_data_to_its_report(name, tmp_path):
+    # One step with all examples; a network of four neurons in place of many, where there is one.
+    settings = ["device=cpu", "seeds=2", "training.epochs=1", "training.batch=39200", "training.every=1"]
+    whole = recipe_named(name, settings=[*settings, *(["model.arguments.hidden=[4]"] if "alone" not in name else [])])
+    every = "clusters" in str(whole.data.set)  # they are few and quick
+    chosen = whole.activations if every else (whole.activations[0], whole.activations[-1])
+    assert whole.paper is not None
+    paper = whole.paper.of([one.title for one in chosen])
+    small = replace(whole, activations=chosen, paper=paper, baseline=chosen[0].title)
+    found = run_study(small, out=tmp_path / "study", threads=1)
+    assert [one.trial.activation.label for one in found] == [one.title for one in chosen]
+    assert all(one.diverged == (None, None) for one in found)
+    text = markdown(summarise(small, found), origin_of(small, command=f"softknee study {name}"))
+    assert "## Beside the paper" in text
+    assert paper.note.split()[-1] in text
+    for label, numbers in paper.values.items():
+        assert f"[{escaped(label)}]" in text
+        assert set(numbers) - {"parameters"} <= set(found[0].test)
+    kept_files = {one.name.split(".")[1] for one in (tmp_path / "study" / "files").iterdir()} if small.keep else set()
+    assert kept_files == set(small.keep)
+
+
+def test_a_whole_report_of_one(tmp_path):
+    settings = ["device=cpu", "seeds=2", "training.epochs=3", "training.every=2", "activations=[relu, ditac]"]
+    small = recipe_named("squaf-table-2-c3", settings=settings)
+    found = run_study(small, out=tmp_path / "study", threads=1)
+    page = write_report(small, found, tmp_path / "study" / "report", command="softknee study squaf-table-2-c3")
+    assert "Beside the paper" in page.read_text(encoding="utf-8")
+    assert (page.parent / "paper.csv").is_file()
+
+
+# -- modules without a definition ---------------------------------------------------------------------------
+
+BASELINES = "[{name: polyrelu, learn: true, order: [2, 3]}, polynorm, {name: kaf, points: 7, learn: a}, ditac]"
+TEXT = f"name: t\ndata: {{set: digits}}\nactivations: {BASELINES}\nbaseline: polyrelu order=2\n"
+
+
+def test_baselines_of_papers_are_taken_by_name():
+    recipe = read_recipe(TEXT)
+    chosen = {one.label: one for one in every_chosen(recipe)}
+    assert list(chosen) == ["polyrelu order=2", "polyrelu order=3", "polynorm", "kaf", "ditac"]
+    assert chosen["polyrelu order=2"].values == {"order": 2}  # an option stays a whole number
+    examples = recipe_examples(recipe)
+    made = {label: model_maker(recipe.model, one, examples)(seed=0)[1] for label, one in chosen.items()}
+    assert isinstance(made["kaf"], sk.nn.KAF)
+    assert (made["kaf"].points, made["kaf"].learned, made["polynorm"].learned) == (7, ("a",), ())
+    assert made["polyrelu order=2"].order == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["init=matched"], "init 'matched' needs functions of single numbers, and activations[0].name 'polyrelu'"),
+        (["activations.0.order=0"], "order must be a whole number of at least 1"),
+        (["activations.1.colour=1"], "activations[1]: "),
+        (["activations.0.name=polyreluu"], "There is no activation named 'polyreluu'"),
+        (["activations.3.harden=true", "hardening={start: 0.5}"], "activations[3].harden"),
+    ],
+)
+def test_what_they_do_not_take_is_refused(settings, said):
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(TEXT, settings=settings)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["kaf", "polynorm"])
+def test_they_train_in_a_model_of_ones_own(name):
+    data, numbers = trial_models.examples(), {"kaf": 20, "polynorm": 4}[name]
+    found = [
+        run_trial(trial_models.trial(name, learn=True, engine=engine, epochs=1), examples=data).outcome
+        for engine in ("replicas", "loop")
+    ]
+    assert [one.trained for one in found] == [(5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * numbers] * 2
+    assert found[0].test["log_loss"] == pytest.approx(found[1].test["log_loss"], rel=1e-5)
+    assert len(found[0].parameters) == 2 * numbers

@@ -1,0 +1,438 @@
+"""`softknee bench`: what activations cost, on kernels, in models, in training and on the wire."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import ParameterError
+from ..measure.record import Quantity, Record
+from ..measure.result_table import wire_tables
+from .screen import RecordFile, command_line, console_of, several
+
+bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
+
+
+@bench.command("kernels")
+def bench_kernels(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    elements: Annotated[str | None, typer.Option(help="such as 64M; default 64M on a GPU, 4M on a CPU")] = None,
+    dtype: Annotated[str | None, typer.Option(help="any of bf16,f16,f32,f64; default bf16,f32 (CPU: f32)")] = None,
+    only: Annotated[str, typer.Option(help="function names with commas between; default all")] = "",
+    variants: Annotated[str, typer.Option(help="variant names with commas between; default all")] = "",
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 25,
+    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 2.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    json: RecordFile = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
+) -> None:
+    """Time every function, forward and backward, as a multiple of copying the same tensor."""
+    from ..measure import speed
+    from .screen import print_speed, progress_line
+
+    chosen = speed.choose_device(device)
+    on_gpu = chosen.type == "cuda"
+    settings = speed.Settings(
+        device=chosen,
+        elements=speed.parse_elements(elements or ("64M" if on_gpu else "4M")),
+        dtypes=several(dtype or ("bf16,f32" if on_gpu else "f32")),
+        functions=several(only),
+        variants=several(variants),
+        repeats=repeats,
+        seconds_per_call=seconds,
+        **({} if threads is None else {"threads": threads}),
+    )
+    with progress_line("measuring") as report:
+        record = speed.measure(settings, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    print_speed(record, markdown=markdown)
+
+
+@bench.command("model")
+def bench_model(
+    model: Annotated[str, typer.Argument(help="timm:NAME, or transformers:KIND (bert, distilbert, gpt2, llama, vit)")],
+    swap: Annotated[
+        list[str], typer.Option(help="what to put in: 'srelu(delta=0.05, learn=delta)'; may be given again")
+    ],
+    replacing: Annotated[str | None, typer.Option(help="the function to replace, such as gelu; default any")] = None,
+    where: Annotated[str | None, typer.Option(help="a pattern for the paths of the sites, such as '*.mlp.act'")] = None,
+    learn: Annotated[str, typer.Option(help="parameters to learn, with commas between, or all")] = "",
+    batch: Annotated[int | None, typer.Option(min=1, help="default 64 on a GPU, 8 on a CPU")] = None,
+    image: Annotated[int | None, typer.Option(min=1, help="side of the images; default the model's own")] = None,
+    length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
+    config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
+    compile: Annotated[bool, typer.Option("--compile", help="through torch.compile, both of them")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 15,
+    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 5.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    json: RecordFile = None,
+) -> None:
+    """Step time, memory and output change of a whole model before and after swaps, with random weights."""
+    from ..measure import model_speed
+    from ..measure.built_models import Shape, read_config
+    from ..measure.speed import choose_device
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    settings = model_speed.Settings(
+        model=model,
+        swap=swap[0],
+        others=tuple(swap[1:]),
+        device=chosen,
+        shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
+        replacing=replacing,
+        where=where,
+        learn=several(learn),
+        dtype=dtype,
+        compile=compile,
+        config=read_config(config or []),
+        repeats=repeats,
+        seconds_per_call=seconds,
+        **({} if threads is None else {"threads": threads}),
+    )
+    with progress_line("model:") as report:
+        record = model_speed.measure(settings, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    print_model(record)
+
+
+@bench.command("replicas")
+def bench_replicas(
+    counts: Annotated[str, typer.Option(help="numbers of replicas; default 1,12,48,240 (CPU: 1,12)")] = "",
+    widths: Annotated[str, typer.Option(help="of the network; default 784,1200,1200,10 (CPU: 64,128,128,10)")] = "",
+    activation: Annotated[str, typer.Option(help="its activation")] = "relu",
+    batch: Annotated[int, typer.Option(min=1, help="examples in a step of each replica")] = 32,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    steps: Annotated[int, typer.Option(min=1, help="steps in a sample")] = 200,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
+    json: RecordFile = None,
+) -> None:
+    """Time a training step of many replicas at once, beside as many models one after the other."""
+    from ..measure import replica_speed
+    from ..measure.speed import choose_device
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    on_gpu = chosen.type == "cuda"
+    settings = replica_speed.Settings(
+        device=chosen,
+        counts=_whole_numbers("--counts", counts) or ((1, 12, 48, 240) if on_gpu else (1, 12)),
+        widths=_whole_numbers("--widths", widths) or (replica_speed.LARGE if on_gpu else replica_speed.SMALL),
+        activation=activation,
+        batch=batch,
+        steps=steps,
+        repeats=repeats,
+        precision=precision,
+        **({} if threads is None else {"threads": threads}),
+    )
+    with progress_line("replicas:") as report:
+        record = replica_speed.measure(settings, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    print_replicas(record)
+
+
+def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    parts = several(text)
+    if not all(part.isdecimal() for part in parts):
+        raise ParameterError(f"{option} takes whole numbers with commas between, such as 1,12, and {text!r} was given.")
+    return tuple(int(part) for part in parts)
+
+
+_MOST_PATHS = 3  # all of them are in the record
+
+
+def print_model(record: Record) -> None:
+    """Times, memory and parameters before and after, then the sites."""
+    console = console_of()
+    rows = list(record.rows)
+    if len(rows) > 2:
+        _print_several(console, record)
+        return
+    before, after = rows
+    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in ("", "before", "after", "ratio"):
+        drawn.add_column(name, justify="right" if name else "left")
+    for label, key in (("inference, ms", "forward"), ("training step, ms", "step")):
+        first, second = before.get(key), after.get(key)
+        drawn.add_row(label, _time(first), _time(second), _ratio(_value(first), _value(second)))
+    for label, key in (("held for backward, MiB", "held"), ("peak of a step, MiB", "peak")):
+        first, second = before.get(key), after.get(key)
+        if key == "peak" and first is None and second is None:
+            drawn.add_row(label, "not measured", "not measured", "")
+        else:
+            drawn.add_row(label, _mib(first), _mib(second), _ratio(first, second))
+    added = after["parameters"] - before["parameters"]
+    drawn.add_row(
+        "parameters", f"{before['parameters']:,}", f"{after['parameters']:,}", f"{added:+,}" if added else "same"
+    )
+    console.print(drawn)
+    if "peak" not in before and record.settings["device"] != "cuda":
+        console.print("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.", style="dim")
+    if "output_change" in after:
+        console.print(
+            f"Largest change of an output before any training: {after['output_change']:.3g}, "
+            f"{after['relative_change']:.2%} of the largest output (random weights)."
+        )
+    for row in (before, after):
+        if "not_run" in row:
+            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+    _print_sites(console, after)
+
+
+def _print_several(console: Console, record: Record) -> None:
+    """One line for each swap, with ratios to the model as it is built."""
+    before = record.rows[0]
+    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters"):
+        drawn.add_column(name, justify="right" if name else "left")
+    for row in record.rows:
+        times = [
+            text
+            for key in ("forward", "step")
+            for text in (_time(row.get(key)), _ratio(_value(before.get(key)), _value(row.get(key))))
+        ]
+        memory = [_mib(row.get("peak")), _ratio(before.get("peak"), row.get("peak"))]
+        added = row["parameters"] - before["parameters"]
+        drawn.add_row(row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}")
+    console.print(drawn)
+    for row in record.rows:
+        if "not_run" in row:
+            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+
+
+def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
+    changed, skipped = after.get("changed", ()), after.get("skipped", ())
+    console.print(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
+    alike: dict[str, list[str]] = {}
+    for one in changed:
+        alike.setdefault(f"{one['was']} → {one['now']}", []).append(one["path"])
+    for one in skipped:
+        alike.setdefault(f"left, because {one['reason']}", []).append(f"{one['path']} ({one['activation']})")
+    for what, paths in alike.items():
+        more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+        console.print(f"  {what}: {', '.join(paths[:_MOST_PATHS])}{more}", markup=False)
+    for note in after.get("notes", ()):
+        console.print(note, markup=False)
+
+
+def _title(record: Record) -> str:
+    settings = record.settings
+    shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
+    how = ", compiled" if settings["compile"] else ""
+    what = f"{1 + len(settings['others'])} swaps" if settings.get("others") else settings["swap"]
+    return f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
+
+
+def _time(found: Quantity | None) -> str:
+    return "-" if found is None else found.text(2)
+
+
+def _value(found: Quantity | None) -> float | None:
+    return None if found is None else found.value
+
+
+def _mib(count: int | None) -> str:
+    return "-" if count is None else f"{count / 2**20:,.1f}"
+
+
+def _ratio(before: float | None, after: float | None) -> str:
+    return "" if not before or after is None else f"{after / before:.3f}"
+
+
+def print_replicas(record: Record) -> None:
+    """One line for each number of replicas: a step of all, the same models in a row, and the gain."""
+    console = console_of()
+    settings = record.settings
+    network = "-".join(str(width) for width in settings["widths"])
+    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
+    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {where or settings['device']}"
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain"):
+        drawn.add_column(name, justify="right")
+    for row in record.rows:
+        if "not_run" in row:
+            drawn.add_row(str(row["count"]), "not run", row["in_a_row"].text(2), "")
+        else:
+            drawn.add_row(str(row["count"]), row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
+    console.print(drawn)
+    for row in record.rows:
+        if "not_run" in row:
+            console.print(f"{row['count']} replicas: {row['not_run']}", style="red", markup=False)
+    one = record.rows[0]["one_eager"].text(3)
+    console.print(f"One model in a plain loop: {one} ms a step.", markup=False)
+
+
+@bench.command("epoch")
+def bench_epoch(
+    model: Annotated[str, typer.Argument(help="timm:NAME, or transformers:vit")] = "timm:vit_tiny_patch16_224",
+    image: Annotated[int, typer.Option(min=1, help="side of the images")] = 32,
+    config: Annotated[
+        list[str] | None, typer.Option(help="built with KEY=NUMBER; may be given again; a ViT has patch_size=4")
+    ] = None,
+    swap: Annotated[str | None, typer.Option(help="what to put in, such as 'srelu(delta=0.001)'")] = None,
+    counts: Annotated[str, typer.Option(help="numbers of models trained at once")] = "1,3",
+    augment: Annotated[str, typer.Option(help="any of crop-flip,full")] = "crop-flip,full",
+    examples: Annotated[int, typer.Option(min=1, help="images in an epoch")] = 50_000,
+    batch: Annotated[int, typer.Option(min=1, help="images in a step of each model")] = 256,
+    steps: Annotated[int | None, typer.Option(min=1, help="how many are timed; default those of an epoch")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="of the whole training whose seconds are computed")] = 100,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    precision: Annotated[
+        str | None, typer.Option(help="bfloat16 or float32; default bfloat16 on a GPU, else float32")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 2,
+    no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
+    json: RecordFile = None,
+) -> None:
+    """Time an epoch of training on images: a plain eager loop beside compiled models trained at once.
+
+    Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
+    """
+    from ..measure import epoch_speed
+    from ..measure.built_models import read_config
+    from ..measure.speed import choose_device
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    settings = epoch_speed.Settings(
+        model=model,
+        device=chosen,
+        image=image,
+        config=read_config(config or []),
+        swap=swap,
+        counts=_whole_numbers("--counts", counts),
+        augment=several(augment),
+        examples=examples,
+        batch=batch,
+        steps=steps,
+        epochs=epochs,
+        # Many CPUs have no arithmetic in bfloat16: where it is imitated, nine minutes were not enough for a few steps.
+        precision=precision or ("bfloat16" if chosen.type == "cuda" else "float32"),
+        repeats=repeats,
+        plain=not no_plain,
+    )
+    with progress_line("epoch:") as report:
+        record = epoch_speed.measure(settings, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    print_epoch(record)
+
+
+def print_epoch(record: Record) -> None:
+    """One line for each way, number of models and augmentation: a step, a whole training, the start, the ratio."""
+    console = console_of()
+    settings = record.settings
+    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
+    swap = f", {settings['swap']}" if settings["swap"] else ""
+    side = settings["image"]
+    console.print(f"{settings['model']}{swap}, on {where or settings['device']}", markup=False)
+    title = (
+        f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
+        f"{settings['steps_of_an_epoch']} steps an epoch"
+    )
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    drawn.add_column("way")
+    drawn.add_column("models", justify="right")
+    drawn.add_column("augmentation")
+    for name in ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio"):
+        drawn.add_column(name, justify="right")
+    for row in record.rows:
+        head = (row["way"], str(row["count"]), row["augmentation"])
+        if "not_run" in row:
+            drawn.add_row(*head, "not run", "", "", "")
+        else:
+            ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
+            drawn.add_row(*head, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio)
+    console.print(drawn)
+    for row in record.rows:
+        if "not_run" in row:
+            what = f"{row['way']}, {row['count']} models, {row['augmentation']}"
+            console.print(f"{what}: {row['not_run']}", style="red", markup=False)
+    if settings["steps_timed"] < settings["steps_of_an_epoch"]:
+        console.print(
+            f"The epochs are extrapolated from {settings['steps_timed']} of {settings['steps_of_an_epoch']} steps.",
+            markup=False,
+        )
+    if record.baseline is not None:
+        how = "with autocast in bfloat16" if settings["precision"] == "bfloat16" else "in float32"
+        console.print(
+            f"The plain loop trains one model, eagerly, {how}: AdamW, clipped gradients, crop and flip on the device; "
+            "the ratio is how much longer as many models take one after the other in that loop.",
+            style="dim",
+            markup=False,
+        )
+
+
+@bench.command("wire")
+def bench_wire(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    rates: Annotated[str, typer.Option(help="weights of the rate penalty")] = "0,0.1,0.3",
+    epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 15,
+    elements: Annotated[int | None, typer.Option(min=1, help="activations to code; default 16M (CPU: 4M)")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
+    forms: Annotated[str, typer.Option(help="any of rans,huffman,packed,bfloat16; default all")] = "",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    json: RecordFile = None,
+) -> None:
+    """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
+    from ..lab.splits import load_split
+    from ..measure import wire_speed
+    from ..measure.speed import choose_device
+    from .screen import progress_line
+
+    chosen = choose_device(device)
+    settings = wire_speed.Settings(
+        device=chosen,
+        rates=_numbers(rates),
+        epochs=epochs,
+        elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
+        repeats=repeats,
+        forms=several(forms) or wire_speed.FORMS,
+        **({} if threads is None else {"threads": threads}),
+    )
+    command = command_line()
+    split = load_split("digits")
+    data = wire_speed.Data(
+        train_images=split.train_images,
+        train_labels=split.train_labels,
+        test_images=split.test_images,
+        test_labels=split.test_labels,
+    )
+    with progress_line("wire:") as report:
+        record = wire_speed.measure(settings, data, command=command, report=report)
+    if json is not None:
+        record.write(json)
+    print_wire(record)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ParameterError(
+            f"--rates takes numbers with commas between, such as 0,0.1, and {text!r} was given."
+        ) from None
+
+
+def print_wire(record: Record) -> None:
+    """What was sent while training, how long symbols are, how quick each form is, and the links that each is for."""
+    console = console_of()
+    for table in wire_tables(record):
+        drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        for index, name in enumerate(table.header):
+            drawn.add_column(name, justify="left" if index == 0 else "right")
+        for line in table.lines:
+            drawn.add_row(*line)
+        console.print(drawn)
+        for remark in table.remarks:
+            console.print(remark, style="dim", markup=False)

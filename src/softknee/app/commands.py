@@ -1,0 +1,194 @@
+"""The commands and their options. Rooms are imported inside them, so that `--help` waits for none."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ..measure.result_table import ResultTable
+from ..version import VERSION
+from .bench import bench
+from .data import compare, data
+from .screen import Keep, RecordFile, command_line, console_of, kept_in, several, write_record
+from .study import fits, report, study, surface
+from .study_images import distil, rate
+from .study_language import preference, wikitext
+from .workbench.command import workbench
+
+app = typer.Typer(
+    help="Activation functions as data: measure them and study them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(bench, name="bench")
+app.add_typer(study, name="study")
+study.command("preference")(preference)
+study.command("wikitext")(wikitext)
+study.command("rate")(rate)
+study.command("distil")(distil)
+app.add_typer(data, name="data")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"softknee {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def softknee(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Activation functions as data: measure them and study them."""
+
+
+@study.command("hardening")
+def study_hardening(
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    only: Annotated[str, typer.Option(help="any of digits,fashion-mnist; default both")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="passes over the training data; default by data set")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="the folder for checkpoints and the table in Markdown")] = None,
+    json: RecordFile = None,
+) -> None:
+    """Train free, hardened and ReLU networks; compare them before and after ReLU takes the activation's place."""
+    from ..files import write_whole
+    from ..lab import hardening_study
+    from ..lab.hardening_table import hardening_markdown
+    from .screen import progress_bar
+    from .study import print_hardening
+
+    settings = hardening_study.Settings(
+        tasks=hardening_study.choose_tasks(several(only), epochs=epochs),
+        seeds=tuple(range(seeds)),
+        device=device,
+        data=data,
+        out=out,
+    )
+    with progress_bar("training", total=hardening_study.steps(settings)) as advance:
+        record = hardening_study.run(settings, command=command_line(), advance=advance).record
+    if json is not None:
+        record.write(json)
+    if out is not None:
+        write_whole(out / "hardening.md", hardening_markdown(record), what="table")
+    print_hardening(record)
+
+
+@study.command("language")
+def study_language(
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+    train_steps: Annotated[int, typer.Option("--steps", min=4, help="training steps")] = 2000,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    json: RecordFile = None,
+    keep: Keep = None,
+) -> None:
+    """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
+    from ..lab import language_study
+    from .screen import progress_bar
+
+    recipe = language_study.Recipe(steps=train_steps)
+    settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
+    with kept_in(keep, json) as place, progress_bar("training", total=language_study.steps(settings)) as advance:
+        record = language_study.run(settings, command=command_line(), advance=advance, keep=place)
+    write_record(record, json, keep=keep)
+    typer.echo(language_study.language_markdown(record), nl=False)
+
+
+@app.command("deploy-check")
+def deploy_check(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(help="folders of checkpoints, as `study hardening --out` writes them")
+    ],
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    json: RecordFile = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
+    points: Annotated[int, typer.Option(min=0, help="test points to ask Marabou about")] = 10,
+    eps: Annotated[float, typer.Option(help="how far each input may move")] = 0.05,
+    seconds: Annotated[float, typer.Option(help="time for each point")] = 20.0,
+    seed: Annotated[int, typer.Option(help="draws the points")] = 0,
+) -> None:
+    """What ONNX, int8, pruning and Marabou make of a trained network, and of the same network with ReLU.
+
+    Several checkpoints are summarised: one line for each network and activation, over the seeds.
+    """
+    from ..lab.deploy import check_several, deploy_table, summary_record, summary_tables
+    from .screen import progress_line
+
+    with progress_line("checking") as report:
+        checked = check_several(
+            checkpoints, data=data, points=points, eps=eps, seconds_per_point=seconds, seed=seed, report=report
+        )
+    if len(checked) == 1:
+        record, tables = checked[0].report.record(command=command_line()), [deploy_table(checked[0].report)]
+    else:
+        record = summary_record(checked, command=command_line())
+        tables = summary_tables(record)
+    if json is not None:
+        record.write(json)
+    for table in tables:
+        print_deploy(table, markdown=markdown)
+
+
+@app.command("gallery")
+def gallery(
+    out: Annotated[Path, typer.Option(help="the folder to write into")] = Path("docs/zoo"),
+    only: Annotated[str, typer.Option(help="function names with commas between; default all, and the index")] = "",
+) -> None:
+    """Draw f, f' and f'' of every function and write its page: formulas, claims, certified constants."""
+    from ..lab import gallery
+    from .screen import progress_line
+
+    with progress_line("drawing") as report:
+        written = gallery.write(out, only=several(only), report=report)
+    typer.echo(f"{len(written)} files written to {out}.")
+
+
+@app.command("design")
+def design(
+    text: Annotated[str, typer.Argument(help="a formula, a call such as 'mollify(relu, box, width=0.1)', or a file")],
+    param: Annotated[
+        list[str] | None, typer.Option(help="a parameter: beta=1.0, or g=0.1:real; may be given again")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="what to call the result")] = None,
+    plot: Annotated[Path | None, typer.Option(help="the .png, .svg or .html to draw; default NAME.html")] = None,
+    no_plot: Annotated[bool, typer.Option("--no-plot", help="draw nothing")] = False,
+    save: Annotated[Path | None, typer.Option(help="write the definition to this .json file")] = None,
+) -> None:
+    """Make an activation from a text; print its closed form and its proven constants, draw it, save it."""
+    from .design import run
+
+    run(text, param=param or [], name=name, plot=None if no_plot else (plot or Path()), save=save)
+
+
+app.command("compare")(compare)
+app.command("fits")(fits)
+app.command("report")(report)
+app.command("surface")(surface)
+app.command("workbench")(workbench)
+
+
+def print_deploy(table: ResultTable, *, markdown: bool) -> None:
+    """A table of deploy checks, and below it why something did not run."""
+    console = console_of()
+    if markdown:
+        console.print(table.markdown(), soft_wrap=True, markup=False)
+        return
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, name in enumerate(table.header):
+        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for line in table.lines:
+        # Text and not str: the number of a remark in square brackets would be read as markup.
+        drawn.add_row(*(Text(cell) for cell in line))
+    console.print(drawn)
+    for remark in table.remarks:
+        console.print(remark, style="dim", markup=False)

@@ -1,0 +1,179 @@
+"""Puts records on the terminal with rich: progress while they are made, tables when they are done."""
+
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from ..measure.record import Record
+from ..measure.result_table import ResultTable, speed_tables
+
+# A file or a pipe has no width of its own; 100 characters is what the tables are made for.
+_WIDTH_WITHOUT_TERMINAL = 100
+_BETWEEN_LINES = 15.0  # seconds
+
+
+def console_of(*, for_errors: bool = False) -> Console:
+    """The terminal, or what stands in for one, with its width."""
+    console = Console(stderr=for_errors, highlight=False)
+    return (
+        console if console.is_terminal else Console(stderr=for_errors, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    )
+
+
+@contextmanager
+def progress_line(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner with the name of what is going on; it goes to stderr, so that stdout can be piped."""
+    console = console_of(for_errors=True)
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda name: progress.update(task, description=f"{what} {name}")
+
+
+@contextmanager
+def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar that moves by one with each call, which also says what is being done; lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield _lines(what, total)
+        return
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console_of(for_errors=True)) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda name: progress.update(task, description=f"{what} {name}", advance=1)
+        progress.update(task, description=f"{what} done")
+
+
+def _lines(what: str, total: int) -> Callable[[str], None]:
+    """A line on stderr now and then: in the log of a long run a bar would be seen when it is over."""
+    from ..lab.studies.progress import clock
+
+    begun = said = time.monotonic()
+    done = 0
+
+    def advance(name: str) -> None:
+        nonlocal said, done
+        done, now = done + 1, time.monotonic()
+        if now - said >= _BETWEEN_LINES or (done == total and said > begun):
+            said, left = now, (now - begun) / done * (total - done)
+            times = f"{clock(now - begun)} so far, about {clock(left)} left"
+            typer.echo(f"{what} {name}: {done} of {total}, {times}", err=True)
+
+    return advance
+
+
+def print_speed(record: Record, *, markdown: bool) -> None:
+    """The tables of a kernel benchmark."""
+    console = console_of()
+    for table in speed_tables(record):
+        if markdown:
+            console.print(table.markdown(), soft_wrap=True, markup=False)
+        else:
+            _print_speed_table(console, table)
+
+
+def _print_speed_table(console: Console, table: ResultTable) -> None:
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
+    for index, name in enumerate(table.header):
+        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for line in table.lines:
+        drawn.add_row(*line)
+    console.print(drawn)
+    for remark in table.remarks:
+        console.print(remark, style="dim", markup=False)
+
+
+STOPPED = 130  # the exit code of a command that Ctrl-C has ended
+
+
+def command_line(program: str = "softknee") -> str:
+    """The command line as typed, for the record; without --keep, with which a repetition would train nothing."""
+    words, typed = shlex.split(program), iter(sys.argv[1:])
+    for word in typed:
+        if word == "--keep":
+            next(typed, None)
+        elif not word.startswith("--keep="):
+            words.append(word)
+    return shlex.join(words)
+
+
+def several(text: str) -> tuple[str, ...]:
+    """The parts of an option with commas between."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _place(path: Path | None) -> Path | None:
+    """Refuse a place that no record can be written to before hours are spent on it."""
+    from ..files import check_place
+
+    if path is not None:
+        check_place(path, what="record")
+    return path
+
+
+RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]
+
+
+def announce_smoke(smoke: bool) -> None:
+    """Say at the start of a smoke run what it is for."""
+    if smoke:
+        typer.echo("Smoke run: it shows that everything works, and its numbers mean nothing.", err=True)
+
+
+if TYPE_CHECKING:
+    from ..measure.record import Record
+
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        help="a folder for what each network finds, as it comes: runs that name it go on from there and share the "
+        "work; default FILE.parts beside --json FILE, until that is written"
+    ),
+]
+
+
+@contextmanager
+def kept_in(keep: Path | None, json: Path | None) -> Iterator[Path | None]:
+    """The folder for findings, None where there is none; Ctrl-C ends the command with a word on what is kept."""
+    place = _beside(json) if keep is None and json is not None else keep
+    try:
+        yield place
+    except KeyboardInterrupt:
+        lost = "Nothing was kept: name a file with --json, or a folder with --keep."
+        kept = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
+        typer.echo(f"Stopped. {lost if place is None else kept}", err=True)
+        raise typer.Exit(STOPPED) from None
+
+
+def write_record(record: "Record", json: Path | None, *, keep: Path | None) -> None:
+    """Write what was found; the folder beside it, all of whose findings it holds, goes."""
+    if json is not None:
+        record.write(json)
+        if keep is None:
+            shutil.rmtree(_beside(json), ignore_errors=True)
+
+
+def _beside(json: Path) -> Path:
+    return json.with_name(f"{json.name}.parts")

@@ -1,0 +1,398 @@
+"""`softknee study`: a recipe by name or file is run; `list` and `show` say what there is."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from typer.core import TyperGroup
+
+from ..errors import ParameterError, RecipeError, did_you_mean
+from ..files import WriteError
+from ..lab.hardening_table import hardening_tables
+from ..measure.record import Record
+from .screen import STOPPED, RecordFile, command_line, console_of
+
+if TYPE_CHECKING:
+    from ..lab.studies.outcome import Outcome
+    from ..lab.studies.recipe import Recipe
+
+_RUN = "run"
+
+Name = Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="a recipe of `study list`, or a .yaml file")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="such as training.epochs=3; may be given again")
+]
+
+
+class StudyGroup(TyperGroup):
+    """The commands of `softknee study`; what is none of them is a recipe to run."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            return _RUN, self.commands[_RUN], args
+        return super().resolve_command(ctx, args)
+
+
+study = typer.Typer(
+    cls=StudyGroup,
+    help="Train and compare activations as a recipe says: softknee study NAME_OR_FILE [OPTIONS].\n\n"
+    "NAME_OR_FILE is a recipe of `softknee study list`, or a .yaml file of your own; its options are shown by "
+    "`softknee study run --help`.",
+    no_args_is_help=True,
+    subcommand_metavar="NAME_OR_FILE | COMMAND [ARGS]...",
+)
+
+
+@study.command(_RUN)
+def study_run(
+    name: Name,
+    settings: Settings = None,
+    out: Annotated[str | None, typer.Option(help="the study's folder or URL; default studies/NAME")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with a study that was stopped; damaged records are set aside")
+    ] = False,
+    engine: Annotated[str, typer.Option(help="local, or ray for a Ray cluster (RAY_ADDRESS)")] = "local",
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of a trial; default as torch has it, with Ray 1")
+    ] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="also write the curves to this folder")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="train and keep the records, and no more")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="LABEL", help="this activation alone; may be given again")
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="two batches, one epoch, two seeds, on the CPU: only to see that it runs")
+    ] = False,
+) -> None:
+    """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies.reporting import check_tools, write_report_into
+    from ..lab.studies.runner import default_place
+    from ..lab.studies.stopping import StudyStopped
+    from ..lab.studies.store import RunStore
+    from ..lab.studies.together import study_together
+    from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
+
+    recipe, base = _find(name, settings)
+    if smoke:
+        recipe = _small(recipe, only or ())
+        only = None  # the small recipe has these and no others
+    if not no_report:
+        check_tools()
+    place = out or str(default_place(recipe))
+    try:
+        outcomes = study_together(
+            recipe,
+            out=place,
+            resume=resume,
+            engine=engine,
+            data_folder=data,
+            base=base,
+            command=command_line(),
+            threads=threads,
+            only=tuple(only or ()),
+            each=_log(tensorboard),
+        )
+        if outcomes is None:
+            return  # a process of several; the main one says the rest
+        if outcomes:
+            # With --only as in the report: beside what the store had already.
+            _print_headline(recipe, RunStore(place).outcomes() if only else outcomes)
+        page = None if no_report else _written(place, write_report_into)
+    except StudyStopped as stopped:
+        typer.echo(str(stopped), err=True)
+        raise typer.Exit(128 + stopped.number) from None
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped at once; what was finished is kept in '{place}'. Go on with --resume.", err=True)
+        raise typer.Exit(STOPPED) from None
+    typer.echo(f"The records are in {place}." if page is None else f"The report is {page}.")
+
+
+@study.command("list")
+def study_list() -> None:
+    """The recipes that come with softknee."""
+    from ..lab.studies.reading import shipped
+
+    found = shipped()
+    wide = max(len(name) for name, _ in found)
+    for name, title in found:
+        typer.echo(f"{name:<{wide}}  {title}")  # a line for each, however wide: other programs read it, too
+    typer.echo("\nRun one with: softknee study NAME. See it with: softknee study show NAME.")
+
+
+@study.command("show")
+def study_show(
+    name: Name,
+    settings: Settings = None,
+    full: Annotated[bool, typer.Option("--full", help="also what is left to the defaults")] = False,
+) -> None:
+    """Print a recipe as it is written; with --set or --full, every setting that it then has."""
+    from ..lab.studies.reading import recipe_text, to_yaml
+
+    recipe = _find(name, settings)[0]  # also where the text is printed: a recipe that cannot be run is not shown
+    typer.echo(to_yaml(recipe) if settings or full else recipe_text(name), nl=False)
+
+
+@study.command("merge")
+def study_merge(
+    into: Annotated[str, typer.Argument(help="the folder or URL that they are brought together in; it may be new")],
+    parts: Annotated[list[str], typer.Argument(help="folders or URLs of the same study, as --out named them")],
+) -> None:
+    """Bring parts of a study together that were run apart, with --only and --out, on several GPUs or machines."""
+    from ..lab.studies.merging import merge_studies
+    from ..lab.studies.reporting import recipe_of
+    from ..lab.studies.store import RunStore
+    from ..lab.studies.trials import every_chosen
+
+    merged = merge_studies(into, parts)
+    store = RunStore(into)
+    there = {one.trial.activation.label for one in store.outcomes() if one.trial.kind == "train"}
+    recipe = recipe_of(store)
+    wanted = [one.label for one in every_chosen(recipe)]
+    left = [label for label in wanted if label not in there]
+    added, kept = len(merged.added), len(merged.kept)
+    stay = "1 was there already and stays as it is" if kept == 1 else f"{kept} were there already and stay as they are"
+    was = "1 trial was" if added == 1 else f"{added} trials were"
+    typer.echo(f"{was} added to '{into}'{f'; {stay}' if kept else ''}.")
+    if left:
+        typer.echo(
+            f"{len(wanted) - len(left)} of {len(wanted)} activations are there; these are not: {', '.join(left)}. "
+            f"{_how_to_go_on(recipe)} --out {shlex.quote(into)} --resume"
+        )
+    else:
+        typer.echo(f"All {len(wanted)} activations are there. Write the report: softknee report {shlex.quote(into)}")
+
+
+def report(
+    study: Annotated[str, typer.Argument(help="the study's folder or URL, as --out named it")],
+) -> None:
+    """Write the report of a study again from its records."""
+    from ..lab.studies.reporting import recipe_of, write_report_into
+    from ..lab.studies.store import RunStore
+
+    store = RunStore(study)
+    page = write_report_into(store, command=command_line())
+    _print_headline(recipe_of(store), store.outcomes(with_files=False))
+    typer.echo(f"The report is {page}.")
+
+
+def _find(name: str, settings: list[str] | None) -> tuple["Recipe", Path | None]:
+    """The recipe, and the folder that its files are looked for in."""
+    from ..lab.studies.reading import find_file, find_recipe
+
+    try:
+        file = find_file(name)
+    except RecipeError as error:
+        near = did_you_mean(name, [one.name or "" for one in study.registered_commands])
+        raise RecipeError(f"{error}{near.replace('mean', 'mean the command')}") from None
+    return find_recipe(name, settings=settings or ()), None if file is None else file.parent
+
+
+def _how_to_go_on(recipe: "Recipe") -> str:
+    """The beginning of the command that runs the rest of a study: with its name, where that is enough to find it."""
+    from ..lab.studies.reading import find_recipe, shipped
+
+    if recipe.name not in [name for name, _ in shipped()]:
+        return "Go on with the recipe that it was begun with: softknee study RECIPE"
+    whole = find_recipe(recipe.name)
+    if replace(whole, paper=None) == replace(recipe, paper=None):  # no trial depends on a paper's numbers
+        return f"Go on with: softknee study {recipe.name}"
+    return f"Go on with each --set that it was begun with: softknee study {recipe.name} --set KEY=VALUE"
+
+
+def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
+    """The recipe of the smoke run, which is announced."""
+    from ..lab.studies.smoke import said
+    from ..lab.studies.smoke import smoke as made_tiny
+
+    small = made_tiny(recipe, only=only)
+    typer.echo(said(only), err=True)
+    return small
+
+
+def _written(place: str, write: Callable[..., str]) -> str:
+    """The report's page; where it could not be written, what was trained is not lost, and that is said."""
+    from ..lab.studies.store import RunStore
+
+    try:
+        return write(RunStore(place), command=command_line())
+    except WriteError as error:
+        raise WriteError(f"{error} The records are in {place}; then: softknee report {shlex.quote(place)}") from error
+
+
+def _log(folder: Path | None) -> Any:
+    """What is called with each outcome: the writer of its curves where they are asked for."""
+    if folder is None:
+        return None
+    from ..lab.studies.tensorboard import TensorBoardLog
+
+    return TensorBoardLog(folder).outcome
+
+
+def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
+    """The first table of the report, and its answers in words."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..lab.report import summarise
+    from ..lab.report.tables import headline
+    from .screen import console_of
+
+    summary = summarise(recipe, outcomes)
+    table = headline(summary)
+    # The verdicts in words are wide, and for the report.
+    shown = [index for index, head in enumerate(table.head) if " against " not in head]
+    drawn = Table(title=recipe.title or recipe.name, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index in shown:
+        drawn.add_column(table.head[index], justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for row in table.rows:
+        drawn.add_row(*(Text(row[index].text, "bold" if row[index].best else "") for index in shown))
+    console = console_of()
+    console.print(drawn)
+    console.print(table.caption, style="dim", markup=False)
+    for line in (*summary.sentences, *summary.notes):
+        console.print(str(line), markup=False)
+
+
+def print_hardening(record: Record) -> None:
+    """A table for each data set, with its knobs and costs below."""
+    console = console_of()
+    for table in hardening_tables(record):
+        drawn = Table(
+            title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, collapse_padding=True
+        )
+        for index, name in enumerate(table.header):
+            # Room for "96.37 ± 0.32" on one line; headings may take two.
+            drawn.add_column(name, justify="left" if index == 0 else "right", min_width=12 if index else None)
+        for line in table.lines:
+            drawn.add_row(*line)
+        console.print(drawn)
+        for remark in table.remarks:
+            console.print(remark, style="dim", markup=False)
+
+
+def fits(
+    runs: Annotated[list[str] | None, typer.Argument(help="folders or URLs of studies, as --out named them")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the folder for the figures; default 'figures' in the folder of the first study")
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="print the tables beside the paper's in Markdown, and draw nothing")
+    ] = False,
+    theorem: Annotated[
+        Path | None, typer.Option(help="draw the approximation theorem of SQUAF into this .png or .svg; needs no study")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+) -> None:
+    """Draw what finished studies fitted: pictures, curves, regions of classes, learned SQUAFs, grids of q and alpha.
+
+    Several studies of pictures become one figure side by side, several of one function are drawn together. What a study
+    lacks is said, and the rest is drawn.
+    """
+    from ..lab import fits as room
+
+    if not runs and theorem is None:
+        raise ParameterError("Name the folder of a study, as --out named it; or draw the theorem with --theorem FILE.")
+    if theorem is not None:
+        typer.echo(f"{room.write_theorem(theorem)} is drawn.")
+    if not runs:
+        return
+    found = [room.read_run(one, data_folder=data) for one in runs]
+    if tables:
+        typer.echo("\n\n".join(map(room.tables_of, found)))
+        return
+    written = room.write_fits(found, room.default_place(found[0]) if out is None else out)
+    for name, caption in written.captions.items():
+        typer.echo(f"{name}: {caption}")
+    for note in written.notes:
+        typer.echo(f"Missing: {note}")
+    if not written.files:
+        raise typer.Exit(1)
+    typer.echo(f"{len(written.files)} files written to {written.files[0].parent}.")
+
+
+if TYPE_CHECKING:
+    from ..measure.record import Record
+
+_ONLY = "relu,smelu(beta=0.5),smelu(beta=1),smelu(beta=2),gelu,linear"
+
+
+def surface(
+    only: Annotated[
+        str, typer.Option(help="activations with commas between, such as 'relu,smelu(beta=0.5)'; linear for none")
+    ] = "",
+    norm: Annotated[str, typer.Option(help="weight, layer or none; several make a row each")] = "",
+    v: Annotated[str, typer.Option("--v", help="the value of the norm; several make a row each")] = "",
+    clip: Annotated[str, typer.Option(help="where activations are clipped, or none; several make a row each")] = "",
+    paper: Annotated[int | None, typer.Option(help="a figure of the SmeLU paper instead: 2, 5, 6 or 7")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="draws the weights, the same for every surface")] = 0,
+    networks: Annotated[
+        int, typer.Option(min=1, help="how many to measure, from that seed on; the first is drawn")
+    ] = 1,
+    points: Annotated[int, typer.Option(min=3, help="of the grid along each input")] = 121,
+    dtype: Annotated[str, typer.Option(help="f64 or f32")] = "f64",
+    view: Annotated[str, typer.Option(help="relief, or map with contours")] = "relief",
+    dpi: Annotated[int, typer.Option(min=20, max=1200, help="pixels to the inch")] = 160,
+    out: Annotated[Path, typer.Option(help="the .png, .svg or .pdf to draw")] = Path("surface.png"),
+    numbers: Annotated[Path | None, typer.Option(help="write the heights to this .npz file")] = None,
+    json: RecordFile = None,
+) -> None:
+    """Draw and measure the output of a random network over two inputs, for several activations and norms."""
+    from ..lab import surface as room
+    from .screen import console_of, progress_line
+
+    room.check_ending(out)
+    room.check_view(view)
+    if numbers is not None:
+        room.check_archive(numbers)
+    if paper is not None:
+        if only or norm or v or clip:
+            raise ParameterError("--paper says what is drawn: leave out --only, --norm, --v and --clip.")
+        rows = room.paper_rows(paper)
+    else:
+        rows = room.rows_of(
+            room.split_texts(only or _ONLY),
+            norms=room.split_texts(norm or "weight"),
+            vs=room.read_numbers("--v", v or "1"),
+            clips=room.read_clips(clip or "none"),
+        )
+    command = command_line()
+    with progress_line("surface:") as report:
+        found = room.compute(
+            rows, seed=seed, networks=networks, points=points, dtype=dtype, command=command, report=report
+        )
+        report("drawing")
+        drawn = room.write_figure(found, out, view=view, dpi=dpi)
+        if numbers is not None:
+            room.write_numbers(found, numbers)
+    if json is not None:
+        found.record.write(json)
+    _print_table(found.record)
+    console_of().print(f"\nThe surfaces are in {drawn.name}.", markup=False)
+
+
+def _print_table(record: "Record") -> None:
+    """A line for each surface: what it is of, and how rough."""
+    from rich import box
+    from rich.table import Table
+
+    from .screen import console_of
+
+    count = len(record.seeds)
+    over = f"{count} networks: medians, and half the distance of the quartiles" if count > 1 else "one network"
+    drawn = Table(title=f"Roughness of {over}", box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name in ("activation", "norm", "v", "clip", "kink", "bending", "extrema", "low", "high"):
+        drawn.add_column(name, justify="left" if name in ("activation", "norm") else "right", no_wrap=True)
+    for row in record.rows:
+        v = "" if row["norm"] == "none" else f"{row['v']:g}"
+        clip = "" if row["clip"] is None else f"{row['clip']:g}"
+        numbers = [row[name].text(digits) for name, digits in (("kink", 3), ("bending", 3), ("extrema", 0))]
+        ends = [f"{row[name].value:.3g}" if abs(row[name].value) > 1e-9 else "0" for name in ("low", "high")]
+        drawn.add_row(row["activation"], row["norm"], v, clip, *numbers, *ends)
+    console_of().print(drawn)

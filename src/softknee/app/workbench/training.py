@@ -1,0 +1,184 @@
+"""The process behind 'Try it': the digits study of the quickstart with the functions of a page, told epoch by epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from ...design.texts.files import save
+from ...errors import FormulaError, RecipeError, SoftkneeError
+from ...registry import get, register
+from ...spec import SoftTable
+from .export import MOST, settled
+from .reading import Asked, read
+
+RECIPE = "quickstart"
+MOST_SEEDS, MOST_EPOCHS = 24, 200
+_BASELINE = "relu"
+_OWN = "own_"  # how the names of functions begin that were texts
+
+
+def recipe_for(asked: dict[str, Any], *, name: str) -> Any:
+    """The recipe of `make study` with the functions of a page, ReLU as the baseline, and so many seeds and epochs.
+
+    Functions that are texts are registered in this process under names made from their texts, so that a record is never
+    taken for another function's; `keep_functions` writes them down.
+    """
+    from ...lab.studies.checking import check
+    from ...lab.studies.reading import find_recipe
+
+    recipe = find_recipe(RECIPE)
+    functions = asked.get("functions")
+    if not isinstance(functions, list) or not 1 <= len(functions) <= MOST:
+        raise RecipeError(f"The page trains 1 to {MOST} functions.")
+    seeds, epochs = _whole(asked, "seeds", MOST_SEEDS), _whole(asked, "epochs", MOST_EPOCHS)
+    choices = [_choice(read(one), learn=bool(asked.get("learn"))) for one in functions]
+    if not any(one.name == _BASELINE for one in choices):
+        from ...lab.studies.recipe import Choice
+
+        choices.insert(0, Choice(name=_BASELINE))
+    different = {one.title: one for one in choices}
+    made = replace(
+        recipe,
+        name=name,
+        title="From the workbench: " + ", ".join(different),
+        activations=tuple(different.values()),
+        seeds=replace(recipe.seeds, count=seeds or recipe.seeds.count),
+        training=replace(recipe.training, epochs=epochs or recipe.training.epochs),
+        hardening=None,
+        baseline=_BASELINE,
+    )
+    return check(made)
+
+
+def _whole(asked: dict[str, Any], name: str, most: int) -> int | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise RecipeError(f"The number of {name} is a whole number from 1 to {most}.")
+    if name == "seeds" and value < 2:
+        raise RecipeError("At least two seeds are trained, because the report compares how models differ.")
+    return value
+
+
+def keep_functions(recipe: Any, folder: Path) -> None:
+    """Write the functions that were texts as definition files, once the folder is that of the study.
+
+    Not earlier: a study refuses a folder in which something else is already.
+    """
+    place = folder / "functions"
+    for choice in recipe.activations:
+        if choice.name.startswith(_OWN) and not (place / f"{choice.name}.json").exists():
+            place.mkdir(exist_ok=True)
+            save(get(choice.name), place / f"{choice.name}.json")
+
+
+def _choice(function: Asked, *, learn: bool) -> Any:
+    from ...lab.studies.recipe import Choice
+
+    act = function.act
+    numbers = ", ".join(f"{name}={value:.4g}" for name, value in function.values.items())
+    label = f"{function.text} {numbers}".strip() if function.is_named else f"{function.text}, {numbers}".rstrip(", ")
+    learned = learn and bool(function.values)
+    if function.is_named:
+        options = {name: value for name, value in function.options.items() if value is not None}
+        values = {**options, **function.values}
+        return Choice(name=act.name, label=label, values=values, learn=learned)
+    if isinstance(act, SoftTable):
+        raise FormulaError("A table is trained by its name.")
+    digest = hashlib.sha256(repr((function.text, function.declared, function.values)).encode()).hexdigest()[:10]
+    own = settled(function).with_(name=f"{_OWN}{digest}", recipe=function.text)
+    register(own, replace=True)
+    return Choice(name=own.name, label=label, learn=learned)
+
+
+class Telling:
+    """Stands between a trial and who looks on: sends the curves of each epoch, and passes a wish to stop on."""
+
+    def __init__(self, inner: Any, trial: Any, pipe: Connection) -> None:
+        self._inner, self._trial, self._pipe = inner, trial, pipe
+
+    def step(self) -> None:
+        from ...lab.studies.running import Interrupted
+
+        if self._pipe.poll():
+            raise Interrupted("The trial was stopped from the page.")
+        self._inner.step()
+
+    def epoch(self, done: int, total: int, save: Any) -> None:
+        from ...lab.studies.running.saving import unpack
+
+        curves = unpack(save(), of=self._trial.key)["progress"]["curves"]
+        last = {name: _mean(rows[-1]) for name, rows in curves.items() if rows}
+        self._pipe.send({"kind": "epoch", "label": self._trial.activation.label, "epoch": done, "of": total, **last})
+        self._inner.epoch(done, total, save)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    there = [one for one in values if one is not None]
+    return sum(there) / len(there) if there else None
+
+
+class _Display:
+    """The progress of a study as events."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def line(self, text: str) -> None:
+        self._pipe.send({"kind": "line", "text": text})
+
+    def status(self, status: Any) -> None:
+        self._pipe.send({"kind": "status", "text": status.text(), "share": status.share, "label": status.label})
+
+    def close(self) -> None:
+        pass
+
+
+def train(pipe: Connection, asked: dict[str, Any], name: str, place: str, threads: int) -> None:
+    """The life of the process: train, write the report, tell how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process itself
+    if hasattr(os, "nice"):
+        os.nice(8)  # the page comes first
+    import torch
+
+    from ...lab.studies.reporting import check_tools, write_report_into
+    from ...lab.studies.runner import run_study
+    from ...lab.studies.running import run_trial
+    from ...lab.studies.stopping import StudyStopped
+    from ...lab.studies.store import RunStore
+
+    torch.set_num_threads(threads)
+
+    def told(trial: Any, *, watch: Any, **rest: Any) -> Any:
+        keep_functions(recipe, Path(place))
+        return run_trial(trial, watch=Telling(watch, trial, pipe), **rest)
+
+    stopped, command = False, "softknee workbench"
+    try:
+        check_tools()
+        recipe = recipe_for(asked, name=name)
+        labels = [one.title for one in recipe.activations]
+        settings = {"seeds": recipe.seeds.count, "epochs": recipe.training.epochs}
+        pipe.send({"kind": "plan", "labels": labels, **settings})
+        try:
+            run_study(recipe, out=place, resume=True, command=command, display=_Display(pipe), run_trial=told)
+        except StudyStopped:
+            stopped = True
+        pipe.send({"kind": "status", "text": "Writing the report …", "share": 1.0, "label": ""})
+        write_report_into(RunStore(place), command=command)
+    except SoftkneeError as error:
+        said = "Stopped before the first function was trained." if stopped else str(error)
+        pipe.send({"kind": "stopped" if stopped else "failed", "text": said, "report": False})
+        return
+    except OSError as error:  # a disk that is full, say
+        said = f"{place} could not be written: {error.strerror or error}."
+        pipe.send({"kind": "failed", "text": said, "report": False})
+        return
+    pipe.send({"kind": "stopped" if stopped else "finished", "text": "", "report": True})

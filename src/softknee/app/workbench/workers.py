@@ -1,0 +1,232 @@
+"""Processes that compute what the page asks for, with a time limit that really stops: a process is killed, not asked.
+
+A formula of a stranger can keep SymPy or a proof busy for ever, in C code that no exception reaches. Each job therefore
+runs in a worker; one that is late is killed and replaced, which takes milliseconds, because new ones are forked from a
+server process that has everything imported. A worker that has seen many functions is replaced too: what is compiled for
+a function is never forgotten while a process lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+_PRELOADED = "softknee.app.workbench.jobs"
+_MOST_WAITING = 60
+_BOOT_SECONDS = 120.0
+_MOST_FUNCTIONS = 150  # that one worker is asked about before it is replaced
+_MEMORY = 6 * 2**30  # bytes that a worker may ask for
+# Seconds for each job. A curve takes milliseconds, but the derivatives of a new function may take some seconds once.
+LIMITS = {
+    "curve": 20.0,
+    "shape": 5.0,
+    "entropy": 15.0,
+    "certificate": 30.0,
+    "depth": 45.0,
+    "cost": 45.0,
+    "take": 30.0,
+    "picture": 30.0,
+    "uploaded": 30.0,
+    "zoo": 30.0,
+    "formulas": 20.0,
+}
+Answer = tuple[int, bytes]
+Gone = Callable[[], Awaitable[bool]]
+
+
+def context() -> Any:
+    """How processes are started: forked from a clean server where the system can, spawned elsewhere."""
+    methods = multiprocessing.get_all_start_methods()
+    found: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if hasattr(found, "set_forkserver_preload"):
+        found.set_forkserver_preload([_PRELOADED])
+    return found
+
+
+def sentence(text: str, status: int = 503) -> Answer:
+    """An answer that is a sentence."""
+    return status, json.dumps({"error": text}).encode()
+
+
+class _Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self, started: Any, nice: int) -> None:
+        self._context, self._nice = started, nice
+        self.functions: dict[str, None] = {}
+        self._process: Any = None
+        self._pipe: Any = None
+        self._lock = threading.Lock()
+        self._ending = False
+
+    def ask(self, job: str, asked: dict[str, Any], seconds: float) -> Answer:
+        """The answer, or the sentence of one that did not come."""
+        with self._lock:
+            return self._asked(job, asked, seconds)
+
+    def hurry(self) -> None:
+        """End the process from outside, whoever waits for it; there will be no other."""
+        self._ending = True
+        if self._process is not None and self._process.pid is not None:
+            self._process.kill()
+
+    def _asked(self, job: str, asked: dict[str, Any], seconds: float) -> Answer:
+        if self._ending:
+            return sentence("The workbench is ending.")
+        if self._process is None or not self._process.is_alive() or len(self.functions) > _MOST_FUNCTIONS:
+            self.stop()
+            try:
+                self._start()
+            except Exception:
+                if not self._ending:  # else whatever new processes come from may be gone already
+                    raise
+                return sentence("The workbench is ending.")
+        try:
+            self._pipe.send((job, asked))
+            if self._pipe.poll(seconds):
+                return self._pipe.recv()
+        except (EOFError, OSError):
+            self.stop()
+            return sentence("The computation ended early, perhaps for want of memory; write a smaller function.", 422)
+        self.stop()
+        return sentence(f"This took longer than {seconds:g} s and was stopped; write a simpler function.", 422)
+
+    def _start(self) -> None:
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_serve, args=(theirs, self._nice), daemon=True)
+        self._process.start()
+        theirs.close()
+        if not self._pipe.poll(_BOOT_SECONDS):
+            raise EOFError
+        self._pipe.recv()
+
+    def stop(self) -> None:
+        """End the process now, whatever it is doing."""
+        self.functions.clear()
+        if self._process is not None:
+            if self._process.pid is not None:
+                self._process.kill()
+                self._process.join(5)
+            self._pipe.close()
+            self._process = None
+
+
+class Workers:
+    """Several workers; who asks waits for one that is free, best for one that knows the function already."""
+
+    def __init__(self, count: int, *, nice: int = 0) -> None:
+        self._all = [_Worker(context(), nice) for _ in range(count)]
+        self._idle = list(self._all)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="workbench")
+        self._freed: asyncio.Condition | None = None
+        self._waiting = 0
+
+    def warm(self) -> None:
+        """Start the first worker beside, so that the page does not wait for it."""
+        worker = self._all[0]
+        threading.Thread(target=worker.ask, args=("zoo", {}, _BOOT_SECONDS), daemon=True).start()
+
+    async def ask(self, job: str, asked: dict[str, Any], gone: Gone | None = None) -> Answer:
+        """The status and the JSON of the answer to one job; nothing is computed for someone who has gone meanwhile."""
+        if self._waiting > _MOST_WAITING:
+            return sentence("Too many are asking at once; try again in a moment.")
+        self._freed = self._freed or asyncio.Condition()
+        function = asked.get("function")
+        text = function.get("text") if isinstance(function, dict) else None
+        self._waiting += 1
+        try:
+            async with self._freed:
+                await self._freed.wait_for(lambda: bool(self._idle))
+                worker = next((one for one in self._idle if text in one.functions), self._idle[0])
+                self._idle.remove(worker)
+        finally:
+            self._waiting -= 1
+        if isinstance(text, str):
+            worker.functions[text[:4000]] = None
+        loop = asyncio.get_running_loop()
+        try:
+            if gone is not None and await gone():
+                return sentence("Nobody waits for this any longer.", 499)
+            return await loop.run_in_executor(self._threads, worker.ask, job, asked, LIMITS[job])
+        finally:
+            # At the end: the one that has rested longest comes first, and all share the work of new functions.
+            async with self._freed:
+                self._idle.append(worker)
+                self._freed.notify()
+
+    def hurry(self) -> None:
+        """Answer everybody now, because the server is ending."""
+        for worker in self._all:
+            worker.hurry()
+
+    def close(self) -> None:
+        """End every worker."""
+        self.hurry()
+        for worker in self._all:
+            worker.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def begin_nursery() -> None:
+    """Start the process that new ones are forked from, deaf to Ctrl-C, which is for the server.
+
+    By itself it would be deaf only after its imports, which take seconds.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # it is started on the way otherwise, and opens the ears again
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def end_nursery() -> None:
+    """End the process that new ones are forked from: it may still be importing, and would outlive the command."""
+    from multiprocessing import forkserver
+
+    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    if pid is not None:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _serve(pipe: Connection, nice: int) -> None:
+    """The life of a worker: a job, its answer, the next."""
+    if hasattr(os, "nice"):
+        os.nice(nice)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends its workers itself
+    _limit_memory()
+    import torch
+
+    from .jobs import answer
+
+    torch.set_num_threads(1)
+    with suppress(EOFError, OSError):  # the server has gone
+        pipe.send("ready")
+        while True:
+            job, asked = pipe.recv()
+            pipe.send(answer(job, asked))
+
+
+def _limit_memory() -> None:
+    if sys.platform != "linux":
+        return
+    import resource
+
+    have = os.sysconf("SC_PAGE_SIZE") * int(Path("/proc/self/statm").read_text().split()[5])
+    resource.setrlimit(resource.RLIMIT_DATA, (have + _MEMORY, have + _MEMORY))

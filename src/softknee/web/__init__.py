@@ -1,1 +1,0 @@
-"""Pages served to a browser. `softknee.web.workbench` is the one there is."""
