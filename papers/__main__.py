@@ -13,9 +13,9 @@ from softknee.errors import ParameterError
 from softknee.measure import Record
 
 from . import ledger
+from .ledger import print_claims, print_statements
 from .pages import write_pages
 from .runs import Runs
-from .screen import print_claims, print_statements
 from .statement import judge
 from .statement import record as record_of_statements
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from softknee.files import write_whole
 from softknee.lab.report import summarise
-from softknee.lab.report.pdf import pdf_figures
-from softknee.lab.report.view import FEWEST_DRAWN
+from softknee.lab.report.drawing import FEWEST_DRAWN
+from softknee.lab.report.drawn import pdf_figures
 
-from .extra_tables import TABLE_I
 from .lambda_gelu.findings import CAPTION, FIGURE, order_figure
 from .runs import Runs
+from .tables import TABLE_I
 
 # Which figures of a report the page shows, by study.
 DRAWN: dict[str, Sequence[str]] = {

@@ -9,15 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from softknee.lab.distilling.paper import PAPER
-from softknee.lab.distilling.study import ENTRIES, TEACHER
+from softknee.lab.distilling import ENTRIES, PAPER, TEACHER
 
 from .commands import command_to_look
-from .extra_tables import TABLE_II
 from .lambda_gelu.findings import LARGE, SMALL
 from .preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
 from .runs import command_of_recipe
 from .squaf.findings import ALONE, RATE, SHORT, TIMES, VGG, WRN
+from .tables import TABLE_II
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Paper
 from .commands import command_of, command_to_look
 from .drawing import figures_of, write_figures
 from .exhibits import EXHIBITS, Exhibit
-from .extra_tables import BELOW
 from .lambda_gelu.findings import language_tables
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, recipe_file
 from .squaf.findings import record_tables, write_record_figures
 from .statement import CANNOT_TELL, NOT_THERE, Judged, Part
-from .tables import cost_table, study_tables
+from .tables import BELOW, cost_table, study_tables
 from .text import cell
 
 CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softknee.errors import DataError
-from softknee.lab.language.activations import AS_LOADED
+from softknee.lab.language.loading import AS_LOADED
 from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called

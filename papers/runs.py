@@ -11,12 +11,11 @@ from functools import cached_property
 from pathlib import Path
 
 from softknee.errors import DataError, RecipeError
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.reporting import recipe_of
 from softknee.lab.studies.store import STUDY, TRIALS, RunStore
-from softknee.lab.studies.trials import every_chosen
+from softknee.lab.studies.trials import Outcome, every_chosen
 from softknee.measure.record import Record
 
 HERE = Path(__file__).parent

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from softknee.lab.deploy import summary_tables
-from softknee.lab.hardening_table import hardening_markdown
-from softknee.lab.language_study import language_markdown
+from softknee.lab.hardening import hardening_markdown
+from softknee.lab.language_models import language_markdown
 from softknee.measure import Record
 
 HOME = Path(__file__).parent.parent

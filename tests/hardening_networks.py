@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from softknee.lab.hardening_runs import Recipe
-from softknee.lab.hardening_study import ENTRIES
+from softknee.lab.hardening import ENTRIES, Recipe
 from softknee.lab.networks import build
 
 RECIPE = Recipe(epochs=2, batch=64, learning_rate=0.01, weight_decay=0.01, start=0.5)

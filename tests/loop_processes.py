@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import softknee as sk
-from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.engine import StudyStopped
 from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, Seeds, Training
-from softknee.lab.studies.stopping import StudyStopped
 from softknee.lab.studies.together import study_together
+from softknee.lab.studies.trials import Outcome
 from softknee.train import OneByOne, parallel
 from softknee.train.augment import Augment
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, Seeds, Training
 from softknee.lab.studies.trial import Chosen, Trial
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import accuracy, expected_calibration_error, log_loss, prediction_difference
 from softknee.measure.record import Quantity
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from softknee.lab.studies.outcome import Finished, Outcome
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.running import QUIET, Watch
 from softknee.lab.studies.trial import Trial
+from softknee.lab.studies.trials import Finished, Outcome
 
 RECIPE = """
 name: small

@@ -14,10 +14,10 @@ from torch.nn import functional as F
 import softknee as sk
 from replica_models import X, Y
 from softknee.errors import InputError, ParameterError
-from softknee.lab.studies import cost
+from softknee.lab.studies import reporting
 from softknee.lab.studies.recipe import Training
 from softknee.lab.studies.running import run_trial
-from softknee.lab.studies.running.trainer import fit_settings
+from softknee.lab.studies.running.training import fit_settings
 from softknee.lab.studies.trial import Chosen
 from softknee.train import OneByOne, Replicas
 from softknee.train.optimizers import parts_of
@@ -282,12 +282,12 @@ def test_a_recipe_says_both_and_its_trials_are_others():
 
 def test_the_cost_is_that_of_both(monkeypatch: pytest.MonkeyPatch):
     made: list[torch.optim.Optimizer] = []
-    real = cost.make_optimizer
-    monkeypatch.setattr(cost, "make_optimizer", lambda *given: made.append(real(*given)) or made[-1])
+    real = reporting.make_optimizer
+    monkeypatch.setattr(reporting, "make_optimizer", lambda *given: made.append(real(*given)) or made[-1])
     asked = trial("srelu", learn=True, optimizer="sgd", activation_optimizer="adam", activation_learning_rate=0.01)
     asked = replace(asked, kind="cost", cost_baseline="relu")
     for chosen in (asked.activation, Chosen(name="relu", label="relu")):
-        cost._racer(asked, chosen, examples(), torch.device("cpu")).step()
+        reporting._racer(asked, chosen, examples(), torch.device("cpu")).step()
     learned, fixed = made
     assert [type(one) for one in parts_of(learned)] == [torch.optim.SGD, torch.optim.Adam]
     assert type(fixed) is torch.optim.SGD

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 import softknee as sk
 from softknee.errors import InputError, ParameterError
-from softknee.train.augment import erasing, mixing
-from softknee.train.augment.rand_augment import NONE, OPERATIONS, apply, crop_flip
+from softknee.train import augment
+from softknee.train.augment import NONE, OPERATIONS, apply, crop_flip
 
 FILL = (7, 130, 201)
 
@@ -117,7 +117,7 @@ def test_boxes_are_timms() -> None:
         np.random.seed(i)  # noqa: NPY002
         row, column = np.random.randint(0, 20), np.random.randint(0, 28)  # noqa: NPY002
         centre = torch.tensor([row]), torch.tensor([column])
-        found = mixing.box(torch.tensor([share]).double(), *centre, height=20, width=28)
+        found = augment.box(torch.tensor([share]).double(), *centre, height=20, width=28)
         np.random.seed(i)  # noqa: NPY002
         assert found[0].tolist() == [int(edge) for edge in rand_bbox((2, 3, 20, 28), share)]
 
@@ -126,7 +126,7 @@ def test_mixing_is_a_loop_over_images() -> None:
     images = torch.rand(2, 5, 3, 20, 28)
     own, cut = torch.tensor([0.3, 0.8]).double(), torch.tensor([False, True])
     edges = torch.tensor([[1, 3, 4, 9], [0, 6, 20, 28]])
-    found = mixing.mix(images, own, cut, edges)
+    found = augment.mix(images, own, cut, edges)
     for i in range(5):
         blended = 0.3 * images[0, i] + 0.7 * images[0, 4 - i]
         torch.testing.assert_close(found[0, i], blended)
@@ -137,8 +137,8 @@ def test_mixing_is_a_loop_over_images() -> None:
 
 def test_soft_targets_are_timms() -> None:
     targets = torch.tensor([[3, 0, 2, 2], [1, 1, 0, 3]])
-    soft = mixing.soft_targets(targets, classes=5, smoothing=0.1)
-    found = mixing.mix_targets(soft, torch.tensor([0.25, 0.9]))
+    soft = augment.soft_targets(targets, classes=5, smoothing=0.1)
+    found = augment.mix_targets(soft, torch.tensor([0.25, 0.9]))
     for replica, share in enumerate((0.25, 0.9)):
         expected = mixup_target(targets[replica], 5, lam=share, smoothing=0.1)
         torch.testing.assert_close(found[replica], expected)
@@ -146,7 +146,7 @@ def test_soft_targets_are_timms() -> None:
 
 def test_erasing_fills_rectangles() -> None:
     images, filling = torch.rand(3, 2, 6, 7), torch.randn(3, 2, 6, 7)
-    found = erasing.erase(images, torch.tensor([[1, 4, 0, 7], [2, 2, 3, 3], [5, 6, 6, 7]]), filling)
+    found = augment.erase(images, torch.tensor([[1, 4, 0, 7], [2, 2, 3, 3], [5, 6, 6, 7]]), filling)
     expected = images.clone()
     expected[0, :, 1:4, 0:7] = filling[0, :, 1:4, 0:7]
     expected[2, :, 5:6, 6:7] = filling[2, :, 5:6, 6:7]

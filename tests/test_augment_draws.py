@@ -13,7 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 import softknee as sk
-from softknee.train.augment import Augment, erasing, mixing, numbers, rand_augment
+from softknee.train import augment
+from softknee.train.augment import Augment
 from softknee.train.random_keys import fold, order, seed_keys
 from softknee.train.stacked_modules import Draws
 
@@ -36,7 +37,7 @@ RARE = 1e-4
 
 def raw(images: int, each: int) -> Tensor:
     """Bits for the images of all four replicas."""
-    return numbers.image_bits(KEYS, numbers.IMAGES, images=images, each=each).flatten(0, 1)
+    return augment.image_bits(KEYS, augment.IMAGES, images=images, each=each).flatten(0, 1)
 
 
 def drawn(seeds: list[int], step: int = 0) -> Draws:
@@ -52,20 +53,20 @@ def batch(replicas: int, count: int = 12) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("alpha", [0.2, 0.8, 1.0, 4.0])
 def test_the_share_of_mixup_is_beta(alpha: float) -> None:
-    found = numbers.beta(raw(5000, numbers.BETA_BITS), torch.tensor(alpha).double())
+    found = augment.beta(raw(5000, augment.BETA_BITS), torch.tensor(alpha).double())
     assert stats.kstest(found.numpy(), stats.beta(alpha, alpha).cdf).pvalue > RARE
     assert stats.kstest(found.numpy(), stats.beta(alpha * 1.2, alpha * 1.2).cdf).pvalue < RARE  # it can fail
 
 
 def test_uniform_and_normal_numbers() -> None:
-    assert stats.kstest(numbers.uniform(raw(5000, 1)).flatten().numpy(), "uniform").pvalue > RARE
-    assert stats.kstest(numbers.normal(raw(5000, 1)).flatten().numpy(), "norm").pvalue > RARE
-    extreme = numbers.beta(raw(500, numbers.BETA_BITS), torch.tensor(0.001))  # both gamma draws are 0 as floats
+    assert stats.kstest(augment.uniform(raw(5000, 1)).flatten().numpy(), "uniform").pvalue > RARE
+    assert stats.kstest(augment.normal(raw(5000, 1)).flatten().numpy(), "norm").pvalue > RARE
+    extreme = augment.beta(raw(500, augment.BETA_BITS), torch.tensor(0.001))  # both gamma draws are 0 as floats
     assert ((extreme >= 0) & (extreme <= 1)).all()
     ends = torch.tensor([0, 2**32 - 1])
-    assert 0 < numbers.uniform(ends)[0] < numbers.uniform(ends)[1] < 1
-    assert numbers.normal(ends).isfinite().all()
-    assert numbers.whole(ends, 9).tolist() == [0, 8]
+    assert 0 < augment.uniform(ends)[0] < augment.uniform(ends)[1] < 1
+    assert augment.normal(ends).isfinite().all()
+    assert augment.whole(ends, 9).tolist() == [0, 8]
 
 
 def test_crops_are_uniform_and_half_of_the_images_are_flipped() -> None:
@@ -85,8 +86,8 @@ def test_crops_are_uniform_and_half_of_the_images_are_flipped() -> None:
 
 
 def test_randaugment_draws() -> None:
-    both = raw(4000, 2 * rand_augment.DRAWS).chunk(2, dim=1)
-    operation, magnitude, turned = rand_augment.draw(both[0], magnitude=9.0, deviation=0.5)
+    both = raw(4000, 2 * augment.DRAWS).chunk(2, dim=1)
+    operation, magnitude, turned = augment.draw(both[0], magnitude=9.0, deviation=0.5)
     counts = torch.bincount(operation, minlength=16).numpy()
     assert stats.chisquare(counts, np.array([0.5 / 15] * 15 + [0.5]) * 16_000).pvalue > RARE
     below = magnitude[magnitude < 10].numpy()
@@ -94,23 +95,23 @@ def test_randaugment_draws() -> None:
     clipped = int((magnitude == 10).sum())
     assert stats.binomtest(clipped, 16_000, stats.norm.sf(2)).pvalue > RARE
     assert stats.binomtest(int(turned.sum()), 16_000, 0.5).pvalue > RARE
-    second = rand_augment.draw(both[1], magnitude=9.0, deviation=0.5)[0]
+    second = augment.draw(both[1], magnitude=9.0, deviation=0.5)[0]
     assert stats.pearsonr((operation == 15).numpy(), (second == 15).numpy()).pvalue > RARE
 
 
 def test_half_of_the_steps_mix_and_half_cut() -> None:
-    bits = numbers.image_bits(seed_keys(range(4000)), numbers.MIXING, images=1, each=mixing.DRAWS).squeeze(1)
-    own, cut, edges = mixing.draw(bits, mixup=0.8, cutmix=1.0, height=32, width=32)
+    bits = augment.image_bits(seed_keys(range(4000)), augment.MIXING, images=1, each=augment.DRAWS).squeeze(1)
+    own, cut, edges = augment.draw(bits, mixup=0.8, cutmix=1.0, height=32, width=32)
     assert stats.binomtest(int(cut.sum()), 4000, 0.5).pvalue > RARE
     assert stats.kstest(own[~cut].numpy(), stats.beta(0.8, 0.8).cdf).pvalue > RARE
     top, bottom, left, right = edges.unbind(1)
     assert torch.equal(own[cut], 1 - ((bottom - top) * (right - left))[cut].double() / 1024)
-    assert not mixing.draw(bits, mixup=0.8, cutmix=0.0, height=8, width=8)[1].any()
-    assert mixing.draw(bits, mixup=0.0, cutmix=1.0, height=8, width=8)[1].all()
+    assert not augment.draw(bits, mixup=0.8, cutmix=0.0, height=8, width=8)[1].any()
+    assert augment.draw(bits, mixup=0.0, cutmix=1.0, height=8, width=8)[1].all()
 
 
 def test_erased_rectangles_are_distributed_as_in_a_plain_loop() -> None:
-    edges = erasing.draw(raw(2500, erasing.DRAWS), probability=0.4, height=32, width=24)
+    edges = augment.draw(raw(2500, augment.DRAWS), probability=0.4, height=32, width=24)
     high, wide = edges[:, 1] - edges[:, 0], edges[:, 3] - edges[:, 2]
     done = high > 0
     assert edges.min() >= 0

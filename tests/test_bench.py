@@ -13,10 +13,11 @@ from torch import Tensor
 import softknee as sk
 from softknee.devices import missing_device
 from softknee.errors import InputError, ParameterError
-from softknee.measure import Quantity, Record, candidates, clock, speed
-from softknee.measure.candidates import PSEUDOCODE
-from softknee.measure.clock import Clock, Samples, bytes_held
-from softknee.measure.result_table import speed_tables
+from softknee.lab.bench import candidates, clock, speed
+from softknee.lab.bench.candidates import PSEUDOCODE
+from softknee.lab.bench.clock import Clock, Samples, bytes_held
+from softknee.lab.table import speed_tables
+from softknee.measure import Quantity, Record
 
 CPU = torch.device("cpu")
 EAGER = ("softknee eager", "pseudocode eager", "torch")

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from softknee.app.commands import app
 from softknee.errors import ParameterError
+from softknee.lab.bench.candidates import Shape, build
+from softknee.lab.bench.epoch import Settings, measure
 from softknee.measure import Record
-from softknee.measure.built_models import Shape, build
-from softknee.measure.epoch_speed import Settings, measure
 
 pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_run_is_said_in_its_row(monkeypatch: pytest.MonkeyPatch):
     def too_large(*args: Any, **kwargs: Any) -> None:
         raise torch.OutOfMemoryError("Tried to allocate 1 TiB.")
 
-    monkeypatch.setattr("softknee.measure.epoch_speed.Replicas", too_large)
+    monkeypatch.setattr("softknee.lab.bench.epoch.Replicas", too_large)
     record = measure(Settings(**SMALL, counts=(1, 9), augment=("crop-flip",)), command="test")
     plain, *others = record.rows
     assert plain["step"].value > 0

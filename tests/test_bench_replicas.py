@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from softknee.app.commands import app
 from softknee.errors import ParameterError
+from softknee.lab.bench.replicas import Settings, measure
 from softknee.measure import Record
-from softknee.measure.replica_speed import Settings, measure
 
 SMALL = {"device": torch.device("cpu"), "counts": (1, 3), "widths": (4, 6, 2), "batch": 4, "steps": 5, "repeats": 2}
 

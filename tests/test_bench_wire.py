@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from softknee.app.commands import app
 from softknee.errors import ParameterError
+from softknee.lab.bench.wire import FORMS, PAIRS, Settings, _crossover
 from softknee.measure import Record
-from softknee.measure.wire_speed import FORMS, PAIRS, Settings, _crossover
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo."

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import softknee as sk
 from softknee.errors import InputError, ParameterError
-from softknee.surgery.calibration.observe import Spread
+from softknee.surgery.calibration import Spread
 
 MEDIAN = 0.6744897501960817  # of |x| for a standard normal x
 NORMAL = torch.randn(20000, 1, generator=torch.Generator().manual_seed(0))

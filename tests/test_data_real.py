@@ -10,9 +10,8 @@ import torch
 
 from data_files import pillow
 from softknee.lab.data.adult import load_adult
-from softknee.lab.data.criteo import load_criteo
-from softknee.lab.data.criteo_shards import convert
-from softknee.lab.data.images import load_image_set
+from softknee.lab.data.cifar import load_image_set
+from softknee.lab.data.criteo import convert, load_criteo
 from softknee.lab.data.wikitext import load_wikitext
 
 FOLDER = os.environ.get("SOFTKNEE_DATA", "")

@@ -8,9 +8,8 @@ import torch
 import softknee as sk
 from entropic_samples import normal_samples
 from helpers import F64
-from softknee.design.entropic.densities import of_formula, read
+from softknee.design.entropic.densities import of_formula, of_samples, read
 from softknee.design.entropic.entropy import mean_of
-from softknee.design.entropic.sample_density import of_samples
 
 
 def test_entropies_of_the_named_densities():

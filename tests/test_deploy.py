@@ -15,10 +15,10 @@ from deploy_networks import needs_marabou, trained, written
 from softknee.errors import InputError, ParameterError
 from softknee.lab.deploy import DeployReport, NotRun, Refused, deploy_check, deploy_table, relu_copy
 from softknee.lab.deploy.int8_check import Int8Check, quantise
+from softknee.lab.deploy.layers import attempt
 from softknee.lab.deploy.marabou_check import RobustnessCheck
 from softknee.lab.deploy.onnx_check import Exported, OnnxCheck
 from softknee.lab.deploy.pruning_check import PruningCheck
-from softknee.lab.deploy.tools import attempt
 from softknee.lab.splits import load_digits
 from softknee.measure import Record
 

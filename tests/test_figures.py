@@ -21,7 +21,7 @@ from helpers import every_subject, ordinary_values
 from softknee.app import main
 from softknee.errors import ParameterError, SoftkneeError
 from softknee.files import WriteError
-from softknee.lab import curves, figure_lines
+from softknee.lab import curves, figures
 from softknee.lab.figures import draw
 from softknee.spec import Activation, x
 
@@ -114,7 +114,7 @@ def test_a_straight_run_keeps_its_ends_alone():
 
 
 def view_of(act: Activation, **values: float) -> tuple[float, float]:
-    return figure_lines.bounds(figure_lines.lines_of(act, [values]), None, None)
+    return figures.bounds(figures.lines_of(act, [values]), None, None)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 30.0])
@@ -141,21 +141,20 @@ def test_a_view_is_found_for_everything():
 
 def test_darker_is_harder():
     shades = [
-        sum(int(colour[i : i + 2], 16) * w for i, w in ((1, 0.21), (3, 0.72), (5, 0.07)))
-        for colour in figure_lines.RAMP
+        sum(int(colour[i : i + 2], 16) * w for i, w in ((1, 0.21), (3, 0.72), (5, 0.07))) for colour in figures.RAMP
     ]
     assert shades == sorted(shades, reverse=True)
-    widths = figure_lines.colours(sk.get("smelu"), [{"beta": b} for b in (0.25, 0.5, 1.0)])
-    gates = figure_lines.colours(sk.get("gelu"), [{"beta": b} for b in (0.25, 0.5, 1.0)])
+    widths = figures.colours(sk.get("smelu"), [{"beta": b} for b in (0.25, 0.5, 1.0)])
+    gates = figures.colours(sk.get("gelu"), [{"beta": b} for b in (0.25, 0.5, 1.0)])
     assert widths == gates[::-1]
-    assert widths[0] == figure_lines.RAMP[-1]
-    mixed = figure_lines.colours(sk.get("crrelu"), [{"eps": -0.5}, {"eps": 0.5}])
-    assert mixed == [*figure_lines.DISTINCT[:2]]
+    assert widths[0] == figures.RAMP[-1]
+    mixed = figures.colours(sk.get("crrelu"), [{"eps": -0.5}, {"eps": 0.5}])
+    assert mixed == [*figures.DISTINCT[:2]]
 
 
 def test_the_limit_is_drawn_once_or_once_for_each():
     def dotted(name: str, settings: list[dict[str, float]]) -> list[str]:
-        return [line.label for line in figure_lines.lines_of(sk.get(name), settings) if line.dotted]
+        return [line.label for line in figures.lines_of(sk.get(name), settings) if line.dotted]
 
     assert dotted("smelu", [{"beta": 0.5}, {"beta": 1.0}]) == ["relu"]
     assert dotted("leaky_smelu", [{"g_minus": 0.1}, {"g_minus": 0.2}]) == ["leaky_relu", ""]
@@ -165,7 +164,7 @@ def test_the_limit_is_drawn_once_or_once_for_each():
 
 def test_a_limit_without_a_name_is_the_definition_at_the_end_of_its_knob():
     act = sk.get("shifted_smelu")
-    line = figure_lines.lines_of(act, [{"shift": 1.0}])[-1]
+    line = figures.lines_of(act, [{"shift": 1.0}])[-1]
     curve = line.between(-3.0, 3.0)
     assert sum(curve.masses[2], ()) == pytest.approx((1.0, 1.0), abs=1e-6)
     for run in curve.runs[0]:
@@ -176,7 +175,7 @@ def test_a_smooth_limit_without_a_name_is_drawn_as_its_jumps():
     """A step smoothed: at the end of the knob its slope is a spike that no panel holds, and its value jumps."""
     delta = sk.spec.positive("delta", 1.0)
     soft = Activation("soft_step", sk.spec.Sigmoid(x / delta.symbol), params=(delta,), knob="delta")
-    *_, limit = figure_lines.lines_of(soft, [{"delta": 1.0}])
+    *_, limit = figures.lines_of(soft, [{"delta": 1.0}])
     curve = limit.between(-3.0, 3.0)
     assert len(curve.runs) == 1
     assert sum(curve.masses[1], ()) == pytest.approx((0.0, 1.0), abs=1e-9)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 import softknee as sk
 from softknee.design import fit, fit_table, start
-from softknee.design.fitting.solving import Task, _slopes, solve
-from softknee.design.fitting.target import read_target
+from softknee.design.fitting import Task, _slopes, read_target, solve
 from softknee.errors import InputError, ParameterError
 
 F64 = torch.float64

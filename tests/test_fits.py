@@ -14,14 +14,13 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from fit_runs import finished
 from softknee.errors import DataError
 from softknee.lab.fits import Fit, Run
+from softknee.lab.fits.drawing import curves, heat_map
 from softknee.lab.fits.gallery import gallery, side_by_side
-from softknee.lab.fits.heat import heat_map
-from softknee.lab.fits.lines import curves
-from softknee.lab.fits.names import power_of_ten
+from softknee.lab.fits.page import power_of_ten
 from softknee.lab.fits.runs import mean_of, median_seed
 from softknee.lab.pictures import load_picture
 from softknee.lab.pixels import coloured
-from softknee.lab.studies.running.saving import read_tensors
+from softknee.lab.studies.running.training import read_tensors
 from softknee.lab.synthetic import function_values
 
 

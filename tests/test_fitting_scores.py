@@ -18,7 +18,7 @@ from softknee.lab.networks import alone, mlp
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data, Model, Seeds, Training
 from softknee.lab.studies.running import run_trial
-from softknee.lab.studies.running.scores import judge
+from softknee.lab.studies.running.training import judge
 from softknee.lab.studies.trial import Chosen, Trial
 
 

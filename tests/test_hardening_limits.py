@@ -14,7 +14,7 @@ from softknee.errors import ParameterError
 from softknee.spec import Activation, positive
 from softknee.spec import x as X
 from softknee.surgery.hardening import distance_bound, hard_module
-from softknee.surgery.hardening.limits import distance_of
+from softknee.surgery.hardening.sites import distance_of
 
 
 def extreme_values(act: Activation) -> list[dict[str, float]]:

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from hardening_networks import KNOBS, RECIPE, network
-from softknee.lab import hardening_runs
-from softknee.lab.hardening_runs import Metric, Recipe, evaluate, profile, repeatable, train, with_relu
-from softknee.lab.hardening_study import ENTRIES
+from softknee.lab import hardening
+from softknee.lab.hardening import ENTRIES, Metric, Recipe, evaluate, profile, repeatable, train, with_relu
 from softknee.lab.networks import build
 from softknee.lab.splits import Split, load_split
 from softknee.surgery.hardening import Hardener
@@ -103,7 +102,7 @@ def test_the_best_epoch_is_the_best_by_validation(digits: Split, monkeypatch: py
     metrics = [Metric(accuracy=accuracy, loss=loss) for accuracy, loss in given]
     asked: list[torch.Tensor] = []
     monkeypatch.setattr(
-        hardening_runs, "evaluate", lambda net, images, labels: asked.append(images) or metrics[len(asked) - 1]
+        hardening, "evaluate", lambda net, images, labels: asked.append(images) or metrics[len(asked) - 1]
     )
     done, seen = states("srelu", digits, replace(RECIPE, epochs=5, start=0.4), harden=harden)
     assert all(images is digits.validation_images for images in asked)
@@ -123,7 +122,7 @@ def test_evaluation_is_a_count_and_a_mean(digits: Split, monkeypatch: pytest.Mon
     found = evaluate(net, digits.test_images, digits.test_labels)
     assert found.accuracy == 100 * right / 899
     assert found.loss == pytest.approx(-each.mean().item(), rel=1e-6)
-    monkeypatch.setattr(hardening_runs, "_EVALUATED_AT_ONCE", 100)
+    monkeypatch.setattr(hardening, "_EVALUATED_AT_ONCE", 100)
     assert evaluate(net, digits.test_images, digits.test_labels).accuracy == found.accuracy
 
 

@@ -12,10 +12,22 @@ from hardening_networks import KNOBS, RECIPE, network
 from idx_files import as_published, write
 from softknee.errors import DataError, ParameterError
 from softknee.files import WriteError
-from softknee.lab import hardening_runs, hardening_study, idx
-from softknee.lab.hardening_runs import Metric, evaluate, train, with_relu
-from softknee.lab.hardening_study import COLUMNS, Settings, Study, Task, choose_tasks, run, steps
-from softknee.lab.hardening_table import hardening_markdown, hardening_tables
+from softknee.lab import hardening, idx
+from softknee.lab.hardening import (
+    COLUMNS,
+    Metric,
+    Settings,
+    Study,
+    Task,
+    choose_tasks,
+    evaluate,
+    hardening_markdown,
+    hardening_tables,
+    run,
+    steps,
+    train,
+    with_relu,
+)
 from softknee.lab.networks import build
 from softknee.lab.splits import Split, load_split
 from softknee.measure import Record, RecordError
@@ -101,7 +113,7 @@ def test_the_checkpoints_are_the_networks_of_the_table(study: Study, folder: Pat
 def test_each_column_is_what_it_says(digits: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainings once more, put together here; the first epoch is made the best, so that best and end differ."""
     falling = itertools.count(-1, -1)
-    monkeypatch.setattr(hardening_runs, "evaluate", lambda *_: Metric(accuracy=next(falling), loss=0.0))
+    monkeypatch.setattr(hardening, "evaluate", lambda *_: Metric(accuracy=next(falling), loss=0.0))
     done = run(Settings(tasks=(DIGITS,), seeds=(1,), device="cpu"), command="softknee study hardening")
     relu = build("mlp", widths=[64, 12, 8, 10], activation="torch:relu", seed=1)
     scratch = train(relu, digits, RECIPE, seed=1, harden=False).at_best()
@@ -189,8 +201,8 @@ def test_missing_data_is_said_before_anything_is_trained_or_written(
 
 
 def test_checkpoints_without_safetensors_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardening_study.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(hardening_study.MissingToolError, match="pip install"):
+    monkeypatch.setattr(hardening.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(hardening.MissingToolError, match="pip install"):
         run(Settings(tasks=(DIGITS,), out=tmp_path / "out"), command="softknee study hardening")
 
 

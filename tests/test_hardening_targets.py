@@ -12,8 +12,7 @@ from helpers import ordinary_values
 from softknee.errors import InputError, ParameterError
 from softknee.spec import Activation
 from softknee.surgery.hardening import distance_bound
-from softknee.surgery.hardening.samples import SIZE, samples
-from softknee.surgery.hardening.sites import HardeningSite
+from softknee.surgery.hardening.sites import SIZE, HardeningSite, samples
 from softknee.surgery.hardening.targets import by_data, by_tolerance, largest_within
 
 TOLERANCE = 5e-3

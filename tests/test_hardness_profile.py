@@ -11,7 +11,7 @@ from torch import nn
 
 import softknee as sk
 from softknee.errors import InputError, ParameterError
-from softknee.lab.hardness_figure import draw_hardness, hardness_figure
+from softknee.lab.hardening import draw_hardness, hardness_figure
 from softknee.measure import HardnessTrace, Record, drift, hardness_profile, spearman
 
 

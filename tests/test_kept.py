@@ -169,7 +169,7 @@ def test_the_command_keeps_beside_its_record(softknee, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*args, **kwargs)
 
-    monkeypatch.setattr("softknee.lab.rates.study.measure", stopping)
+    monkeypatch.setattr("softknee.lab.rates.measure", stopping)
     code, _, err = softknee(*asked)
     assert code == 130
     assert f"What was trained to its end is kept in '{parts}'. The same command goes on from there." in err
@@ -178,7 +178,7 @@ def test_the_command_keeps_beside_its_record(softknee, tmp_path, monkeypatch):
     code, _, err = softknee(*asked[:-2])
     assert code == 130
     assert "Stopped. Nothing was kept: name a file with --json" in err
-    monkeypatch.setattr("softknee.lab.rates.study.measure", real)
+    monkeypatch.setattr("softknee.lab.rates.measure", real)
     code, _, err = softknee(*asked)
     assert code == 0, err
     assert place.exists()

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from softknee.lab.language_runs import Batches, Recipe, build, train, validation_loss
-from softknee.lab.language_steps import Steps
+from softknee.lab.language_models import Batches, Recipe, Steps, build, train, validation_loss
 from test_language_study import TEXT
 
 pytestmark = [

@@ -30,7 +30,7 @@ from softknee.lab.language import (
     replace_by_relu_,
     text_tokens,
 )
-from softknee.lab.language.llama2c import load_llama2c
+from softknee.lab.language.loading import load_llama2c
 from softknee.lab.language.text_perplexity import token_losses
 
 DATA = os.environ.get("SOFTKNEE_DATA")

@@ -14,8 +14,7 @@ from language_files import SHP_ROW, dialogue, write_hh, write_vocabulary
 from softknee.errors import DataError, ParameterError
 from softknee.lab import language as room
 from softknee.lab.language import Pair, find_pairs, load_gpt2_tokenizer, read_preferences, tokenize
-from softknee.lab.language.pair_tokens import pair_batch
-from softknee.lab.language.preferences import DIFFERENT, EMPTY, UNSURE
+from softknee.lab.language.preferences import DIFFERENT, EMPTY, UNSURE, pair_batch
 
 DATA = os.environ.get("SOFTKNEE_DATA")
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from softknee.errors import DataError, ParameterError
-from softknee.lab import language_study
+from softknee.lab import language_models
 from softknee.lab.characters import from_bytes, load_characters
-from softknee.lab.language_runs import Batches, Recipe, build, train, validation_loss
+from softknee.lab.language_models import Batches, Recipe, build, train, validation_loss
 from softknee.measure.record import Record
 
 TINY = Recipe(
@@ -74,10 +74,10 @@ def test_training_lowers_the_loss_and_repeats() -> None:
 
 
 def test_the_whole_study_and_its_table() -> None:
-    settings = language_study.Settings(recipe=TINY, seeds=(0, 1), device="cpu")
+    settings = language_models.Settings(recipe=TINY, seeds=(0, 1), device="cpu")
     told: list[str] = []
-    record = language_study.run(settings, command="softknee study language", advance=told.append, text=TEXT)
-    assert len(told) == language_study.steps(settings)
+    record = language_models.run(settings, command="softknee study language", advance=told.append, text=TEXT)
+    assert len(told) == language_models.steps(settings)
     assert Record.from_json(record.to_json()) == record
     rows = {row["row"]: row for row in record.rows}
     assert set(rows["ReLU from scratch"]["loss"]) == {"free"}
@@ -85,13 +85,13 @@ def test_the_whole_study_and_its_table() -> None:
     # Hardened to 0.05 of ReLU, the replacement changes less than a plain swap of the free network could.
     assert abs(hardened["replaced"].value - hardened["hardened"].value) < 0.01
     assert len(rows["GELU"]["layer_by_layer"][0]) == TINY.layers
-    table = language_study.language_markdown(record)
-    assert table.count("\n") == 2 + len(language_study.ENTRIES)
+    table = language_models.language_markdown(record)
+    assert table.count("\n") == 2 + len(language_models.ENTRIES)
     assert "±" in table
 
 
 def test_a_stopped_study_goes_on_and_another_text_is_refused(tmp_path: Path) -> None:
-    settings = language_study.Settings(
+    settings = language_models.Settings(
         recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
     )
 
@@ -100,33 +100,33 @@ def test_a_stopped_study_goes_on_and_another_text_is_refused(tmp_path: Path) -> 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        language_study.run(settings, command="", advance=stop, text=TEXT, keep=tmp_path / "kept")
+        language_models.run(settings, command="", advance=stop, text=TEXT, keep=tmp_path / "kept")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["lambda_gelu-seed-0.json"]
     told: list[str] = []
-    record = language_study.run(settings, command="", advance=told.append, text=TEXT, keep=tmp_path / "kept")
-    assert len(told) == language_study.steps(settings)
-    whole = language_study.run(settings, command="", text=TEXT)
+    record = language_models.run(settings, command="", advance=told.append, text=TEXT, keep=tmp_path / "kept")
+    assert len(told) == language_models.steps(settings)
+    whole = language_models.run(settings, command="", text=TEXT)
     assert [row["loss_by_seed"] for row in record.rows] == [row["loss_by_seed"] for row in whole.rows]
     assert record.rows[0]["learned_knobs"] == whole.rows[0]["learned_knobs"]
     other = replace(TEXT, train=TEXT.train.flip(0))
     with pytest.raises(ParameterError, match="was trained with text = "):
-        language_study.run(settings, command="", text=other, keep=tmp_path / "kept")
+        language_models.run(settings, command="", text=other, keep=tmp_path / "kept")
 
 
 def test_settings_without_enough_steps_are_refused() -> None:
     with pytest.raises(ParameterError, match="recovery step for each layer"):
-        language_study.Settings(recipe=Recipe(recover=2))
+        language_models.Settings(recipe=Recipe(recover=2))
     with pytest.raises(ParameterError, match="Did you mean 'srelu'"):
-        language_study.Settings(rows=("gelu", "sreluu"))
+        language_models.Settings(rows=("gelu", "sreluu"))
 
 
 def test_rows_can_be_chosen_and_nothing_recovered() -> None:
-    settings = language_study.Settings(
+    settings = language_models.Settings(
         recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
     )
     told: list[str] = []
-    record = language_study.run(settings, command="", advance=told.append, text=TEXT)
-    assert len(told) == language_study.steps(settings) == 3 * TINY.steps
+    record = language_models.run(settings, command="", advance=told.append, text=TEXT)
+    assert len(told) == language_models.steps(settings) == 3 * TINY.steps
     hardened, relu = record.rows
     assert set(hardened["loss"]) == {"free", "bare", "hardened", "replaced"}
     assert set(relu["loss"]) == {"free"}
@@ -138,7 +138,7 @@ def test_rows_can_be_chosen_and_nothing_recovered() -> None:
         for name, of in (("bare", "free"), ("replaced", "hardened"))
     }
     assert moved["bare"] > 5 * moved["replaced"]
-    assert "together" not in language_study.language_markdown(record)
+    assert "together" not in language_models.language_markdown(record)
 
 
 def test_attention_is_that_of_transformers() -> None:

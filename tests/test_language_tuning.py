@@ -15,7 +15,7 @@ from papers.runs import Runs
 
 from language_files import write_gpt2, write_hh, write_vocabulary
 from softknee.errors import DataError, InputError, ParameterError
-from softknee.lab import language_study
+from softknee.lab import language_models
 from softknee.lab.language import (
     LanguageModel,
     Pair,
@@ -33,8 +33,8 @@ from softknee.lab.language import (
     wikitext_study,
 )
 from softknee.lab.language import preference_study as study
-from softknee.lab.language.pair_tokens import PairTokens
-from softknee.lab.language.story_tokenizer import StoryTokenizer
+from softknee.lab.language.preferences import PairTokens
+from softknee.lab.language.tokenizers import StoryTokenizer
 from softknee.lab.language.tuning import reply_perplexity, share_of_rate
 from softknee.measure.record import Record
 
@@ -334,7 +334,7 @@ def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., 
 
 
 def test_a_smoke_run_on_wikitext_has_every_row_that_was_asked_for() -> None:
-    settings = language_study.Settings(rows=("gelu", "lambda_gelu", "relu"))
+    settings = language_models.Settings(rows=("gelu", "lambda_gelu", "relu"))
     assert wikitext_study.for_smoke(settings).rows == settings.rows
 
 

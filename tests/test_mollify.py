@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import softknee as sk
 from helpers import F64, SYMBOL, assert_close_to_reference, draw
-from softknee.design.smoothing.bump_proof import error_bounds
+from softknee.design.smoothing.bump_kernel import error_bounds
 from softknee.design.smoothing.bump_table import MOMENTS, SCALE
 from softknee.spec import Activation, Between, Param, elementary, positive, real
 from softknee.spec.pieces import split
@@ -289,13 +289,13 @@ def test_the_bump_constant_is_the_papers():
 
 
 def test_a_wrong_digit_in_the_bump_table_is_seen(monkeypatch):
-    from softknee.design.smoothing import bump_proof, bump_table
+    from softknee.design.smoothing import bump_kernel, bump_table
 
     words = bump_table.TAILS[0][3].split()
     wrong = " ".join([repr(float(words[0]) + 1e-13), *words[1:]])
     pieces = (*bump_table.TAILS[0][:3], wrong, *bump_table.TAILS[0][4:])
     monkeypatch.setattr(bump_table, "TAILS", (pieces,))
-    assert bump_proof.error_bounds.__wrapped__()[0] > 5e-14
+    assert bump_kernel.error_bounds.__wrapped__()[0] > 5e-14
 
 
 def test_the_second_derivative_under_the_bump_is_the_bump():

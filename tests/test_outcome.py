@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from softknee.lab.studies.outcome import Outcome
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Quantity, Record, RecordError
 from trial_models import trial
 

@@ -11,18 +11,15 @@ from scipy import stats
 from report_outcomes import outcomes, recipe
 from softknee.errors import RecipeError
 from softknee.lab.report import summarise
-from softknee.lab.report.beside_tables import beside_tables, beside_words
-from softknee.lab.report.csv_files import paper_csv
-from softknee.lab.report.html import render
 from softknee.lab.report.latex import latex
-from softknee.lab.report.markdown import markdown
-from softknee.lab.report.origin import origin_of
-from softknee.lab.studies.description import Description
-from softknee.lab.studies.paper import Paper
+from softknee.lab.report.page import render
+from softknee.lab.report.parts import origin_of
+from softknee.lab.report.tables import beside_tables, beside_words, markdown, paper_csv
 from softknee.lab.studies.reading import read_recipe, to_yaml
+from softknee.lab.studies.recipe import Paper
 from softknee.lab.studies.reporting import recipe_of
 from softknee.lab.studies.runner import recipe_mapping, run_study
-from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.store import Description, RunStore
 from softknee.lab.studies.trials import train_trials
 from trial_models import examples
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import mpmath
 import pytest
 import sympy
-from papers import checks
+from papers import claim
 
 import softknee as sk
 from helpers import every_subject
@@ -91,7 +91,7 @@ def test_no_evaluation_sets_the_precision_of_others(act: sk.Activation, monkeypa
 
 def test_threads_of_the_ledger_have_their_own_precision():
     mp = OwnContext()
-    assert isinstance(checks.mp, OwnContext)
+    assert isinstance(claim.mp, OwnContext)
     with mp.workdps(40), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: mp.dps).result() == 15
         assert mp.dps == 40

@@ -16,10 +16,9 @@ import torch
 
 from ray_trials import told_trial
 from softknee.errors import MissingToolError
+from softknee.lab.studies.engine import ClusterError, StudyStopped, pack_examples, run_order, unpack_examples
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.ray_engine import ClusterError, pack_examples, run_order, unpack_examples
 from softknee.lab.studies.runner import run_study
-from softknee.lab.studies.stopping import StudyStopped
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import train_trials
 from study_runs import Silent, quick_trial, results, small_recipe, write_points

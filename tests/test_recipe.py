@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from softknee.errors import RecipeError
 from softknee.files import ReadError
 from softknee.lab.studies.reading import (
+    dump,
     find_file,
     find_recipe,
+    load,
     read_recipe,
     recipe_text,
     shipped,
@@ -20,7 +22,6 @@ from softknee.lab.studies.reading import (
     with_settings,
 )
 from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, Seeds, Training, Tuning
-from softknee.lab.studies.yaml_text import dump, load
 
 USUAL = {"name": "t", "data": "{set: digits}", "activations": "[relu, {name: smelu, beta: [0.5, 1]}]"}
 

@@ -19,17 +19,16 @@ from data_files import cifar_parts, publish_cifar, write_binary
 from softknee.errors import InputError, ParameterError, RecipeError
 from softknee.lab import idx
 from softknee.lab.studies.building import model_maker
+from softknee.lab.studies.engine import pack_examples, unpack_examples
 from softknee.lab.studies.examples import load_examples, recipe_examples
-from softknee.lab.studies.outcome import Outcome
-from softknee.lab.studies.ray_engine import pack_examples, unpack_examples
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import Data
+from softknee.lab.studies.runner import smoke
 from softknee.lab.studies.running import run_trial
-from softknee.lab.studies.running.augmenting import levels, training_inputs
-from softknee.lab.studies.running.trainer import fit_settings
-from softknee.lab.studies.smoke import smoke
+from softknee.lab.studies.running.run import levels, training_inputs
+from softknee.lab.studies.running.training import fit_settings
 from softknee.lab.studies.trial import Trial
-from softknee.lab.studies.trials import cost_trial, train_trials, tuning_trials
+from softknee.lab.studies.trials import Outcome, cost_trial, train_trials, tuning_trials
 from softknee.train import OneByOne, Replicas
 from softknee.train.augment import Augment
 from softknee.train.random_keys import order, seed_keys

@@ -13,12 +13,27 @@ from scipy import stats
 from report_outcomes import BETAS, chosen, outcomes, recipe
 from softknee.errors import DataError
 from softknee.lab.report import summarise
-from softknee.lab.report.numbers import counted, decimals, duration, fixed, listed, place_of, probability, with_reach
-from softknee.lab.report.parts import BETTER, EQUIVALENT, UNDECIDED, WORSE, Measure, Row, Summary
+from softknee.lab.report.parts import (
+    BETTER,
+    EQUIVALENT,
+    UNDECIDED,
+    WORSE,
+    Measure,
+    Row,
+    Summary,
+    counted,
+    decimals,
+    duration,
+    fixed,
+    listed,
+    place_of,
+    probability,
+    with_reach,
+)
 from softknee.lab.report.tables import every_table, headline
 from softknee.lab.report.verdicts import against_baseline, best_and_rivals
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Seeds
+from softknee.lab.studies.trials import Outcome
 from softknee.measure.estimate import score
 
 ACCURACY = Measure(name="accuracy", title="accuracy", larger_is_better=True, margin=0.02)

@@ -16,15 +16,13 @@ from report_outcomes import outcomes, recipe
 from softknee.errors import MissingToolError
 from softknee.lab.chart import outline
 from softknee.lab.report import summarise
-from softknee.lab.report.html import render
-from softknee.lab.report.origin import origin_of
-from softknee.lab.report.palette import COLOURS, SYMBOLS, looks
-from softknee.lab.report.pdf import pdf_figures
-from softknee.lab.report.placing import Spot, places_for
+from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, places_for, view_of
+from softknee.lab.report.drawn import pdf_figures
+from softknee.lab.report.page import render
+from softknee.lab.report.parts import origin_of
 from softknee.lab.report.plane import plane
-from softknee.lab.report.view import view_of
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Recipe
+from softknee.lab.studies.trials import Outcome
 
 HOSTILE = "</script><img src=x onerror=window.hostile=1>\"'&amp;<b>%{x}</b>"
 TITLE = "A </title><script>window.hostile=2</script> title"

@@ -12,8 +12,7 @@ from torch.nn import functional as F
 import softknee as sk
 from softknee.errors import InputError, ParameterError
 from softknee.train import Ensemble, dissimilarity, widths_by_depth
-from softknee.train.reproducing.similarity import log_odds
-from softknee.train.reproducing.widths import falling
+from softknee.train.reproducing import falling, log_odds
 
 
 def make(beta: float = 0.3) -> nn.Sequential:

@@ -10,9 +10,8 @@ import torch
 
 import softknee as sk
 from helpers import F32, F64, assert_close_to_reference, draw
-from softknee.design import join, rescu
-from softknee.design.joining import hermite
-from softknee.design.joining.guard import guard
+from softknee.design import join, joining, rescu
+from softknee.design.joining import guard
 from softknee.spec import (
     Activation,
     Between,
@@ -183,17 +182,17 @@ def test_fixed_ends_stay_where_they_are() -> None:
     assert split(act.formula).parts[-1] == x + 1
 
 
-def value_at(polynomial: hermite.Polynomial, at: int) -> Fraction:
+def value_at(polynomial: joining.Polynomial, at: int) -> Fraction:
     return sum((c * at**i for i, c in enumerate(polynomial)), Fraction(0))
 
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("order", range(1, 7))
 def test_the_basis_has_the_derivatives_it_says(order: int, fixed: bool) -> None:
-    sides = hermite.basis(order, fixed)
+    sides = joining.basis(order, fixed)
     for side, end in itertools.product((0, 1), repeat=2):
         for j, i in itertools.product(range(order + 1), repeat=2):
-            found = value_at(hermite.derivative(sides[side][j], i), end)
+            found = value_at(joining.derivative(sides[side][j], i), end)
             if fixed or i > 0:
                 assert found == int(i == j and end == side)
             elif end == 0:
@@ -203,7 +202,7 @@ def test_the_basis_has_the_derivatives_it_says(order: int, fixed: bool) -> None:
 
 @pytest.mark.parametrize("polynomial", [(0, 0, 1, -1), (3, -2), (1, 0, -3), (0, -2, 1), (1, -2, 1), (5,), ()], ids=str)
 def test_a_polynomial_is_written_again_as_itself(polynomial: tuple[int, ...]) -> None:
-    found = hermite.written(tuple(map(Fraction, polynomial)), x, 1 - x)
+    found = joining.written(tuple(map(Fraction, polynomial)), x, 1 - x)
     assert sympy.expand(found - sum(c * x**i for i, c in enumerate(polynomial))) == 0
 
 

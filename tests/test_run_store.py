@@ -13,13 +13,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from softknee.errors import ParameterError
 from softknee.files import ReadError, WriteError
-from softknee.lab.studies.description import Description, StoreError
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.files_anywhere import Folder
-from softknee.lab.studies.outcome import KIND
-from softknee.lab.studies.store import DamagedError, RunStore
+from softknee.lab.studies.store import DamagedError, Description, Folder, RunStore, StoreError
 from softknee.lab.studies.trial import Trial
-from softknee.lab.studies.trials import train_trials
+from softknee.lab.studies.trials import KIND, train_trials
 from softknee.measure import Record
 from study_runs import quick_trial, small_recipe, write_points
 

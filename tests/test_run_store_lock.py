@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from softknee.files import WriteError
-from softknee.lab.studies.files_anywhere import Folder
-from softknee.lab.studies.lock import StudyBusyError, StudyLock
+from softknee.lab.studies.store import Folder, StudyBusyError, StudyLock
 
 
 def test_a_lock_is_given_back(tmp_path: Path) -> None:

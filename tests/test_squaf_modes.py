@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from softknee.errors import InputError, ParameterError
 from softknee.kernels.squaf import new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from softknee.kernels.squaf.choice import hash_bits, uniform
+from softknee.kernels.squaf.dispatch import hash_bits, uniform
 from squaf_reference import inputs, parameters
 
 F32, F64 = torch.float32, torch.float64

@@ -6,8 +6,8 @@ from torch.utils.checkpoint import checkpoint
 
 import softknee as sk
 from softknee.kernels.squaf import sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from softknee.kernels.squaf.choice import sampled_symbol, uniform
 from softknee.kernels.squaf.cuda import launch, modes, soft
+from softknee.kernels.squaf.dispatch import sampled_symbol, uniform
 from softknee.kernels.squaf.layout import arrange
 from squaf_reference import inputs, parameters
 

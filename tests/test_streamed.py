@@ -15,11 +15,10 @@ from data_files import write_imagenet
 from softknee.errors import DataError, InputError, ParameterError, RecipeError
 from softknee.lab.data.imagenet import write_bytes
 from softknee.lab.studies import examples as loading
-from softknee.lab.studies.augmentation import Augmentation
+from softknee.lab.studies.engine import pack_examples
 from softknee.lab.studies.examples import Examples, load_examples
-from softknee.lab.studies.ray_engine import pack_examples
-from softknee.lab.studies.recipe import Data, Hardening, Model, Seeds, Training
-from softknee.lab.studies.running import run_trial, scores
+from softknee.lab.studies.recipe import Augmentation, Data, Hardening, Model, Seeds, Training
+from softknee.lab.studies.running import run_trial, training
 from softknee.lab.studies.trial import Chosen, Trial
 from softknee.train.augment import Augment
 from softknee.train.feed import Feed
@@ -214,10 +213,10 @@ def test_many_are_judged_in_parts(streamed, monkeypatch) -> None:
     """The mean over 47 examples from parts of 20, 20 and 7; the second of four models is gone in the last part."""
     outputs = torch.randn(4, 47, 3, generator=torch.Generator().manual_seed(3))
     outputs[1, 45, 0] = float("nan")
-    wanted = scores.judge(outputs, LABELS, task="classification", rows=[0, 3])
-    monkeypatch.setattr(scores, "_AT_ONCE", 20)
+    wanted = training.judge(outputs, LABELS, task="classification", rows=[0, 3])
+    monkeypatch.setattr(training, "_AT_ONCE", 20)
     parts = iter(outputs.split(20, dim=1))
-    found, gone = scores.judge_on_disk(lambda x: next(parts), streamed, LABELS, rows=[0, 1, 3])
+    found, gone = training.judge_on_disk(lambda x: next(parts), streamed, LABELS, rows=[0, 1, 3])
     assert gone == [1]
     for name in ("accuracy", "log_loss"):
         assert [found[name][row] for row in (0, 3)] == pytest.approx([wanted[name][row] for row in (0, 3)], rel=1e-12)

@@ -7,12 +7,12 @@ import pytest
 from sklearn.datasets import load_iris
 
 from softknee.lab.report import summarise
-from softknee.lab.report.markdown import markdown
-from softknee.lab.report.origin import origin_of
-from softknee.lab.studies.outcome import Outcome
+from softknee.lab.report.parts import origin_of
+from softknee.lab.report.tables import markdown
 from softknee.lab.studies.reading import find_recipe, read_recipe
 from softknee.lab.studies.reporting import recipe_of
 from softknee.lab.studies.store import KEPT, RunStore
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Record
 
 ROOT = Path(__file__).parent.parent

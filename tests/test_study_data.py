@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from softknee.errors import DataError
 from softknee.lab.splits import load_split
-from softknee.lab.studies.dividing import split
 from softknee.lab.studies.examples import Examples, load_examples, recipe_examples
-from softknee.lab.studies.recipe import Data, Model, Recipe
+from softknee.lab.studies.recipe import Data, Model, Recipe, split
 
 PARTS = ("train", "validation", "test")
 

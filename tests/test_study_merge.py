@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from softknee.lab.studies.description import StoreError
-from softknee.lab.studies.lock import StudyBusyError, StudyLock
-from softknee.lab.studies.merging import Merged, merge_studies
 from softknee.lab.studies.reading import find_recipe
-from softknee.lab.studies.store import DamagedError, RunStore
+from softknee.lab.studies.store import (
+    DamagedError,
+    Merged,
+    RunStore,
+    StoreError,
+    StudyBusyError,
+    StudyLock,
+    merge_studies,
+)
 from study_runs import RECIPE, TUNED, contents, results, run_small, small_recipe, write_points
 
 

@@ -13,9 +13,8 @@ from torch import nn
 
 import softknee as sk
 from softknee.errors import RecipeError
-from softknee.lab.studies.building import model_maker
+from softknee.lab.studies.building import model_maker, start_gain
 from softknee.lab.studies.examples import Examples, recipe_examples
-from softknee.lab.studies.matched_init import start_gain
 from softknee.lab.studies.own_functions import find_function, source_fingerprint
 from softknee.lab.studies.reading import find_recipe, read_recipe, recipe_text
 from softknee.lab.studies.recipe import Model

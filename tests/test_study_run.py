@@ -13,15 +13,12 @@ import pytest
 import torch
 
 from softknee.errors import InputError, ParameterError
-from softknee.lab.studies.description import StoreError
-from softknee.lab.studies.git_state import git_state
-from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.engine import StudyStopped
+from softknee.lab.studies.reading import dump, read_recipe
 from softknee.lab.studies.reporting import recipe_of
 from softknee.lab.studies.running import QUIET, run_trial
-from softknee.lab.studies.stopping import StudyStopped
-from softknee.lab.studies.store import DamagedError, RunStore
+from softknee.lab.studies.store import DamagedError, RunStore, StoreError, git_state
 from softknee.lab.studies.trials import choose_tuned
-from softknee.lab.studies.yaml_text import dump
 from study_runs import RECIPE, TUNED, Silent, contents, quick_trial, results, run_small, small_recipe, write_points
 
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from softknee.lab.studies.lock import StudyBusyError
 from softknee.lab.studies.runner import run_study
-from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.store import RunStore, StudyBusyError
 from study_processes import StudyProcesses
 from study_runs import RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
 

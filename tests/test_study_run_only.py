@@ -8,7 +8,7 @@ import pytest
 from papers.runs import recipe_named
 
 from softknee.errors import ParameterError
-from softknee.lab.studies.smoke import smoke
+from softknee.lab.studies.runner import smoke
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import every_chosen
 from study_runs import RECIPE, TUNED, Silent, contents, results, run_small, small_recipe, write_points

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from softknee.lab.studies.engine import StateKeeper
-from softknee.lab.studies.progress import PlainDisplay, Progress, RichDisplay, work_of
+from softknee.lab.studies.engine import PlainDisplay, Progress, RichDisplay, StateKeeper, Stopping, work_of
 from softknee.lab.studies.running import Interrupted
-from softknee.lab.studies.stopping import Stopping
 from softknee.lab.studies.store import RunStore
 from study_runs import TUNED, Silent, run_small, small_recipe, write_points
 

@@ -7,10 +7,10 @@ import pytest
 
 from softknee.errors import MissingToolError
 from softknee.files import WriteError
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Data, Model, Seeds, Training
 from softknee.lab.studies.tensorboard import TensorBoardLog
 from softknee.lab.studies.trial import Chosen, Trial
+from softknee.lab.studies.trials import Outcome
 
 reader = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"

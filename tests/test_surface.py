@@ -10,9 +10,20 @@ import pytest
 import torch
 
 from softknee.errors import ParameterError
-from softknee.lab.surface import Setting, compute, heights, network, paper_rows, roughness, rows_of, split_texts
-from softknee.lab.surface.network import WIDTHS, axis
-from softknee.lab.surface.words import named, titles
+from softknee.lab.surface import (
+    WIDTHS,
+    Setting,
+    axis,
+    compute,
+    heights,
+    named,
+    network,
+    paper_rows,
+    roughness,
+    rows_of,
+    split_texts,
+    titles,
+)
 
 POINTS = 9
 

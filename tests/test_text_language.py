@@ -14,7 +14,7 @@ import softknee as sk
 from helpers import F64, SUBJECTS, ZOO
 from softknee import FormulaError
 from softknee.design import definition, join, mollify, rescu
-from softknee.design.texts.declared import read_constraint, read_param, write_constraint
+from softknee.design.texts.given import read_constraint, read_param, write_constraint
 from softknee.spec import (
     Activation,
     AtLeastOne,

@@ -15,9 +15,8 @@ from helpers import rounding
 from softknee.errors import DataError, ParameterError
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.recipe import Data
-from softknee.lab.studies.running import run, run_trial, saving
-from softknee.lab.studies.running.progress import Progress
-from softknee.lab.studies.running.sites import Followed
+from softknee.lab.studies.running import run, run_trial, training
+from softknee.lab.studies.running.training import Followed, Progress
 from softknee.measure import RecordError
 from trial_models import WithoutTest, examples, trial
 
@@ -198,7 +197,7 @@ def test_one_by_one_gives_the_same_numbers():
     )
 
 
-@pytest.mark.parametrize("module", [run, saving], ids=["run", "saving"])
+@pytest.mark.parametrize("module", [run, training], ids=["run", "saving"])
 def test_the_examples_in_the_docstrings_run(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

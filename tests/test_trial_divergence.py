@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from safetensors.torch import load
 
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.running import run_trial
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Record, prediction_difference
 from trial_models import examples, trial
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from softknee.lab.studies.running import Interrupted, SavedError, run_trial
-from softknee.lab.studies.running.saving import unpack
+from softknee.lab.studies.running.training import unpack
 from trial_models import examples, trial
 
 DATA = examples()

@@ -22,9 +22,8 @@ from softknee.lab.language import (
     supervise_,
     tokenize,
 )
-from softknee.lab.language.pair_tokens import chosen_batch
-from softknee.lab.language.preference_loss import reply_log_probabilities
-from softknee.lab.language.tools import _tool
+from softknee.lab.language.preferences import chosen_batch, reply_log_probabilities
+from softknee.lab.language.tokenizers import _tool
 from softknee.measure import Record
 
 pytest.importorskip("trl", reason="trl is not installed; the extra 'preference' brings it")

@@ -12,14 +12,11 @@ import softknee as sk
 from softknee.errors import ParameterError, RecipeError
 from softknee.lab.networks import VISION, build
 from softknee.lab.studies.building import model_maker
-from softknee.lab.studies.checking import check
 from softknee.lab.studies.examples import load_examples
+from softknee.lab.studies.reading import check
 from softknee.lab.studies.recipe import Choice, Data, Model, Recipe
 from softknee.lab.studies.trial import Chosen
-from softknee.lab.vision_networks import NETWORKS
-from softknee.lab.vision_networks.by_name import arguments_of
-from softknee.lab.vision_networks.residual import PreactivatedBlock
-from softknee.lab.vision_networks.shuffle import Shuffle
+from softknee.lab.vision_networks import NETWORKS, PreactivatedBlock, Shuffle, arguments_of
 from softknee.surgery.modules import activation_modules
 
 # Network, classes, parameters without and with one PReLU at each place. FORMULAS: the papers' integers.

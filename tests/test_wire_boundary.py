@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 
 import wire_processes as those
 from softknee.lab.splits import load_digits
-from softknee.wire.frames import CHECK_BYTES, HEADER_BYTES
+from softknee.wire.channel import CHECK_BYTES, HEADER_BYTES
 from wire_page import PAGE, names, with_tables
 
 SECONDS = 1800  # for both processes together; on an idle machine they need about twenty

@@ -13,7 +13,7 @@ import softknee as sk
 from softknee.errors import InputError, ParameterError, PeerError, SoftkneeError
 from softknee.wire import Traffic, WireError
 from softknee.wire.boundary import _look_up
-from softknee.wire.frames import HEADER_BYTES, KINDS, TYPES, Frame, body_of, bytes_of, open_body, read_header
+from softknee.wire.channel import HEADER_BYTES, KINDS, TYPES, Frame, body_of, bytes_of, open_body, read_header
 
 CPU = torch.device("cpu")
 FRAME = Frame("coded", 300, torch.bfloat16, (4, 6, 8, 8), 900, torch.float32, torch.float32, (6, 1, 1, 9))

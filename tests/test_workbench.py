@@ -11,8 +11,8 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
-from softknee.app.workbench.jobs import answer
 from softknee.app.workbench.reading import read, slider_for_width
+from softknee.app.workbench.workers import answer
 from softknee.errors import SoftkneeError
 from workbench_jobs import NORMAL, asked, done, points, refused
 

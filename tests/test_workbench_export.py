@@ -13,10 +13,9 @@ from scipy import stats
 
 import softknee as sk
 from softknee.app.workbench.export import python_line
-from softknee.app.workbench.inputs import QUANTILES, density_of, sketch, unpack
+from softknee.app.workbench.inputs import QUANTILES, density_of, sketch, unpack, uploaded
 from softknee.app.workbench.reading import read
 from softknee.app.workbench.training import keep_functions, recipe_for
-from softknee.app.workbench.uploads import uploaded
 from softknee.errors import FormulaError, InputError, SoftkneeError
 from workbench_jobs import done, refused
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+from softknee.lab.table import wire_markdown
 from softknee.measure import Record
-from softknee.measure.result_table import wire_markdown
 
 HOME = Path(__file__).parent.parent
 PAGE = HOME / "docs" / "wire.md"

@@ -25,7 +25,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 import softknee as sk
 from softknee.errors import PeerError, SoftkneeError
 from softknee.wire import boundary as module
-from softknee.wire.frames import Frame, body_of, bytes_of
+from softknee.wire.channel import Frame, body_of, bytes_of
 from softknee.wire.packed import from_bytes
 from softknee.wire.sockets import Connection
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from softknee.app.workbench.jobs import answer
+from softknee.app.workbench.workers import answer
 
 NORMAL = {"kind": "normal", "mean": 0.0, "scale": 1.0}
 

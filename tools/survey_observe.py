@@ -118,6 +118,7 @@ class Recorder(TorchDispatchMode):
     def __post_init__(self) -> None:
         super().__init__()
         self.nodes: Any = WeakIdKeyDictionary()
+        self.recurrent: FrameType | None = None
 
     @property
     def units(self) -> list[Event]:
@@ -190,6 +191,12 @@ class Recorder(TorchDispatchMode):
         frames = [frame for frame in _frames(sys._getframe(1)) if frame.f_code.co_filename != _HERE]
         if any(_ours(frame) for frame in frames):
             return None
+        recurrent = next((f for f in frames if isinstance(_first_argument(f), nn.RNNBase | nn.RNNCellBase)), None)
+        if recurrent is not None:
+            # One operator where oneDNN has a kernel for this processor, else a hundred gates: one event either way.
+            if recurrent is self.recurrent:
+                return None
+            function, self.recurrent = "recurrent", recurrent
         owners: dict[str, nn.Module] = {}
         for frame in frames:
             me = _first_argument(frame)

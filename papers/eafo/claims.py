@@ -12,8 +12,7 @@ from softknee.spec import NormalPdf, elementary, x
 from softknee.spec.algebra import exp, sympy
 from softknee.spec.pieces import split
 
-from ..checks import formula, get, integral, jumps, line, mp, same, tex
-from ..claim import Finding, claims_of
+from ..claim import Finding, claims_of, formula, get, integral, jumps, line, mp, same, tex
 
 claim = claims_of("eafo")
 

@@ -14,8 +14,7 @@ from softknee.spec import NormalCdf, NormalPdf, elementary, x
 from softknee.spec.algebra import oo, sympy
 from softknee.spec.reference import evaluate
 
-from ..checks import F64, certificate, formula, get, integral, line, mp, same
-from ..claim import Finding, claims_of
+from ..claim import F64, Finding, certificate, claims_of, formula, get, integral, line, mp, same
 
 claim = claims_of("lambda_gelu")
 

@@ -16,9 +16,11 @@ from softknee.spec.algebra import Piecewise, Rational, exp, sympy
 from softknee.spec.pieces import split
 from softknee.spec.precision import compiled, to_digits
 
-from ..checks import (
+from ..claim import (
     F64,
+    Finding,
     certificate,
+    claims_of,
     formula,
     get,
     integral,
@@ -32,7 +34,6 @@ from ..checks import (
     smooth,
     tex,
 )
-from ..claim import Finding, claims_of
 
 claim = claims_of("mollification")
 

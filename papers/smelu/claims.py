@@ -14,8 +14,7 @@ from softknee.spec.algebra import Piecewise, log, sympy
 from softknee.spec.pieces import split
 from softknee.spec.precision import to_digits
 
-from ..checks import F64, certificate, formula, get, jumps, line, reached_at, same, smooth, tex
-from ..claim import Finding, claims_of
+from ..claim import F64, Finding, certificate, claims_of, formula, get, jumps, line, reached_at, same, smooth, tex
 
 claim = claims_of("smelu")
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import F64, get, line, mp
-from ..claim import Finding, claims_of
+from ..claim import F64, Finding, claims_of, get, line, mp
 
 claim = claims_of("squaf")
 

@@ -6,7 +6,7 @@ from test_recipes_clicks import plain_stream, stream_model
 
 import softknee as sk
 from softknee.lab.clicks import click_model
-from softknee.lab.data.criteo_shards import BUCKETS
+from softknee.lab.data.criteo import BUCKETS
 
 pytestmark = [
     pytest.mark.gpu,

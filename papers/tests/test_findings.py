@@ -16,12 +16,10 @@ from papers.statement import CANNOT_TELL, FEWEST_PAIRS, Evidence, Judged, Part, 
 from papers.tables import study_tables
 
 from softknee.errors import DataError
-from softknee.lab.studies.description import Description
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.runner import recipe_mapping
-from softknee.lab.studies.store import RunStore
-from softknee.lab.studies.trials import train_trials
+from softknee.lab.studies.store import Description, RunStore
+from softknee.lab.studies.trials import Outcome, train_trials
 from softknee.measure import Record
 
 ROOT = Path(__file__).parents[2]

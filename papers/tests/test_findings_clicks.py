@@ -12,14 +12,12 @@ from papers.tables import study_tables
 
 from data_files import write_criteo
 from softknee.lab.report import summarise
-from softknee.lab.report.clicks import change, relative_losses
-from softknee.lab.report.markdown import markdown
-from softknee.lab.report.origin import origin_of
-from softknee.lab.studies.description import Description
+from softknee.lab.report.parts import origin_of
+from softknee.lab.report.tables import change, markdown, relative_losses
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.runner import recipe_mapping
-from softknee.lab.studies.trials import train_trials
+from softknee.lab.studies.store import Description
+from softknee.lab.studies.trials import Outcome, train_trials
 from softknee.measure import prediction_difference
 
 # One or two values of each family; what is judged is the same.

@@ -20,7 +20,7 @@ from test_findings_papers import differing, hardened, language_record, near, sto
 from test_findings_papers import digits as digits  # a fixture
 
 from softknee.errors import DataError
-from softknee.lab.distilling.paper import PAPER
+from softknee.lab.distilling import PAPER
 from softknee.lab.studies.reading import find_recipe
 from softknee.measure import Quantity, Record
 

@@ -17,16 +17,15 @@ from papers.statement import CANNOT_TELL, NOT_THERE, corrected, judge
 from papers.tables import study_tables
 
 from softknee.errors import DataError
-from softknee.lab import language_study
+from softknee.lab import language_models
 from softknee.lab.characters import Characters
-from softknee.lab.language.activations import AS_LOADED
+from softknee.lab.language.loading import AS_LOADED
 from softknee.lab.language.wikitext_study import train_models
-from softknee.lab.studies.description import Description
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.outcome import Outcome
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
-from softknee.lab.studies.trials import train_trials
+from softknee.lab.studies.store import Description
+from softknee.lab.studies.trials import Outcome, train_trials
 from softknee.measure import Quantity, Record, prediction_difference, spearman
 
 
@@ -317,10 +316,10 @@ def language_record(path, *, shock, hardened_shock, relu=0.1, learned=1.1, param
 def test_the_table_of_language_models(tmp_path):
     """From the study itself, tiny, to the page."""
     text = Characters(train=torch.arange(400) % 7, validation=torch.arange(90) % 7, vocabulary=7)
-    recipe = language_study.Recipe(
+    recipe = language_models.Recipe(
         layers=1, width=8, heads=1, context=8, batch=2, steps=4, warmup=1, recover=0, dropout=0.0, tolerance=0.05
     )
-    settings = language_study.Settings(
+    settings = language_models.Settings(
         recipe=recipe, seeds=(0, 1, 2), device="cpu", rows=("gelu", "lambda_gelu", "relu")
     )
     record = train_models(settings, text, train_name="numbers", command="softknee study wikitext")

@@ -12,10 +12,10 @@ from test_findings_papers import accuracies, store, verdict
 from test_findings_papers import digits as digits  # a fixture
 
 from softknee.errors import ParameterError
-from softknee.lab.studies.outcome import Outcome
+from softknee.lab.bench.speed import choose_device
+from softknee.lab.bench.wire import Settings
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Record
-from softknee.measure.speed import choose_device
-from softknee.measure.wire_speed import Settings
 
 STUDIES = Path(__file__).parents[1] / "lambda_gelu" / "records"
 

@@ -12,22 +12,21 @@ from torch import nn
 import idx_files
 from data_files import publish_cifar, tiny_imagenet_files, write_adult, write_binary, write_imagenet, write_tree
 from softknee.errors import ParameterError, RecipeError
-from softknee.lab import idx
+from softknee.lab import idx, vision_networks
 from softknee.lab.networks import mlp
 from softknee.lab.report import summarise
-from softknee.lab.report.markdown import markdown
-from softknee.lab.report.origin import origin_of
+from softknee.lab.report.parts import origin_of
+from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import load_examples, recipe_examples
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.reporting import recipe_of
-from softknee.lab.studies.runner import run_study
+from softknee.lab.studies.runner import run_study, smoke
 from softknee.lab.studies.running import run_trial
-from softknee.lab.studies.smoke import smoke
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import every_chosen, train_trials
-from softknee.lab.vision_networks import NETWORKS, timm_models
+from softknee.lab.vision_networks import NETWORKS
 from softknee.surgery.modules import activation_modules
 
 PAPERS = ("eafo-", "lambda-gelu-", "mollification-", "smelu-figure-", "squaf-table-6-vit-short")
@@ -73,8 +72,8 @@ def data(files, monkeypatch):
 
 @pytest.fixture
 def small_networks(monkeypatch):
-    whole = timm_models._timm
-    monkeypatch.setattr(timm_models, "_timm", lambda name, **given: whole(name, **given, **SMALLER.get(name, {})))
+    whole = vision_networks._timm
+    monkeypatch.setattr(vision_networks, "_timm", lambda name, **given: whole(name, **given, **SMALLER.get(name, {})))
 
 
 def test_the_tables_are_there():

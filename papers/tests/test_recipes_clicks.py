@@ -14,14 +14,12 @@ from torch.nn import functional as F
 import softknee as sk
 from data_files import write_criteo
 from softknee.errors import DataError, InputError, ParameterError, RecipeError
-from softknee.lab.clicks import ClickInputs, click_model
-from softknee.lab.clicks.by_name import build_by_name
+from softknee.lab.clicks import ClickInputs, build_by_name, click_model
 from softknee.lab.data.criteo import load_criteo
 from softknee.lab.networks import build
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.reading import read_recipe
-from softknee.lab.studies.runner import run_study
-from softknee.lab.studies.smoke import smoke
+from softknee.lab.studies.runner import run_study, smoke
 from softknee.train import random_keys
 from softknee.train.random_keys import order
 

@@ -9,15 +9,13 @@ import softknee as sk
 from data_files import publish_cifar, write_binary
 from small_images import tiny
 from softknee.errors import RecipeError
-from softknee.lab.studies.checking import combinations
-from softknee.lab.studies.reading import read_recipe, to_yaml
+from softknee.lab import vision_networks as room
+from softknee.lab.studies.building import start_squaf_
+from softknee.lab.studies.reading import combinations, read_recipe, to_yaml
 from softknee.lab.studies.recipe import Choice
-from softknee.lab.studies.runner import run_study
-from softknee.lab.studies.smoke import smoke
-from softknee.lab.studies.squaf_start import start_squaf_
+from softknee.lab.studies.runner import run_study, smoke
 from softknee.lab.studies.trial import Chosen
 from softknee.lab.vision_networks import NETWORKS
-from softknee.lab.vision_networks import enlarging as room
 
 NAMES = [name for name in recipe_names() if name.startswith(("squaf-table-4-", "squaf-table-6-"))]
 NAMES.remove("squaf-table-6-vit-short")  # shares its network with other papers: test_paper_recipes.py

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import ParameterError
+from ..lab.table import wire_tables
 from ..measure.record import Quantity, Record
-from ..measure.result_table import wire_tables
 from .screen import RecordFile, command_line, console_of, several
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def bench_kernels(
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
     """Time every function, forward and backward, as a multiple of copying the same tensor."""
-    from ..measure import speed
+    from ..lab.bench import speed
     from .screen import print_speed, progress_line
 
     chosen = speed.choose_device(device)
@@ -74,13 +74,13 @@ def bench_model(
     json: RecordFile = None,
 ) -> None:
     """Step time, memory and output change of a whole model before and after swaps, with random weights."""
-    from ..measure import model_speed
-    from ..measure.built_models import Shape, read_config
-    from ..measure.speed import choose_device
+    from ..lab.bench import models
+    from ..lab.bench.candidates import Shape, read_config
+    from ..lab.bench.speed import choose_device
     from .screen import progress_line
 
     chosen = choose_device(device)
-    settings = model_speed.Settings(
+    settings = models.Settings(
         model=model,
         swap=swap[0],
         others=tuple(swap[1:]),
@@ -97,7 +97,7 @@ def bench_model(
         **({} if threads is None else {"threads": threads}),
     )
     with progress_line("model:") as report:
-        record = model_speed.measure(settings, command=command_line(), report=report)
+        record = models.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_model(record)
@@ -117,16 +117,16 @@ def bench_replicas(
     json: RecordFile = None,
 ) -> None:
     """Time a training step of many replicas at once, beside as many models one after the other."""
-    from ..measure import replica_speed
-    from ..measure.speed import choose_device
+    from ..lab.bench import replicas
+    from ..lab.bench.speed import choose_device
     from .screen import progress_line
 
     chosen = choose_device(device)
     on_gpu = chosen.type == "cuda"
-    settings = replica_speed.Settings(
+    settings = replicas.Settings(
         device=chosen,
         counts=_whole_numbers("--counts", counts) or ((1, 12, 48, 240) if on_gpu else (1, 12)),
-        widths=_whole_numbers("--widths", widths) or (replica_speed.LARGE if on_gpu else replica_speed.SMALL),
+        widths=_whole_numbers("--widths", widths) or (replicas.LARGE if on_gpu else replicas.SMALL),
         activation=activation,
         batch=batch,
         steps=steps,
@@ -135,7 +135,7 @@ def bench_replicas(
         **({} if threads is None else {"threads": threads}),
     )
     with progress_line("replicas:") as report:
-        record = replica_speed.measure(settings, command=command_line(), report=report)
+        record = replicas.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_replicas(record)
@@ -298,13 +298,13 @@ def bench_epoch(
 
     Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
     """
-    from ..measure import epoch_speed
-    from ..measure.built_models import read_config
-    from ..measure.speed import choose_device
+    from ..lab.bench import epoch
+    from ..lab.bench.candidates import read_config
+    from ..lab.bench.speed import choose_device
     from .screen import progress_line
 
     chosen = choose_device(device)
-    settings = epoch_speed.Settings(
+    settings = epoch.Settings(
         model=model,
         device=chosen,
         image=image,
@@ -322,7 +322,7 @@ def bench_epoch(
         plain=not no_plain,
     )
     with progress_line("epoch:") as report:
-        record = epoch_speed.measure(settings, command=command_line(), report=report)
+        record = epoch.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_epoch(record)
@@ -385,31 +385,31 @@ def bench_wire(
     json: RecordFile = None,
 ) -> None:
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
+    from ..lab.bench import wire
+    from ..lab.bench.speed import choose_device
     from ..lab.splits import load_split
-    from ..measure import wire_speed
-    from ..measure.speed import choose_device
     from .screen import progress_line
 
     chosen = choose_device(device)
-    settings = wire_speed.Settings(
+    settings = wire.Settings(
         device=chosen,
         rates=_numbers(rates),
         epochs=epochs,
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
-        forms=several(forms) or wire_speed.FORMS,
+        forms=several(forms) or wire.FORMS,
         **({} if threads is None else {"threads": threads}),
     )
     command = command_line()
     split = load_split("digits")
-    data = wire_speed.Data(
+    data = wire.Data(
         train_images=split.train_images,
         train_labels=split.train_labels,
         test_images=split.test_images,
         test_labels=split.test_labels,
     )
     with progress_line("wire:") as report:
-        record = wire_speed.measure(settings, data, command=command, report=report)
+        record = wire.measure(settings, data, command=command, report=report)
     if json is not None:
         record.write(json)
     print_wire(record)

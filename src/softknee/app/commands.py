@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..measure.result_table import ResultTable
+from ..lab.table import ResultTable
 from ..version import VERSION
 from .bench import bench
 from .data import compare, data
@@ -16,7 +16,7 @@ from .screen import Keep, RecordFile, command_line, console_of, kept_in, several
 from .study import fits, report, study, surface
 from .study_images import distil, rate
 from .study_language import preference, wikitext
-from .workbench.command import workbench
+from .workbench.server import workbench
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -62,20 +62,20 @@ def study_hardening(
 ) -> None:
     """Train free, hardened and ReLU networks; compare them before and after ReLU takes the activation's place."""
     from ..files import write_whole
-    from ..lab import hardening_study
-    from ..lab.hardening_table import hardening_markdown
+    from ..lab import hardening
+    from ..lab.hardening import hardening_markdown
     from .screen import progress_bar
     from .study import print_hardening
 
-    settings = hardening_study.Settings(
-        tasks=hardening_study.choose_tasks(several(only), epochs=epochs),
+    settings = hardening.Settings(
+        tasks=hardening.choose_tasks(several(only), epochs=epochs),
         seeds=tuple(range(seeds)),
         device=device,
         data=data,
         out=out,
     )
-    with progress_bar("training", total=hardening_study.steps(settings)) as advance:
-        record = hardening_study.run(settings, command=command_line(), advance=advance).record
+    with progress_bar("training", total=hardening.steps(settings)) as advance:
+        record = hardening.run(settings, command=command_line(), advance=advance).record
     if json is not None:
         record.write(json)
     if out is not None:
@@ -93,15 +93,15 @@ def study_language(
     keep: Keep = None,
 ) -> None:
     """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
-    from ..lab import language_study
+    from ..lab import language_models
     from .screen import progress_bar
 
-    recipe = language_study.Recipe(steps=train_steps)
-    settings = language_study.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
-    with kept_in(keep, json) as place, progress_bar("training", total=language_study.steps(settings)) as advance:
-        record = language_study.run(settings, command=command_line(), advance=advance, keep=place)
+    recipe = language_models.Recipe(steps=train_steps)
+    settings = language_models.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
+    with kept_in(keep, json) as place, progress_bar("training", total=language_models.steps(settings)) as advance:
+        record = language_models.run(settings, command=command_line(), advance=advance, keep=place)
     write_record(record, json, keep=keep)
-    typer.echo(language_study.language_markdown(record), nl=False)
+    typer.echo(language_models.language_markdown(record), nl=False)
 
 
 @app.command("deploy-check")

@@ -23,7 +23,7 @@ def data_criteo(
     out: Annotated[Path, typer.Argument(help="the folder of the shards; best criteo/shards of the data folder")],
 ) -> None:
     """Hash Criteo's rows into columns of numbers, shard by shard; memory does not grow with the file."""
-    from ..lab.data.criteo_shards import convert
+    from ..lab.data.criteo import convert
     from .screen import progress_line
 
     with progress_line("hashing") as report:
@@ -77,7 +77,7 @@ def compare(
 ) -> None:
     """What changes in the predictions when a new model takes an old one's place, with intervals."""
     from ..lab import compare as room
-    from ..measure.speed import choose_device
+    from ..lab.bench.speed import choose_device
     from .commands import print_deploy
     from .screen import progress_line
 

@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from ..lab.table import ResultTable, speed_tables
 from ..measure.record import Record
-from ..measure.result_table import ResultTable, speed_tables
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -68,7 +68,7 @@ def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
 
 def _lines(what: str, total: int) -> Callable[[str], None]:
     """A line on stderr now and then: in the log of a long run a bar would be seen when it is over."""
-    from ..lab.studies.progress import clock
+    from ..lab.studies.engine import clock
 
     begun = said = time.monotonic()
     done = 0

@@ -13,13 +13,13 @@ from typer.core import TyperGroup
 
 from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
-from ..lab.hardening_table import hardening_tables
+from ..lab.hardening import hardening_tables
 from ..measure.record import Record
 from .screen import STOPPED, RecordFile, command_line, console_of
 
 if TYPE_CHECKING:
-    from ..lab.studies.outcome import Outcome
     from ..lab.studies.recipe import Recipe
+    from ..lab.studies.trials import Outcome
 
 _RUN = "run"
 
@@ -71,9 +71,9 @@ def study_run(
     ] = False,
 ) -> None:
     """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies.engine import StudyStopped
     from ..lab.studies.reporting import check_tools, write_report_into
     from ..lab.studies.runner import default_place
-    from ..lab.studies.stopping import StudyStopped
     from ..lab.studies.store import RunStore
     from ..lab.studies.together import study_together
     from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
@@ -144,9 +144,8 @@ def study_merge(
     parts: Annotated[list[str], typer.Argument(help="folders or URLs of the same study, as --out named them")],
 ) -> None:
     """Bring parts of a study together that were run apart, with --only and --out, on several GPUs or machines."""
-    from ..lab.studies.merging import merge_studies
     from ..lab.studies.reporting import recipe_of
-    from ..lab.studies.store import RunStore
+    from ..lab.studies.store import RunStore, merge_studies
     from ..lab.studies.trials import every_chosen
 
     merged = merge_studies(into, parts)
@@ -207,8 +206,8 @@ def _how_to_go_on(recipe: "Recipe") -> str:
 
 def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
     """The recipe of the smoke run, which is announced."""
-    from ..lab.studies.smoke import said
-    from ..lab.studies.smoke import smoke as made_tiny
+    from ..lab.studies.runner import said
+    from ..lab.studies.runner import smoke as made_tiny
 
     small = made_tiny(recipe, only=only)
     typer.echo(said(only), err=True)

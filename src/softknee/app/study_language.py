@@ -45,9 +45,9 @@ def preference(
     keep: Keep = None,
 ) -> None:
     """Fine-tune a language model, then train it on preferences (DPO), with its own activation and with others."""
+    from ..lab.bench.speed import choose_device
     from ..lab.language import Recipe, find_pairs, load_language_model, read_preferences
     from ..lab.language import preference_study as room
-    from ..measure.speed import choose_device
     from .screen import progress_bar
 
     announce_smoke(smoke)
@@ -121,7 +121,7 @@ def wikitext(
     keep: Keep = None,
 ) -> None:
     """Perplexity on WikiText-2 before and after ReLU takes the place of the activations."""
-    from ..lab import language_study
+    from ..lab import language_models
     from ..lab.language import load_gpt2_tokenizer, load_language_model, load_wikitext
     from ..lab.language import wikitext_study as room
     from .screen import progress_bar, progress_line
@@ -150,28 +150,28 @@ def wikitext(
     else:
         if swap or stride or most:
             raise ParameterError("--swap, --stride and --most are for a model that is given with --model.")
-        recipe = language_study.Recipe(
+        recipe = language_models.Recipe(
             layers=layers,
             width=width,
             heads=heads,
             context=context or 256,
             batch=batch,
             steps=train_steps,
-            warmup=min(language_study.Recipe.warmup, max(1, train_steps // 4)),
+            warmup=min(language_models.Recipe.warmup, max(1, train_steps // 4)),
             learning_rate=learning_rate,
             dropout=dropout,
             recover=recover,
             layerwise=layerwise,
             recorded=not eager,
         )
-        settings = language_study.Settings(
+        settings = language_models.Settings(
             recipe=recipe, seeds=tuple(range(seeds)), device=device, rows=tuple(several(rows))
         )
         settings = room.for_smoke(settings) if smoke else settings
         tokens = room.read_tokens(
             load_gpt2_tokenizer(tokenizer or data, check=check), train=train, folder=data, check=check, smoke=smoke
         )
-        with kept_in(keep, json) as place, progress_bar("training", total=language_study.steps(settings)) as advance:
+        with kept_in(keep, json) as place, progress_bar("training", total=language_models.steps(settings)) as advance:
             record = room.train_models(
                 settings,
                 tokens,

@@ -1,15 +1,13 @@
 """Engines that make new definitions, and the proofs of what was made."""
 
 from .entropic.densities import Density, laplace, logistic, normal, uniform
-from .entropic.descent import EafoDescent, eafo_descent
+from .entropic.descent import EafoDescent, eafo_descent, worst
 from .entropic.eafo import Eafo, eafo
 from .entropic.entropy import entropy, entropy_change, spacing_entropy
 from .entropic.spline import Spline
-from .entropic.worst import worst
 from .fitting import Fitted, fit, start
 from .init_gain import init_gain
-from .joining.join import join
-from .joining.rescu import rescu
+from .joining import join, rescu
 from .proof.certificate import Certificate
 from .proof.certify import certify
 from .smoothing.mollify import mollify

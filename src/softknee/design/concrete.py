@@ -21,7 +21,7 @@ from ..registry import get
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
 from ..spec.pieces import Pieces, split
-from .source import resolved
+from .evaluate import resolved
 
 Curve = Callable[[Tensor], Tensor]
 

@@ -27,9 +27,9 @@ from torch import Tensor
 from ..errors import InputError
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level
-from ..measure.result_table import ResultTable
 from ..measure.scores import read
 from .shares import Rate, gain_interval, mcnemar, over_examples, wilson
+from .table import ResultTable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,16 +10,388 @@ of f' and a point mass of f'', drawn as an arrow as high as the mass. The same c
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ..errors import ParameterError
 from ..files import write_whole
-from .chart import check_ending, svg_of, write_figure
-from .figure_lines import Definition, lines_of, settings_of, shared
-from .figure_page import page
-from .figure_panels import panels
+from ..registry import get
+from ..spec import Activation, Param, SoftTable
+from .chart import (
+    INK,
+    Chart,
+    by_name,
+    check_ending,
+    lines_legend,
+    marks,
+    number,
+    points,
+    rule_at,
+    sized,
+    svg_of,
+    ticks,
+    write_figure,
+)
+from .curves import Curve, Function, orders_of, sample, seams_of, thin, view
+from .page_style import STYLE
+from .typeset import closed_form, formula
+
+Definition = Activation | SoftTable
+Settings = Sequence[Mapping[str, Any]]
+# From soft to hard along one ramp whose lightness falls all the way, so that the order is seen without its hues too.
+RAMP = ("#f2a13c", "#e0654f", "#b23a7f", "#6b2c91", "#1f2a7a")
+# For lines that have no order: hues of Okabe and Ito's palette, told apart with any colour vision.
+DISTINCT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega"
+_SIGNS: dict[str, str] = dict(zip(_GREEK.split(), "αβγδεζηθικλμνξπρστφχψω", strict=True))
+_SIGNS |= {"eps": "ε", "lam": "λ", "slope": "a", "shift": "s"}
+_LOWERED = {"minus": "₋", "plus": "₊", "n": "ₙ", "p": "ₚ"}
+_ALL_BUT_ZERO = 1e-18  # a knob at its end, as far as float64 and a drawing can tell
+_FARTHEST_SEAM = 20.0  # a seam beyond guards against overflow and is nothing to see
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure: what it is called, what it computes, and how it is drawn.
+
+    shown: how many of f, f', f'' are drawn; the point masses of f'' follow from f'.
+    """
+
+    label: str
+    orders: Sequence[Function]
+    seams: Sequence[float] | None = None
+    colour: str = INK
+    dotted: bool = False
+    shown: int = 3
+
+    def between(self, low: float, high: float) -> Curve:
+        return sample(self.orders[: self.shown], low=low, high=high, seams=self.seams)
+
+
+def settings_of(act: Definition, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The settings to draw when none are asked for: the knob at its default and at multiples, most of them harder."""
+    if not act.knobs or any(name in params for name in act.knobs):
+        return [dict(params)]
+    found = []
+    for factor in (0.25, 0.5, 1.0, 2.0) if act.toward == 0 else (0.5, 1.0, 2.0, 4.0):
+        numbers = {name: factor * _default(act, name) for name in act.knobs}
+        if all(act.param(name).constraint.allows(value) for name, value in numbers.items()):
+            found.append({**params, **numbers})
+    return found
+
+
+def _default(act: Definition, name: str) -> float:
+    p = act.param(name)
+    assert isinstance(p, Param), "a knob is a number"
+    return p.default
+
+
+def lines_of(act: Definition, settings: Settings) -> list[Line]:
+    """A line for each setting, and the hard limits dotted; a limit that several settings share is drawn once."""
+    if not 1 <= len(settings) <= len(DISTINCT):
+        raise ParameterError(f"A figure has 1 to {len(DISTINCT)} lines, and {len(settings)} were asked for.")
+    for one in settings:
+        act.check(one)
+    lines = [
+        Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
+        for one, colour in zip(settings, colours(act, settings), strict=True)
+    ]
+    limits = {str(one): one for one in (limit_of(act, one) for one in settings) if one is not None}
+    for index, (name, hard, values) in enumerate(limits.values()):
+        seams, shown = seams_of(hard, values), 3
+        if hard is act:
+            # Joined pieces have shrunk to a kink, whose slope can be drawn; of anything else only its jumps are left.
+            seams, shown = (seams, 2) if seams else (None, 1)
+        lines.append(Line("" if index else name, orders_of(hard, values), seams, dotted=True, shown=shown))
+    return lines
+
+
+def limit_of(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definition, dict[str, Any]] | None:
+    """What the hard limit is called, its definition and its parameters."""
+    if not act.knobs:
+        return None
+    if isinstance(act, Activation) and act.limit is not None:
+        given = {p.name: p.default for p in act.params} | dict(values)
+        return act.limit, get(act.limit), {theirs: given[ours] for theirs, ours in act.limit_params.items()}
+    letters = ", ".join(map(sign, act.knobs))
+    if act.toward == 0:
+        end, words = _ALL_BUT_ZERO, f"{letters} → 0"
+    elif act.toward == math.inf:
+        end, words = 1 / _ALL_BUT_ZERO, f"{letters} → ∞"
+    else:
+        return None
+    return words, act, {**values, **dict.fromkeys(act.knobs, end)}
+
+
+def bounds(lines: Sequence[Line], low: float | None, high: float | None) -> tuple[float, float]:
+    """The stretch of x to draw."""
+    if low is None or high is None:
+        soft = [line for line in lines if not line.dotted]
+        seams = [seam for line in soft for seam in line.seams or () if abs(seam) <= _FARTHEST_SEAM]
+        seen = view([line.orders[2] for line in soft], seams)
+        low, high = seen[0] if low is None else low, seen[1] if high is None else high
+    if not -math.inf < low < high < math.inf:
+        raise ParameterError(f"A figure goes from low to high, and {low:g} is not below {high:g}.")
+    return float(low), float(high)
+
+
+# -- colours and words ------------------------------------------------------------------------------------
+
+
+def colours(act: Definition, settings: Settings) -> list[str]:
+    """Darker as the function hardens, where the lines have that order; hues that have no order otherwise."""
+    place = _hardness(act, settings)
+    if place is None:
+        return [*DISTINCT[: len(settings)]]
+    shades = {2: (1, 4), 3: (0, 2, 4), 4: (0, 1, 3, 4), 5: (0, 1, 2, 3, 4)}[len(settings)]
+    return [RAMP[shades[one]] for one in place]
+
+
+def _hardness(act: Definition, settings: Settings) -> list[int] | None:
+    """The place of each line from soft to hard, if what varies rises and falls together, on one side of 0."""
+    varying = _varying(settings)
+    if not varying or not 2 <= len(settings) <= len(RAMP):
+        return None
+    orders: list[list[int]] = []
+    for name in varying:
+        numbers: list[Any] = [one.get(name) for one in settings]
+        if not all(isinstance(one, int | float) for one in numbers) or min(numbers) * max(numbers) <= 0:
+            return None
+        orders.append(sorted(range(len(numbers)), key=lambda i, n=numbers: abs(n[i])))
+        if len(set(numbers)) < len(numbers) or orders[-1] != orders[0]:
+            return None
+    hardens_at_zero = act.toward == 0 and set(varying) <= set(act.knobs)
+    order = orders[0][::-1] if hardens_at_zero else orders[0]
+    return [order.index(i) for i in range(len(settings))]
+
+
+def _varying(settings: Settings) -> list[str]:
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]
+
+
+def label(act: Definition, values: Mapping[str, Any], settings: Settings) -> str:
+    """What tells a line from the others: the parameters that vary."""
+    names = [name for name in values if len(settings) == 1 or name in _varying(settings)]
+    words = ", ".join(equation(name, values[name]) for name in names)
+    return words or (act.name if len(settings) == 1 else "default")
+
+
+def shared(act: Definition, settings: Settings) -> str:
+    """The parameters that are given and the same for all lines."""
+    if len(settings) == 1:
+        return ""
+    same = {name: value for one in settings for name, value in one.items() if name not in _varying(settings)}
+    return ", ".join(equation(name, value) for name, value in same.items() if value is not None)
+
+
+def equation(name: str, value: Any) -> str:
+    number = f"{value:.4g}".replace("-", "−") if isinstance(value, int | float) else value
+    return f"{sign(name)} = {number}"
+
+
+def sign(name: str) -> str:
+    """A parameter as it is written in a figure.
+
+    >>> sign("beta"), sign("g_minus"), sign("lam"), sign("scale")
+    ('β', 'g₋', 'λ', 'scale')
+    """
+    stem, _, low = name.partition("_")
+    return _SIGNS.get(name) or _SIGNS.get(stem, stem) + (_LOWERED.get(low, f"_{low}") if low else "")
+
+
+def letter(act: Definition, name: str) -> str:
+    """A parameter as mathematics."""
+    return next((p.letter for p in act.params if p.name == name and isinstance(p, Param)), name)
+
+
+NAMES = ("f(x)", "f′(x)", "f″(x)")
+WIDE, TALL = (244, 200), (360, 190)  # pixels of a panel: of three beside each other, and of three below each other
+_DOTS = [1.7, 2.4]
+_HEAD = "M0,0L-0.45,1L0.45,1Z"  # of an arrow that points up, its tip at the place
+_TOLERANCE = 0.08  # pixels that a point which is left out may lie off the line
+_LETTER, _HANDLE = 7.0, 46.0  # pixels of a letter of the legend, and of its line with the room around it
+_EXTENT = 30  # pixels for the numbers beside a panel, the same in every figure, so that pages look alike
+
+
+def panels(
+    rows: Sequence[Sequence[Line]],
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    stacked: bool = False,
+    note: str = "",
+) -> Chart:
+    """f, f' and f'' of the lines beside each other, a row for each group of lines, with a legend above each row."""
+    low, high = bounds([line for lines in rows for line in lines], low, high)
+    groups = []
+    for place, lines in enumerate(rows):
+        curves = [line.between(low, high) for line in lines]
+        three = [_panel(order, lines, curves, (low, high), f"{place}_{order}", stacked) for order in range(3)]
+        three[0]["layer"].append(_legend(lines, note, TALL[0] if stacked else 3 * WIDE[0]))
+        together = {"scale": {"color": "shared", "strokeDash": "shared"}}
+        groups.append({"vconcat" if stacked else "hconcat": three, "spacing": 14, "resolve": together})
+    apart = {"scale": {"color": "independent", "strokeDash": "independent"}}
+    return groups[0] if len(groups) == 1 else {"vconcat": groups, "resolve": apart}
+
+
+def _panel(
+    order: int, lines: Sequence[Line], curves: Sequence[Curve], reach: tuple[float, float], name: str, stacked: bool
+) -> Chart:
+    heights = [0.0]
+    for curve in curves:
+        heights += [y for run in curve.runs[order : order + 1] for part in run for y in part.ys]
+        heights += [weight for _, weight in curve.masses[order]] if order == 2 else []
+    room = 0.07 * ((max(heights) - min(heights)) or 1.0)
+    bottom, top = min(heights) - room, max(heights) + room
+    wide, tall = TALL if stacked else WIDE
+    axis = {"format": ".4~g", "minExtent": _EXTENT}
+    x, y = number("x", domain=reach, axis={"format": ".4~g"}), number("y", domain=(bottom, top), axis=axis)
+    layers = [rule_at(y=0.0)] + [rule_at(x=0.0)] * (reach[0] <= 0 <= reach[1])
+    for index, (line, curve) in enumerate(zip(lines, curves, strict=True)):
+        strokes = _strokes(order, line, curve, (wide / (reach[1] - reach[0]), tall / (top - bottom)))
+        layers += [
+            {**marks(kind, rows, {"x": x, "y": y}, **look), "name": f"{part}_{name}_{index}_{place}"}
+            for place, (part, kind, rows, look) in enumerate(strokes)
+        ]
+    words = f"{NAMES[order]}, x {reach[0]:.6g} to {reach[1]:.6g}, y {bottom:.6g} to {top:.6g}"
+    title = {"text": NAMES[order], "fontStyle": "italic"}
+    return {**sized({"layer": layers}, wide, tall), "name": f"panel_{name}", "title": title, "description": words}
+
+
+def _strokes(order: int, line: Line, curve: Curve, scale: tuple[float, float]) -> list[Any]:
+    """Each stroke of a line: what it is, its kind of mark, its points and its look."""
+    look = {"color": line.colour, **({"strokeDash": _DOTS} if line.dotted else {})}
+    strokes = []
+    for run in curve.runs[order] if order < len(curve.runs) else ():
+        kept = thin(run, scale_x=scale[0], scale_y=scale[1], tolerance=_TOLERANCE)
+        strokes.append(("line", "line", points(kept.xs, kept.ys), {**look, "strokeWidth": 2.3}))
+    for place, weight in curve.masses[order] if order == 2 else ():
+        ends = [{"x": place, "y": 0.0}, {"x": place, "y": weight}]
+        head = {"shape": _HEAD, "angle": 0 if weight > 0 else 180, "filled": True, "size": 340, "opacity": 1}
+        strokes.append(("mass", "line", ends, {**look, "strokeWidth": 1.6}))
+        strokes.append(("head", "point", ends[1:], {"color": line.colour, **head}))
+    return strokes
+
+
+def _legend(lines: Sequence[Line], note: str, wide: float) -> Chart:
+    """Marks that nothing is seen of but their legend, in as many lines of text as it needs."""
+    named = [line for line in lines if line.label]
+    words = [line.label for line in named] + [note] * bool(note)
+    longest, total = max(map(len, words), default=0), sum(map(len, words))
+    fits = total * _LETTER + len(words) * _HANDLE < wide
+    columns = len(words) if fits else max(1, int(wide / (longest * _LETTER + _HANDLE)))
+    keys = [str(place) for place in range(len(words))]
+    legend = lines_legend(
+        orient="top",
+        columns=columns,
+        labelExpr=f"{json.dumps(words, ensure_ascii=False)}[+datum.value]",
+        symbolSize=500,
+        symbolStrokeWidth=2.3,
+        labelFontSize=12,
+    )
+    colours = [line.colour for line in named] + ["transparent"] * bool(note)
+    dashes = [_DOTS if line.dotted else [1, 0] for line in named] + [[1, 0]] * bool(note)
+    channels = {"color": by_name(keys, colours, legend=legend), "strokeDash": by_name(keys, dashes, legend=legend)}
+    return marks("line", [{"name": key} for key in keys], channels, color=INK) if words else rule_at(y=0.0)
+
+
+# -- all functions on one sheet ---------------------------------------------------------------------------
+
+_COLUMNS = 8
+_SIDE = 94  # pixels of a panel
+_X, _Y = (-4.0, 4.0), (-1.5, 4.0)
+_SLOPE = "#e69f00"
+
+
+def poster(shown: Mapping[str, tuple[Definition, Mapping[str, Any]]]) -> Chart:
+    """Small panels of one scale, with f (blue) and f' (orange) of every definition, under the names they are given."""
+    x = number("x", domain=_X, axis=ticks((-2, 2), labels=False))
+    y = number("y", domain=_Y, axis=ticks((2,), labels=False))
+    charts = []
+    for name, (act, values) in shown.items():
+        layers = [rule_at(y=0.0), rule_at(x=0.0)]
+        curve = lines_of(act, [values])[0].between(*_X)
+        for order, colour in ((1, _SLOPE), (0, DISTINCT[0])):
+            for part, run in enumerate(curve.runs[order]):
+                kept = thin(run, scale_x=12.0, scale_y=17.0, tolerance=0.11)
+                stroke = marks("line", points(kept.xs, kept.ys), {"x": x, "y": y}, color=colour, clip=True)
+                layers.append({**stroke, "name": f"line_{name}_{order}_{part}"})
+        title = {"text": name, "fontSize": 9.5, "offset": 3}
+        charts.append({**sized({"layer": layers}, _SIDE, _SIDE), "title": title})
+    return {"concat": charts, "columns": _COLUMNS, "spacing": {"row": 10, "column": 14}}
+
+
+_MORE = """
+figure.picture { max-width: none; background: #fff; border-radius: 8px; padding: 10px; margin: 20px 0; }
+pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; margin: 0; }
+"""
+_PRIMES = ("f(x)", "f'(x)", "f''(x)")
+
+
+def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[str, Any]]) -> str:
+    """The page of one definition, drawn with these settings."""
+    title = escape(act.name)
+    rows = "".join(f"<dt>{left}</dt><dd><pre>{escape(text)}</pre></dd>" for left, text in _formulas(act))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<title>{title}</title>
+<style>{STYLE}{_MORE}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<p class="lead">{escape(act.about)}</p>
+<figure class="picture">
+{picture.strip()}
+</figure>
+<p class="legend">{escape(_drawn(act, settings))}</p>
+<h2>Formula</h2>
+<dl>{rows}</dl>
+{_parameters(act)}
+</main>
+</body>
+</html>
+"""
+
+
+def _drawn(act: Activation | SoftTable, settings: Sequence[Mapping[str, Any]]) -> str:
+    each = ["; ".join(f"{name} = {value}" for name, value in one.items()) or "the defaults" for one in settings]
+    limit = " Dotted: the hard limit." if act.knobs else ""
+    return f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
+
+
+def _formulas(act: Activation | SoftTable) -> list[tuple[str, str]]:
+    """Each derivative as text and as LaTeX."""
+    if isinstance(act, SoftTable):
+        return [(left, act.derivative(order).latex()) for order, left in enumerate(_PRIMES)]
+    found = []
+    for order, left in enumerate(_PRIMES):
+        typeset = formula(act, order)
+        where = "".join(rf",\quad {words}" for words in typeset.where)
+        found += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
+    return found
+
+
+def _parameters(act: Activation | SoftTable) -> str:
+    if not act.params:
+        return ""
+    rows = "".join(
+        f"<dt>{escape(p.name)}</dt><dd>{escape(p.about)}; {escape(p.constraint.words)}, {escape(str(p.default))} by "
+        "default</dd>"
+        for p in act.params
+    )
+    return f"<h2>Parameters</h2><dl>{rows}</dl>"
+
 
 SUFFIXES = (".png", ".svg", ".html")
 

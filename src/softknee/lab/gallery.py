@@ -10,22 +10,93 @@ against what is generated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean, BooleanFalse, BooleanTrue
+
 import softknee as sk
 
+from ..design.proof.certificate import Enclosure, Extremum
+from ..design.proof.certify import certify
 from ..errors import ParameterError
 from ..files import WriteError, write_whole
-from ..spec import Activation, SoftTable
+from ..spec import Activation, SoftTable, TableClaims
+from ..spec.algebra import sympy
 from .chart import svg_of
 from .curves import orders_of, seams_of
-from .exhibits import exhibit
-from .figure_lines import DISTINCT, Definition, Line, lines_of, settings_of, shared
-from .figure_panels import panels, poster
-from .gallery_page import cell, page, smoothness, title_of
+from .exhibits import Exhibit, exhibit
+from .figures import DISTINCT, Definition, Line, letter, lines_of, panels, poster, settings_of, shared
+from .typeset import Formula, expression, formula
+
+_DIGITS = 12  # of a number that goes on; the certificate itself knows more
+_MOST_PLACES = 2
+_PROVED = "Proved by interval arithmetic (`sk.design.certify`), for exactly these parameters."
+
+
+def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
+    """What `design.certify` proves of the lines that are drawn."""
+    if isinstance(act, SoftTable):
+        return ""
+    # Decimal texts are taken exactly: a slope of 0.1 is a tenth, not the float next to it.
+    proofs = [certify(act, **{name: str(value) for name, value in one.items()}) for one in settings]
+    still_open = " ".join(dict.fromkeys(sentence for proof in proofs for sentence in proof.open))
+    if not any(proof.lipschitz.lower > -math.inf for proof in proofs):
+        return f"## Certified\n\nNothing yet: {still_open}"
+    limit = proofs[0].limit
+    head = [
+        "parameters",
+        "smallest slope",
+        "Lipschitz constant",
+        *([f"distance to {limit}", "at x ="] if limit else []),
+    ]
+    rows = []
+    for one, proof in zip(settings, proofs, strict=True):
+        given = ", ".join(inline(f"{letter(act, name)} = {value:.10g}") for name, value in one.items())
+        cells = [given or "defaults", _extreme(proof.smallest_slope), _extreme(proof.lipschitz)]
+        if limit:
+            cells += [_extreme(proof.distance), _places(proof.distance)] if proof.distance else ["not settled", ""]
+        rows.append(cells)
+    table = [head, ["---"] * len(head), *rows]
+    if len(settings) == 1 and not act.params:
+        table = [row[1:] for row in table]
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
+    return f"## Certified\n\n{_PROVED}\n\n{lines}\n\n{still_open}"
+
+
+def inline(latex: str) -> str:
+    """Mathematics inside a sentence."""
+    return f"$`{latex}`$"
+
+
+def _extreme(value: Extremum) -> str:
+    if math.isnan(float(value)):
+        return "not settled"
+    return _digits(value) + (" (not reached)" if value.attained is False else "")
+
+
+def _places(value: Extremum) -> str:
+    shown = [
+        _digits(one.begin) if one.is_point else f"{_digits(one.begin)} to {_digits(one.end)}"
+        for one in value.places[:_MOST_PLACES]
+    ]
+    return ", ".join([*shown, *(["…"] if len(value.places) > _MOST_PLACES else [])])
+
+
+def _digits(value: Enclosure) -> str:
+    """The first digits of a number that goes on, with the dots that say so."""
+    text = str(value).replace("inf", "∞")
+    if text.startswith("["):
+        return f"{float(value):.{_DIGITS}g}"  # its two ends differ beyond these digits
+    if not text.endswith("..."):
+        return text
+    mantissa = text.removesuffix("...")
+    ahead = len(mantissa) - len(mantissa.lstrip("-0."))
+    return mantissa[: ahead + _DIGITS + ("." in mantissa[ahead:])] + "…"
+
 
 INDEX, ALL, BESIDE = "README.md", "all.svg", "beside.svg"
 # Figure 8 of the SmeLU paper, in two rows: what stays on ReLU or above it, and what dips below.
@@ -144,3 +215,175 @@ def _at_one(name: str, colour: str) -> Line:
     act: Activation = sk.get(name)
     values = dict.fromkeys(act.knobs, 1.0)
     return Line(name, orders_of(act, values), seams_of(act, values), colour)
+
+
+def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
+    """The whole page."""
+    shown = exhibit(act.name)
+    formulas = [_formula(act, shown, order) for order in range(3)]
+    parts = [
+        f"# {title_of(act)}\n\n{act.about}{_aliases(act)}",
+        f"![{act.name}, its first and its second derivative]({act.name}.svg)\n\n{_caption(act, shown)}",
+        f"## Formula\n\n{_math(0, formulas[0])}\n\n{_where(formulas[:1])}",
+        _parameters(act),
+        _limit(act, shown),
+        _claims(act),
+        certified(act, settings),
+        f"## Derivatives\n\n{_math(1, formulas[1])}\n\n{_math(2, formulas[2])}\n\n{_where(formulas[1:])}",
+        _use(act, settings),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def title_of(act: Definition) -> str:
+    """What people call it: the name of its module."""
+    module = type(sk.nn.make(act.name))
+    return "SQUAF" if isinstance(act, SoftTable) else act.name if module is sk.nn.Pointwise else module.__name__
+
+
+def _aliases(act: Definition) -> str:
+    others = [f"`{name}`" for name in sk.names() if name != act.name and sk.get(name) is act]
+    return f" Also known as {', '.join(others)}." if others else ""
+
+
+def cell(text: str) -> str:
+    """Text that may stand in a table: a bar would end the cell."""
+    return text.replace("|", "\\|")
+
+
+def smoothness(count: float) -> str:
+    """How many derivatives are continuous, in a word."""
+    if count < 0:
+        return "none, it jumps"
+    return "all" if count == math.inf else f"{count:g}"
+
+
+# -- formulas ---------------------------------------------------------------------------------------------
+
+
+def _formula(act: Definition, shown: Exhibit, order: int) -> Formula:
+    if isinstance(act, Activation):
+        return formula(act, order)
+    return shown.formulas[order] if shown.formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
+
+
+def _math(order: int, one: Formula) -> str:
+    primes = "'" * order
+    return f"```math\nf{primes}(x) = {one.latex}\n```"
+
+
+def _where(formulas: Sequence[Formula]) -> str:
+    words = list(dict.fromkeys(one for formula in formulas for one in formula.where))
+    return f"with {'; '.join(inline(one) for one in words)}." if words else ""
+
+
+# -- sections ---------------------------------------------------------------------------------------------
+
+
+def _caption(act: Definition, shown: Exhibit) -> str:
+    limit = "" if not act.knobs else " Dotted: what it becomes at the end of its knob."
+    arrows = ""
+    if isinstance(act, Activation) and act.claims is not None and act.claims.smoothness == 0:
+        arrows = " A kink of f is a point mass of f″: an arrow as high as the mass."
+    elif act.knobs and not isinstance(act, SoftTable):
+        arrows = " The arrow is the point mass that the kink of the limit is in f″."
+    return f"*Solid: f, f′ and f″.{limit}{arrows}* {shown.figures}".strip()
+
+
+def _parameters(act: Definition) -> str:
+    if not act.params:
+        return ""
+    rows = [
+        f"| `{p.name}` | {inline(letter(act, p.name))} | {p.constraint.words} | {_number(p.default)} | {p.about} |"
+        for p in act.params
+    ]
+    table = "\n".join(["| name | sign | must be | default | meaning |", "| --- | --- | --- | --- | --- |", *rows])
+    options = ""
+    if isinstance(act, SoftTable):
+        given = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
+        options = f"\n\nA call may also choose, with these defaults: {given}."
+    return f"## Parameters\n\n{table}{options}"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, int | float) else f"`{value!r}`"
+
+
+def _limit(act: Definition, shown: Exhibit) -> str:
+    if not act.knobs:
+        return ""
+    letters = ", ".join(letter(act, name) for name in act.knobs)
+    end = r"\infty" if act.toward == math.inf else f"{act.toward:g}"
+    knob = inline(rf"{letters} \to {end}")
+    if isinstance(act, SoftTable) or act.limit is None:
+        return f"## Hard limit\n\nAs {knob} it goes to the dotted line at every x."
+    given = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
+    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){given}."
+    if shown.distance is not None:
+        symbols = [p.symbol for p in act.params]
+        text += f" The largest distance between the two is {inline(expression(shown.distance(*symbols), act))}"
+        text += f", at {_place(expression(shown.place(*symbols), act))}." if shown.place else "."
+    return f"## Hard limit\n\n{text}"
+
+
+def _place(latex: str) -> str:
+    return inline(f"x = {latex}" if latex == "0" else f"|x| = {latex}")
+
+
+def _claims(act: Definition) -> str:
+    claims = act.claims
+    if claims is None:
+        return ""
+    rows = [
+        ("continuous derivatives", smoothness(claims.smoothness)),
+        ("never decreases", _condition(claims.monotone, act)),
+        ("Lipschitz constant", _constant(claims.lipschitz, act)),
+    ]
+    if claims.zeros is not sympy.S.EmptySet:
+        rows.append(("exactly 0", inline(rf"x \in {expression(claims.zeros, act)}")))
+    notes = claims.notes if isinstance(claims, TableClaims) else {}
+    said = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
+    lines = [[name, value, *([cell(notes.get(said.get(name, ""), ""))] if notes else [])] for name, value in rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head = "| | | |\n| --- | --- | --- |" if notes else "| | |\n| --- | --- |"
+    return f"## Claims\n\n{head}\n{table}\n\nThe tests hold every claim against the function."
+
+
+def _condition(monotone: Any, act: Definition) -> str:
+    if isinstance(monotone, bool | BooleanTrue | BooleanFalse):
+        return "yes" if monotone else "no"
+    assert isinstance(monotone, Relational | Boolean)
+    return f"where {inline(expression(monotone, act))}"
+
+
+def _constant(value: Any, act: Definition) -> str:
+    if value.is_Float:
+        return f"{float(value):.12g}"
+    near = f" ≈ {float(value):.12g}" if value.is_number and not value.is_Rational else ""
+    return f"{inline(expression(value, act))}{near}"
+
+
+def _code(value: Any) -> str:
+    return repr(value).replace("'", '"')
+
+
+def _can_start(act: Definition, values: Mapping[str, Any]) -> bool:
+    """Whether a learned parameter may start there: lambda may be 1, and is learned from above it."""
+    numbers = {p: values[p.name] for p in act.params if isinstance(values.get(p.name), float)}
+    return all(p.constraint.allows_learned(value) for p, value in numbers.items())
+
+
+def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
+    values = next((one for one in settings if one and _can_start(act, one)), {})
+    given = ", ".join(f"{name}={_code(value)}" for name, value in values.items())
+    comma = ", " if given else ""
+    knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")
+    learn = ", learn=True" if isinstance(act, SoftTable) else f", learn={_code(knob)}" if knob else ""
+    module = type(sk.nn.make(act.name))
+    lines = ["import torch", "import softknee as sk", "", "x = torch.randn(8, 64)"]
+    lines += [f'act = sk.get("{act.name}")', f"y = act(x{comma}{given})"]
+    lines += [f"slope = act.derivative(1)(x{comma}{given})"]
+    if isinstance(act, Activation) and module is not sk.nn.Pointwise:
+        lines += [f"m = sk.nn.{module.__name__}({given})"]
+    lines += [f'm = sk.nn.make("{act.name}"{comma}{given}{learn})']
+    return "## Use\n\n```python\n" + "\n".join(lines) + "\n```"

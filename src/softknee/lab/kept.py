@@ -31,7 +31,7 @@ from ..errors import ParameterError
 from ..files import WriteError, write_whole
 from ..measure.machine import Hardware, Versions
 from ..measure.record import Record, RecordError
-from .studies.running.saving import read_tensors, write_tensors
+from .studies.running.training import read_tensors, write_tensors
 
 # What follows from the machine; it may differ where nothing is left to be trained.
 OF_THE_MACHINE = ("device", "bfloat16")

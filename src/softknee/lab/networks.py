@@ -129,13 +129,13 @@ def alone(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Sequen
 
 
 def _vision(network: str, **arguments: Any) -> nn.Module:
-    from .vision_networks.by_name import build_by_name
+    from .vision_networks import build_by_name
 
     return build_by_name(network, **arguments)
 
 
 def _clicks(**arguments: Any) -> nn.Module:
-    from .clicks.by_name import build_by_name
+    from .clicks import build_by_name
 
     return build_by_name(**arguments)
 

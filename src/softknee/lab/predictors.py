@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from ..errors import DataError, InputError, MissingToolError, ParameterError
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
-from .studies.examples import Examples
-from .studies.own_files import read_arrays
+from .studies.examples import Examples, read_arrays
 from .studies.own_functions import find_function, takes
 
 _PICKLED = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")

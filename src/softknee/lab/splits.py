@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MissingToolError, ParameterError, did_you_mean
-from .data.images import IMAGES, load_image_set
+from .data.cifar import IMAGES, load_image_set
 from .idx import SETS, load_images
 from .pictures import PICTURES
 from .synthetic import SYNTHETIC

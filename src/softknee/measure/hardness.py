@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from ..errors import InputError, MissingToolError, ParameterError
 from ..nn.module import Pointwise
 from ..nn.parameters import Parameterised
-from ..surgery.hardening.limits import distance_bound, is_hard
-from ..surgery.hardening.sites import modules_by_path
+from ..surgery.hardening.sites import distance_bound, is_hard, modules_by_path
 from .inputs import check_flag, check_later
 
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..nn import SQUAF
 from ..nn.rate import Observed, last_observed, marginal_of
-from ..surgery.calibration.observe import quietly, refuse_one_batch, run_all
-from ..surgery.finding.probing import not_compiled
+from ..surgery.calibration import quietly, refuse_one_batch, run_all
+from ..surgery.finding.identify import not_compiled
 from ..surgery.hardening.sites import unwrapped
 
 

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
-from .explain import explain
-from .make import make
+from .make import explain, make
 from .module import Pointwise
 from .rate import RatePenalty
 from .row_norm import RowNorm, UnitRows, row_norm

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels.squaf import new_seed, sampled_symbols, squaf_sampled, squaf_step, step_symbols
-from ..kernels.squaf.choice import value_at
+from ..kernels.squaf.dispatch import value_at
 from .parameters import require_tensor
 from .squaf import SQUAF
 

@@ -21,7 +21,7 @@ from ..errors import InputError, ParameterError
 from ..nn.parameters import require_model
 from .finding.identify import GATES
 from .finding.sites import Site, sites
-from .swapping.choosing import choose
+from .swapping.starting import choose
 
 SIDES = ("output", "input")
 

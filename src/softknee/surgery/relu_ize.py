@@ -13,14 +13,13 @@ from torch import nn
 from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
-from .finding.identify import uncompiled
-from .finding.probing import compare, run_example
+from .finding.identify import compare, run_example, uncompiled
 from .finding.sites import Site, find_sites
-from .hardening.limits import distance_bound, hard_module
+from .hardening.sites import distance_bound, hard_module
 from .modules import by_depth
 from .swapping.configs import retell
 from .swapping.operation import Step, Undo, perform, take_back
-from .swapping.traps import refuse_untouchable
+from .swapping.report import refuse_untouchable
 
 Evaluate = Callable[[nn.Module], float]
 ORDERS = ("together", "layerwise")

@@ -12,16 +12,7 @@ from torch import Tensor
 from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
 from . import huffman, packed, rans
 from .message import CODERS, Message, Reader, read_message, require_most, write_varints
-from .symbols import (
-    count_of,
-    counts_of,
-    entropy_of,
-    flat_array,
-    numpy_for,
-    require_symbols,
-    require_weights,
-    weights_of,
-)
+from .packed import count_of, counts_of, entropy_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
 
 MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
 _ONE_SYMBOL = 0  # the form of a model that says: all symbols are this one

@@ -25,8 +25,8 @@ import torch
 
 from ..errors import WireError
 from .message import Reader, write_table, write_varints
+from .packed import numpy_for
 from .rans import MOST_STEPS, fingerprint, require_fingerprint
-from .symbols import numpy_for
 
 LONGEST = 24  # a reader sees 32 bits from the byte on that its place is in: at least 25 of them are its own
 _TABLE_BITS = 14  # codes up to this length are found in one table; the few longer ones by their order

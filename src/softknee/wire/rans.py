@@ -60,7 +60,7 @@ from typing import Any
 
 from ..errors import WireError
 from .message import Reader, write_table, write_varints
-from .symbols import numpy_for
+from .packed import numpy_for
 
 LEAST_SCALE, MOST_SCALE = 12, 16  # log2 of the sum
 _WASTE_FOR_COARSER = 1.0005  # a smaller sum is taken if it costs no more than this: its tables stay in the cache

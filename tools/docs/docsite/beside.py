@@ -13,8 +13,8 @@ from papers.pages import FINDINGS, held_by
 from papers.runs import command_of_recipe, recipe_named
 from papers.text import cell
 
-from softknee.lab.distilling.study import ENTRIES, TEACHER
-from softknee.lab.report.measures import PARAMETERS, score_called
+from softknee.lab.distilling import ENTRIES, TEACHER
+from softknee.lab.report.parts import PARAMETERS, score_called
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import every_chosen
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from softknee.lab.curves import Curve, orders_of, seams_of, thin
 from softknee.lab.exhibits import exhibit
-from softknee.lab.figure_lines import Definition, Line, bounds, lines_of, sign
+from softknee.lab.figures import Definition, Line, bounds, lines_of, sign
 from softknee.lab.gallery import settings
 from softknee.spec import Param
 

@@ -11,7 +11,7 @@ from papers.pages import CLAIMS, WRONG
 
 import softknee as sk
 from softknee.lab import gallery
-from softknee.lab.gallery_page import title_of
+from softknee.lab.gallery import title_of
 
 from .beside import UNFINISHED, beside, index, unfinished
 from .found import judged, runs

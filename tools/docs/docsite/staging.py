@@ -12,7 +12,7 @@ from papers.claim import PAPERS
 from papers.runs import command_of_recipe
 
 import softknee as sk
-from softknee.lab.studies.yaml_text import dump
+from softknee.lab.studies.reading import dump
 
 from .blocks import SHOWN
 from .drawn import slider

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import softknee as sk
 from softknee.kernels.dispatch import FUSED_TYPES, triton_prints
 from softknee.lab import gallery
-from softknee.lab.gallery_page import title_of
+from softknee.lab.gallery import title_of
 from softknee.spec import Activation, SoftTable
 
 from .markdown import cells

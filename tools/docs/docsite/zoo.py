@@ -11,7 +11,7 @@ from papers.claim import PAPERS
 
 import softknee as sk
 from softknee.lab import gallery
-from softknee.lab.gallery_page import smoothness, title_of
+from softknee.lab.gallery import smoothness, title_of
 from softknee.measure import Record
 from softknee.spec import Activation, SoftTable
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ...errors import SoftkneeError
+from ...lab.bench.speed import Settings, measure
 from ...measure.record import Quantity
-from ...measure.speed import Settings, measure
 from ...spec import Activation
 from .export import as_file
 from .reading import read

@@ -14,14 +14,12 @@ from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.chart import png_of, svg_of
 from ...lab.curves import orders_of, seams_of
 from ...lab.exhibits import exhibit
-from ...lab.figure_lines import DISTINCT, Line
-from ...lab.figure_panels import panels
+from ...lab.figures import DISTINCT, Line, panels
 from ...lab.typeset import formula
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
-from .drawing import limit_line
 from .reading import Asked, read
-from .sheet import latex_of
+from .sheet import latex_of, limit_line
 
 MOST = 4
 

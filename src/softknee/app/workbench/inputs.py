@@ -8,17 +8,65 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
+from sympy.core.relational import Relational
 from torch import Tensor
 
 from ...design.entropic import densities
-from ...design.entropic.densities import Density
-from ...design.entropic.sample_density import of_samples
-from ...errors import InputError, ParameterError, did_you_mean
+from ...design.entropic.densities import FEWEST, Density, of_samples, sorted_samples
+from ...errors import DefinitionError, InputError, ParameterError, did_you_mean
+from ...lab.curves import seams_of
+from ...spec import Activation, SoftTable, x
+from ...spec.algebra import Abs, Expr, sympy
+from ...spec.pieces import split
+from ...spec.primitives import Clip, FiniteLeft, Ramp, Unit
+from .reading import Asked
+
+_CORNERS = (Ramp, Clip, Unit, Abs, FiniteLeft, sympy.sign, sympy.Max, sympy.Min)
+
+
+def seams(function: Asked) -> list[float] | None:
+    """The places for the page's numbers; None where they are not known and have to be looked for.
+
+    >>> from softknee.app.workbench.reading import read
+    >>> seams(read({"text": "mollify(hardtanh, box, width=delta)", "values": {"delta": 0.25}}))
+    [-1.25, -0.75, 0.75, 1.25]
+    """
+    act = function.act
+    if isinstance(act, SoftTable):
+        return []  # the page shows the full sum, which is smooth
+    found = _places(act)
+    if found is None:
+        return seams_of(act, function.given)
+    numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
+    return sorted({float(one.xreplace(numbers)) for one in found})
+
+
+@lru_cache(maxsize=128)
+def _places(act: Activation) -> tuple[Expr, ...] | None:
+    """The places as expressions in the parameters."""
+    formula = sympy.sympify(act.formula)
+    try:
+        return split(formula).seams
+    except DefinitionError:
+        pass  # their order hangs on the numbers
+    if formula.has(*_CORNERS):
+        return None
+    found = []
+    for relation in formula.atoms(Relational):
+        gap = sympy.expand(relation.lhs - relation.rhs)
+        slope = gap.coeff(x, 1)
+        if slope == 0 or slope.has(x) or sympy.expand(gap - slope * x).has(x):
+            return None
+        found.append(-sympy.expand(gap - slope * x) / slope)
+    return tuple(dict.fromkeys(found))
+
 
 QUANTILES = 256
 BINS = 72
@@ -110,3 +158,81 @@ def unpack(text: Any) -> Tensor:
     if len(found) != QUANTILES or not bool(found.isfinite().all()) or not bool((found.diff() >= 0).all()):
         raise InputError("The uploaded numbers in the address are damaged; upload them again.")
     return found
+
+
+_MAGIC = b"\x93NUMPY"
+
+
+def uploaded(asked: dict[str, Any]) -> dict[str, Any]:
+    """{"name", "content"} as a sketch and what can be said of all its numbers."""
+    import numpy
+
+    name, content = str(asked.get("name", ""))[:120], asked.get("content", b"")
+    values = _array(content) if content.startswith(_MAGIC) else _table(content)
+    finite = values[numpy.isfinite(values)]
+    left_out = values.size - finite.size
+    if finite.size < FEWEST:
+        raise InputError(f"The file has {finite.size} finite numbers, and at least {FEWEST} are needed.")
+    samples = sorted_samples(torch.from_numpy(finite.astype("float64")), "The page")
+    return {
+        "sketch": sketch(samples),
+        "name": name,
+        "count": int(finite.size),
+        "left_out": int(left_out),
+        "mean": float(samples.mean()),
+        "deviation": float(samples.std()),
+        "low": float(samples[0]),
+        "high": float(samples[-1]),
+    }
+
+
+def _array(content: bytes) -> Any:
+    """The numbers of a .npy file; one that holds Python objects is refused, and one that claims more than it has."""
+    import numpy
+
+    stream = io.BytesIO(content)
+    heads = {(1, 0): numpy.lib.format.read_array_header_1_0, (2, 0): numpy.lib.format.read_array_header_2_0}
+    try:
+        version = numpy.lib.format.read_magic(stream)
+        shape, _, dtype = heads[version](stream)
+    except Exception as error:  # a header is a literal of Python, whose readers raise many kinds
+        raise InputError("The file begins like a .npy file and is none that is read here; use numpy.save.") from error
+    if dtype.hasobject:
+        raise InputError("The .npy file holds Python objects, which are never unpickled here; save plain numbers.")
+    if dtype.kind not in "fiu" or dtype.itemsize > 8:
+        raise InputError(f"The .npy file holds {dtype}, and real numbers of at most 64 bits are read here.")
+    if math.prod(shape) * dtype.itemsize > len(content) - stream.tell():
+        raise InputError("The .npy file is cut off: it has fewer numbers than it says.")
+    stream.seek(0)
+    return numpy.load(stream, allow_pickle=False).reshape(-1).astype("float64")
+
+
+def _table(content: bytes) -> Any:
+    """The numbers of a .csv file, whatever its shape; a first line of names is left out.
+
+    Numbers stand between commas, semicolons, tabs or blanks. Beside a semicolon or a tab a comma is that of a fraction,
+    as the spreadsheets of half the world write it.
+
+    >>> _table(b"a;b\\n0,5;1\\n2,5;3\\n").tolist()
+    [0.5, 1.0, 2.5, 3.0]
+    """
+    import numpy
+
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError("The file is neither a .npy array nor a .csv text.") from error
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if ";" in text or "\t" in text:
+        between, fraction = ";", ","
+    else:
+        between, fraction = ",", "."
+    found: list[float] = []
+    for number, line in lines:
+        parts = line.replace("\t", between).replace(between, " ").replace(fraction, ".").split()
+        try:
+            found += [float(part) for part in parts]
+        except ValueError as error:
+            if number != lines[0][0]:
+                raise InputError(f"Line {number} of the .csv file is not numbers: {line[:40]!r}.") from error
+    return numpy.array(found)

@@ -20,7 +20,7 @@ from typing import Any
 from ...design import definition
 from ...errors import FormulaError, ParameterError, SoftkneeError
 from ...lab.exhibits import exhibit
-from ...lab.figure_lines import Definition
+from ...lab.figures import Definition
 from ...registry import get, names
 from ...spec import Activation, Param, SoftTable
 from ...spec.parse import LONGEST, tree_of

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ...errors import ParameterError
-from .app import Workbench, make_app, missing
-from .guard import LOCAL
+from .app import LOCAL, Workbench, make_app, missing
 from .workers import begin_nursery, end_nursery
 
 HOST, PORT = "127.0.0.1", 8765
@@ -131,3 +132,14 @@ def bound(host: str, port: int | None) -> socket.socket:
 
 def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def workbench(
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="default 8765, or the next that is free")] = None,
+    host: Annotated[str, typer.Option(help="the address to bind; other machines cannot reach 127.0.0.1")] = "127.0.0.1",
+    no_open: Annotated[bool, typer.Option("--no-open", help="do not open the browser")] = False,
+    out: Annotated[str, typer.Option(help="the folder in which trainings of 'Try it' are kept")] = "studies",
+) -> None:
+    """Bend activation functions in the browser: curves, proofs, signal, a training, and code to take home."""
+
+    serve(host=host, port=port, open_browser=not no_open, folder=out, say=lambda text: typer.echo(text))

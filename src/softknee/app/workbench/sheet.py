@@ -2,19 +2,199 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+import struct
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from html import escape
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ...design.proof.certificate import Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
-from ...errors import MissingToolError, SoftkneeError
+from ...errors import MissingToolError, ParameterError, SoftkneeError
+from ...lab.curves import Curve, Function, orders_of, sample, seams_of
 from ...lab.exhibits import exhibit
+from ...lab.figures import Line, bounds, limit_of
 from ...lab.typeset import Formula, closed_form, formula
-from ...spec import Activation, SoftTable
-from .reading import Asked, read
+from ...registry import get
+from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
+from .inputs import seams
+from .reading import Asked, read, slider_for_width
+
+POINTS = 560  # a panel is hardly wider, and seams have points of their own
+WIDEST = 1e9
+_LIMIT_POINTS = 120  # most limits are straight lines
+_REACH, _BEYOND = 1e4, 1e6  # how far the two are compared, and where it is asked whether they go on parting
+_USUAL = (-4.0, 4.0)  # where a function gives no scale of its own
+_GROWS = 1.01
+_FLAT_TOP = 1e-9  # of the largest distance: nearer than that is the same height
+
+
+def curve(asked: dict[str, Any]) -> dict[str, Any]:
+    """f, f' and f'' between two places, with what the page needs to know of the function.
+
+    asked: {"function": {"text", "values", "real"}, "low", "high"}; without the last two, a stretch that suits it, which
+           is told also where "natural" asks for it.
+    """
+    function = read(asked.get("function"))
+    act, given = function.act, function.given
+    orders, places = orders_of(act, given), seams(function)
+    ends = _ends(asked)
+    natural = _view(function, orders, places) if ends is None or asked.get("natural") else None
+    low, high = ends or natural or _USUAL
+    drawn = sample(orders, low=low, high=high, seams=places, points=POINTS)
+    found = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
+    if natural is not None:
+        found["natural"] = list(natural)
+    if (hard := limit_line(function)) is not None:
+        part = sample(hard.orders[: hard.shown], low=low, high=high, seams=hard.seams, points=_LIMIT_POINTS)
+        found["limit"] = {"name": hard.label, "curve": _plain(part)}
+        found["distance"] = distance(orders[0], hard.orders[0])
+    return found
+
+
+def describe(function: Asked) -> dict[str, Any]:
+    """Its name, its parameters with the room of their sliders, and where it comes from."""
+    act = function.act
+    found = {
+        "name": act.name,
+        "about": act.about,
+        "named": function.is_named,
+        "params": [_param(p, function) for p in function.params],
+    }
+    more = None if function.is_named else slider_for_width(function.text)
+    return found | ({"slider": more} if more else {})
+
+
+def _param(p: Param, function: Asked) -> dict[str, Any]:
+    """A parameter with the ends of its slider: equal steps are equal ratios where only numbers above 0 are allowed."""
+    limits, start = p.constraint, float(p.default)
+    if isinstance(limits, Between):
+        edge = 1e-3 * (limits.high - limits.low)
+        low, high, scale = limits.low + edge, limits.high - edge, "linear"
+    elif isinstance(limits, AtLeastOne):
+        low, high, scale = 1.0, max(20.0, 4 * start), "log"
+    elif isinstance(limits, Positive):
+        size = 10.0 ** round(math.log10(start))
+        low, high, scale = 0.01 * size, max(10.0 * size, 4.0), "log"
+    else:
+        room = max(2.0, 2 * abs(start))
+        low, high, scale = -room, room, "linear"
+    value = function.values[p.name]
+    return {
+        "name": p.name,
+        "value": value,
+        "default": start,
+        "low": min(low, value),
+        "high": max(high, value),
+        "scale": scale,
+        "words": limits.words,
+        "about": p.about,
+        "own": p.name in function.declared,
+    }
+
+
+def _ends(asked: dict[str, Any]) -> tuple[float, float] | None:
+    low, high = asked.get("low"), asked.get("high")
+    if low is None or high is None:
+        return None
+    for one in (low, high):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not abs(one) <= WIDEST:
+            raise ParameterError(f"The picture goes from one number to another, at most {WIDEST:g} from 0.")
+    if not high - low > 1e-9 * max(1.0, abs(low), abs(high)):
+        raise ParameterError("The picture goes from a lower to a higher number; zoom out a little.")
+    return float(low), float(high)
+
+
+def _view(function: Asked, orders: Sequence[Function], places: list[float] | None) -> tuple[float, float]:
+    shown = exhibit(function.act.name)
+    if function.is_named and shown.low is not None and shown.high is not None:
+        return float(shown.low), float(shown.high)
+    low, high = bounds([Line("", orders, places)], None, None)
+    return (low, high) if 0.02 < high - low < 1e3 else _USUAL
+
+
+def limit_line(function: Asked) -> Line | None:
+    """The hard limit with its name, and how many of its orders can be drawn; None where there is none."""
+    act = function.act
+    found = limit_of(act, function.given)
+    if found is None and isinstance(act, Activation) and act.limit is not None:
+        # A width that is a number in the text is no knob, and the limit is still what it was smoothed from.
+        hard = get(act.limit)
+        values = {theirs: function.values[ours] for theirs, ours in act.limit_params.items()}
+        found = act.limit, hard, values
+    if found is None:
+        return None
+    name, hard, values = found
+    places, shown = _hard_seams(hard, tuple(values.items())), 2
+    if hard is act:
+        name = "hard limit"
+        # Joined pieces have shrunk to a kink, whose slope can be drawn; of anything else only its jumps are left.
+        places, shown = (places, 2) if places else (None, 1)
+        if isinstance(act, SoftTable):
+            k, q = int(function.options["k"]), function.values["q"]
+            places = [(i + 0.5) * q for i in range(-k, k)]  # the steps of the staircase
+    return Line(name, orders_of(hard, values), places, dotted=True, shown=shown)
+
+
+@lru_cache(maxsize=256)
+def _hard_seams(hard: Any, values: tuple[tuple[str, Any], ...]) -> list[float] | None:
+    return None if isinstance(hard, SoftTable) else seams_of(hard, dict(values))
+
+
+def distance(value: Function, limit: Function) -> dict[str, Any]:
+    """sup |f - limit| and where: a place, an end of the line that it is approached at, or without bound.
+
+    >>> import softknee as sk
+    >>> found = distance(lambda x: sk.get("smelu")(x, beta=2.0), sk.get("relu"))
+    >>> round(found["value"], 9), found["x"]
+    (0.5, 0.0)
+    """
+
+    def gap(x: Tensor) -> Tensor:
+        return (value(x) - limit(x)).abs().nan_to_num(0.0)
+
+    steps = torch.logspace(-6, math.log10(_REACH), 1200, dtype=torch.float64)
+    far = torch.tensor([_BEYOND], dtype=torch.float64)
+    x = torch.cat([-far, -steps.flip(0), torch.zeros(1, dtype=torch.float64), steps, far])
+    heights = gap(x)
+    if float(heights[[0, -1]].max()) > _GROWS * float(heights[1:-1].max()) + 1e-9:
+        return {"value": None, "x": None, "words": "grows without bound"}
+    for _ in range(3):  # each round looks between the neighbours of the best point, and keeps that point and 0
+        best = int(heights.argmax())
+        left, right = float(x[max(best - 1, 0)]), float(x[min(best + 1, len(x) - 1)])
+        kept = torch.cat([x[best : best + 1], torch.zeros(1, dtype=torch.float64)])
+        x = torch.cat([torch.linspace(left, right, 201, dtype=torch.float64), kept]).sort()[0]
+        heights = gap(x)
+    top, where = float(heights.max()), round(float(x[int(heights.argmax())]), 9)
+    if float(heights[x == 0].max()) >= top * (1 - _FLAT_TOP):
+        where = 0.0
+    if abs(where) > 0.5 * _REACH:
+        return {"value": top, "x": None, "words": f"approached as x → {'−' if where < 0 else ''}∞"}
+    at = torch.tensor([where], dtype=torch.float64)
+    return {"value": top, "x": where, "from": float(limit(at)), "to": float(value(at)), "words": ""}
+
+
+def _plain(drawn: Curve) -> dict[str, Any]:
+    """The points of each order as float64 in base64, with NaN between runs; and the point masses of f''."""
+    gap = (math.nan,)
+    lines = []
+    for runs in drawn.runs:
+        xs = [x for run in runs for x in (*run.xs, *gap)]
+        ys = [y for run in runs for y in (*run.ys, *gap)]
+        lines.append({"x": _packed(xs), "y": _packed(ys)})
+    return {"lines": lines, "masses": [list(pair) for pair in drawn.masses[2] if len(drawn.runs) > 1]}
+
+
+def _packed(numbers: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(numbers)}d", *numbers)).decode()
+
 
 _DIGITS = 8
 _MOST_PLACES = 3

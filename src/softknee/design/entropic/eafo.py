@@ -1,4 +1,4 @@
-r"""EAFO: the correction of an activation that lowers the entropy of its output (equation 5 of Sun et al., "A method on
+"""EAFO: the correction of an activation that lowers the entropy of its output (equation 5 of Sun et al., "A method on
 searching better activation functions").
 
     f_new = f + eps c,    c = p' - p f''/f'
@@ -14,8 +14,9 @@ other sign, and its CRReLU relu(x) + e x e^{-x^2/2} with e > 0 raises the entrop
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,16 +26,313 @@ from torch import Tensor
 
 from ...errors import DefinitionError, ParameterError
 from ...registry import get, names
-from ...spec import Activation, Param, elementary, real, x
-from ...spec.algebra import Expr, pi, sqrt, sympy
+from ...spec import Activation, Expm1, Param, elementary, real, x
+from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, pi, sqrt, sympy
+from ...spec.pieces import split
 from ...spec.primitives import Primitive
-from ..evaluate import curve
-from ..quadrature import integrate
-from ..source import definition_of
+from ..evaluate import Curve, curve, definition_of
+from ..quadrature import integrate, points
 from . import densities
-from .correction import Piece, computed, continued, pieces_of, textbook
-from .densities import Density
+from .densities import Density, number
 from .entropy import mean_of, param_values, slope_of
+
+# |(w c)'| <= STEEPEST |f'|: the corrected function is one-to-one wherever f is, for every |eps| below 1/STEEPEST.
+STEEPEST = 10.0
+_SMALL = 1e-12  # of the largest value counts as 0
+_DEAD = 1e-200  # a slope below this has lost its digits
+LEAST_FACTOR_OF = 1e9
+_HOPELESS = "no eps worth having would keep f one-to-one: it is left as it is."
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the line on which f is one-to-one (or flat), and its correction.
+
+    low, high:  its ends, exact where a formula gives them.
+    equation5:  c, as the paper's equation gives it; 0 on a flat piece.
+    weight:     w.
+    flat:       whether f is constant there.
+    rising:     whether f rises there.
+    inner:      the interval that is corrected, where that is not all of it.
+    span:       the interval in which w c is computed; outside it, it is 0 or a pole's last digits.
+    steepest:   the largest fall of w c in units of f': 1/steepest is the largest eps.
+    exact:      whether nothing was found by number: no fold, no cut, no factor.
+    notes:      what was done to it, in sentences.
+    """
+
+    low: Expr
+    high: Expr
+    equation5: Expr
+    weight: Expr = sympy.S.One
+    flat: bool = False
+    rising: bool = True
+    inner: tuple[Expr, Expr] = (-oo, oo)
+    span: tuple[float, float] = (-math.inf, math.inf)
+    steepest: float = 0.0
+    exact: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def correction(self) -> Expr:
+        return self.equation5 * self.weight
+
+    def __str__(self) -> str:
+        return f"({_short(self.low)}, {_short(self.high)})"
+
+
+def pieces_of(act: Activation, values: Mapping[str, float], density: Density) -> tuple[Piece, ...]:
+    """The pieces of a function under a density, from left to right, each with its correction."""
+    exact = {p.symbol: number(values[p.name]) for p in act.params}
+    whole = split(sympy.sympify(act.formula).subs(exact))
+    ends = sorted({*whole.seams, *density.seams}, key=float)
+    merged = [end for i, end in enumerate(ends) if i == 0 or float(end) > float(ends[i - 1])]
+    found: list[Piece] = []
+    for low, high in zip([-oo, *merged], [*merged, oo], strict=True):
+        inside = _between(float(low), float(high))
+        part = whole.parts[sum(float(seam) < inside for seam in whole.seams)]
+        p = density.parts[sum(float(seam) < inside for seam in density.seams)]
+        if p == 0 or float(high) <= density.reach[0] or float(low) >= density.reach[1]:
+            continue
+        found += _monotone(part, p, low, high, density)
+    if all(piece.flat for piece in found):
+        raise DefinitionError(f"{act.name} is flat wherever the density is not 0: there is no entropy to lower.")
+    return tuple(found)
+
+
+def _between(low: float, high: float) -> float:
+    if math.isinf(low):
+        return 0.0 if math.isinf(high) else high - 1
+    return low + 1 if math.isinf(high) else (low + high) / 2
+
+
+def _monotone(part: Expr, p: Expr, low: Expr, high: Expr, density: Density) -> list[Piece]:
+    """The one-to-one pieces of a smooth part."""
+    if not part.has(x):
+        return [Piece(low, high, sympy.Integer(0), flat=True)]
+    slope = sympy.diff(part, x)
+    if not slope.has(x):
+        zeros: list[float] = []
+    else:
+        zeros = _zeros(curve(slope), _sample_points(low, high, density))
+    bounds = [low, *(Float(zero, 17) for zero in zeros), high]
+    return [
+        _corrected(part, p, a, b, density, found=(i > 0, i < len(zeros)))
+        for i, (a, b) in enumerate(itertools.pairwise(bounds))
+    ]
+
+
+def _sample_points(low: Expr, high: Expr, density: Density) -> Tensor:
+    ends = max(float(low), density.reach[0]), min(float(high), density.reach[1])
+    return points(*ends, centre=density.centre, spread=density.spread)
+
+
+def _zeros(slope: Curve, at: Tensor) -> list[float]:
+    """Where a slope is 0 inside its part: it changes its sign there, or touches 0."""
+    values = slope(at)
+    # A slope that has died out in a tail is not a zero of it.
+    alive = torch.nonzero(values.abs() > 1e-290).flatten()
+    if len(alive) == 0:
+        return []
+    at, values = at[alive[0] : alive[-1] + 1], values[alive[0] : alive[-1] + 1]
+    if not bool(values.isfinite().all()):
+        raise DefinitionError("The slope of the function is infinite or undefined somewhere, so it has no correction.")
+    found = at[values == 0].tolist()
+    kept, signs = at[values != 0], torch.sign(values[values != 0])
+    for i in torch.nonzero(signs[1:] != signs[:-1]).flatten().tolist():
+        a, b = float(kept[i]), float(kept[i + 1])
+        if not any(a < zero < b for zero in found):
+            found.append(_crossing(slope, a, b))
+    size = values.abs()
+    dips = torch.nonzero((size[1:-1] < size[:-2]) & (size[1:-1] < size[2:]) & (size[1:-1] > 0)).flatten() + 1
+    for i in dips.tolist():
+        a, b = float(at[i - 1]), float(at[i + 1])
+        if not any(a <= zero <= b for zero in found) and (touch := _touch(slope, a, b)) is not None:
+            found.append(touch)
+    return sorted(found)
+
+
+def _crossing(slope: Curve, low: float, high: float) -> float:
+    rising = float(slope(torch.tensor([high], dtype=torch.float64))) > 0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        above = float(slope(torch.tensor([middle], dtype=torch.float64))) > 0
+        low, high = (low, middle) if above == rising else (middle, high)
+    return (low + high) / 2
+
+
+def _touch(slope: Curve, low: float, high: float) -> float | None:
+    ends = slope(torch.tensor([low, high], dtype=torch.float64)).abs().max()
+    for _ in range(60):
+        at = torch.linspace(low, high, 9, dtype=torch.float64)
+        best = int(slope(at).abs().argmin())
+        low, high = float(at[max(best - 1, 0)]), float(at[min(best + 1, 8)])
+    middle = (low + high) / 2
+    return middle if float(slope(torch.tensor([middle], dtype=torch.float64)).abs()) < 1e-12 * float(ends) else None
+
+
+# -- one piece --------------------------------------------------------------------------------------------
+
+
+def _corrected(part: Expr, p: Expr, low: Expr, high: Expr, density: Density, *, found: tuple[bool, bool]) -> Piece:
+    at = _sample_points(low, high, density)
+    slope_curve = curve(sympy.diff(part, x))
+    slope = slope_curve(at)
+    rising = bool(slope[slope.abs().argmax()] > 0)
+    raw = equation5(part, p, rising=rising)
+    room = min(density.spread, float(at[-1] - at[0]) / 4)
+    ends, notes = [low, high], []
+    span = [max(float(low), density.reach[0]), min(float(high), density.reach[1])]
+    weight: Expr = sympy.Integer(1)
+    finite = [side for side in (0, 1) if math.isfinite(float(ends[side]))]
+    folds = [side for side in finite if _is_fold(slope_curve, float(ends[side]), slope)]
+    for side in folds:
+        weight *= _taper(ends[side], room) ** 3
+        span[side] += (1 - 2 * side) * 1e-3 * room
+        notes.append(f"f' is 0 at x = {_short(ends[side])}, a pole of equation 5: the correction fades out there.")
+    inside = at[(at > span[0]) & (at < span[1])]
+    peak = float(curve(raw * weight)(inside).abs().nan_to_num(0.0).max())
+    if peak <= _SMALL * float(curve(p)(at).max()) / density.spread:
+        return Piece(low, high, sympy.Integer(0), rising=rising)
+    for side in finite:
+        if side not in folds and (value := _at_end(raw, float(ends[side]))) > _SMALL * peak:
+            # The less there is to take away, the nearer to the end it is taken.
+            weight *= _taper(ends[side], room * min(1.0, max(0.02, value / peak)))
+            notes.append(f"equation 5 does not end with 0 at x = {_short(ends[side])}: the correction fades out there.")
+    exact = not any(found)
+    for side, cut in _runaway(raw * weight, slope_curve, inside, ends):
+        ends[side], span[side], exact = Float(cut, 17), cut, False
+        weight *= _taper(ends[side], room)
+        tail = "below" if side == 0 else "above"
+        notes.append(f"f' dies out faster than the density {tail} x = {cut:.6g}: f is left as it is from there on.")
+    fall = _fall(raw * weight, slope_curve, at[(at > span[0]) & (at < span[1])])
+    if (worst := float(fall.abs().max())) > STEEPEST:
+        if worst > LEAST_FACTOR_OF * STEEPEST:
+            return Piece(low, high, sympy.Integer(0), rising=rising, exact=False, notes=(_HOPELESS,))
+        factor = Float(f"{0.99 * STEEPEST / worst:.3g}", 17)
+        weight, fall, exact = weight * factor, fall * float(factor), False
+        notes.append(f"the correction is taken {float(factor):.3g} times, so that eps up to 1/10 keeps f one-to-one.")
+    steepest = max(float(fall.max()), 0.0)
+    inner, spanned = (ends[0], ends[1]), (span[0], span[1])
+    return Piece(low, high, raw, weight, False, rising, inner, spanned, steepest, exact, tuple(notes))
+
+
+def equation5(part: Expr, p: Expr, *, rising: bool) -> Expr:
+    """c = p' - p f''/f' where f rises, its opposite where f falls."""
+    first = sympy.diff(part, x)
+    bend = _ratio(sympy.diff(first, x), first)
+    score = _ratio(sympy.diff(p, x), p)
+    # A score without a denominator is shorter and does not cancel; otherwise p' is taken as it is.
+    whole = p * (score - bend) if not sympy.fraction(score)[1].has(x) else sympy.diff(p, x) - p * bend
+    return whole if rising else -whole
+
+
+def _ratio(above: Expr, below: Expr) -> Expr:
+    """A quotient with its common factors taken out."""
+    if above.is_polynomial(x) and below.is_polynomial(x):
+        return sympy.factor(above) / sympy.factor(below)
+    # Full factoring of other expressions can take for ever.
+    return sympy.factor_terms(above) / sympy.factor_terms(below)
+
+
+def _taper(end: Expr, width: float) -> Expr:
+    """1 - e^{-t^2/(2h^2)} in the distance t to an end: 0 with its slope there, and 1 from a few h on."""
+    return -Expm1(-((x - end) ** 2) / (2 * Rational(f"{width:.3g}") ** 2))
+
+
+def _is_fold(slope: Curve, end: float, seen: Tensor) -> bool:
+    there = float(slope(torch.tensor([end], dtype=torch.float64)).abs())
+    return not there > 1e-9 * float(seen.abs().max())  # a NaN counts as one
+
+
+def _at_end(expr: Expr, end: float) -> float:
+    value = float(curve(expr)(torch.tensor([end], dtype=torch.float64)).abs())
+    return value if math.isfinite(value) else math.inf
+
+
+def _fall(correction: Expr, slope: Curve, at: Tensor) -> Tensor:
+    """-(w c)'/f': what eps takes from the slope, in units of the slope."""
+    found = -curve(sympy.diff(correction, x))(at) / slope(at)
+    return torch.where(found.isfinite(), found, math.inf)
+
+
+def _runaway(correction: Expr, slope: Curve, at: Tensor, ends: Sequence[Expr]) -> list[tuple[int, float]]:
+    """The points beyond which, in an endless tail, the corrected function folds whatever eps is."""
+    fall = _fall(correction, slope, at).abs()
+    alive = slope(at).abs() > _DEAD
+    middle = int(torch.where(alive, curve(correction)(at).abs().nan_to_num(0.0), 0.0).argmax())
+    wild = torch.nonzero(fall > STEEPEST / 4).flatten()
+    found = []
+    for side, beyond in ((0, wild[wild < middle]), (1, wild[wild > middle])):
+        # A passing peak of moderate height is a matter of a factor.
+        if math.isinf(float(ends[side])) and len(beyond) and float(fall[beyond].max()) > 4 * STEEPEST:
+            found.append((side, float(at[int(beyond[-1] if side == 0 else beyond[0])])))
+    return found
+
+
+# -- all pieces -------------------------------------------------------------------------------------------
+
+
+def continued(pieces: Sequence[Piece], density: Density) -> tuple[Piece, ...]:
+    """Flat pieces with the correction of the next piece continued into them, as the paper does below 0 for ReLU."""
+    found = list(pieces)
+    for i, piece in enumerate(pieces):
+        beside = [pieces[j] for j in (i + 1, i - 1) if 0 <= j < len(pieces) and pieces[j].equation5 != 0]
+        if piece.flat and beside:
+            span = max(float(piece.low), density.reach[0]), min(float(piece.high), density.reach[1])
+            found[i] = replace(
+                piece, equation5=beside[0].equation5, weight=beside[0].weight, inner=(piece.low, piece.high), span=span
+            )
+    return tuple(found)
+
+
+def textbook(pieces: Sequence[Piece], order: int = 0) -> Expr:
+    """The correction, or a derivative of it, as one expression with its exact ends."""
+    return _chain([(piece.inner, _derivative(piece.correction, order)) for piece in pieces if piece.equation5 != 0])
+
+
+def computed(pieces: Sequence[Piece], order: int) -> Expr:
+    """A derivative of the correction as it is computed: 0 outside each span, so that no tail is 0 times infinity."""
+    return _chain([(piece.span, _derivative(piece.correction, order)) for piece in pieces if piece.equation5 != 0])
+
+
+def _derivative(expr: Expr, order: int) -> Expr:
+    for _ in range(order):
+        expr = sympy.diff(expr, x, simplify=False)  # simplifying costs far more than it shortens
+    return expr
+
+
+def _chain(parts: Sequence[tuple[tuple[Any, Any], Expr]]) -> Expr:
+    """Expressions on disjoint intervals from left to right as one, 0 between them; equal neighbours are joined."""
+    joined: list[tuple[Any, Any, Expr]] = []
+    for (low, high), expr in parts:
+        if joined and float(joined[-1][1]) == float(low) and joined[-1][2] == expr:
+            joined[-1] = (joined[-1][0], high, expr)
+        else:
+            joined.append((low, high, expr))
+    if not joined:
+        return sympy.Integer(0)
+    pairs: list[tuple[Expr, Any]] = []
+    reached = -math.inf
+    for low, high, expr in joined:
+        if float(low) > reached:
+            pairs.append((sympy.Integer(0), x <= _exact(low)))
+        pairs.append((expr, x <= _exact(high)) if float(high) < math.inf else (expr, True))
+        reached = float(high)
+    if reached < math.inf:
+        pairs.append((sympy.Integer(0), True))
+    return pairs[0][0] if len(pairs) == 1 else Piecewise(*pairs, evaluate=False)
+
+
+def _exact(end: Any) -> Expr:
+    return Float(end, 17) if isinstance(end, float) else end
+
+
+def _short(end: Expr) -> str:
+    value = float(end)
+    return f"{value:.6g}" if math.isfinite(value) else ("-inf" if value < 0 else "inf")
+
 
 FLAT = ("leave", "continue")
 SMALL_STEP = 0.01

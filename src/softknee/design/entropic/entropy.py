@@ -18,13 +18,11 @@ from ...errors import DefinitionError, ParameterError
 from ...spec import Activation
 from ...spec.algebra import sympy
 from ...spec.pieces import split
-from ..evaluate import Curve
+from ..evaluate import Curve, definition_of
 from ..existence import has_heavy_tail, has_poles
 from ..quadrature import panels
-from ..source import definition_of
 from . import densities
-from .densities import Density
-from .sample_density import sorted_samples
+from .densities import Density, sorted_samples
 
 
 def param_values(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:

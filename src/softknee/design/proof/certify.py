@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import DefinitionError, MissingToolError, ParameterError
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
-from ..source import resolved
+from ..evaluate import resolved
 from .certificate import Certificate, Extremum
 
 if TYPE_CHECKING:

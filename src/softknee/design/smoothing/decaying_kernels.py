@@ -23,7 +23,7 @@ from sympy.integrals.quadrature import gauss_legendre
 from ...spec import Clip, NormalCdf, NormalPdf, SechSquared, Sigmoid, Softplus, x
 from ...spec.algebra import Abs, Add, Expr, Piecewise, pi, sympy
 from .convolution import Atom, Bulk, Convolution, Weight, degree, t, taylor
-from .polynomial_integrals import common_part, with_lines
+from .polynomial_kernels import common_part, with_lines
 
 # Quadrature takes over where the width is this many times the distance of the outer seams.
 WIDER, POINTS = 2, 7

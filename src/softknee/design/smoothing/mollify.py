@@ -20,14 +20,13 @@ from ...spec import Activation, Claims, Param, Positive, positive, real, x
 from ...spec.algebra import Abs, Expr, Interval, Max, Symbol, oo, sympy
 from ...spec.pieces import Pieces, split
 from ...spec.text import write
-from ..source import definition_of
+from ..evaluate import definition_of
 from ..texts.given import exact, text_of
 from . import polynomial_kernels as polynomial
 from .bump_kernel import bump
 from .convolution import Bulk, Convolution, Weight, degree
 from .decaying_kernels import DecayingKernel, gaussian, logistic
-from .polynomial_integrals import SHARE
-from .polynomial_kernels import PolynomialKernel
+from .polynomial_kernels import SHARE, PolynomialKernel
 
 DECAYING = {"gaussian": gaussian, "logistic": logistic, "bump": bump}
 KERNELS = (*polynomial.NAMES, *DECAYING)

@@ -10,10 +10,9 @@ from ...errors import FormulaError, did_you_mean
 from ...spec import Activation, Param
 from ...spec.algebra import Expr
 from ..entropic.densities import NAMED
+from ..entropic.descent import worst
 from ..entropic.eafo import eafo
-from ..entropic.worst import worst
-from ..joining.join import join
-from ..joining.rescu import MOST_PIECES, rescu
+from ..joining import MOST_PIECES, join, rescu
 from ..smoothing.mollify import mollify
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from ...errors import DefinitionError, FormulaError, ParameterError
 from ...files import read_small, write_whole
 from ...spec import Activation, Param
 from ...spec.reference import evaluate
-from .declared import check_param_name, checked, read_constraint, write_constraint
-from .given import text_of
+from .given import check_param_name, checked, read_constraint, text_of, write_constraint
 from .language import check_name, read
 
 FORMAT, VERSION = "softknee activation", 1

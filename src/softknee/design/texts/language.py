@@ -35,9 +35,9 @@ from ...spec import Activation, Param, x
 from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
 from ...spec.parse import FUNCTIONS, Reader, blamed, evaluated, tree_of
-from ..joining.guard import guarded
-from .declared import LONGEST_NAME, merged_params, read_params
+from ..joining import guarded
 from .engines import ENGINES, Call
+from .given import LONGEST_NAME, merged_params, read_params
 
 DEEPEST_ENGINES, LARGEST_SOURCE = 3, 200
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import ordinary
-from .choice import nearest_symbol_on_grid, positions_of, sampled_symbol_on_grid, uniform
-from .dispatch import must_differentiate_through
+from .dispatch import must_differentiate_through, nearest_symbol_on_grid, positions_of, sampled_symbol_on_grid, uniform
 from .eager import pieces, spread
 from .layout import Layout, arrange, dense
 from .op import as_stored

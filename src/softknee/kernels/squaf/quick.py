@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .choice import draw_seed
 from .cuda import launch, modes, soft
 from .cuda.launch import KINDS, Kernel, compiled
 from .cuda.source import SOURCE
-from .dispatch import inside_transform, must_differentiate_through
+from .dispatch import draw_seed, inside_transform, must_differentiate_through
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, wanted_of
 
 _THREADS = 128

@@ -38,8 +38,8 @@ from ...errors import DataError, ParameterError
 from ...files import WriteError
 from ...train.streamed import Streamed
 from ..whole_folder import sync_folder
+from .cifar import ImageSet, level_counts, moments_of
 from .files import numpy, pillow, read_bytes
-from .images import ImageSet, level_counts, moments_of
 
 SIDE = 224
 _FOLDERS = ("imagenet", "imagenet-1k", "ILSVRC/Data/CLS-LOC")

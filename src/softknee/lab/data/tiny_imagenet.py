@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError
+from .cifar import ImageSet
 from .files import numpy, pillow, text_of
-from .images import ImageSet
 
 _SIDE = 64
 _MOST_BYTES = 2**20  # of one file; the largest is val_annotations.txt with 0.4 MB

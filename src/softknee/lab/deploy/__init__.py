@@ -1,11 +1,9 @@
 """The deploy checks: real tools (onnxruntime, torch-pruning, Marabou) on a model before and after it became ReLU."""
 
 from .check import deploy_check
-from .of_checkpoint import check_checkpoint, relu_copy
-from .report import DeployReport, ModelReport
-from .summary import check_several, summary_record, summary_tables
-from .table import deploy_table
-from .tools import NotRun, Refused
+from .layers import NotRun, Refused
+from .report import DeployReport, ModelReport, deploy_table
+from .summary import check_checkpoint, check_several, relu_copy, summary_record, summary_tables
 
 __all__ = [
     "DeployReport",

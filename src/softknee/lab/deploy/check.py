@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from ...errors import InputError, ParameterError
 from .int8_check import Quantised, quantise, race, seven_bits
-from .layers import BATCH, Layer, activation_layers, layers
+from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, layers
 from .marabou_check import RobustnessCheck, check_robustness
 from .onnx_check import Exported, OnnxCheck, check_onnx, export
 from .pruning_check import AT_RANDOM, BY_APOZ, BY_SIZE, PruningCheck, check_pruning, count_parameters
 from .report import DeployReport, ModelReport
-from .tools import NotRun, Refused, attempt
 
 
 def deploy_check(

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...measure.clock import Clock
 from ...measure.record import Quantity
+from ..bench.clock import Clock
+from .layers import NotRun, need, words
 from .onnx_check import Exported, predict, quiet, session
-from .tools import NotRun, need, words
 
 _CALIBRATION_BATCH = 64
 

@@ -28,9 +28,8 @@ from torch import Tensor, nn
 
 from ...errors import MissingToolError
 from ...measure.record import Quantity
-from .layers import activation_layers
+from .layers import NotRun, Refused, activation_layers, need, words
 from .onnx_check import Exported
-from .tools import NotRun, Refused, need, words
 
 PROVED, COUNTEREXAMPLE, TIMEOUT, UNDECIDED = "proved", "counterexample", "timeout", "undecided"
 _PASSIVE = (nn.Flatten, nn.Identity, nn.Dropout)

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layers import BATCH
-from .tools import need
+from .layers import BATCH, need
 
 _STANDARD = ("", "ai.onnx")
 

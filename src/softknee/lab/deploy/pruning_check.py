@@ -26,9 +26,8 @@ from torch import Tensor, nn
 from ...errors import InputError
 from ...measure.record import Quantity
 from ...nn.parameters import Parameterised
-from .layers import Layer, layer_name, outputs
+from .layers import Layer, NotRun, layer_name, need, outputs
 from .onnx_check import quiet
-from .tools import NotRun, need
 
 BY_APOZ, BY_SIZE, AT_RANDOM = "APoZ", "size", "random"
 DRAWS = 5

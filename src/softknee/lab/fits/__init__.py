@@ -1,9 +1,8 @@
 """Pictures of what networks learned in finished studies: fitted pictures and functions, regions, learned SQUAFs."""
 
+from .drawing import theorem_figure
 from .runs import Fit, Run, read_run
-from .tables import tables_of
-from .theorem import theorem_figure
-from .writing import Written, default_place, draw_runs, write_figures, write_fits, write_theorem
+from .writing import Written, default_place, draw_runs, tables_of, write_figures, write_fits, write_theorem
 
 __all__ = [
     "Fit",

@@ -16,8 +16,7 @@ from ...errors import DataError
 from ..chart import SOFT
 from ..pixels import coloured
 from ..sheet import Page
-from .names import power_of_ten, written
-from .page import ERRORS, Drawn
+from .page import ERRORS, Drawn, power_of_ten, written
 from .runs import Fit, Run, mean_of
 
 PAPER = ("relu", "polynorm", "squaf")  # what figure 1 of the SQUAF paper shows beside the original

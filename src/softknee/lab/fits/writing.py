@@ -9,14 +9,34 @@ from pathlib import Path
 
 from ...errors import DataError, ParameterError, SoftkneeError
 from ...files import WriteError, write_whole
+from ..report import summarise
+from ..report.tables import Table, beside_note, beside_tables, beside_words, escaped
+from .drawing import CHOSEN, curves, grid_of, heat_map, is_curve, theorem_figure
 from .gallery import PAPER, gallery, shape_of, side_by_side
-from .heat import grid_of, heat_map
-from .learned import learned_fits, shapes
-from .lines import CHOSEN, curves, is_curve
 from .page import Drawn, png_bytes, svg_bytes
 from .regions import is_plane, regions
-from .runs import Run
-from .theorem import theorem_figure
+from .runs import Run, learned_fits, shapes
+
+
+def tables_of(run: Run) -> str:
+    """Every number of the paper with ours beside it, in Markdown; what is missing is said below."""
+    summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
+    if run.recipe.paper is None or not summary.beside:
+        raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
+    parts = [f"### {escaped(run.recipe.title or run.name)}"]
+    parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
+    parts += [_markdown(table) for table in beside_tables(summary)]
+    parts.append(escaped(beside_note(summary)))
+    parts += [f"> {escaped(note)}" for note in run.notes]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _markdown(table: Table) -> str:
+    rule = "|".join("---:" if cell.kind == "number" else ":---" for cell in table.rows[0])
+    lines = [[escaped(words) for words in table.head], *([escaped(cell.text) for cell in row] for row in table.rows)]
+    head, *rows = ("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join([head, f"|{rule}|", *rows]) + f"\n\n{escaped(table.caption)}"
+
 
 _FEW = 5  # fits that a figure of chosen ones is not needed for
 _MOST_SHAPES = 4  # trained SQUAFs of one run whose layers are drawn

@@ -1,15 +1,18 @@
 """The papers' language experiments: models, preference data, SFT and DPO, perplexity."""
 
-from .activations import full_text, put_in_
-from .files import find_pairs
-from .gpt2_tokenizer import load_gpt2_tokenizer
-from .llama2c import load_llama2c
-from .loading import LanguageModel, load_language_model
-from .pair_tokens import PairTokens, tokenize
-from .preference_loss import PreferenceScores, dpo_losses, scores_of
-from .preferences import Pair, Preferences, read_preferences
-from .story_tokenizer import StoryTokenizer, read_story_tokenizer
+from .loading import LanguageModel, find_pairs, full_text, load_language_model, load_llama2c, put_in_
+from .preferences import (
+    Pair,
+    PairTokens,
+    Preferences,
+    PreferenceScores,
+    dpo_losses,
+    read_preferences,
+    scores_of,
+    tokenize,
+)
 from .text_perplexity import Foretold, TextTokens, foretell, load_wikitext, replace_by_relu_, text_tokens
+from .tokenizers import StoryTokenizer, load_gpt2_tokenizer, read_story_tokenizer
 from .tuning import Recipe, evaluate, log_probabilities, prefer_, supervise_
 
 __all__ = [

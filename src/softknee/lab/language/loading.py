@@ -10,16 +10,229 @@ without any code that lies beside it.
 
 from __future__ import annotations
 
+import math
 import os
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
-from .gpt2_tokenizer import load_gpt2_tokenizer
-from .llama2c import load_llama2c
-from .story_tokenizer import read_story_tokenizer
-from .tools import transformers
+import torch
+from torch import Tensor
+
+from ...errors import DataError, ParameterError, did_you_mean
+from ...surgery import relu_ize_, swap_
+from ...surgery.activation_text import read_name
+from ..data.files import VARIABLE, data_folder, read_bytes
+from .tokenizers import load_gpt2_tokenizer, read_story_tokenizer, transformers
+
+_FOLDERS = {"hh": ("hh-rlhf", "hh"), "shp": ("SHP", "shp")}
+_SOURCES = {
+    "hh": "huggingface.co/datasets/Anthropic/hh-rlhf (harmless-base/train.jsonl.gz and so on), in a folder 'hh-rlhf'",
+    "shp": "huggingface.co/datasets/stanfordnlp/SHP (askacademia/train.json and so on), in a folder 'SHP'",
+}
+_ENDINGS = (".jsonl", ".json")
+SETS = tuple(_FOLDERS)
+
+
+def find_pairs(
+    data: str | os.PathLike[str] | None = None, *, sets: Sequence[str] = ("hh",)
+) -> tuple[list[Path], list[Path]]:
+    """The files to train on and the files to evaluate on; none of the latter where there is no file for that.
+
+    Args:
+        data: a file of pairs, which is then all to train on; or the data folder (default SOFTKNEE_DATA).
+        sets: of the data folder, any of "hh" and "shp". The name of a file says what it is for: "train" or "test".
+    """
+    if data is not None and Path(data).is_file():
+        return [Path(data)], []
+    root = data_folder(data)
+    train: list[Path] = []
+    test: list[Path] = []
+    for name in sets:
+        if name not in _FOLDERS:
+            raise ParameterError(f"The sets of pairs are 'hh' and 'shp', not {name!r}.{did_you_mean(name, _FOLDERS)}")
+        files = _files(root, name)
+        train += [one for one in files if "train" in one.name]
+        test += [one for one in files if "test" in one.name]
+        if not any("train" in one.name for one in files):
+            raise DataError(
+                f"No file of {name.upper()} to train on was found in '{root}': looked in "
+                f"{' and '.join(repr(one) for one in _FOLDERS[name])} for .jsonl and .json files, also .gz, with "
+                f"'train' in their names. It is usually had from {_SOURCES[name]}; softknee downloads nothing. Put it "
+                f"there, or name another folder with --data or {VARIABLE}."
+            )
+    return train, test
+
+
+def _files(root: Path, name: str) -> list[Path]:
+    """Every file of pairs below the set's folder, in an order that does not depend on the disk."""
+    places = [root / folder for folder in _FOLDERS[name] if (root / folder).is_dir()]
+    found = {one for place in places for one in place.rglob("*") if one.is_file()}
+    return sorted(one for one in found if one.name.removesuffix(".gz").endswith(_ENDINGS))
+
+
+AS_LOADED = "as loaded"
+# A bare name means the function as its paper has it in a language model; a text in parentheses is taken as it is.
+PAPERS = {
+    "crrelu": "crrelu(eps=0.01, learn=all)",  # EAFO paper: one learned eps for each layer, from 0.01
+    "srelu": "srelu(delta=0.001)",  # mollification paper, appendix H: in all its experiments
+    "squaf": "squaf(k=16, q=1, z=gelu, learn=all)",  # SQUAF paper, A.3.2: fitted to GELU, everything is learned
+    "lambda_gelu": "lambda_gelu(learn=all)",
+}
+
+
+def full_text(activation: str) -> str:
+    """What a bare name stands for.
+
+    >>> full_text("squaf"), full_text("srelu(delta=0.5)")
+    ('squaf(k=16, q=1, z=gelu, learn=all)', 'srelu(delta=0.5)')
+    """
+    return PAPERS.get(activation.strip(), activation.strip())
+
+
+def put_in_(model: Any, activation: str) -> list[str]:
+    """Put an activation into every feed-forward part of a model; returns the paths of the sites.
+
+    "as loaded" changes nothing, and "relu" ends as torch's own ReLU, so that its path is the plain one.
+    """
+    if activation == AS_LOADED:
+        return []
+    named = read_name(full_text(activation))
+    report = swap_(model, named.name, learn=named.learn, **named.values)
+    if named.name == "relu":
+        relu_ize_(model)
+    return [one.path for one in report.changed]
+
+
+_HEADER = struct.Struct("<7i")
+_MOST_BYTES = 2**34
+_EPSILON, _THETA = 1e-5, 10000.0  # constants of llama2.c, in no file
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The header of a checkpoint."""
+
+    width: int
+    hidden: int
+    layers: int
+    heads: int
+    key_heads: int
+    vocabulary: int
+    context: int
+    tied: bool = True
+
+    @property
+    def head(self) -> int:
+        return self.width // self.heads
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The arrays of the file in their order."""
+        n, w, h, kv = self.layers, self.width, self.hidden, self.key_heads * self.head
+        found = {
+            "embedding": (self.vocabulary, w),
+            "attention_norm": (n, w),
+            "q": (n, w, w),
+            "k": (n, kv, w),
+            "v": (n, kv, w),
+            "o": (n, w, w),
+            "feed_norm": (n, w),
+            "gate": (n, h, w),
+            "down": (n, w, h),
+            "up": (n, h, w),
+            "norm": (w,),
+            "cosines": (self.context, self.head // 2),
+            "sines": (self.context, self.head // 2),
+        }
+        return found if self.tied else found | {"output": (self.vocabulary, w)}
+
+
+def read_llama2c(path: str | os.PathLike[str]) -> tuple[Sizes, dict[str, Tensor]]:
+    """The header and the arrays of a checkpoint (.bin, also compressed by xz or gzip), as they stand in the file."""
+    content = bytearray(read_bytes(path, what="llama2.c checkpoint", most_bytes=_MOST_BYTES))
+    if len(content) < _HEADER.size:
+        raise DataError(f"'{path}' ends within its header, so it is no llama2.c checkpoint. Take it anew.")
+    numbers = _HEADER.unpack_from(content)
+    width, hidden, layers, heads, key_heads, vocabulary, context = numbers
+    sizes = Sizes(width, hidden, layers, heads, key_heads, abs(vocabulary), context, tied=vocabulary > 0)
+    sound = min(*numbers[:5], sizes.vocabulary, sizes.context) > 0 and max(map(abs, numbers)) < 2**24
+    if not sound or sizes.width % sizes.heads or sizes.heads % sizes.key_heads or sizes.head % 2:
+        raise DataError(f"'{path}' begins with {numbers}, which are no sizes of a model. It is no llama2.c checkpoint.")
+    claimed = _HEADER.size + 4 * sum(math.prod(shape) for shape in sizes.shapes().values())
+    if claimed != len(content):
+        raise DataError(f"'{path}' has {len(content):,} bytes, and its header asks for {claimed:,}. Take it anew.")
+    arrays: dict[str, Tensor] = {}
+    at = _HEADER.size
+    for name, shape in sizes.shapes().items():
+        count = math.prod(shape)
+        arrays[name] = torch.frombuffer(content, dtype=torch.float32, count=count, offset=at).reshape(shape)
+        at += 4 * count
+    angles = torch.outer(
+        torch.arange(sizes.context, dtype=torch.float64),
+        _THETA ** (-torch.arange(0, sizes.head, 2, dtype=torch.float64) / sizes.head),
+    )
+    if (arrays["cosines"] - angles.cos()).abs().max() > 1e-2 or (arrays["sines"] - angles.sin()).abs().max() > 1e-2:
+        raise DataError(f"'{path}' turns its heads by other angles than llama2.c does; it is of another kind.")
+    return sizes, arrays
+
+
+def load_llama2c(path: str | os.PathLike[str]) -> Any:
+    """The checkpoint as a LlamaForCausalLM in float32, in evaluation mode."""
+    library = transformers("A llama2.c checkpoint")
+    sizes, arrays = read_llama2c(path)
+    config = library.LlamaConfig(
+        vocab_size=sizes.vocabulary,
+        hidden_size=sizes.width,
+        intermediate_size=sizes.hidden,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.key_heads,
+        max_position_embeddings=sizes.context,
+        rms_norm_eps=_EPSILON,
+        rope_theta=_THETA,
+        tie_word_embeddings=sizes.tied,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=None,
+    )
+    model = library.LlamaForCausalLM(config)
+    missing, unexpected = model.load_state_dict(_state(sizes, arrays), strict=False)
+    if unexpected or set(missing) - ({"lm_head.weight"} if sizes.tied else set()):
+        raise DataError(f"'{path}': the weights do not fit the model of transformers: {missing} {unexpected}.")
+    return model.eval()
+
+
+def _state(sizes: Sizes, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The arrays under the names, and in the order of rows, that transformers uses."""
+    state = {"model.embed_tokens.weight": arrays["embedding"], "model.norm.weight": arrays["norm"]}
+    if not sizes.tied:
+        state["lm_head.weight"] = arrays["output"]
+    for index in range(sizes.layers):
+        at = f"model.layers.{index}."
+        state |= {
+            f"{at}input_layernorm.weight": arrays["attention_norm"][index],
+            f"{at}self_attn.q_proj.weight": halves(arrays["q"][index], sizes.heads),
+            f"{at}self_attn.k_proj.weight": halves(arrays["k"][index], sizes.key_heads),
+            f"{at}self_attn.v_proj.weight": arrays["v"][index],
+            f"{at}self_attn.o_proj.weight": arrays["o"][index],
+            f"{at}post_attention_layernorm.weight": arrays["feed_norm"][index],
+            f"{at}mlp.gate_proj.weight": arrays["gate"][index],
+            f"{at}mlp.down_proj.weight": arrays["down"][index],
+            f"{at}mlp.up_proj.weight": arrays["up"][index],
+        }
+    return state
+
+
+def halves(weight: Tensor, heads: int) -> Tensor:
+    """The rows of each head with the even ones first and the odd ones after them.
+
+    >>> halves(torch.arange(8.0)[:, None], 2).flatten().tolist()
+    [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]
+    """
+    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
 
 HUB = "hub:"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")

@@ -22,10 +22,8 @@ import torch
 from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ..kept import Kept, file_name
-from .activations import AS_LOADED, full_text, put_in_
-from .loading import LanguageModel
-from .pair_tokens import PairTokens, tokenize
-from .preferences import Preferences
+from .loading import AS_LOADED, LanguageModel, full_text, put_in_
+from .preferences import PairTokens, Preferences, tokenize
 from .trl_backend import need_tokenizer_of_transformers, prefer_with_trl_, supervise_with_trl_
 from .tuning import Recipe, log_probabilities, prefer_, reply_perplexity, scores_of, supervise_
 

@@ -3,11 +3,11 @@
 Three formats, told apart by their fields:
 
     chosen, rejected            HH: two whole dialogues, one object a line. The prompt is everything up to and with the
-                                last "\\n\\nAssistant:" of the chosen one; the replies are what follows.
+                                last "\n\nAssistant:" of the chosen one; the replies are what follows.
     prompt, chosen, rejected    HH reduced to one question: a list of objects, or one a line.
     history, human_ref_A, human_ref_B, labels, score_A, score_B    SHP: one object a line.
 
-A question that stands alone is written as HH writes it, "\\n\\nHuman: ...\\n\\nAssistant:", and its replies begin with
+A question that stands alone is written as HH writes it, "\n\nHuman: ...\n\nAssistant:", and its replies begin with
 a space. A pair that cannot be used is left out and counted under its reason; it is never filled in.
 
 Reference: Rafailov et al., Direct preference optimization (2023), whose settings for both sets these are.
@@ -16,14 +16,19 @@ Reference: Rafailov et al., Direct preference optimization (2023), whose setting
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import DataError, InputError, ParameterError
 from ..data.files import read_text
 
 ASSISTANT = "\n\nAssistant:"
@@ -168,3 +173,151 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
             yield f"Line {number} of '{path}'", json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"Line {number} of '{path}' is no JSON ({error}). It is damaged; take it anew.") from error
+
+
+IGNORED = -100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTokens:
+    """The numbers of a prompt and of its two replies."""
+
+    prompt: tuple[int, ...]
+    chosen: tuple[int, ...]
+    rejected: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows of tokens padded on the right, what of them is real, and the targets (-100 where nothing is asked)."""
+
+    tokens: Tensor
+    real: Tensor
+    targets: Tensor
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(tokens=self.tokens.to(device), real=self.real.to(device), targets=self.targets.to(device))
+
+
+def tokenize(pair: Pair, tokenizer: Any, *, length: int = 512, prompt_length: int = 256) -> PairTokens:
+    """The numbers of a pair, cut to the lengths."""
+    if not 0 < prompt_length < length:
+        raise ParameterError(
+            f"The length of a prompt must be positive and less than the whole length, and {prompt_length} and {length} "
+            f"were given."
+        )
+    prompt = tokenizer.encode(pair.prompt, add_special_tokens=False)
+    end = [tokenizer.eos_token_id]
+    replies = [tokenizer.encode(one, add_special_tokens=False) + end for one in (pair.chosen, pair.rejected)]
+    longest = max(map(len, replies))
+    if len(prompt) + longest > length:
+        prompt = prompt[-prompt_length:] if pair.kept == "end" else prompt[:prompt_length]
+    if len(prompt) + longest > length:
+        replies = [one[: length - prompt_length] for one in replies]
+    return PairTokens(prompt=tuple(prompt), chosen=tuple(replies[0]), rejected=tuple(replies[1]))
+
+
+def reply_batch(prompts: Sequence[Sequence[int]], replies: Sequence[Sequence[int]], *, padding: int) -> Batch:
+    """Prompts followed by replies, a row each.
+
+    >>> reply_batch([[1, 2], [3]], [[4], [5]], padding=0).targets.tolist()
+    [[-100, -100, 4], [-100, 5, -100]]
+    """
+    wide = max(len(one) + len(other) for one, other in zip(prompts, replies, strict=True))
+    tokens = torch.full((len(prompts), wide), padding)
+    real = torch.zeros(len(prompts), wide, dtype=torch.long)
+    targets = torch.full((len(prompts), wide), IGNORED)
+    for row, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
+        both = len(prompt) + len(reply)
+        tokens[row, :both] = torch.tensor([*prompt, *reply])
+        real[row, :both] = 1
+        targets[row, len(prompt) : both] = torch.tensor(list(reply))
+    return Batch(tokens=tokens, real=real, targets=targets)
+
+
+def pair_batch(pairs: Sequence[PairTokens], *, padding: int) -> Batch:
+    """The chosen replies of all pairs, then the rejected ones, in one batch: both go through the model at once."""
+    prompts = [one.prompt for one in pairs]
+    return reply_batch(
+        [*prompts, *prompts], [*(p.chosen for p in pairs), *(p.rejected for p in pairs)], padding=padding
+    )
+
+
+def chosen_batch(pairs: Sequence[PairTokens], *, padding: int) -> Batch:
+    """The chosen replies alone, as supervised fine-tuning takes them."""
+    return reply_batch([one.prompt for one in pairs], [one.chosen for one in pairs], padding=padding)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceScores:
+    """What the papers report of a set of pairs: evaluation loss, reward margin, reward accuracy, and the rewards.
+
+    `preferred` of `pairs` are right; the accuracy is their share. An equal reward is not right.
+    """
+
+    loss: float
+    margin: float
+    accuracy: float
+    chosen_reward: float
+    rejected_reward: float
+    pairs: int
+    preferred: int
+
+    def accuracy_interval(self) -> tuple[float, float]:
+        """Wilson's interval of 95 %, which says how much a share of so few pairs can mean.
+
+        >>> one = PreferenceScores(loss=0.66, margin=0.1, accuracy=159 / 256, chosen_reward=0, rejected_reward=0,
+        ...                        pairs=256, preferred=159)
+        >>> [round(end, 3) for end in one.accuracy_interval()]
+        [0.56, 0.678]
+        """
+        z, n, p = 1.959963984540054, self.pairs, self.preferred / self.pairs
+        middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+
+
+def reply_log_probabilities(model: Any, batch: Batch) -> Tensor:
+    """For each row the log-probability of its reply, summed over its tokens in float32."""
+    on_gpu = batch.tokens.is_cuda
+    with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=on_gpu):
+        logits = model(input_ids=batch.tokens, attention_mask=batch.real, use_cache=False).logits
+    targets = batch.targets[:, 1:]
+    asked = targets != IGNORED
+    # Only the places that count are made float32: prompts and padding would take as much memory for nothing.
+    losses = F.cross_entropy(logits[:, :-1][asked].float(), targets[asked], reduction="none")
+    return -torch.zeros(targets.shape, device=losses.device).masked_scatter(asked, losses).sum(1)
+
+
+def dpo_losses(policy: Tensor, reference: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of every pair and its two rewards, chosen and rejected.
+
+    Args:
+        policy, reference: log-probabilities of shape (2, pairs): of the chosen replies, and of the rejected ones.
+
+    >>> same = torch.tensor([[-3.0], [-5.0]])
+    >>> losses, chosen, rejected = dpo_losses(same, same, beta=0.1)
+    >>> round(losses.item(), 4), chosen.item(), rejected.item()
+    (0.6931, 0.0, 0.0)
+    """
+    if policy.shape != reference.shape or policy.ndim != 2 or len(policy) != 2:
+        raise InputError(
+            f"dpo_losses takes log-probabilities of shape (2, pairs) twice, and {tuple(policy.shape)} and "
+            f"{tuple(reference.shape)} were given."
+        )
+    chosen, rejected = beta * (policy - reference)
+    return -F.logsigmoid(chosen - rejected), chosen.detach(), rejected.detach()
+
+
+def scores_of(policy: Tensor, reference: Tensor, *, beta: float) -> PreferenceScores:
+    """The scores of log-probabilities of shape (2, pairs), with means in float64."""
+    losses, chosen, rejected = dpo_losses(policy.double(), reference.double(), beta=beta)
+    preferred = int((chosen > rejected).sum())
+    return PreferenceScores(
+        loss=losses.mean().item(),
+        margin=(chosen - rejected).mean().item(),
+        accuracy=preferred / len(losses),
+        chosen_reward=chosen.mean().item(),
+        rejected_reward=rejected.mean().item(),
+        pairs=len(losses),
+        preferred=preferred,
+    )

@@ -23,7 +23,7 @@ from ...surgery import relu_ize_, swap_
 from ...surgery.modules import activation_modules
 from ..data.files import data_folder, read_text
 from ..data.wikitext import part_file
-from .pair_tokens import IGNORED
+from .preferences import IGNORED
 
 PARTS = ("train", "valid", "test")
 # Words of the two parts, an end for each line included, as the authors of WikiText count them.

@@ -25,8 +25,8 @@ import torch
 
 from ...errors import InputError
 from ...surgery import param_groups
-from .pair_tokens import PairTokens
-from .tools import transformers, trl
+from .preferences import PairTokens
+from .tokenizers import transformers, trl
 from .tuning import Recipe, share_of_rate, without_dropout_
 
 _NAMES = ("prompt", "chosen", "rejected")

@@ -19,8 +19,16 @@ from torch import Tensor, nn
 
 from ...errors import ParameterError
 from ...surgery import param_groups
-from .pair_tokens import Batch, PairTokens, chosen_batch, pair_batch
-from .preference_loss import PreferenceScores, dpo_losses, reply_log_probabilities, scores_of
+from .preferences import (
+    Batch,
+    PairTokens,
+    PreferenceScores,
+    chosen_batch,
+    dpo_losses,
+    pair_batch,
+    reply_log_probabilities,
+    scores_of,
+)
 from .text_perplexity import exp_or_infinite
 
 

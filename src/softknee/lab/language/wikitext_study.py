@@ -1,7 +1,7 @@
 """Perplexity on WikiText-2 when ReLU takes the place of the activations: of a trained model, or of one trained here.
 
 `measure_model` asks a model from the disk: as loaded, with each activation put in without training, and with ReLU in
-the place of that. `train_models` is the language study (`lab/language_study.py`: free, hardened, replaced, recovered)
+the place of that. `train_models` is the language study (`lab/language_models.py`: free, hardened, replaced, recovered)
 on GPT-2's tokens instead of characters, and its losses as perplexities.
 """
 
@@ -19,12 +19,11 @@ import torch
 
 from ...errors import DataError, ParameterError
 from ...measure.record import Quantity, Record
-from ...measure.speed import choose_device
-from .. import language_study
+from .. import language_models
+from ..bench.speed import choose_device
 from ..characters import Characters
 from ..data.files import VARIABLE, data_folder, read_text
-from .activations import AS_LOADED, full_text, put_in_
-from .loading import LanguageModel
+from .loading import AS_LOADED, LanguageModel, full_text, put_in_
 from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
 
 KIND = "study wikitext"
@@ -155,7 +154,7 @@ def _text_file(name: str, folder: str | os.PathLike[str] | None) -> Path:
     )
 
 
-def for_smoke(settings: language_study.Settings) -> language_study.Settings:
+def for_smoke(settings: language_models.Settings) -> language_models.Settings:
     """The same rows in seconds on the CPU: one seed, four steps of a tiny network."""
     recipe = replace(
         settings.recipe,
@@ -172,7 +171,7 @@ def for_smoke(settings: language_study.Settings) -> language_study.Settings:
 
 
 def train_models(
-    settings: language_study.Settings,
+    settings: language_models.Settings,
     tokens: Characters,
     *,
     train_name: str,
@@ -192,7 +191,7 @@ def train_models(
             f"The texts have {len(tokens.train):,} and {len(tokens.validation):,} tokens, which is too few for a "
             f"context of {settings.recipe.context}."
         )
-    record = language_study.run(settings, command=command, advance=advance, text=tokens, keep=keep)
+    record = language_models.run(settings, command=command, advance=advance, text=tokens, keep=keep)
     rows = [
         {
             **row,
@@ -227,7 +226,7 @@ def train_models(
 def wikitext_markdown(record: Record) -> str:
     """The table of a record of this study, of either kind."""
     if "perplexity" in record.rows[0] and "loss_by_seed" in record.rows[0]:
-        columns = language_study.columns_of(record)
+        columns = language_models.columns_of(record)
         lines = [f"| perplexity | {' | '.join(columns)} |", "|---" + "|---:" * len(columns) + "|"]
         for row in record.rows:
             cells = [row["perplexity"][name].text(2) if name in row["perplexity"] else "–" for name in columns]

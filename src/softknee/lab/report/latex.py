@@ -8,11 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .beside_tables import TITLE, beside_note, beside_tables, beside_words
-from .clicks import relative_losses
-from .origin import Origin
-from .parts import Summary
-from .tables import Cell, Table, every_table
+from .parts import Origin, Summary
+from .tables import TITLE, Cell, Table, beside_note, beside_tables, beside_words, every_table, relative_losses
 
 _LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"
 _NAMES = (

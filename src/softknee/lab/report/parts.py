@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ...measure.estimate import Estimate, Score
-from ...measure.record import Quantity
+from ...measure.machine import Hardware, Versions
+from ...measure.record import Quantity, Record, without_paths
 from ...measure.significance import Comparison
+from ..studies.reading import to_yaml
 from ..studies.recipe import Recipe, Value
+from ..studies.trials import Outcome
 
 BETTER, WORSE = "better", "worse"
 SLIGHTLY = "slightly "  # before the two above: shown, and shown to be too small to matter
@@ -276,3 +280,251 @@ class Summary:
     def judged(self) -> tuple[Row, ...]:
         """The rows that have averages: no seed of them diverged."""
         return tuple(row for row in self.rows if not row.diverged)
+
+
+DASH = "–"
+_DECADES = 100.0  # the ratio from which on no number of decimals suits all of a column
+
+
+def minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def plain(value: float) -> str:
+    """A parameter's value: 0.5, 2, 1e−05."""
+    return minus(f"{value:.4g}")
+
+
+def few_epochs(epochs: Sequence[int]) -> bool:
+    """Whether there is room for a number at each: an axis would else have numbers between them, too."""
+    return max(epochs, default=0) - min(epochs, default=0) <= 8
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade between the two, or the decades where there are many; none if fewer than two lie there.
+
+    An axis of so narrow a range is as good as a linear one, which finds numbers for itself.
+
+    >>> log_ticks(0.3, 2.5), log_ticks(0.44, 0.49)
+    ([0.5, 1.0, 2.0], [])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    found = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
+    return found if len(found) > 1 else []
+
+
+def reach(found: Score | Estimate) -> float | None:
+    """How far the interval goes from the value, to the side where nothing bounds it."""
+    return None if found.interval is None else max(found.value - found.interval[0], found.interval[1] - found.value)
+
+
+def decimals(found: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
+    """Digits behind the point for a column: two that count in its typical interval; of none, three in the values."""
+    shown = [one for one in found if one is not None]
+    widths = sorted(scale * wide for one in shown if (wide := reach(one)))
+    if widths:
+        return place_of(widths[len(widths) // 2])
+    sizes = sorted(abs(scale * one.value) for one in shown if one.value)
+    return place_of(sizes[len(sizes) // 2], digits=3) if sizes else 2
+
+
+def column_places(found: Iterable[Score | Estimate], *, scale: float = 1.0, logarithmic: bool = False) -> int | None:
+    """`decimals`, or None for powers of ten: of a quantity that is seen by its order where a column has several."""
+    shown = list(found)
+    sizes = [abs(one.value) for one in shown if one.value]
+    if logarithmic and sizes and (max(sizes) > _DECADES * min(sizes) or max(sizes) < 1 / _DECADES):
+        return None
+    return decimals(shown, scale=scale)
+
+
+def place_of(size: float, *, digits: int = 2) -> int:
+    """How many decimals show this size with that many digits: 0.034 with two has three."""
+    return min(8, max(0, digits - 1 - math.floor(math.log10(size))))
+
+
+def fixed(value: float, places: int | None, *, signed: bool = False) -> str:
+    """A number with that many decimals; what rounds to zero has no sign. None: as a power of ten, 1.0e−02."""
+    if places is None:
+        return minus(f"{value:+.1e}" if signed else f"{value:.1e}")
+    text = f"{value:.{places}f}"
+    if float(text) == 0:
+        return text.lstrip("-")
+    return minus(f"{value:+.{places}f}" if signed else text)
+
+
+def with_reach(found: Score | Estimate | None, places: int | None, *, scale: float = 1.0) -> str:
+    """`97.31 ± 0.22`, the 95 % interval being 0.22 to either side; a dash for None."""
+    if found is None:
+        return DASH
+    wide = reach(found)
+    value = fixed(scale * found.value, places)
+    return value if wide is None else f"{value} ± {fixed(scale * wide, places)}"
+
+
+def interval_words(interval: tuple[float, float] | None, places: int | None, *, scale: float = 1.0) -> str:
+    """`[97.09, 97.53]`, or a dash."""
+    if interval is None:
+        return DASH
+    return f"[{fixed(scale * interval[0], places)}, {fixed(scale * interval[1], places)}]"
+
+
+def probability(p: float | None) -> str:
+    """A p value: 0.032, < 0.0001, or a dash."""
+    if p is None:
+        return DASH
+    if p < 1e-4:
+        return "< 0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `3 min 5 s`, `2 h 4 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    every = list(words)
+    return every[0] if len(every) == 1 else f"{', '.join(every[:-1])} and {every[-1]}" if every else ""
+
+
+FAR = 2.0
+"""Further from the rest than this many times the width of the rest, which would have a third of the picture."""
+_MOST = 0.2  # of the points may be left out
+_FEWEST = 5  # have to stay
+
+
+def outside(values: Sequence[float]) -> set[int]:
+    """The places of the values that are too far from the rest, at one end or at both: a fifth of them at most.
+
+    >>> outside([1.0, 2.0, 3.0, 4.0, 5.0, 60.0])
+    {5}
+    >>> outside([1.0, 2.0, 3.0, 4.0, 5.0, 12.0])
+    set()
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    most = min(int(_MOST * len(order)), len(order) - _FEWEST)
+    for gone in range(most, 0, -1):
+        for below in range(gone, -1, -1):
+            first, last = below, len(order) - (gone - below) - 1
+            low, high = values[order[first]], values[order[last]]
+            under = low - values[order[first - 1]] if below else math.inf
+            over = values[order[last + 1]] - high if below < gone else math.inf
+            if 0 < FAR * (high - low) < min(under, over):
+                return {*order[:first], *order[last + 1 :]}
+    return set()
+
+
+# What does not matter: half a point of accuracy, 0.1 dB; of losses and differences a share of the baseline's.
+MARGINS: Mapping[str, float] = {
+    **dict.fromkeys(("accuracy", "auc", "calibration_error", "hamming", "r2", "ssim"), 0.005),
+    "psnr": 0.1,
+}
+RELATIVE_MARGINS: Mapping[str, float] = {"log_loss": 0.05, "mse": 0.05}
+SHARE_OF_DIFFERENCE = 0.10
+
+_PERCENT = {"scale": 100.0, "unit": "%"}
+_SCORES = (
+    Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
+    Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
+    Measure(name="mse", title="mean squared error", larger_is_better=False, logarithmic=True),
+    Measure(name="r2", title="R²", larger_is_better=True, **_PERCENT),
+    Measure(name="ssim", title="SSIM", larger_is_better=True),
+    Measure(name="log_loss", title="log loss", larger_is_better=False, unit="nats"),
+    Measure(name="auc", title="AUC", larger_is_better=True, **_PERCENT),
+    Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_PERCENT),
+)
+_DIFFERENCES = (
+    Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),
+    Measure(name="delta_2", title="Δ₂", larger_is_better=False, of_sets=True),
+    Measure(name="relative", title="relative Δ₁", larger_is_better=False, of_sets=True),
+    Measure(name="binary", title="Δ₁ relative to the positive label", larger_is_better=False, of_sets=True),
+    Measure(name="true_label", title="Δ₁ of the true label", larger_is_better=False, of_sets=True),
+    Measure(name="hamming", title="labels that differ", larger_is_better=False, of_sets=True, **_PERCENT),
+)
+# How many numbers of one model are trained: no score of a seed, but what a paper reports beside its scores.
+PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_better=False)
+
+
+def score_called(name: str) -> Measure:
+    """The score or the prediction difference of that name, as an outcome has it."""
+    return next(one for one in (*_SCORES, *_DIFFERENCES) if one.name == name)
+
+
+def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
+    """The measures that any of the outcomes has, in the order they are shown; unknown ones come last."""
+    scores: dict[str, None] = {}
+    differences: dict[str, None] = {}
+    for outcome in outcomes:
+        scores |= dict.fromkeys(outcome.test)
+        differences |= dict.fromkeys(outcome.difference)
+    return (*_named(_SCORES, scores, False), *_named(_DIFFERENCES, differences, True))
+
+
+def _named(known: Sequence[Measure], names: Mapping[str, None], of_sets: bool) -> list[Measure]:
+    found = [measure for measure in known if measure.name in names]
+    others = [name for name in names if name not in {measure.name for measure in known}]
+    return found + [
+        Measure(name=name, title=name.replace("_", " "), larger_is_better=False, of_sets=of_sets) for name in others
+    ]
+
+
+def with_margin(measure: Measure, baseline: float) -> Measure:
+    """The measure with what does not matter in it, given what the baseline has."""
+    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
+    margin = MARGINS.get(measure.name, None if share is None else share * abs(baseline))
+    return replace(measure, margin=margin) if margin else measure
+
+
+def margin_words(measure: Measure) -> str:
+    """The margin in words, for a caption."""
+    if measure.name in MARGINS:
+        unit = "points" if measure.unit in ("%", "") else measure.unit
+        return f"{measure.scale * MARGINS[measure.name]:g} {unit}"
+    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
+    return "" if share is None else f"{100 * share:g} % of the baseline's"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """All of it as text; several machines or versions are several lines."""
+
+    command: str
+    recipe: str
+    seeds: str
+    hardware: tuple[str, ...]
+    versions: tuple[str, ...]
+    created: str
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Name and words, one after the other."""
+        found = [("Seeds", self.seeds)]
+        found += [("Hardware", words) for words in self.hardware]
+        found += [("Versions", words) for words in self.versions]
+        return found + ([("Measured", self.created)] if self.created else [])
+
+
+def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -> Origin:
+    """From the records of the trials; without any, of the machine that this runs on."""
+    machines = [record.hardware for record in records] or [Hardware.here()]
+    versions = [record.versions for record in records] or [Versions.here()]
+    days = sorted(record.created for record in records)
+    words = [day.replace("T", " ").replace("Z", " UTC") for day in dict.fromkeys((days[0], days[-1]))] if days else []
+    return Origin(
+        command=without_paths(command),
+        recipe=to_yaml(recipe),
+        seeds=", ".join(str(seed) for seed in recipe.seeds.numbers),
+        hardware=tuple(dict.fromkeys(one.sentence() for one in machines)),
+        versions=tuple(dict.fromkeys(one.sentence() for one in versions)),
+        created=" to ".join(words),
+    )

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..chart import SOFT, marks, number
+from .drawing import FEWEST_DRAWN, Group, View, axis_title, interval_of, looks, middle_of, view_of, written_at
 from .figures import Entry, Figure, series
-from .numbers import with_reach
-from .palette import looks
-from .parts import Measure, Row, Summary
-from .view import FEWEST_DRAWN, Group, View, axis_title, interval_of, middle_of, view_of, written_at
+from .parts import Measure, Row, Summary, with_reach
 
 _FAINT = 0.45  # many bars cross, and the points matter more
 _SIDES = {"left": ("right", -8), "center": ("center", 0), "right": ("left", 8)}

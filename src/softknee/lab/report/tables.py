@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
-from .measures import margin_words
-from .numbers import (
+from ..studies.recipe import Recipe
+from ..studies.trials import Each, Outcome
+from .parts import (
     DASH,
+    EQUIVALENT,
+    Beside,
+    BesidePaper,
+    Measure,
+    Origin,
+    Replacement,
+    Row,
+    Summary,
     column_places,
     counted,
     decimals,
     duration,
     fixed,
     interval_words,
+    margin_words,
     place_of,
     plain,
     probability,
     with_reach,
 )
-from .parts import EQUIVALENT, Measure, Replacement, Row, Summary
+from .verdicts import SAME_INTERVAL, TOGETHER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,3 +316,324 @@ def every_table(summary: Summary) -> Sequence[Table]:
     tests = [significance(summary, one) for one in tested(summary)]
     found = [headline(summary), *tests, replacement(summary), measures_table(summary), inside(summary), trials(summary)]
     return [table for table in found if table is not None]
+
+
+TITLE = "Beside the paper"
+COLUMNS = (
+    *("activation", "measure", "source", "paper", "average", "value", "low", "high", "seeds", "diverged", "verdict"),
+    "record",
+)
+
+
+def beside_tables(summary: Summary) -> list[Table]:
+    """Each measure of the paper: its number, ours with its interval, and the verdict."""
+    source = summary.recipe.paper.source if summary.recipe.paper else ""
+    return [_table(one, source) for one in summary.beside]
+
+
+def beside_words(summary: Summary) -> list[str]:
+    """Who is best in the paper and here, a sentence for each measure."""
+    return [one.best for one in summary.beside if one.best]
+
+
+def beside_note(summary: Summary) -> str:
+    """What is done otherwise here than in the paper."""
+    return summary.recipe.paper.note if summary.recipe.paper and summary.beside else ""
+
+
+def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
+    """The rows of paper.csv, in the unit that the paper has."""
+    source = summary.recipe.paper.source if summary.recipe.paper else ""
+    lines = []
+    for found in summary.beside:
+        for one in found.rows:
+            low, high = one.interval or (None, None)
+            values = (one.label, found.measure.name, source, one.paper, found.average, one.value, low, high)
+            lines.append(dict(zip(COLUMNS, (*values, one.seeds, one.diverged, one.verdict, one.key), strict=True)))
+    return lines
+
+
+def _table(found: BesidePaper, source: str) -> Table:
+    counts = not found.average
+    rows = tuple(_counted(one) if counts else _scored(one, found) for one in found.rows)
+    name, title = f"beside-{found.measure.name}", head_of(found.measure)
+    if counts:
+        caption = f"{title[0].upper()}{title[1:]} of one model, in the paper ({source}) and here."
+        return Table(name=name, caption=caption, head=("activation", "paper", "here", "verdict"), rows=rows)
+    taken = f"of {TOGETHER}" if found.average == TOGETHER else f"{found.average} over seeds"
+    caption = (
+        f"{title[0].upper()}{title[1:]}, in the paper ({source}) and here: {taken} with its 95 % "
+        f"interval. “{SAME_INTERVAL}” allows for the rounding of the paper's number."
+    )
+    if found.average not in ("mean", TOGETHER):
+        caption += " Seeds spread over more than a decade: the interval is that of their logarithms."
+    head = ("activation", "paper", f"here, {found.average}", "95 % interval", "seeds", "diverged", "verdict")
+    return Table(name=name, caption=caption, head=head, rows=rows)
+
+
+def _scored(one: Beside, found: BesidePaper) -> tuple[Cell, ...]:
+    return (
+        name_cell(one.label, one.key),
+        Cell(text=fixed(one.paper, found.paper_places)),
+        Cell(text=DASH if one.value is None else fixed(one.value, found.places), key=one.key),
+        Cell(text=interval_words(one.interval, found.places), key=one.key),
+        Cell(text=str(one.seeds), title=counted(one.seeds, "seed")),
+        Cell(text=str(one.diverged)),
+        Cell(text=one.verdict, kind="words"),
+    )
+
+
+def _counted(one: Beside) -> tuple[Cell, ...]:
+    ours = DASH if one.value is None else f"{one.value:,.0f}"
+    return (
+        name_cell(one.label, one.key),
+        Cell(text=f"{one.paper:,.0f}"),
+        Cell(text=ours, key=one.key),
+        Cell(text=one.verdict, kind="words"),
+    )
+
+
+_CLICKS = "criteo"
+_RELATIVE = "binary"
+
+
+def first_measures(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the metric and of the prediction difference that a report is about, where they are not the usual."""
+    if recipe.training.progressive is not None:
+        return "log_loss", _RELATIVE
+    return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
+
+
+def progressive_note(recipe: Recipe) -> tuple[str, ...]:
+    """What the scores of a progressive study are of."""
+    share = recipe.training.progressive
+    if share is None:
+        return ()
+    which = "all" if share == 1 else f"the last {100 * share:g} % of the"
+    return (
+        f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
+        "it was trained on, in a single pass; no test example was read.",
+    )
+
+
+def change(value: float, baseline: float) -> float:
+    """By how many percent a loss is above that of the baseline.
+
+    >>> change(0.55, 0.5), change(0.45, 0.5)
+    (10.0..., -9.99...)
+    """
+    return 100 * (value / baseline - 1)
+
+
+def relative_losses(summary: Summary) -> Table | None:
+    """The losses of a progressive study in percent of the baseline's, as the axes of the paper's figure 3."""
+    basis = summary.baseline
+    if summary.recipe.training.progressive is None or basis is None or basis.diverged:
+        return None
+    rows = tuple(
+        (
+            name_cell(row.label, row.key),
+            *(_change(row, basis, name) for name in ("log_loss", "auc")),
+            _relative(row),
+        )
+        for row in summary.rows
+    )
+    return Table(
+        name="relative-losses",
+        caption=f"Progressive losses against those of {basis.label}, and the prediction difference relative to the "
+        "predicted share of clicks: the axes of figure 3 of the SmeLU paper. The ranking loss is 1 - AUC. Less is "
+        "better.",
+        head=(
+            "activation",
+            f"log loss against {basis.label}, %",
+            f"ranking loss against {basis.label}, %",
+            "relative Δ₁, %",
+        ),
+        rows=rows,
+    )
+
+
+def _loss(row: Row, name: str) -> float | None:
+    found = row.scores.get(name)
+    return None if found is None else 1 - found.value if name == "auc" else found.value
+
+
+def _change(row: Row, basis: Row, name: str) -> Cell:
+    mine, theirs = _loss(row, name), _loss(basis, name)
+    if mine is None or not theirs:
+        return Cell(text=DASH, title="not measured")
+    return Cell(text=fixed(change(mine, theirs), 2, signed=True), key=row.key)
+
+
+def _relative(row: Row) -> Cell:
+    found = row.differences.get(_RELATIVE)
+    if found is None:
+        return Cell(text=DASH, title="not measured")
+    return Cell(text=fixed(100 * found.value, 2), key=row.key)
+
+
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~$])")
+
+
+def markdown(summary: Summary, origin: Origin) -> str:
+    """The whole text. The name of a row leads to its record."""
+    parts = [f"# {escaped(summary.recipe.title or summary.recipe.name)}"]
+    parts.append(
+        "\n".join(f"- {one.question}: **{escaped(one.label)}**{escaped(one.words)}" for one in summary.sentences)
+    )
+    parts += [f"> {escaped(note)}" for note in summary.notes]
+    parts += [_markdown_table(table) for table in every_table(summary)]
+    parts += [_markdown_table(found)] if (found := relative_losses(summary)) else []
+    if summary.beside:
+        parts.append(f"## {TITLE}")
+        parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
+        parts += [_markdown_table(table) for table in beside_tables(summary)]
+        parts.append(escaped(beside_note(summary)))
+    parts.append("## Run it again")
+    parts.append(_fenced(origin.command))
+    parts.append("\n".join(f"- {name}: {escaped(words)}" for name, words in origin.facts()))
+    parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text of the user's own, of which Markdown reads nothing as its own signs."""
+    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _fenced(text: str, kind: str = "") -> str:
+    """Between more backticks than the text has in a row."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def _markdown_table(table: Table) -> str:
+    kinds = [cell.kind for cell in table.rows[0]]
+    head = "| " + " | ".join(escaped(words) for words in table.head) + " |"
+    rule = "|" + "|".join("---:" if kind == "number" else "---" for kind in kinds) + "|"
+    rows = ["| " + " | ".join(map(_cell, row)) + " |" for row in table.rows]
+    return "\n".join([head, rule, *rows]) + f"\n\n{escaped(table.caption)}"
+
+
+def _cell(cell: Cell) -> str:
+    words = escaped(cell.text)
+    if cell.kind == "name" and cell.key:
+        return f"[{words}](../trials/{cell.key}.json)"
+    return f"**{words}**" if cell.best else words
+
+
+RESULTS = (
+    *("activation", "name", "values", "measure", "value", "low", "high", "stdev", "seeds", "diverged"),
+    *("baseline", "difference", "difference_low", "difference_high", "p", "p_holm", "p_sign_flips", "effect_g"),
+    *("margin", "p_equivalence_holm", "verdict", "best", "record"),
+)
+SEEDS = ("activation", "seed", "measure", "value", "diverged_in_epoch", "record")
+
+
+def results_csv(summary: Summary) -> str:
+    """Averages with intervals, tests and verdicts; unscaled, with all digits, and empty where there is none."""
+    lines = [_result(summary, row, measure) for row in summary.rows for measure in summary.measures]
+    lines += [_head(row) | {"measure": "parameters", "value": row.trained} for row in summary.rows if row.trained]
+    lines += [line for row in summary.rows for line in _costs(row)]
+    return _written(RESULTS, lines)
+
+
+def _result(summary: Summary, row: Row, measure: Measure) -> Mapping[str, object]:
+    found, verdict = row.found(measure), row.verdicts.get(measure.name)
+    line: dict[str, object] = _head(row) | {"measure": measure.name, "best": measure.name in row.best}
+    if found is not None:
+        low, high = found.interval or (None, None)
+        line |= {"value": found.value, "low": low, "high": high, "stdev": found.stdev}
+    if verdict is not None and summary.baseline is not None:
+        one = verdict.comparison
+        low, high = one.interval or (None, None)
+        line |= {
+            "baseline": summary.baseline.label,
+            "difference": one.difference,
+            "difference_low": low,
+            "difference_high": high,
+            "p": one.p,
+            "p_holm": verdict.adjusted,
+            "p_sign_flips": one.p_flips,
+            "effect_g": one.effect,
+            "margin": one.margin,
+            "p_equivalence_holm": verdict.equivalence,
+            "verdict": verdict.words,
+        }
+    return line
+
+
+def _head(row: Row) -> dict[str, object]:
+    return {
+        "activation": row.label,
+        "name": row.name,
+        "values": " ".join(f"{name}={value}" for name, value in row.values.items()),
+        "seeds": len(row.seeds),
+        "diverged": len(row.diverged),
+        "record": row.key,
+    }
+
+
+def _costs(row: Row) -> list[Mapping[str, object]]:
+    """Times: median and quartiles."""
+    if row.cost is None:
+        return []
+    named = {
+        "train_time": row.cost.train,
+        "infer_time": row.cost.infer,
+        "train_ratio": row.cost.train_ratio,
+        "infer_ratio": row.cost.infer_ratio,
+    }
+    head = _head(row) | {"record": row.cost.key, "seeds": None, "diverged": None}
+    return [
+        head | {"measure": name, "value": one.value, "low": one.low, "high": one.high} for name, one in named.items()
+    ]
+
+
+def paper_csv(summary: Summary) -> str:
+    """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
+    return _written(COLUMNS, beside_lines(summary))
+
+
+def seeds_csv(outcomes: Sequence[Outcome]) -> str:
+    """Every number that a seed has for itself, and prediction differences without that seed."""
+    return _written(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
+
+
+def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
+    measures: dict[str, Each] = {}
+    for part, found in (("test", outcome.test), ("validation", outcome.validation), ("train", outcome.train)):
+        measures |= {f"{part}.{name}": each for name, each in found.items()}
+    measures |= {f"gradients.{name}": each for name, each in outcome.gradients.items()}
+    measures |= {f"end.{name}": tuple(moved["end"]) for name, moved in outcome.parameters.items()}
+    if outcome.replacement is not None:
+        measures |= {f"replaced.{name}": tuple(each) for name, each in outcome.replacement["test"].items()}
+        measures |= (
+            {"replaced.changed": tuple(outcome.replacement["changed"])} if outcome.replacement.get("changed") else {}
+        )
+    seeds = outcome.trial.seeds.numbers
+    kept = [place for place, epoch in enumerate(outcome.diverged) if epoch is None]
+    for name, found in outcome.difference.items():
+        if found.get("without") is not None and len(found["without"]) == len(kept):
+            values = dict(zip(kept, found["without"], strict=True))
+            measures[f"{name}.without_this_seed"] = tuple(values.get(place) for place in range(len(seeds)))
+    for name, each in measures.items():
+        for place, (seed, value) in enumerate(zip(seeds, each, strict=True)):
+            yield {
+                "activation": outcome.trial.activation.label,
+                "seed": seed,
+                "measure": name,
+                "value": value,
+                "diverged_in_epoch": outcome.diverged[place],
+                "record": outcome.trial.key,
+            }
+
+
+def _written(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
+    writer.writeheader()
+    for line in lines:
+        writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in line.items()})
+    return text.getvalue()

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from ...files import WriteError, write_whole
 from ...measure.record import Record
-from ..studies.outcome import Outcome
 from ..studies.recipe import Recipe
-from .csv_files import paper_csv, results_csv, seeds_csv
-from .html import render
+from ..studies.trials import Outcome
+from .drawn import pdf_figures
 from .latex import latex
-from .markdown import markdown
-from .origin import origin_of
-from .pdf import pdf_figures
+from .page import render
+from .parts import origin_of
 from .summary import summarise
+from .tables import markdown, paper_csv, results_csv, seeds_csv
 
 
 def report_files(

@@ -15,6 +15,7 @@ Sequential(
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,17 +25,17 @@ from torch.nn.parameter import is_lazy
 
 import softknee as sk
 
+from ...design.init_gain import init_gain
 from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
+from ...surgery.squaf_training import PARTS
 from ..builders import build_network
 from ..networks import CLICKS, SMALL, VISION, build
-from .checking import TIMM, module_of
 from .examples import Examples
-from .matched_init import match_init_
 from .own_functions import find_function, takes
+from .reading import TIMM, module_of
 from .recipe import Model
-from .squaf_start import start_squaf_
 from .trial import Chosen
 
 Maker = Callable[..., nn.Module]
@@ -276,3 +277,89 @@ def _check_outputs(model: nn.Module, example: Tensor, outputs: int, asked: Model
             f"model {asked.build!r} gives outputs of shape {shape} for {len(example)} examples, and the data needs "
             f"{wanted}: one number for each class or quantity."
         )
+
+
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@torch.no_grad()
+def match_init_(model: nn.Module, chosen: Chosen, example: Tensor) -> None:
+    """Scale the weights of a model in place; a weight that is all 0 stays so."""
+    order = _in_order(model, example)
+    done: set[int] = set()
+    for place, layer in enumerate(order):
+        weight = layer.weight
+        if id(weight) in done:  # shared by two layers
+            continue
+        done.add(id(weight))
+        gain = start_gain(chosen) if place else 1.0
+        size = weight.double().square().mean().sqrt()
+        if size > 0:
+            fan_in = weight[0].numel()
+            weight.mul_((gain / fan_in**0.5 / size).to(weight.dtype))
+
+
+def start_gain(chosen: Chosen) -> float:
+    """The gain of an activation at the values its parameters start with.
+
+    >>> start_gain(Chosen(name="relu", label="relu"))
+    1.4142135623730951
+    >>> round(start_gain(Chosen(name="srelu", label="srelu", values={"delta": 0.5})), 5)
+    1.41201
+    """
+    module = module_of(chosen, per="layer")
+    assert isinstance(module, Parameterised)
+    values = {p.name: module.effective(p).detach().double() for p in module.params}
+    numbers = tuple((name, one.item()) for name, one in values.items() if one.numel() == 1)
+    others = {name: value for name, value in chosen.values.items() if name not in values}
+    if others or len(numbers) < len(values):  # a table, or a setting that is no parameter
+        return init_gain(chosen.name, params={**chosen.values})
+    return _gain(chosen.name, numbers)
+
+
+@functools.lru_cache(maxsize=256)
+def _gain(name: str, numbers: tuple[tuple[str, float], ...]) -> float:
+    return init_gain(name, params=dict(numbers))
+
+
+def _in_order(model: nn.Module, example: Tensor) -> list[Any]:
+    """The layers with weights in the order in which they first run; those that never run are left alone."""
+    order: list[nn.Module] = []
+
+    def note(layer: nn.Module, *_: object) -> None:
+        if layer not in order:
+            order.append(layer)
+
+    hooks = [one.register_forward_pre_hook(note) for one in model.modules() if isinstance(one, _LAYERS)]
+    modes = {one: one.training for one in model.modules()}
+    model.eval()  # batch statistics stay as they are
+    try:
+        model(example)
+    finally:
+        for one, mode in modes.items():
+            one.training = mode
+        for hook in hooks:
+            hook.remove()
+    return order
+
+
+def start_squaf_(model: nn.Module, chosen: Chosen) -> None:
+    """Fit every SQUAF to the function that `fitted` names, and freeze those that `trained` leaves out; else nothing.
+
+    >>> net = nn.Sequential(sk.nn.SQUAF(k=16, q=1.0, learn=True), nn.Linear(2, 2), sk.nn.SQUAF(k=16, q=1.0, learn=True))
+    >>> start_squaf_(net, Chosen(name="squaf", label="squaf", learn=True, fitted="relu", trained="first"))
+    >>> round(net[0].z[0, 16].item(), 3), sum(one.numel() for one in net.parameters() if one.requires_grad)
+    (-0.139, 41)
+    """
+    if chosen.fitted is None and chosen.trained is None:
+        return
+    layers = [one for one in model.modules() if isinstance(one, sk.nn.SQUAF)]
+    if chosen.fitted is not None:
+        for one in layers:
+            if one.k is None or one.q.numel() > 1:
+                raise RecipeError(f"activation {chosen.label!r}: fitted is for one table a layer on a uniform grid.")
+            found = sk.design.start(chosen.fitted, k=one.k, q=one.q.item(), weights=one.weights, window=one.window)
+            one.set_(z=found.z, alpha=found.alpha)
+    if chosen.trained is not None:
+        parts = PARTS if chosen.learn is True else (chosen.learn,) if isinstance(chosen.learn, str) else chosen.learn
+        sk.train_squaf_(model, parts or (), where=chosen.trained)

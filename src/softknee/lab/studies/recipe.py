@@ -7,16 +7,213 @@ Each part checks its own types and ranges; whether names exist and parts fit tog
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from ...errors import ParameterError, RecipeError, did_you_mean
+from ...train.augment import Augment
 from ...train.optimizers import KINDS, read_options
 from ..splits import DATA_SETS
-from .augmentation import Augmentation
 from .fitting import later, refusal, settle
-from .paper import Paper
+
+# The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
+PAPER_MEASURES = (
+    *("accuracy", "log_loss", "auc", "calibration_error", "mse", "r2", "psnr", "ssim"),
+    *("delta_1", "delta_2", "relative", "binary", "true_label", "hamming"),
+    "parameters",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """What a paper reports.
+
+    source: where, such as "SQUAF, table 3".
+    values: by the label of an activation its numbers by measure, in the unit that the report shows: percent for
+            accuracy, AUC, calibration error, r2 and hamming, dB for psnr.
+    note:   what is done otherwise here than there.
+
+    >>> Paper(source="SQUAF, table 1", values={"relu": {"psnr": 26.75}}).values
+    {'relu': {'psnr': 26.75}}
+    """
+
+    source: str
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        settle(self, where="paper")
+        for label, numbers in self.values.items():
+            for measure in numbers:
+                if measure not in PAPER_MEASURES:
+                    raise RecipeError(
+                        f"paper.values.{label}.{measure} is nothing that is measured."
+                        f"{did_you_mean(measure, PAPER_MEASURES)} There are {', '.join(PAPER_MEASURES)}."
+                    )
+
+    def of(self, labels: Iterable[str]) -> Paper:
+        """Its numbers for these labels alone."""
+        kept = set(labels)
+        return replace(self, values={label: one for label, one in self.values.items() if label in kept})
+
+    def refuse_others(self, labels: Iterable[str]) -> None:
+        """A sentence where it names a label that none of the activations has."""
+        known = list(labels)
+        for label in self.values:
+            if label not in known:
+                raise RecipeError(
+                    f"paper.values.{label} is no label of the activations ({', '.join(known)})."
+                    f"{did_you_mean(label, known)}"
+                )
+
+
+_WHEN = ("probability", "from_epoch")  # these say how often, and not what
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """What is done to the images of a training batch, drawn for each seed from its own key; nothing by default.
+
+    crop, flip, randaugment, mixup, cutmix, erasing, smoothing: as in `sk.train.augment.Augment`; `randaugment` is a
+                 list of the magnitude and its standard deviation, [9, 0.5] for timm's "rand-m9-mstd0.5-inc1".
+    shift:       in place of `crop`, which is the same: up to so many pixels up or down and left or right, each way as
+                 often as any other; what comes in from outside is black.
+    probability: that an image is cropped or shifted at all.
+    from_epoch:  the first epoch, from 1, in which anything is done.
+
+    Images are changed as bytes and normalised afterwards, so that what is outside of them is black. Validation and test
+    images, and the training images that are scored at the end, are as they are.
+
+    >>> Augmentation(shift=3, probability=0.5, from_epoch=2).words()
+    'shift 3, probability 0.5, from epoch 2'
+    """
+
+    crop: int = later(0)
+    flip: bool = later(False)
+    randaugment: tuple[float, ...] | None = later(None)
+    mixup: float = later(0.0)
+    cutmix: float = later(0.0)
+    erasing: float = later(0.0)
+    smoothing: float = later(0.0)
+    shift: int = later(0)
+    probability: float = later(1.0)
+    from_epoch: int = later(1)
+
+    def __post_init__(self) -> None:
+        settle(self, where="augment")
+        for name in ("crop", "shift"):
+            if getattr(self, name) < 0:
+                raise refusal(f"augment.{name}", "a whole number of pixels, at least 0", getattr(self, name))
+        if self.crop and self.shift:
+            raise RecipeError("augment.crop and augment.shift are two names of one thing; give one of them.")
+        if not 0 < self.probability <= 1:
+            raise refusal("augment.probability", "a number above 0 and at most 1", self.probability)
+        if self.probability < 1 and not self.crop and not self.shift:
+            raise RecipeError("augment.probability is that of a crop or shift, and neither is asked for.")
+        if self.from_epoch < 1:
+            raise refusal("augment.from_epoch", "an epoch, a whole number of at least 1", self.from_epoch)
+        if not any(name not in _WHEN for name in self.said()):
+            raise RecipeError(
+                "augment asks for nothing: leave it out, or give it a 'crop', 'flip', 'mixup' or another."
+            )
+        try:
+            self.augment()
+        except ParameterError as error:
+            raise RecipeError(f"augment: {error}") from error
+
+    def augment(self, *, steps_of_epoch: int = 1, **of_examples: Any) -> Augment:
+        """What training is given; `of_examples` are classes, mean, std and shape."""
+        return Augment(
+            crop=self.crop or self.shift,
+            flip=self.flip,
+            randaugment=self.randaugment,  # pyright: ignore[reportArgumentType] - its length is checked there
+            mixup=self.mixup,
+            cutmix=self.cutmix,
+            erasing=self.erasing,
+            smoothing=self.smoothing,
+            probability=self.probability,
+            from_step=(self.from_epoch - 1) * steps_of_epoch,
+            **of_examples,
+        )
+
+    def said(self) -> dict[str, Any]:
+        """What differs from doing nothing, by name."""
+        found = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        return {name: value for name, (value, usual) in found.items() if value != usual}
+
+    def words(self) -> str:
+        """The same for a reader, in one line."""
+        found = [
+            name if value is True else f"{name} {' '.join(f'{one:g}' for one in _several(value))}"
+            for name, value in self.said().items()
+        ]
+        return ", ".join(found).replace("from_epoch", "from epoch")
+
+
+def _several(value: Any) -> tuple[float, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+Parts = Mapping[str, tuple[Tensor, Tensor]]  # inputs and targets by the name of the part
+
+
+def split(among: Tensor, *, share: float, seed: int, stratified: bool = True) -> tuple[Tensor, Tensor]:
+    """Places of the examples that are kept apart, and of the rest: the share of every class, to the nearest example.
+
+    `among` are the classes of the examples. One example of each class stays at least with the rest.
+
+    >>> kept, rest = split(torch.tensor([0] * 10 + [1] * 5), share=0.4, seed=0)
+    >>> sorted(kept.tolist()), len(rest)
+    ([0, 2, 3, 4, 12, 14], 9)
+    """
+    order = torch.randperm(len(among), generator=torch.Generator().manual_seed(seed))
+    groups = among[order] if stratified else torch.zeros(len(among), dtype=torch.int64)
+    classes, counts = groups.unique(return_counts=True)
+    exact = counts.double() * share
+    take = exact.floor().long()
+    # What rounding down left over goes to the classes that lost most by it.
+    missing = round(float(exact.sum())) - int(take.sum())
+    if missing > 0:
+        take[(exact - take).argsort(descending=True, stable=True)[:missing]] += 1
+    take = take.minimum(counts - 1)
+    kept = torch.zeros(len(among), dtype=torch.bool)
+    for one, number in zip(classes.tolist(), take.tolist(), strict=True):
+        kept[(groups == one).nonzero().flatten()[:number]] = True
+    return order[kept], order[~kept]
+
+
+def standardised(parts: Parts, *, targets_too: bool) -> dict[str, tuple[Tensor, Tensor]]:
+    """By the part "train": every column of a row by its own mean and spread, an image by one of each.
+
+    targets_too: also the targets, as a regression wants it.
+    """
+    x, y = parts["train"]
+    scale_x = _scale(x, whole=x.dim() > 2)
+    scale_y = _scale(y, whole=False) if targets_too else None
+    return {
+        part: (_scaled(one, scale_x), _scaled(target, scale_y) if scale_y else target)
+        for part, (one, target) in parts.items()
+    }
+
+
+def _scale(x: Tensor, *, whole: bool) -> tuple[Tensor, Tensor]:
+    # Summed in float64 and then rounded to float32: another order of summation on another machine gives the same.
+    wide = x.double()
+    mean = wide.mean() if whole else wide.mean(dim=0)
+    off = (wide - mean).square()
+    spread = (off.mean() if whole else off.mean(dim=0)).sqrt()
+    # What is constant in training, but for rounding, has no spread of its own.
+    constant = spread <= 1e-12 * mean.abs()
+    return mean.float(), spread.float().masked_fill(constant, 1.0)
+
+
+def _scaled(x: Tensor, scale: tuple[Tensor, Tensor]) -> Tensor:
+    return (x - scale[0]) / scale[1]
+
 
 MEASURES = ("prediction_difference", "calibration", "activity", "hardness", "gradients", "cost")
 # "entropy" has to be asked for: what a study measures without being asked is part of the keys of its trials.

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...errors import MissingToolError
 from ...files import WriteError
-from .outcome import Outcome
+from .trials import Outcome
 
 _TAGS = {
     "train_loss": "loss/train",

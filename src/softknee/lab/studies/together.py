@@ -19,15 +19,14 @@ import torch
 
 from ...errors import ParameterError, SoftkneeError
 from ...train import parallel
-from .engine import plain_path
+from .engine import SIGNALS, StudyStopped, plain_path
 from .examples import Examples, recipe_examples
-from .outcome import Finished, Outcome
 from .recipe import Recipe
 from .runner import run_study
 from .running import Interrupted, run_trial
-from .running.watch import QUIET, Save, Watch
-from .stopping import SIGNALS, StudyStopped
+from .running.training import QUIET, Save, Watch
 from .trial import Trial
+from .trials import Finished, Outcome
 
 _GO, _SAVE, _STOP, _END = "go on", "save", "stop", "end"
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .augmentation import Augmentation
 from .fitting import fit, later, said, settle
-from .recipe import Data, Hardening, Model, Seeds, Training, Value
+from .recipe import Augmentation, Data, Hardening, Model, Seeds, Training, Value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from .identify import GATES, Identity, identify, identify_module
-from .probing import FUNCTIONS, harmless, stand_in
+from .identify import FUNCTIONS, GATES, Identity, harmless, identify, identify_module, stand_in
 
 MISSING = object()
 

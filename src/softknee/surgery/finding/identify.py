@@ -6,23 +6,29 @@ So a candidate is evaluated on a few numbers, in float64 where it can, and compa
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
+import io
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...errors import InputError
 from ...kernels import find
 from ...nn.entropic import EntropicSpline
 from ...nn.parameters import Parameterised
-from .probing import NUMBERS, double, of_activations, probe, stand_in
 
 _TOLERANCE = 2e-6
-
 # What gates, normalises or limits rather than activates: changed only by those who name it.
 GATES = frozenset(
     ["sigmoid", "tanh", "softsign", "hardtanh", "clamp", "hardsigmoid", "sparse_sigmoid", "logsigmoid", "laplace"]
@@ -222,3 +228,266 @@ _PLAIN = (
     "laplace",
     "sparse_sigmoid",
 )
+
+
+# Both tails, the neighbourhood of 0, and past every clip in use (6, 10, 20); unsorted, so that a cumulative function
+# does not look element-wise.
+_TAILS = (-55.0, -20.5, -12.0, -7.0, 4.0, 6.5, 12.0, 20.5, 55.0)
+_MIDDLE = (-3.1, -2.2, -1.0, -0.43, -0.004, 0.0, 0.05, 0.31, 0.75, 1.0, 2.5)
+_BOTH = (*_TAILS, *_MIDDLE)
+NUMBERS = tuple(_BOTH[7 * i % len(_BOTH)] for i in range(len(_BOTH)))
+_ROWS = 4
+# Names under which torch offers activations as functions and as methods of a tensor.
+_OFFERED = """
+    celu elu gelu glu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish prelu relu relu6
+    rrelu selu sigmoid silu softplus softshrink softsign tanh tanhshrink threshold
+"""
+FUNCTIONS = frozenset(_OFFERED.split())
+# In the code of a function: that it does something to the world.
+_WORLDLY = """
+    add_histogram add_scalar barrier critical debug dump dumps h5py info logger logging mlflow open os pickle post
+    publish put recv requests save send shutil socket subprocess system to_csv tofile wandb warning write
+"""
+_EFFECTS = frozenset(_WORLDLY.split())
+# An activation has a few numbers of its own. What has more is a layer, and too large to be copied for a look.
+_MOST_NUMBERS = 100_000
+
+
+def double() -> Tensor:
+    """The numbers at which everything is compared, in float64."""
+    return torch.tensor(NUMBERS, dtype=torch.float64, device="cpu")
+
+
+def probe(function: Callable[..., Any]) -> Tensor | None:
+    """The values at NUMBERS, in float64; None unless it is a deterministic element-wise function that bends."""
+    x = double()
+    try:
+        with _undisturbed():
+            values = function(x.clone())
+            again = function(x.flip(0).reshape(_ROWS, -1).clone())
+        for result, shape in ((values, x.shape), (again, (_ROWS, len(NUMBERS) // _ROWS))):
+            if not isinstance(result, Tensor) or result.shape != shape or not result.is_floating_point():
+                return None
+        values, again = values.detach().double().cpu(), again.detach().double().cpu()
+        # Not to the bit: torch computes the last few numbers of a tensor in another way than the others.
+        if not torch.allclose(values, again.flatten().flip(0), rtol=1e-5, atol=1e-6):
+            return None
+        if not bool(values.isfinite().all()):
+            return None
+    except Exception:  # whatever a foreign module does with an input that it was not made for
+        return None
+    return None if _affine(values) else values
+
+
+def harmless(function: Any) -> bool:
+    """Whether a function may be called to see what it computes."""
+    while isinstance(function, functools.partial | MethodType):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if isinstance(function, torch.jit.ScriptFunction):
+        return True  # a language for computing with tensors
+    if not isinstance(function, FunctionType):
+        return getattr(function, "__name__", "").strip("_") in FUNCTIONS
+    home = str(function.__module__)
+    if home.startswith("torch.") and not home.startswith("torch.nn."):
+        return False
+    return _EFFECTS.isdisjoint(_names(function.__code__))
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def stand_in(module: nn.Module) -> nn.Module | None:
+    """A copy to be evaluated in its place, None where it is too large for that, cannot be copied or may do harm."""
+    held = [*module.parameters(), *module.buffers()]
+    if not all(of_activations(each) or harmless(each.forward) for each in module.modules()):
+        return None
+    if sum(each.numel() for each in held) > _MOST_NUMBERS:
+        return None
+    try:
+        return _twin(module)
+    except Exception:  # a class that cannot be copied, a tensor without values
+        return None
+
+
+def of_activations(module: nn.Module) -> bool:
+    """Whether a module is from a library's own file of activations, which at most logs."""
+    home = type(module).__module__
+    return home == "transformers.activations" or home.startswith("timm.layers.activations")
+
+
+def _twin(module: nn.Module) -> nn.Module:
+    twin = copy.copy(module)
+    for name, value in list(vars(module).items()):
+        # One level down: a list of the module's own is copied, what it refers to (a model, say) is not.
+        if name in _HOOKS:
+            vars(twin)[name] = type(value)()
+        elif isinstance(value, dict | list | set | Tensor):
+            vars(twin)[name] = _copied(value)
+    for kept in (twin._parameters, twin._buffers):
+        kept.update({name: _copied(each) for name, each in kept.items()})
+    twin._modules.update({name: _twin(part) for name, part in twin._modules.items() if part is not None})
+    return twin
+
+
+# What would be told of a call; a look is none.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _copied(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return copy.copy(value)
+    kind = torch.float64 if value.is_floating_point() else value.dtype
+    return value.detach().to("cpu", kind, copy=True)
+
+
+def not_compiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiled functions run as they are written: being watched, they would be compiled anew or given up for good.
+
+    Where nothing was compiled yet, the compiler is not loaded either.
+    """
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        torch.device("cpu"),
+        torch.autocast("cpu", enabled=False),
+        not_compiled(),
+        _OnlyArithmetic(),
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+class _OnlyArithmetic(TorchDispatchMode):
+    """Refuses what a probe must not set off: a message to other processes, or a change of what is not its own."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        ours = func.namespace in ("aten", "prims")
+        if "c10d" in func.namespace or (not ours and func._schema.is_mutable):
+            raise TypeError(f"{func} is no arithmetic")
+        return func(*args, **(kwargs or {}))
+
+
+def _affine(values: Tensor) -> bool:
+    x = double()
+    at_zero = values[NUMBERS.index(0.0)]
+    return torch.allclose(values, at_zero + (values[NUMBERS.index(1.0)] - at_zero) * x, rtol=1e-6, atol=1e-6)
+
+
+# -- runs a model on an example and leaves it as it was: modes, buffers, random numbers -------------------
+
+
+def run_example(
+    model: nn.Module, example: Any, *, inside: AbstractContextManager[Any] | None = None, after: str = ""
+) -> Any:
+    """The model's output on the example, in eval mode, without gradients; the model is left as it was.
+
+    `inside` is entered around the call; `after` says what was done to the model since the example last worked.
+    """
+    title = type(model).__name__
+    if any(nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
+        raise InputError(
+            f"{title} has lazy layers that never ran, and an example would give them their shapes; call the model once "
+            f"yourself first."
+        )
+    try:
+        with _left_as_it_was(model), inside or contextlib.nullcontext():
+            return _call_with(model, example)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        if after:
+            raise InputError(
+                f"{after}, {title} no longer runs on the example ({reason}) Nothing was changed; leave out the site "
+                f"that fails with where=."
+            ) from error
+        raise InputError(
+            f"The example does not fit {title}: {reason} Give what the model is called with: a tensor, a tuple of "
+            f"arguments, or a dict of named ones."
+        ) from error
+
+
+def _call_with(model: nn.Module, example: Any) -> Any:
+    example = _copied_example(example)  # a model may overwrite its input
+    if isinstance(example, Mapping):
+        return model(**example)
+    return model(*example) if isinstance(example, tuple | list) else model(example)
+
+
+def _copied_example(example: Any) -> Any:
+    if isinstance(example, Tensor):
+        return example.detach().clone()
+    if isinstance(example, Mapping):
+        return {name: _copied_example(one) for name, one in example.items()}
+    return [_copied_example(one) for one in example] if type(example) in (list, tuple) else example
+
+
+@contextlib.contextmanager
+def _left_as_it_was(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    devices = list({one.device for one in model.parameters() if one.device.type == "cuda"})
+    # Batch norm would count the example, and dropout would make two runs differ.
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), not_compiled(), warnings.catch_warnings():
+            # What a model has to say of a run without gradients is not for the user's ears.
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+        with torch.no_grad():
+            for module, name, buffer, before in buffers:
+                if buffer.device.type != "meta" and not torch.equal(buffer, before):
+                    buffer.copy_(before)
+                module._buffers[name] = buffer
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in a value, also inside lists, tuples and mappings."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [one for part in value for one in tensors_in(part)] if isinstance(value, list | tuple) else []
+
+
+def compare(before: Any, after: Any) -> tuple[float | None, float | None]:
+    """The largest change of any number in an output, and the same as a share of the largest number.
+
+    Infinite where the outputs have other shapes than before, or are no longer finite; None on the meta device.
+    """
+    pairs = [[one.detach() for one in tensors_in(output) if one.is_floating_point()] for output in (before, after)]
+    if [one.shape for one in pairs[0]] != [one.shape for one in pairs[1]]:
+        return math.inf, math.inf
+    if any(one.device.type == "meta" for one in pairs[0]):
+        return None, None
+    change, scale = 0.0, 0.0
+    for old, new in zip(*pairs, strict=True):
+        if not old.numel():
+            continue
+        old, new = old.double(), new.double()
+        same = (old == new) | (old.isnan() & new.isnan())
+        moved = (old - new).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf).max().item()
+        change, scale = max(change, moved), max(scale, old.abs().nan_to_num(0.0, 0.0, 0.0).max().item())
+    return change, change / scale if scale else (0.0 if change == 0 else math.inf)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    text = lines[0].strip()
+    return text if text.endswith((".", "!", "?")) else text + "."

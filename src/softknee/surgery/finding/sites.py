@@ -16,8 +16,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from ...nn.parameters import require_model
 from .expressions import Part, Scope, activation_nodes, whole_of
-from .identify import Identity, identify, identify_module
-from .probing import harmless
+from .identify import Identity, harmless, identify, identify_module
 from .rewriting import edits_of
 from .source import Call, CannotRewrite, calls_of, definition_of, describe, methods, parents_of
 from .tracing import Seen, Trace, trace

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from ... import registry
 from .expressions import MISSING, Scope, whole_of
-from .identify import GATES, Identity, identify_module
-from .probing import FUNCTIONS
+from .identify import FUNCTIONS, GATES, Identity, identify_module
 from .rewriting import edits_of
 from .sites import Place, Site, parts_of_weights
 from .source import CannotRewrite, Method, calls_of, definition_of, methods, parents_of, span, tensor_of

@@ -15,11 +15,31 @@ from torch.optim import Optimizer
 
 from ...errors import ParameterError
 from ...nn.parameters import require_model
-from .checks import agreed, free_steps, innermost, metric_number, refuse_other_sign, refuse_replaced, refuse_zero, some
-from .samples import Batches, refuse_no_batches, samples
 from .schedules import Plateau, Progress, read_schedule
-from .sites import HardeningSite, Knobs, Where, choose_sites, copies_of, refuse_strict_ddp
-from .targets import by_data, by_tolerance, given_targets
+from .sites import (
+    Batches,
+    HardeningSite,
+    Knobs,
+    Where,
+    choose_sites,
+    copies_of,
+    refuse_no_batches,
+    refuse_strict_ddp,
+    samples,
+)
+from .targets import (
+    agreed,
+    by_data,
+    by_tolerance,
+    free_steps,
+    given_targets,
+    innermost,
+    metric_number,
+    refuse_other_sign,
+    refuse_replaced,
+    refuse_zero,
+    some,
+)
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle

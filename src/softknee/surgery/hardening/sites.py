@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,15 +15,357 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ...errors import InputError, ParameterError, did_you_mean
+from ...errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ...nn.module import Pointwise
-from ...nn.parameters import require_model
+from ...nn.parameters import Parameterised, require_model
+from ...registry import get
+from ...spec import Activation, Rowwise, SoftTable
+from ...spec.algebra import sympy
 from ..modules import activation_modules, read_where
-from .limits import definition_of, is_hard, why_no_limit
+
+Batches = Iterable[Any] | Callable[[], Iterable[Any]]
+SIZE = 65536  # numbers per activation: an expected error is then good to about half a percent
+_BLOCK = 1 << 20  # elements looked at together, so that a huge input needs no huge table of random keys
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pre-activations in float64, and for each the place of its parameters in the module."""
+
+    x: Tensor
+    row: Tensor
+
+    def at(self, value: Tensor) -> Tensor:
+        """A parameter's value for each x."""
+        flat = value.flatten()
+        return flat if flat.numel() == 1 else flat[self.row]
+
+
+class Reservoir:
+    """Keeps the elements with the smallest random keys: a uniform sample of everything that has gone by."""
+
+    def __init__(self, site: HardeningSite, size: int, generator: torch.Generator) -> None:
+        self.site, self.size, self.generator = site, size, generator
+        self.x = torch.empty(0, dtype=torch.float64)
+        self.row = torch.empty(0, dtype=torch.int64)
+        self.keys = torch.empty(0, dtype=torch.float64)
+
+    def take(self, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """A forward pre-hook."""
+        x = (args[0] if args else kwargs["input"]).detach()
+        flat = x.reshape(-1)
+        for first in range(0, flat.numel(), _BLOCK):
+            block = flat[first : first + _BLOCK]
+            keys = torch.rand(block.numel(), generator=self.generator, dtype=torch.float64)
+            if len(self.keys) == self.size:
+                place = (keys < self.keys.max()).nonzero().squeeze(1)
+            else:
+                place = torch.arange(block.numel())
+            if len(place) > self.size:
+                place = place[keys[place].argsort()[: self.size]]
+            new = block[place.to(block.device)].double().cpu()
+            keep = new.isfinite()
+            self._keep(new[keep], self._rows(x, first + place)[keep], keys[place][keep])
+
+    def _keep(self, x: Tensor, row: Tensor, keys: Tensor) -> None:
+        x, row, keys = torch.cat([self.x, x]), torch.cat([self.row, row]), torch.cat([self.keys, keys])
+        kept = keys.argsort()[: self.size]
+        self.x, self.row, self.keys = x[kept], row[kept], keys[kept]
+
+    def _rows(self, x: Tensor, place: Tensor) -> Tensor:
+        """Which of the module's parameters the elements at these places meet."""
+        granularity = self.site.module.granularity
+        if granularity.count == 1:
+            return torch.zeros_like(place)
+        if granularity.per == "neuron":
+            return place % granularity.count
+        dim = granularity.dim if granularity.dim >= 0 else x.dim() + granularity.dim
+        behind = x.shape[dim + 1 :].numel()
+        return place // behind % granularity.count
+
+    def sample(self) -> Sample:
+        if not len(self.x):
+            raise ParameterError(
+                f"Hardener: no finite number reached the activation at {self.site.path!r} in the batches given; pass "
+                f"batches that go through it, or give its target (target=...)."
+            )
+        return Sample(self.x, self.row)
+
+
+def samples(
+    model: nn.Module, sites: Sequence[HardeningSite], batches: Batches, *, size: int = SIZE, seed: int = 0
+) -> dict[str, Sample]:
+    """A sample for each site. The model runs in eval mode without gradients and is left as it was."""
+    model = unwrapped(model)  # each process for itself: a wrapper would wait for the others
+    kept = {site.path: Reservoir(site, size, torch.Generator().manual_seed(seed)) for site in sites}
+    count = 0
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        # A loader that shuffles draws from the global generator; the training goes on as if nobody had looked.
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(_evaluating(model))
+        if "torch._dynamo" in sys.modules:
+            # A compiled graph does not see hooks that came after it. Where nothing was compiled, nothing is loaded.
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for site in sites:
+            handle = site.module.register_forward_pre_hook(kept[site.path].take, with_kwargs=True)
+            stack.callback(handle.remove)
+        for batch in batches() if callable(batches) else batches:
+            _forward(model, batch, number=count)
+            count += 1
+    if not count:
+        raise ParameterError("Hardener: data has no batch; pass a loader or a list with at least one.")
+    return {path: one.sample() for path, one in kept.items()}
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+def refuse_no_batches(data: Any) -> None:
+    """Refuse what is one batch, or nothing to iterate over: else it would be said after a quarter of the training."""
+    if isinstance(data, Tensor | Mapping | str) or not (callable(data) or isinstance(data, Iterable)):
+        one = "one " if isinstance(data, Tensor | Mapping) else ""
+        raise ParameterError(
+            f"Hardener: data must be batches (a loader or a list of them) or a function that gives them, and "
+            f"{one}{type(data).__name__} was given; put a single batch in a list."
+        )
+
+
+def _forward(model: nn.Module, batch: Any, *, number: int) -> None:
+    """A mapping goes in by keywords; of a pair (inputs, labels) the inputs; on the model's device."""
+    device = next((one.device for one in model.parameters()), torch.device("cpu"))
+    given = batch[0] if isinstance(batch, list | tuple) and batch else batch
+    if not isinstance(given, Tensor | Mapping):
+        raise InputError(
+            f"Hardener: a batch must be a tensor, a pair whose first is one, or a mapping of keywords, and "
+            f"{type(batch).__name__} was given."
+        )
+    try:
+        if isinstance(given, Tensor):
+            model(given.to(device))
+        else:
+            model(**{name: one.to(device) if isinstance(one, Tensor) else one for name, one in given.items()})
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"Hardener: batch {number} of data does not fit {type(model).__name__}: {reason}. The knobs are as they "
+            f"were."
+        ) from error
+
+
+# Functions that are what they harden into. prelu and leaky_relu have a knob, but no tool asks for less leak.
+HARD = ("relu", "leaky_relu", "prelu", "relu6", "hardtanh", "hardswish")
+_PLAIN: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "hardtanh": nn.Hardtanh,
+    "hardswish": nn.Hardswish,
+}
+_OUTWARD = 1 + 2.0**-50  # a few roundings of float64
+_SWAP = "Swap it for a function with a hard limit first."
+
+
+def definition_of(module: nn.Module) -> Activation:
+    """The element-wise definition of a module, or a sentence that says why it has no hard limit."""
+    if isinstance(module, Pointwise):
+        return module.definition
+    if isinstance(module, Parameterised):
+        definition = getattr(module, "definition", None)
+        why = (
+            "its limit is a staircase, which no plain torch module computes"
+            if isinstance(definition, SoftTable)
+            else "it is a function of whole rows"
+            if isinstance(definition, Rowwise)
+            else "it has none"
+        )
+        raise ParameterError(f"{module.title} cannot be replaced by a hard limit: {why}. {_SWAP}")
+    raise ParameterError(f"A hard limit is asked of a softknee activation, and {type(module).__name__} is none.")
+
+
+def is_hard(act: Activation) -> bool:
+    """Whether a definition is its own hard limit already."""
+    return act.name in HARD and act is get(act.name)
+
+
+def hard_module(module: nn.Module) -> nn.Module:
+    """The plain torch module that a softknee module becomes in its hard limit, for its present parameters.
+
+    >>> import softknee as sk
+    >>> from softknee.surgery.hardening import hard_module
+    >>> hard_module(sk.nn.SReLU()), hard_module(sk.nn.LeakySmeLU(g_minus=0.25))
+    (ReLU(), LeakyReLU(negative_slope=0.25))
+    """
+    act = definition_of(module)
+    assert isinstance(module, Pointwise)
+    if is_hard(act):
+        return _named(act.name, module, {p.name: p.name for p in act.params})
+    if act.limit is not None:
+        return _named(act.limit, module, act.limit_params)
+    if act.name in _LINES and act is get(act.name):
+        return _LINES[act.name](module)
+    raise ParameterError(f"{act.name} cannot be replaced by a plain torch module: {why_no_limit(act)}. {_SWAP}")
+
+
+def why_no_limit(act: Activation) -> str:
+    """Why a definition without a named limit has no plain torch module."""
+    if not act.knobs:
+        return "it has no knob that hardens it"
+    if act.claims is not None and act.claims.distance is sympy.oo:
+        return f"it stays infinitely far from its limit for every {' and '.join(act.knobs)}"
+    return "its hard limit has no name"
+
+
+def _named(limit: str, module: Pointwise, params: Mapping[str, str]) -> nn.Module:
+    """The torch module of a hard function whose parameters are these parameters of ours."""
+    if limit in _PLAIN:
+        return _PLAIN[limit]()
+    if limit in ("leaky_relu", "prelu"):
+        slope = (
+            getattr(module, params["slope"]).detach()
+            if "slope" in params
+            else torch.tensor([get(limit).params[0].default])
+        )
+        return _leaky(module, slope, as_prelu=module.definition.name == "prelu")
+    raise ParameterError(f"{module.title} hardens into {limit!r}, for which torch has no plain module. {_SWAP}")
+
+
+def _leaky(module: Pointwise, slope: Tensor, *, as_prelu: bool = False) -> nn.Module:
+    one = bool((slope == slope.flatten()[0]).all())
+    if one and not as_prelu:
+        value = slope.flatten()[0].item()
+        return nn.ReLU() if value == 0 else nn.LeakyReLU(value)
+    by_channel = module.granularity.per == "channel" and module.granularity.dim == 1
+    if slope.numel() > 1 and not one and not by_channel:
+        raise ParameterError(
+            f"{module.title} has a slope for each channel, and torch's PReLU takes slopes along dimension 1 alone, not "
+            f"for {module.granularity}. Give all of them one value with set_, or use per='layer'."
+        )
+    # A PReLU with a slope for each channel keeps them, equal or not: so does the stock module it is loaded into.
+    slope = slope.flatten()[:1] if one and not by_channel else slope
+    made = nn.PReLU(slope.numel(), device=slope.device, dtype=slope.dtype)
+    with torch.no_grad():
+        made.weight.copy_(slope)
+    return made.requires_grad_(bool(module.learned))
+
+
+def _two_lines(module: Pointwise) -> nn.Module:
+    """Generalized and origin-crossing SmeLU: the lines g_minus x + t and g_plus x + t."""
+    values = {p.name: module.effective(p).detach().double().cpu() for p in module.params}
+    for name, wanted in (("g_plus", 1.0), ("t", 0.0)):
+        if name in values and bool((values[name] != wanted).any()):
+            raise ParameterError(
+                f"{module.title} hardens into two lines with {name}={_shown(values[name])}, and torch has modules for "
+                f"{name}={wanted:g} alone (ReLU, LeakyReLU). Set it with set_({name}={wanted:g}) before it is replaced."
+            )
+    return _leaky(module, module.g_minus.detach())
+
+
+def _shifted(module: Pointwise) -> nn.Module:
+    shift = module.shift.detach()
+    if bool((shift != 0).any()):
+        raise ParameterError(
+            f"{module.title} hardens into relu(x - shift) with shift={_shown(shift)}, and torch has a module for "
+            f"shift=0 alone (ReLU). Move the shift into the bias of the layer before it, or set it to 0 with set_."
+        )
+    return nn.ReLU()
+
+
+_LINES: dict[str, Callable[[Pointwise], nn.Module]] = {
+    "generalized_smelu": _two_lines,
+    "origin_smelu": _two_lines,
+    "shifted_smelu": _shifted,
+}
+
+
+def _shown(value: Tensor) -> str:
+    low, high = value.min().item(), value.max().item()
+    return f"{low:.6g}" if low == high else f"{low:.4g}..{high:.4g}"
+
+
+# -- distance ---------------------------------------------------------------------------------------------
+
+
+def distance_bound(module: nn.Module) -> float:
+    """An upper bound on sup |f - hard limit| for the module's present parameters, the largest over its channels.
+
+    It is the least upper bound, rounded up in float64: 0 for what is hard already, infinite for what never comes near
+    (smooth_relu). It speaks of the function, not of the rounding of a type that it is computed in.
+
+    >>> import softknee as sk
+    >>> from softknee.surgery.hardening import distance_bound
+    >>> round(distance_bound(sk.nn.SReLU(delta=0.16)), 6)
+    0.03
+    """
+    act = definition_of(module)
+    assert isinstance(module, Pointwise)
+    if is_hard(act):
+        return 0.0
+    distance = distance_of(act)
+    return max(distance(row) for row in distinct_rows(module))
+
+
+def distance_of(act: Activation) -> Callable[[Mapping[str, float]], float]:
+    """sup |f - limit| as a function of all parameters, rounded up: claimed where it is, certified otherwise."""
+    if act.claims is not None and act.claims.distance is not None:
+        formula = _formula(act)
+        return lambda values: formula(*(values[p.name] for p in act.params)) * _OUTWARD
+    if not act.knobs:
+        raise ParameterError(f"{act.name} cannot be hardened: {why_no_limit(act)}. {_SWAP}")
+    return lambda values: _certified(act, tuple(sorted(values.items())))
+
+
+@functools.lru_cache(maxsize=256)
+def _formula(act: Activation) -> Callable[..., float]:
+    assert act.claims is not None
+    return sympy.lambdify([p.symbol for p in act.params], act.claims.distance, "math")
+
+
+@functools.lru_cache(maxsize=4096)
+def _certified(act: Activation, values: tuple[tuple[str, float], ...]) -> float:
+    from ...design.proof.certify import certify
+
+    try:
+        found = certify(act, **dict(values))
+    except MissingToolError as error:
+        raise MissingToolError(
+            f"How far {act.name} is from its hard limit is proved with python-flint, which is not installed. Install "
+            "it with: pip install 'softknee[design]', or give the target yourself (target=...)."
+        ) from error
+    if found.distance is None or (not math.isfinite(found.distance.upper) and found.distance.lower != math.inf):
+        reason = next(iter(found.open), "its certificate leaves it open").rstrip(".")
+        raise ParameterError(
+            f"How far {act.name} is from its hard limit is not settled ({reason}). Give the target yourself "
+            "(target=...) or take it from data (data=...)."
+        )
+    return float(found.distance.upper) * _OUTWARD
+
+
+def rows_of(module: Pointwise) -> dict[str, Tensor]:
+    """The effective parameters in float64 on the CPU, flat: one number each, or one for each channel or neuron."""
+    values = {p.name: module.effective(p).detach().double().cpu().flatten() for p in module.params}
+    longest = max((value.numel() for value in values.values()), default=1)
+    return {name: value.expand(longest) for name, value in values.items()}
+
+
+def distinct_rows(module: Pointwise) -> list[dict[str, float]]:
+    """Each combination of parameters that occurs in a module, once."""
+    rows = rows_of(module)
+    if not rows:
+        return [{}]
+    table: Any = torch.stack(list(rows.values()), dim=1).unique(dim=0)
+    return [dict(zip(rows, row, strict=True)) for row in table.tolist()]
+
 
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
 Knobs = dict[str, Tensor]
-
 # What wrappers put between a model and its parts.
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 

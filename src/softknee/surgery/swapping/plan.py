@@ -20,8 +20,7 @@ from ...files import read_small, write_whole
 from ...kernels import find
 from ...nn.baselines import Baseline, baseline_named
 from ...version import VERSION
-from ..finding.identify import Identity, identify, identify_module
-from ..finding.probing import harmless
+from ..finding.identify import Identity, harmless, identify, identify_module
 from ..finding.rewriting import edits_of
 from ..finding.sites import Place, Site
 from ..finding.source import Call, CannotRewrite, method_named, node_at

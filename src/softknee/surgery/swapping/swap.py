@@ -14,18 +14,16 @@ from ...kernels import find
 from ...nn import make
 from ...nn.baselines import Baseline, baseline_named
 from ...spec import Activation, Rowwise, SoftTable
-from ..finding.probing import compare, run_example
+from ..finding.identify import compare, run_example
 from ..finding.rewriting import edits_of
 from ..finding.sites import Site, find_sites
 from ..finding.unrun import unrun
 from ..modules import number_by_depth
 from . import plan as plans
-from .choosing import Replacing, Where, choose
 from .configs import retell
 from .operation import Step, home_of, listed, perform, settle, take_back
-from .report import Changed, Report, Skipped
-from .starting import fitted_table, granularity, start_values
-from .traps import fast_paths, hidden, refuse_untouchable
+from .report import Changed, Report, Skipped, fast_paths, hidden, refuse_untouchable
+from .starting import Replacing, Where, choose, fitted_table, granularity, start_values
 
 Definition = Activation | SoftTable | Rowwise | Baseline
 

@@ -6,7 +6,6 @@ scores.py, sites.py, replacing.py, foretelling.py                      what is m
 """
 
 from .run import run_trial
-from .saving import SavedError
-from .watch import QUIET, Interrupted, Watch
+from .training import QUIET, Interrupted, SavedError, Watch
 
 __all__ = ["QUIET", "Interrupted", "SavedError", "Watch", "run_trial"]

@@ -2,22 +2,723 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, cast
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from ....errors import ParameterError, SoftkneeError
+from ....errors import InputError, MissingToolError, ParameterError, SoftkneeError
+from ....measure import (
+    HardnessProfile,
+    Score,
+    SiteActivity,
+    SiteEntropy,
+    accuracy,
+    activity,
+    auc,
+    entropies,
+    expected_calibration_error,
+    hardness_profile,
+    log_loss,
+    mse,
+    psnr,
+    r2,
+    ssim,
+)
+from ....surgery.hardening import hard_module
+from ....surgery.hardening.schedules import read_schedule
+from ....surgery.hardening.sites import HardeningSite, Knobs, choose_sites
+from ....surgery.hardening.targets import by_tolerance, free_steps
+from ....surgery.modules import activation_modules
+from ....train import Replicas, constant, cosine, linear, step
 from ....train.augment import Augment
-from ..recipe import Hardening
+from ....train.schedules import Schedule
+from ....train.streamed import Streamed
+from ..recipe import Hardening, Training
 from ..trial import Trial
-from .hardening import StackedHardening
-from .progress import Progress
-from .saving import SavedError, pack, unpack
-from .sites import Followed
-from .trainer import Trainer, fit_settings, products_of
-from .watch import Watch
+from ..trials import Curve, Each
+
+REGRESSION = "regression"
+_AT_ONCE = 16_384  # examples on a disk whose outputs are held at once: 1,000 classes and 3 models take 200 MB
+
+
+def spread_out(values: Sequence[float], rows: Sequence[int], count: int) -> Each:
+    """The values of some seeds in the places of all; None elsewhere, and for what is no finite number."""
+    found: list[float | None] = [None] * count
+    for row, value in zip(rows, values, strict=True):
+        found[row] = float(value) if abs(value) < float("inf") else None
+    return tuple(found)
+
+
+def finite_rows(outputs: Tensor) -> Tensor:
+    """Which models have finite numbers alone in a tensor [M, ...]; [M] on the CPU."""
+    return outputs.reshape(len(outputs), -1).isfinite().all(dim=1).cpu()
+
+
+def logits_of(outputs: Tensor) -> Tensor:
+    """[M, N, L]; one output is the log-odds of label 1 of two."""
+    outputs = outputs.unsqueeze(2) if outputs.dim() == 2 else outputs
+    return torch.cat([torch.zeros_like(outputs), outputs], dim=2) if outputs.shape[2] == 1 else outputs
+
+
+def probabilities_of(outputs: Tensor) -> Tensor:
+    """[M, N, L] in float32: softmax in float64, rounded once."""
+    return logits_of(outputs).double().softmax(dim=2).float()
+
+
+def judge(
+    outputs: Tensor,
+    truth: Tensor,
+    *,
+    task: str,
+    rows: Sequence[int],
+    calibration: bool = False,
+    picture: tuple[int, int] | None = None,
+) -> dict[str, Each]:
+    """The scores of outputs [M, N, ...] against N labels or targets, for the models in `rows`.
+
+    picture: height and width, where the targets are the pixels of one, row by row: then its likeness is judged too.
+    """
+    count, chosen = len(outputs), list(rows)
+    quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
+    names = quantities if task == REGRESSION else ["accuracy", "log_loss"]
+    if not chosen:
+        return dict.fromkeys(names, (None,) * count)
+    if task == REGRESSION:
+        found = _of_quantities(outputs[chosen], truth, picture)
+    else:
+        found = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
+    return {name: spread_out(score.each, chosen, count) for name, score in found.items()}
+
+
+def judge_on_disk(
+    predict: Callable[[Tensor], Tensor], x: Streamed, labels: Tensor, *, rows: Sequence[int]
+) -> tuple[dict[str, Each], list[int]]:
+    """Accuracy and log loss on all examples of a disk, and which of the models in `rows` gave a number that is not
+    finite.
+
+    A part of the examples after the other, whose means are weighed by their numbers: what the models say of all of
+    ImageNet would not fit into a memory. AUC is no mean of parts, and is left out.
+    """
+    alive, sums, count = list(rows), {}, 0
+    for first in range(0, len(x), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        outputs = predict(cast(Tensor, x.part(part)))
+        count, fine = len(outputs), finite_rows(outputs)
+        alive = [row for row in alive if fine[row]]
+        found = judge(outputs, labels[part], task="classification", rows=alive)
+        for name in ("accuracy", "log_loss"):
+            sums.setdefault(name, []).append((len(labels[part]), found[name]))
+    means = {name: _joined(parts, alive, count) for name, parts in sums.items()}
+    return means, [row for row in rows if row not in alive]
+
+
+def _joined(parts: Sequence[tuple[int, Each]], rows: Sequence[int], count: int) -> Each:
+    """Means of parts of so many examples as the mean of all; None where a part has none."""
+    if len(parts) == 1:
+        return parts[0][1]
+    total = sum(many for many, _ in parts)
+    each = [math.fsum(many * _number(values[row]) for many, values in parts) / total for row in rows]
+    return spread_out(each, rows, count)
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:
+    found = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
+    if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
+        found["auc"] = auc(logits, labels, logits=True)
+    if calibration:
+        found["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
+    return found
+
+
+def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | None) -> dict[str, Score]:
+    outputs = outputs.reshape(len(outputs), *truth.shape)
+    found = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
+    if picture is not None:
+        drawn, wanted = outputs.reshape(-1, *picture), truth.reshape(picture)
+        found |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
+    return found
+
+
+Save = Callable[[], Mapping[str, bytes]]
+
+
+class Interrupted(SoftkneeError):
+    """A trial was asked to stop; what was saved of it last is where it goes on."""
+
+
+class Watch(Protocol):
+    """What a trial calls while it runs."""
+
+    def step(self) -> None:
+        """After every training step. May raise `Interrupted`: the step is done, and no other follows."""
+        ...
+
+    def epoch(self, done: int, total: int, save: Save) -> None:
+        """After every epoch. `save()` gives the whole state of the trial as named bytes, for `run_trial(saved=...)`."""
+        ...
+
+
+class _Quiet:
+    def step(self) -> None: ...
+
+    def epoch(self, done: int, total: int, save: Save) -> None: ...
+
+
+QUIET: Watch = _Quiet()
+
+
+Stacked = dict[str, Tensor]  # "path.knob" to its values, [M, ...], in float64
+
+
+class StackedHardening:
+    """Call `prepare(trainer, epoch, alive)` before each epoch, from 1 on.
+
+    last_free: the last epoch in which the knobs are learned like any parameter.
+    begin, targets: of each knob where it was frozen and where it ends; empty before that.
+    """
+
+    def __init__(self, trainer: Trainer, *, total: int, settings: Hardening) -> None:
+        self.total, self.tolerance = total, settings.tolerance
+        self.last_free = free_steps("start", settings.start, total)
+        self.schedule = read_schedule("linear")
+        self.begin: Stacked = {}
+        self.targets: Stacked = {}
+        self.names: list[str] = []
+        for site in choose_sites(trainer.model(0), None):
+            # What cannot be hardened or replaced is said now, and not after a quarter of the training or at its end.
+            _target(site, self.tolerance)
+            hard_module(site.module)
+            self.names += [f"{site.path}.{knob}" if site.path else knob for knob in site.knobs]
+
+    def prepare(self, trainer: Trainer, epoch: int, alive: Sequence[int]) -> None:
+        """Set the knobs for that epoch; before the first one that is not free, freeze them."""
+        if epoch <= self.last_free:
+            return
+        if not self.begin:
+            self._freeze(trainer, alive)
+        trainer.set_knobs(self.at(epoch))
+
+    def at(self, epoch: int) -> Stacked:
+        """The knobs that epoch `epoch` trains with."""
+        progress = (epoch - self.last_free) / (self.total - self.last_free)
+        return {name: self.schedule.between(one, self.targets[name], progress) for name, one in self.begin.items()}
+
+    def _freeze(self, trainer: Trainer, alive: Sequence[int]) -> None:
+        found: list[tuple[Knobs, Knobs]] = []
+        for index in range(trainer.count):
+            # A seed that diverged has no knobs to start from; it takes those of another, and nobody looks at it.
+            found.append(self._of_model(trainer, index if index in alive else alive[0]))
+        self.begin = {name: torch.stack([begin[name] for begin, _ in found]) for name in self.names}
+        self.targets = {name: torch.stack([target[name] for _, target in found]) for name in self.names}
+        trainer.freeze_knobs(self.names)
+
+    def _of_model(self, trainer: Trainer, index: int) -> tuple[Knobs, Knobs]:
+        begin: Knobs = {}
+        target: Knobs = {}
+        for site in choose_sites(trainer.model(index), None):
+            for knobs, values in ((begin, site.now()), (target, _target(site, self.tolerance))):
+                knobs.update({f"{site.path}.{knob}" if site.path else knob: one for knob, one in values.items()})
+        return begin, target
+
+    def state(self) -> dict[str, Any]:
+        """What going on needs, beside the state of the trainer."""
+        return {"begin": dict(self.begin), "targets": dict(self.targets)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.begin, self.targets = dict(state["begin"]), dict(state["targets"])
+
+
+def _target(site: HardeningSite, tolerance: float) -> Knobs:
+    now, found = site.now(), by_tolerance(site, tolerance)
+    for name, value in found.items():
+        site.check(name, value[value != now[name]])
+    return found
+
+
+MOST_EXAMPLES = 2048  # that the activity is looked at on: enough for a share of zeros, and quick
+_SITES_AT_ONCE = 256  # of those that are read from a disk, which are large
+MOST_ENTRIES = 64  # of a vector that is followed entry by entry; of more, the models that a study keeps have the end
+
+
+class Followed:
+    """The activation parameters that may move: those that are learned, and those that are hardened.
+
+    A vector such as SQUAF's z is followed entry by entry, as "path.z[0]", "path.z[1]" ... A very long one is not.
+    """
+
+    def __init__(self, model: nn.Module, hardened: Sequence[str] = ()) -> None:
+        self.widths: dict[str, int] = {}
+        for path, module in activation_modules(model).items():
+            for p in module.params:
+                name = f"{path}.{p.name}" if path else p.name
+                width = math.prod(module._tail(p.name))
+                if (p.name in module.learned or name in hardened) and width <= MOST_ENTRIES:
+                    self.widths[name] = width
+
+    def now(self, trainer: Trainer) -> dict[str, list[float]]:
+        """The mean over channels or neurons of each, for every seed."""
+        if not self.widths:
+            return {}
+        found: dict[str, list[float]] = {}
+        values = trainer.knobs()
+        for name, width in self.widths.items():
+            means = values[name].double().reshape(trainer.count, -1, width).mean(dim=1)
+            for entry in range(width):
+                found[name if width == 1 else f"{name}[{entry}]"] = means[:, entry].tolist()
+        return found
+
+
+def parameters(
+    start: Mapping[str, Sequence[float]],
+    end: Mapping[str, Sequence[float]],
+    curves: Mapping[str, Curve],
+    rows: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """Start, end and way of every parameter that moved in one of these seeds, or that moved at all if there is none."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, curve in curves.items():
+        if all(value in (None, start[name][seed]) for epoch in curve for seed, value in enumerate(epoch)):
+            continue
+        last = spread_out([end[name][row] for row in rows], rows, len(end[name]))
+        begin = [float(one) for one in start[name]]
+        found[name] = {"start": begin[0], "end": last, "curve": curve}
+        if len(set(begin)) > 1:  # drawn at random; else every seed starts with the value of the recipe
+            found[name] |= {"start": sum(begin) / len(begin), "starts": tuple(begin)}
+    return found
+
+
+def profiles(trainer: Trainer, rows: Sequence[int], *, distances: bool) -> list[HardnessProfile]:
+    """How hard the activations of these seeds are; empty where none of them has a knob."""
+    try:
+        return [hardness_profile(trainer.model(row), distances=distances) for row in rows]
+    except InputError:
+        return []
+
+
+def hardness(
+    start: Sequence[HardnessProfile], end: Sequence[HardnessProfile], rows: Sequence[int]
+) -> tuple[dict[str, Any], ...]:
+    """Site by site, from the profiles of all seeds at the start and of the seeds in `rows` at the end."""
+    count = len(start)
+    found = []
+    for place, site in enumerate(start[0].sites if start else ()):
+        distances = [one.sites[place].distance for one in end]
+        far = [math.inf if one is None else one for one in distances]
+        found.append(
+            {
+                "path": site.path,
+                "knob": site.knob,
+                "start": spread_out([one.sites[place].value for one in start], range(count), count),
+                "end": spread_out([one.sites[place].value for one in end], rows, count),
+                "distance": spread_out(far, rows, count),
+            }
+        )
+    return tuple(found)
+
+
+def activities(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> tuple[dict[str, Any], ...]:
+    """Site by site: exact zeros, dead units and the entropy of the pre-activations on some examples."""
+    seen: dict[int, tuple[SiteActivity, ...]] = {}
+    for row in rows:
+        # A pre-activation may be infinite where the output is finite; such a seed has no activity.
+        with suppress(InputError):
+            seen[row] = activity(trainer.model(row), _first(x, trainer.device)).sites
+    rows = list(seen)
+    found = []
+    for sites in zip(*seen.values(), strict=True):
+        dead = [math.inf if not one.units else one.dead / one.units for one in sites]
+        entropy = [math.inf if one.entropy is None else one.entropy for one in sites]
+        found.append(
+            {
+                "path": sites[0].path,
+                "activation": sites[0].activation,
+                "zero_fraction": _each([one.zero_fraction for one in sites], rows, trainer),
+                "dead_fraction": _each(dead, rows, trainer),
+                "entropy": _each(entropy, rows, trainer),
+            }
+        )
+    return tuple(found)
+
+
+def site_entropies(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> dict[int, tuple[SiteEntropy, ...]]:
+    """The entropies of each activation of these seeds on some examples, by seed."""
+    found: dict[int, tuple[SiteEntropy, ...]] = {}
+    for row in rows:
+        with suppress(InputError):  # as in `activities`: a number on the way may be infinite
+            found[row] = entropies(trainer.model(row), _first(x, trainer.device))
+    return found
+
+
+def entropy(
+    start: Mapping[int, Sequence[SiteEntropy]], end: Mapping[int, Sequence[SiteEntropy]], count: int
+) -> tuple[dict[str, Any], ...]:
+    """Site by site, before and after training, for every seed."""
+
+    def numbers(seeds: Mapping[int, Sequence[SiteEntropy]], place: int) -> dict[str, Each]:
+        names = [one.name for one in fields(SiteEntropy) if one.name not in ("path", "activation")]
+        return {
+            name: spread_out([getattr(sites[place], name) for sites in seeds.values()], list(seeds), count)
+            for name in names
+        }
+
+    first = next(iter(start.values()), ())
+    return tuple(
+        {
+            "path": site.path,
+            "activation": site.activation,
+            "start": numbers(start, place),
+            "end": numbers(end, place),
+        }
+        for place, site in enumerate(first)
+    )
+
+
+def _first(x: Tensor, device: torch.device) -> Iterable[Tensor]:
+    """The examples that are looked at; in several batches where they are read from a disk."""
+    if isinstance(x, Streamed):
+        return x.part(slice(MOST_EXAMPLES)).batches(_SITES_AT_ONCE, device)
+    return [x[:MOST_EXAMPLES]]
+
+
+def _each(values: Sequence[float], rows: Sequence[int], trainer: Trainer) -> Each:
+    return spread_out(values, rows, trainer.count)
+
+
+FORMAT, SCHEMA = "softknee trial in progress", 1
+TREE, TENSORS = "state.json", "state.safetensors"
+_PLACE = "$tensor"
+_ANEW = "Leave it out, and the trial begins anew."
+
+
+class SavedError(SoftkneeError, ValueError):
+    """The saved state of a trial is damaged, of another trial, or of another version."""
+
+
+def pack(tree: Mapping[str, Any], *, of: str) -> dict[str, bytes]:
+    """The state of the trial with the key `of` as two files by name."""
+    tensors: dict[str, Tensor] = {}
+    content = {"format": FORMAT, "schema": SCHEMA, "of": of, "tree": _without_tensors(tree, "", tensors)}
+    weights = write_tensors(tensors)
+    content["tensors"] = _digest(weights)
+    text = _json(content)
+    whole = json.dumps({"sha256": _digest(text), "content": content}, allow_nan=False).encode()
+    return {TREE: whole, TENSORS: weights}
+
+
+def unpack(saved: Mapping[str, bytes], *, of: str) -> dict[str, Any]:
+    """The state that `pack` was given; a sentence where it is not whole or not of that trial."""
+    for name in (TREE, TENSORS):
+        if not isinstance(saved.get(name), bytes):
+            raise SavedError(f"The saved state of the trial lacks {name!r}. {_ANEW}")
+    try:
+        found = json.loads(saved[TREE])
+        content = found["content"]
+        intact = found["sha256"] == _digest(_json(content))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} cannot be read. {_ANEW}") from error
+    if not intact or content.get("format") != FORMAT:
+        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} is not what was saved. {_ANEW}")
+    if content["schema"] != SCHEMA:
+        raise SavedError(f"The saved state has schema {content['schema']}, and this softknee reads {SCHEMA}. {_ANEW}")
+    if content["of"] != of:
+        raise SavedError(f"The saved state is of the trial {content['of']}, and not of {of}. {_ANEW}")
+    if _digest(saved[TENSORS]) != content["tensors"]:
+        raise SavedError(f"The saved state of the trial is damaged: {TENSORS!r} is not what was saved. {_ANEW}")
+    return _with_tensors(content["tree"], read_tensors(saved[TENSORS]))
+
+
+def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """A file of safetensors; the same tensors give the same bytes."""
+    own = {name: one.detach().cpu().clone(memory_format=torch.contiguous_format) for name, one in tensors.items()}
+    return _safetensors().save(own)
+
+
+def read_tensors(content: bytes) -> dict[str, Tensor]:
+    """The tensors in a file of safetensors."""
+    library = _safetensors()
+    try:
+        return library.load(content)
+    except Exception as error:  # the library raises several kinds for what is no safetensors file
+        raise SavedError(f"The tensors of the trial are no file of safetensors ({error}). {_ANEW}") from error
+
+
+def _without_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[place] = value
+        return {_PLACE: place}
+    if isinstance(value, Mapping):
+        return {key: _without_tensors(one, f"{place}/{key}", tensors) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_tensors(one, f"{place}/{index}", tensors) for index, one in enumerate(value)]
+    return value
+
+
+def _with_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_PLACE}:
+            return tensors[value[_PLACE]]
+        return {key: _with_tensors(one, tensors) for key, one in value.items()}
+    return [_with_tensors(one, tensors) for one in value] if isinstance(value, list) else value
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, allow_nan=False).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ModuleNotFoundError as error:
+        raise MissingToolError(
+            "What a trial keeps is written with the package 'safetensors', which is not installed. Install it with: "
+            "pip install safetensors"
+        ) from error
+    return safetensors.torch
+
+
+Rows = list[list[float | None]]  # [epoch][seed]
+
+
+@dataclass
+class Progress:
+    """Curves, divergence and the best epoch of each seed.
+
+    After every epoch `passed` keeps, without waiting for the device, which models are still finite. `look` reads that,
+    and dates what diverged. `note` looks, also at the predictions of the validation examples, and adds the epoch that
+    has just ended to the curves.
+
+    keep_best: keep the weights of the best epoch by validation: the highest accuracy, of equal ones the lowest loss.
+    """
+
+    count: int
+    task: str
+    keep_best: bool
+    followed: Followed
+    gradients: bool
+    start: dict[str, list[float]]  # the followed parameters before training
+    epochs: list[int] = field(default_factory=list)  # those that were noted
+    curves: dict[str, Rows] = field(default_factory=dict)
+    ways: dict[str, Rows] = field(default_factory=dict)
+    diverged: list[int | None] = field(default_factory=list)
+    best: list[list[float]] = field(default_factory=list)  # rank and epoch of each seed
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    unread: list[Tensor] = field(default_factory=list)  # of each epoch since the last look: who has finite weights, [M]
+    seconds_before: float = 0.0
+    begun: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.diverged = [None] * self.count
+        self.best = [[-math.inf, -math.inf, 0] for _ in range(self.count)]
+
+    @property
+    def alive(self) -> list[int]:
+        """The seeds that have not diverged."""
+        return [seed for seed, epoch in enumerate(self.diverged) if epoch is None]
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.perf_counter() - self.begun
+
+    def note(self, trainer: Trainer, *, steps: int, validation: tuple[Tensor, Tensor] | None) -> None:
+        """Add the epoch that has just ended, which had so many steps."""
+        self.look(trainer, steps=steps)
+        outputs = None if validation is None else trainer.predict(validation[0])
+        if outputs is not None:
+            self._date(finite_rows(outputs), trainer.epoch)
+        rows = self.alive
+        self.epochs.append(trainer.epoch)
+        self._add("train_loss", trainer.losses[-steps:].double().mean(dim=0), rows)
+        if self.gradients:
+            self._add("gradient_norm", trainer.gradient_norms[-steps:].double().mean(dim=0), rows)
+        for name, values in self.followed.now(trainer).items():
+            chosen = [values[row] for row in rows]
+            self.ways.setdefault(name, []).append(list(spread_out(chosen, rows, self.count)))
+        if outputs is not None and validation is not None:
+            weights = trainer.weights() if self.keep_best else {}
+            self._judge(outputs, validation[1], rows, weights, trainer.epoch)
+
+    def passed(self, trainer: Trainer) -> None:
+        """An epoch has ended. Nothing is read from the device here."""
+        fine = torch.ones(self.count, dtype=torch.bool, device=trainer.device)
+        for one in trainer.weights().values():
+            if one.is_floating_point():
+                fine &= one.reshape(self.count, -1).isfinite().all(dim=1)
+        self.unread.append(fine)
+
+    def look(self, trainer: Trainer, *, steps: int) -> None:
+        """Read what `passed` kept since the last time: a seed diverged in the first epoch with a loss or a weight that
+        is not finite."""
+        passed = len(self.unread)
+        if not passed:
+            return
+        losses = trainer.losses[-steps * passed :].reshape(passed, steps, self.count)
+        fine = torch.stack(self.unread).cpu() & losses.isfinite().all(dim=1)
+        self.unread = []
+        for place, row in enumerate(fine):
+            self._date(row, trainer.epoch - passed + 1 + place)
+
+    def _date(self, fine: Tensor, epoch: int) -> None:
+        for seed in self.alive:
+            if not fine[seed]:
+                self.diverged[seed] = epoch
+
+    def _judge(
+        self, outputs: Tensor, truth: Tensor, rows: Sequence[int], weights: Mapping[str, Tensor], epoch: int
+    ) -> None:
+        scores = judge(outputs, truth, task=self.task, rows=rows)
+        loss = scores["mse" if self.task == REGRESSION else "log_loss"]
+        right = scores.get("accuracy", (0.0,) * self.count)
+        self.curves.setdefault("validation_loss", []).append(list(loss))
+        if self.task != REGRESSION:
+            self.curves.setdefault("validation_accuracy", []).append(list(right))
+        if not self.keep_best:
+            return
+        if not self.best_weights:
+            self.best_weights = dict(weights)
+        for seed in rows:
+            rank = [_count(right[seed], -math.inf), -_count(loss[seed], math.inf)]
+            if rank > self.best[seed][:2]:
+                self.best[seed] = [*rank, epoch]
+                for name, one in weights.items():
+                    self.best_weights[name][seed].copy_(one[seed])
+
+    def _add(self, name: str, values: Tensor, rows: Sequence[int]) -> None:
+        each = values[list(rows)].tolist()
+        self.curves.setdefault(name, []).append(list(spread_out(each, rows, self.count)))
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as numbers and tensors."""
+        return {
+            "epochs": self.epochs,
+            "unread": self.unread,
+            "curves": self.curves,
+            "ways": self.ways,
+            "diverged": self.diverged,
+            # JSON has no infinity, which is the rank before any epoch.
+            "best": [None if rank[2] == 0 else rank for rank in self.best],
+            "best_weights": self.best_weights,
+            "seconds": self.seconds,
+        }
+
+    def load(self, state: Mapping[str, Any], *, device: torch.device | str) -> None:
+        self.curves, self.ways = dict(state["curves"]), dict(state["ways"])
+        self.diverged, self.epochs = list(state["diverged"]), list(state["epochs"])
+        self.unread = [one.to(device) for one in state["unread"]]
+        self.best = [rank or [-math.inf, -math.inf, 0] for rank in state["best"]]
+        self.best_weights = {name: one.to(device) for name, one in state["best_weights"].items()}
+        self.seconds_before = float(state["seconds"])
+
+
+def _count(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+_SCHEDULES = {"constant": constant, "cosine": cosine, "linear": linear}  # and "step", which takes more
+
+
+class Trainer(Protocol):
+    """What a trial asks of `train.Replicas` and of `train.OneByOne` alike."""
+
+    epoch: int
+    step: int
+    count: int
+    device: torch.device
+
+    def fit(self, x: Tensor, y: Tensor, **settings: Any) -> Any: ...
+    def predict(self, x: Tensor) -> Tensor: ...
+    def model(self, index: int) -> nn.Module: ...
+    @property
+    def losses(self) -> Tensor: ...
+    @property
+    def gradient_norms(self) -> Tensor: ...
+    def knobs(self) -> dict[str, Tensor]: ...
+    def set_knobs(self, knobs: Mapping[str, Sequence[float] | Tensor]) -> Any: ...
+    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Any: ...
+    def weights(self) -> dict[str, Tensor]: ...
+    def load_weights(self, weights: Mapping[str, Tensor]) -> Any: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> Any: ...
+
+
+def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
+    """The models of the trial's seeds, before any training; `maker` makes the model of a seed."""
+
+    def make(seed: int) -> nn.Module:
+        return maker(seed)
+
+    seeds = trial.seeds
+    settings: dict[str, Any] = {
+        "count": seeds.count,
+        "seeds": list(seeds.numbers),
+        "share_init": seeds.share_init,
+        "share_order": seeds.share_order,
+        "share_dropout": seeds.share_dropout,
+        "device": trial.device,
+    }
+    if trial.training.engine == "loop":
+        from ....train.loop import OneByOne
+
+        return OneByOne(make, **settings, strategy=trial.training.strategy)
+    return Replicas(make, **settings)
+
+
+def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str, Any]:
+    """What `fit` is called with, beside the examples and the number of epochs."""
+    loss = training.loss if training.loss != "auto" else "mse" if task == "regression" else "cross_entropy"
+    half = "float32" if training.precision == "tf32" else training.precision
+    return {
+        "batch": training.batch,
+        "lr": training.learning_rate,
+        "optimizer": training.optimizer,
+        "loss": loss,
+        "clip": training.clip,
+        "schedule": _schedule(training),
+        "total_epochs": training.epochs,
+        "gradient_norms": gradients,
+        "lr_scale": training.activation_rate,
+        "activation_optimizer": training.activation_optimizer,
+        "activation_lr": training.activation_learning_rate,
+        **({} if training.shuffle is None else {"shuffle": training.shuffle}),
+        **({} if training.progressive is None else {"progressive": True}),
+        **({"compiled": True, "precision": half} if training.engine == "compiled" else {}),
+        **training.optimizer_options,
+    }
+
+
+@contextmanager
+def products_of(training: Training) -> Iterator[None]:
+    """While a model is trained: how torch computes products of float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if training.precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _schedule(training: Training) -> Schedule:
+    warm = {"warmup": training.warmup, "start": training.warmup_start}
+    if training.schedule == "step":
+        shares = [epoch / training.epochs for epoch in training.milestones]
+        return step(milestones=shares, factor=training.factor, **warm)
+    floor = {"floor": training.floor} if training.floor else {}  # which "constant" has not
+    return _SCHEDULES[training.schedule](**warm, **floor)
 
 
 class _AllDiverged(Exception):

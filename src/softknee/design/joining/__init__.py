@@ -1,1 +1,0 @@
-"""Smooth pieces joined into one function, every join decided by algebra."""

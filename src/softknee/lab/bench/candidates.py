@@ -1,0 +1,420 @@
+"""What takes part in the speed measurement: our definitions, and how one would write them otherwise."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import softknee as sk
+
+from ...errors import InputError, MissingToolError, ParameterError, did_you_mean
+from .clock import bytes_held
+
+# -- how one would write each function without softknee: the baseline of the speed tables -----------------
+#
+# Where a paper prints pseudocode (S-ReLU, CRReLU) or a formula (SmeLU, lambda-GELU, SQUAF), this does the same
+# operations. Where torch has the function it is torch's, applied to `beta * x` where the function is a
+# rescaled one, because torch takes such numbers as Python floats and gives them no gradient. Everything else
+# is the straightforward composition. The parameters are tensors of one element that may need gradients.
+
+
+def leaky_relu(x: Tensor, *, slope: Tensor) -> Tensor:
+    return torch.where(x >= 0, x, slope * x)
+
+
+def prelu(x: Tensor, *, slope: Tensor) -> Tensor:
+    return F.prelu(x, slope)
+
+
+def elu(x: Tensor, *, beta: Tensor) -> Tensor:
+    return torch.where(x > 0, x, beta * torch.expm1(x))
+
+
+def celu(x: Tensor, *, beta: Tensor) -> Tensor:
+    return beta * F.elu(x / beta)
+
+
+def selu(x: Tensor, *, lam: Tensor, beta: Tensor) -> Tensor:
+    return lam * torch.where(x > 0, x, beta * torch.expm1(x))
+
+
+def softplus(x: Tensor, *, beta: Tensor) -> Tensor:
+    return F.softplus(beta * x) / beta
+
+
+def swish(x: Tensor, *, beta: Tensor | None = None) -> Tensor:
+    return F.silu(x) if beta is None else x * torch.sigmoid(beta * x)
+
+
+def gelu(x: Tensor, *, beta: Tensor) -> Tensor:
+    return F.gelu(beta * x) / beta
+
+
+def gelu_tanh(x: Tensor, *, beta: Tensor) -> Tensor:
+    return F.gelu(beta * x, approximate="tanh") / beta
+
+
+def lambda_gelu(x: Tensor, *, lam: Tensor) -> Tensor:
+    return x * 0.5 * (1 + torch.erf(lam * x / math.sqrt(2)))
+
+
+def mish(x: Tensor, *, beta: Tensor) -> Tensor:
+    return F.mish(beta * x) / beta
+
+
+def tanhexp(x: Tensor, *, beta: Tensor) -> Tensor:
+    return x * torch.tanh(torch.exp(beta * x))
+
+
+def srelu(x: Tensor, *, delta: Tensor) -> Tensor:
+    left = x <= -delta
+    inside = (x > -delta) & (x < delta)
+    curve = x / 2 + 3 * x**2 / (8 * delta) + 3 * delta / 16 - x**4 / (16 * delta**3)
+    return torch.where(left, torch.zeros_like(x), torch.where(inside, curve, x))
+
+
+def smelu(x: Tensor, *, beta: Tensor) -> Tensor:
+    curve = (x + beta) ** 2 / (4 * beta)
+    return torch.where(x <= -beta, torch.zeros_like(x), torch.where(x >= beta, x, curve))
+
+
+def generalized_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_plus: Tensor, t: Tensor) -> Tensor:
+    width = alpha + beta
+    left = g_minus * x + t + g_minus * alpha
+    right = g_plus * x + t + g_minus * width / 2 + g_plus * (alpha - beta) / 2
+    square = (g_plus - g_minus) / (2 * width)
+    linear = (alpha * g_plus + beta * g_minus) / width
+    constant = t + (alpha**2 * (g_plus + g_minus) + 2 * alpha * beta * g_minus) / (2 * width)
+    return torch.where(x <= -alpha, left, torch.where(x >= beta, right, square * x**2 + linear * x + constant))
+
+
+def asymmetric_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor) -> Tensor:
+    curve = (x + alpha) ** 2 / (2 * (alpha + beta))
+    return torch.where(x <= -alpha, torch.zeros_like(x), torch.where(x >= beta, x + (alpha - beta) / 2, curve))
+
+
+def leaky_smelu(x: Tensor, *, beta: Tensor, g_minus: Tensor) -> Tensor:
+    curve = (1 - g_minus) * x**2 / (4 * beta) + (1 + g_minus) * x / 2 + beta * (1 + 3 * g_minus) / 4
+    return torch.where(x <= -beta, g_minus * (x + beta), torch.where(x >= beta, x + g_minus * beta, curve))
+
+
+def shifted_smelu(x: Tensor, *, beta: Tensor, shift: Tensor) -> Tensor:
+    return smelu(x - shift, beta=beta)
+
+
+def origin_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_plus: Tensor) -> Tensor:
+    width = alpha + beta
+    left = g_minus * x + alpha**2 * (g_minus - g_plus) / (2 * width)
+    right = g_plus * x + beta**2 * (g_minus - g_plus) / (2 * width)
+    curve = (g_plus - g_minus) / (2 * width) * x**2 + (alpha * g_plus + beta * g_minus) / width * x
+    return torch.where(x <= -alpha, left, torch.where(x >= beta, right, curve))
+
+
+def sigmoid_rescu(x: Tensor, *, beta: Tensor) -> Tensor:
+    return torch.where(x <= beta, 2 * beta * torch.sigmoid(2 * (x - beta) / beta), x)
+
+
+def smooth_relu(x: Tensor, *, beta: Tensor) -> Tensor:
+    # The logarithm sees only x >= 0: below -1/beta it would put NaN into the gradient of a branch not taken.
+    above = F.relu(x)
+    return above - torch.log1p(beta * above) / beta
+
+
+def crrelu(x: Tensor, *, eps: Tensor) -> Tensor:
+    return F.relu(x) + eps * x * torch.exp(-(x**2) / 2)
+
+
+def squaf(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int = 5) -> Tensor:
+    """The `window` grid points nearest to x: five of everything, and a gather from z for each."""
+    k = (z.numel() - 1) // 2
+    reach = window // 2
+    nearest = torch.clamp(torch.round(x / q), -k, k)
+    offsets = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
+    indices = nearest.unsqueeze(-1) + offsets
+    distances = (x.unsqueeze(-1) - indices * q) ** 2
+    logits = (-alpha * distances).masked_fill(indices.abs() > k, -math.inf)
+    weights = torch.softmax(logits, dim=-1)
+    values = z[(indices.clamp(-k, k) + k).long()]
+    return (weights * values).sum(dim=-1)
+
+
+PSEUDOCODE: Mapping[str, Callable[..., Tensor]] = {
+    "relu": F.relu,
+    "leaky_relu": leaky_relu,
+    "prelu": prelu,
+    "elu": elu,
+    "celu": celu,
+    "selu": selu,
+    "softplus": softplus,
+    "silu": swish,
+    "swish": swish,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "lambda_gelu": lambda_gelu,
+    "mish": mish,
+    "tanhexp": tanhexp,
+    "hardtanh": F.hardtanh,
+    "hardswish": F.hardswish,
+    "relu6": F.relu6,
+    "softsign": F.softsign,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "srelu": srelu,
+    "smelu": smelu,
+    "generalized_smelu": generalized_smelu,
+    "asymmetric_smelu": asymmetric_smelu,
+    "leaky_smelu": leaky_smelu,
+    "shifted_smelu": shifted_smelu,
+    "origin_smelu": origin_smelu,
+    "sigmoid_rescu": sigmoid_rescu,
+    "smooth_relu": smooth_relu,
+    "crrelu": crrelu,
+    "squaf": squaf,
+}
+
+# -- what takes part in the speed measurement -------------------------------------------------------------
+#
+# Our definitions, and how one would write them otherwise.
+
+
+VARIANTS = (
+    "softknee eager",
+    "softknee compiled",
+    "softknee layer",
+    "softknee sampled",
+    "softknee step",
+    "pseudocode eager",
+    "pseudocode compiled",
+    "torch",
+)
+_PROBE_ELEMENTS = 4096
+# SQUAF as a layer, which has a shorter way to its kernels than the function.
+_MODES = {"softknee layer": sk.nn.SQUAF, "softknee sampled": sk.nn.SQUAFP, "softknee step": sk.nn.SQUAFS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way of computing one function, on given parameters, all of which want a gradient."""
+
+    function: str
+    variant: str
+    call: Callable[..., Tensor]
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.call(x, **self.parameters, **self.options)
+
+
+def every_function() -> tuple[str, ...]:
+    """Every function once: a second name for the same definition is left out."""
+    return tuple(name for name in sk.names() if sk.get(name).name == name)
+
+
+def parameters_of(name: str, *, device: torch.device, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The parameters of a function at their start values, wanting gradients, and its fixed options.
+
+    They have one element and the dtype of the input, as those of a module moved to that dtype have.
+    """
+
+    def parameter(value: float | Sequence[float]) -> Tensor:
+        values = [value] if isinstance(value, int | float) else list(value)
+        return torch.tensor(values, device=device, dtype=dtype, requires_grad=True)
+
+    if name == "squaf":
+        # The paper's networks: 33 points, fitted to ReLU, h = alpha q^2 = 1.5, a window of five.
+        k, q = 16, 0.25
+        grid = [max(0.0, index * q) for index in range(-k, k + 1)]
+        return {"q": parameter(q), "alpha": parameter(1.5 / q**2), "z": parameter(grid)}, {"window": 5}
+    return {p.name: parameter(float(p.default)) for p in sk.get(name).params}, {}
+
+
+def candidates_for(
+    name: str, *, variants: Sequence[str], device: torch.device, dtype: torch.dtype
+) -> Iterable[Candidate]:
+    """The chosen variants of one function, all on the same parameters."""
+    parameters, options = parameters_of(name, device=device, dtype=dtype)
+    ours, theirs = sk.get(name), PSEUDOCODE.get(name, _no_pseudocode)
+    title = Path(name).name  # of a file; a record names no folder of this machine
+    calls: dict[str, Callable[..., Tensor]] = {
+        "softknee eager": ours,
+        "softknee compiled": torch.compile(lambda x, **rest: ours(x, **rest), dynamic=False),
+        "pseudocode eager": theirs,
+        # torch 2.6 compiles no function of its own, such as F.relu, that is not called by another.
+        "pseudocode compiled": torch.compile(lambda x, **rest: theirs(x, **rest), dynamic=False),
+    }
+    for variant in variants:
+        if variant in calls:
+            yield Candidate(
+                function=title, variant=variant, call=calls[variant], parameters=parameters, options=options
+            )
+        elif name == "squaf" and variant in _MODES:
+            yield _squaf_layer(variant, parameters, device=device, dtype=dtype)
+
+
+def _squaf_layer(variant: str, values: Mapping[str, Tensor], *, device: torch.device, dtype: torch.dtype) -> Candidate:
+    """SQUAF as a layer in one of its modes, with parameters of its own that begin at these values."""
+    q, alpha, z = (values[name].detach().tolist() for name in ("q", "alpha", "z"))
+    layer = _MODES[variant](k=len(z) // 2, q=q[0], alpha=alpha[0], z=z, window=5, learn=True)
+    layer = layer.to(device=device, dtype=dtype)
+    # A staircase depends on nothing but its heights.
+    own = {name: one for name, one in layer.named_parameters() if variant != "softknee step" or name == "z"}
+    return Candidate(function="squaf", variant=variant, call=lambda x, **_: layer(x), parameters=own)
+
+
+def _no_pseudocode(x: Tensor, **parameters: Tensor) -> Tensor:
+    raise NotImplementedError("No pseudocode is written down for this function.")
+
+
+def held_per_element(candidate: Candidate, x: Tensor) -> float | None:
+    """Bytes per element held for backward; None for a candidate that cannot run at all."""
+    try:
+        held = bytes_held(lambda: candidate.forward(x), besides=list(candidate.parameters.values()))
+    except Exception:
+        return None
+    return held / x.numel()
+
+
+def too_large(candidate: Candidate, x: Tensor) -> str | None:
+    """A sentence when an eager candidate would not fit in memory, judged by what a small piece of x needs."""
+    free = _free_bytes(x.device)
+    if free is None or "eager" not in candidate.variant:
+        return None
+    piece = x.detach()[:_PROBE_ELEMENTS].requires_grad_()
+    # Three times what is held: the backward pass makes gradients of the same sizes, and temporaries.
+    held = held_per_element(candidate, piece.clone()) or 0.0
+    needed = 3 * held * x.numel()
+    if needed < 0.9 * free:
+        return None
+    return f"It would need about {needed / 2**30:.0f} GiB, and {free / 2**30:.0f} GiB are free."
+
+
+def _free_bytes(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    return int(found.group(1)) * 1024 if found else None
+
+
+# The kinds of transformers' models, with the class that builds each and what differs from the default configuration:
+# a Llama of the default size has 6.7 billion parameters.
+_SMALL = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8}
+TRANSFORMERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "bert": ("AutoModelForMaskedLM", {}),
+    "distilbert": ("AutoModelForMaskedLM", {}),
+    "gpt2": ("AutoModelForCausalLM", {"use_cache": False}),
+    "llama": ("AutoModelForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_cache": False}),
+    "vit": ("AutoModelForImageClassification", {}),
+}
+_EXTRAS = {"timm": "vision", "transformers": "text"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How large the inputs are; None for the model's own image size."""
+
+    batch: int
+    image: int | None = None
+    length: int = 128
+
+
+def read_config(texts: Sequence[str]) -> dict[str, int | float]:
+    """What to build with, from texts such as "depth=2"."""
+    found: dict[str, int | float] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        number = re.fullmatch(r"\s*[+-]?[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+)?\s*", value)
+        if not key.strip().isidentifier() or number is None or not re.search("[0-9]", value):
+            raise ParameterError(f"{text!r} does not say what to build with: write KEY=NUMBER, such as depth=2.")
+        found[key.strip()] = float(value) if any(number.groups()) else int(value)
+    return found
+
+
+def build(
+    name: str, shape: Shape, config: Mapping[str, Any] | None = None, *, seed: int = 0
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from the seed."""
+    library, _, kind = name.partition(":")
+    if library not in _EXTRAS or not kind:
+        raise ParameterError(
+            f"There is no model {name!r} to measure: write timm:NAME, such as timm:vit_tiny_patch16_224, or "
+            f"transformers:KIND with one of {', '.join(TRANSFORMERS)}."
+        )
+    make = _timm if library == "timm" else _transformers
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return make(kind, shape, dict(config or {}))
+        except (TypeError, ValueError, AssertionError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"{name} could not be built as asked for: {reason}") from error
+
+
+def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
+    timm: Any = _library("timm")
+    if not timm.is_model(kind):
+        raise ParameterError(f"timm has no model {kind!r}.{did_you_mean(kind, timm.list_models())}")
+    if shape.image is None:
+        model = timm.create_model(kind, pretrained=False, **config)
+    else:
+        try:
+            model = timm.create_model(kind, pretrained=False, img_size=shape.image, **config)
+        except TypeError:  # a convolutional network takes any size, and knows no such argument
+            model = timm.create_model(kind, pretrained=False, **config)
+    channels, *size = import_module("timm.data").resolve_model_data_config(model)["input_size"]
+    size = [shape.image, shape.image] if shape.image else size
+    return model, {"x": torch.randn(shape.batch, channels, *size)}
+
+
+def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
+    transformers: Any = _library("transformers")
+    if kind not in TRANSFORMERS:
+        raise ParameterError(
+            f"transformers:{kind} is not among the kinds that can be built here, {', '.join(TRANSFORMERS)}."
+            f"{did_you_mean(kind, TRANSFORMERS)}"
+        )
+    builder, changes = TRANSFORMERS[kind]
+    asked = {**changes, **config}
+    if kind == "vit" and shape.image:
+        asked["image_size"] = shape.image
+    settings = transformers.AutoConfig.for_model(kind, **asked)
+    if strange := [key for key in config if not hasattr(type(settings)(), key)]:
+        raise ParameterError(f"The configuration of transformers:{kind} has no {strange[0]!r}.")
+    if kind == "vit":
+        size = settings.image_size
+        inputs = {"pixel_values": torch.randn(shape.batch, settings.num_channels, size, size)}
+    else:
+        longest = settings.max_position_embeddings
+        if shape.length > longest:
+            raise ParameterError(
+                f"transformers:{kind} reads at most {longest} tokens, and length={shape.length} was asked."
+            )
+        inputs = {"input_ids": torch.randint(settings.vocab_size, (shape.batch, shape.length))}
+    return getattr(transformers, builder).from_config(settings), inputs
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name:
+            raise
+        raise MissingToolError(
+            f"Models of {name} need the package {name!r}, which is not installed. Install it with: "
+            f"pip install 'softknee[{_EXTRAS[name]}]'"
+        ) from error

@@ -1,0 +1,169 @@
+"""Times calls and counts what autograd holds, on a CPU and on a GPU, in a way that compares fairly.
+
+The calls to be compared take turns, one sample each per round, so that a change of the clock rate or of the
+load meets all of them alike. On a GPU the time is the device's own, between two events; a short wait queued
+before the first event lets the host run ahead, so that launching is not counted as work of the device (it is
+measured beside it, as `host`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...measure.record import without_paths
+
+# A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
+_FLUSH_BYTES = 256 * 2**20
+# Clock cycles per second assumed for the wait that is queued ahead; a GPU is rather slower, and waits longer.
+_CYCLES_PER_SECOND = 2e9
+_FEWEST_SAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """The times of one call in seconds: on the device, and for the host to issue it."""
+
+    device: tuple[float, ...]
+    host: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """How often to measure, and for how long at most: a slow call gets fewer samples, never fewer than 3."""
+
+    device: torch.device
+    repeats: int = 25
+    seconds_per_call: float = 2.0
+    flush: bool = False
+
+    def race(self, calls: Sequence[Callable[[], object]]) -> list[Samples | Exception]:
+        """The samples of every call, taken in turns; a call that fails gives the exception it raised."""
+        buffer = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device=self.device) if self.flush else None
+        results: list[Samples | Exception] = []
+        wanted: list[int] = []
+        for call in calls:
+            try:
+                once = self._warm_up(call)
+            except Exception as error:
+                self._recover()
+                results.append(error)
+                wanted.append(0)
+            else:
+                results.append(Samples(device=(), host=()))
+                affordable = int(self.seconds_per_call / max(once, 1e-9))
+                wanted.append(min(self.repeats, max(_FEWEST_SAMPLES, affordable)))
+        taken: list[list[tuple[float, float]]] = [[] for _ in calls]
+        for turn in range(max(wanted, default=0)):
+            for index, call in enumerate(calls):
+                if turn < wanted[index]:
+                    try:
+                        taken[index].append(self._sample(call, buffer))
+                    except Exception as error:
+                        self._recover()
+                        results[index], wanted[index] = error, 0
+        for index, pairs in enumerate(taken):
+            if not isinstance(results[index], Exception):
+                device, host = zip(*pairs, strict=True)
+                results[index] = Samples(device=device, host=host)
+        return results
+
+    def _warm_up(self, call: Callable[[], object]) -> float:
+        """Compile, fill caches and pools; returns the seconds of the last call."""
+        seconds = self._wall(call)
+        for _ in range(2):
+            if seconds > self.seconds_per_call:
+                # Once more, since the first call may have spent its time in a compiler.
+                return self._wall(call)
+            seconds = self._wall(call)
+        return seconds
+
+    def _wall(self, call: Callable[[], object]) -> float:
+        self._wait()
+        start = time.perf_counter()
+        call()
+        self._wait()
+        return time.perf_counter() - start
+
+    def _sample(self, call: Callable[[], object], buffer: Tensor | None) -> tuple[float, float]:
+        if self.device.type != "cuda":
+            start = time.perf_counter()
+            call()
+            seconds = time.perf_counter() - start
+            return seconds, seconds
+        if buffer is not None:
+            buffer.zero_()
+        self._wait()
+        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.device(self.device):
+            # 2 ms cover the launches of everything but long chains, whose device time dwarfs their launches. (A
+            # backward pass is issued by a thread of its own, which alone can take half a millisecond to wake.)
+            torch.cuda._sleep(int(2e-3 * _CYCLES_PER_SECOND))
+            first.record()
+            start = time.perf_counter()
+            call()
+            host = time.perf_counter() - start
+            last.record()
+        self._wait()
+        return first.elapsed_time(last) / 1e3, host
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _recover(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def now(device: torch.device) -> float:
+    """The host's clock in seconds, once everything given to the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def why_not(error: Exception) -> str:
+    """Why something did not run, in one line, without paths: what a record says under "not_run"."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return "It ran out of memory."
+    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__}: {lines[0][:200]}"
+
+
+def bytes_held(call: Callable[[], Tensor], *, besides: Sequence[Tensor] = ()) -> int:
+    """The bytes that autograd keeps alive between the forward and the backward pass of `call`.
+
+    Each storage counts once, however many saved tensors share it; those of `besides` (the parameters) do not
+    count. Seen are the tensors saved by torch's operations and by custom functions, whether these used
+    `save_for_backward` or simply kept a tensor on their context.
+    """
+    kept: dict[int, Tensor] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        output = call()
+    _note_context_attributes(output, note)
+    excluded = {tensor.untyped_storage().data_ptr() for tensor in besides}
+    return sum(held.untyped_storage().nbytes() for place, held in kept.items() if place not in excluded)
+
+
+def _note_context_attributes(output: Tensor, note: Callable[[Tensor], Tensor]) -> None:
+    """Tensors that custom functions keep as plain attributes, out of reach of the saving hooks."""
+    waiting, seen = [output.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting.extend(following for following, _ in node.next_functions)
+        for value in getattr(node, "__dict__", {}).values():
+            if isinstance(value, Tensor):
+                note(value)

@@ -1,0 +1,293 @@
+"""What an epoch of training on images costs: a plain eager loop beside `Replicas.fit(compiled=True)`.
+
+Both train the same network on the same images, which lie on the device as uint8, in the same precision, with AdamW and
+clipped gradients. The images are random: speed does not depend on what they show.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...errors import ParameterError, did_you_mean
+from ...measure.record import Quantity, Record, without_paths
+from ...registry import FILE_ENDING
+from ...surgery import param_groups, swap_
+from ...surgery.activation_text import read_name
+from ...train import Replicas
+from ...train.apart import read_precision
+from ...train.arguments import steps_of_epoch, tensor_of
+from ...train.augment import Augment
+from .candidates import Shape, build
+from .clock import now, why_not
+
+PLAIN, COMPILED = "plain loop", "compiled"
+CROP_FLIP = "crop-flip"
+_FULL = {"randaugment": (9, 0.5), "mixup": 0.8, "cutmix": 1.0, "erasing": 0.25, "smoothing": 0.1}
+AUGMENTATIONS: Mapping[str, Mapping[str, Any]] = {CROP_FLIP: {}, "full": _FULL}
+_LR, _DECAY, _CLIP, _CLASSES = 1e-3, 0.05, 1.0, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The network by its name, the numbers of models trained at once, what is done to images, how long to measure."""
+
+    model: str
+    device: torch.device
+    image: int = 32
+    config: Mapping[str, Any] = field(default_factory=dict)
+    swap: str | None = None
+    counts: tuple[int, ...] = (1, 3)
+    augment: tuple[str, ...] = tuple(AUGMENTATIONS)
+    examples: int = 50_000
+    batch: int = 256
+    steps: int | None = None
+    """How many are timed at a time; None for those of an epoch."""
+    epochs: int = 100
+    """What the seconds of a whole training are given for."""
+    precision: str = "bfloat16"
+    repeats: int = 2
+    plain: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = {"image": self.image, "examples": self.examples, "batch": self.batch, "epochs": self.epochs}
+        for name, value in (numbers | {"repeats": self.repeats, "steps": self.timed}).items():
+            if value < 1:
+                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
+            raise ParameterError(
+                f"The benchmark needs different numbers of models, each at least 1, and {self.counts} were given."
+            )
+        for one in self.augment:
+            if one not in AUGMENTATIONS:
+                hint = did_you_mean(one, AUGMENTATIONS) or f" Known are {', '.join(AUGMENTATIONS)}."
+                raise ParameterError(f"There is no augmentation called {one!r} to measure.{hint}")
+        if not self.augment and not self.plain:
+            raise ParameterError("Nothing is left to measure: ask for an augmentation, or for the plain loop.")
+        if self.timed > self.in_epoch:
+            raise ParameterError(
+                f"{self.timed} steps were asked for, and an epoch of {self.examples} examples in batches of "
+                f"{self.batch} has {self.in_epoch}."
+            )
+        library, _, kind = self.model.partition(":")
+        if library == "transformers" and kind != "vit":
+            raise ParameterError(f"{self.model} takes no images: write timm:NAME, or transformers:vit.")
+        read_precision(self.precision)
+
+    @property
+    def in_epoch(self) -> int:
+        """The steps of an epoch, the last one smaller where the batch does not divide the examples."""
+        return steps_of_epoch(self.examples, batch=min(self.batch, self.examples), drop_last=False)
+
+    @property
+    def timed(self) -> int:
+        return self.in_epoch if self.steps is None else self.steps
+
+    @property
+    def built_with(self) -> dict[str, Any]:
+        """The configuration, with the number of classes and, unless one was given, the patches of small images."""
+        name = self.model.partition(":")[2]
+        classes = "num_labels" if self.model.startswith("transformers") else "num_classes"
+        small = {"patch_size": 4} if name.startswith("vit") and not self.config else {}
+        return {classes: _CLASSES} | small | dict(self.config)
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The milliseconds of a step in each stretch, and the seconds until the first step and the first stretch."""
+
+    steps: list[float]
+    start: float
+    first: float
+
+
+def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
+    """Time all of it, one after the other; `report` is told what is being done."""
+    rows, extrapolated = _rows(settings, report), settings.timed < settings.in_epoch
+    return Record.now(
+        "bench epoch",
+        command=command,
+        rows=rows,
+        seeds=tuple(range(max(settings.counts))),
+        baseline="a plain eager loop over one model, in the same run" if settings.plain else None,
+        settings={
+            "model": settings.model,
+            "config": settings.built_with,
+            "swap": None if settings.swap is None else without_paths(settings.swap),
+            "image": settings.image,
+            "device": settings.device.type,
+            "precision": settings.precision,
+            "counts": settings.counts,
+            "augment": settings.augment,
+            "augmentations": {one: str(_augment(one, _CLASSES, 3)) for one in settings.augment},
+            "examples": settings.examples,
+            "batch": settings.batch,
+            "epochs": settings.epochs,
+            "steps_of_an_epoch": settings.in_epoch,
+            "steps_timed": settings.timed,
+            "repeats": settings.repeats,
+            "threads": torch.get_num_threads(),
+            "optimizer": f"AdamW, rate {_LR}, weight decay {_DECAY}, gradients clipped to {_CLIP}",
+            "matmul_precision": torch.get_float32_matmul_precision(),
+        },
+        notes=(
+            "the plain loop is an eager one over one model: autocast in bfloat16 where that is the precision, "
+            "torch.optim.AdamW (fused on a GPU), clip_grad_norm_, cudnn.benchmark; the images lie on the device as "
+            "uint8, and crop and flip are done there, eagerly",
+            "compiled is Replicas.fit(compiled=True): on a GPU each model is compiled, and the step of all is a "
+            "captured CUDA graph; on a CPU nothing is compiled",
+            "step is the wall time of a stretch of steps, with the drawing of the order, over their number; a stretch "
+            "that warms up is left out",
+            f"run is {settings.epochs} epochs of {settings.in_epoch} such steps, without the start"
+            + (f", extrapolated from stretches of {settings.timed} steps" if extrapolated else ""),
+            "start is from the building of the models until the first step is done, with compiling and capturing; what "
+            "one way compiled, the next may find in the compiler's cache on the disk",
+            "first_epoch is the start and the rest of the first stretch, where a smaller last batch is compiled, too",
+            "ratio is the step of the plain loop, with crop and flip alone, times the number of models, over the step",
+        ),
+    )
+
+
+def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, Any]]:
+    report("building the model")
+    _, inputs = _make(settings, 0)  # what is asked for wrongly is refused here, and not in every row
+    shape = next(iter(inputs.values())).shape[1:]
+    classes = next(value for key, value in settings.built_with.items() if key in ("num_classes", "num_labels"))
+    used = min(settings.examples, settings.timed * settings.batch)
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (used, *shape), generator=draw, dtype=torch.uint8).to(settings.device)
+    y = torch.randint(classes, (used,), generator=draw).to(settings.device)
+
+    def made(name: str) -> Augment:
+        return _augment(name, classes, shape[0])
+
+    plain: float | None = None
+    rows: list[dict[str, Any]] = []
+    if settings.plain:
+        report("the plain loop")
+        row, found = _row(settings, lambda: _plain_loop(settings, x, y, made(CROP_FLIP)), way=PLAIN, count=1)
+        plain = found and found.value
+        rows.append(row | {"augmentation": CROP_FLIP})
+    for augmentation in settings.augment:
+        for count in settings.counts:
+            report(f"{count} compiled, {augmentation}")
+            run = _fitted(settings, x, y, made(augmentation), count)
+            row, found = _row(settings, run, way=COMPILED, count=count)
+            rows.append(row | {"augmentation": augmentation})
+            if plain is not None and found is not None:
+                rows[-1]["ratio"] = count * plain / found.value
+    return rows
+
+
+def _row(
+    settings: Settings, run: Callable[[], _Timed], *, way: str, count: int
+) -> tuple[dict[str, Any], Quantity | None]:
+    """The row of one way, and its step where there is one."""
+    row: dict[str, Any] = {"way": way, "count": count}
+    try:
+        timed = run()
+    except Exception as error:
+        # Only the text stays: the error holds the models through its traceback.
+        row["not_run"] = why_not(error)
+        return row, None
+    finally:
+        _forget(settings.device)
+    step = Quantity.median(timed.steps, unit="ms")
+    whole = settings.epochs * settings.in_epoch / 1e3
+    row |= {"step": step, "run": Quantity.median([one * whole for one in timed.steps], unit="s")}
+    return row | {"start": timed.start, "first_epoch": timed.first}, step
+
+
+def _forget(device: torch.device) -> None:
+    """What one way has compiled and taken must not be there for the next: a code object keeps few of its versions."""
+    gc.collect()
+    if device.type == "cuda":  # elsewhere nothing is compiled
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+
+
+def _augment(name: str, classes: int, channels: int) -> Augment:
+    usual: dict[str, Any] = {"mean": (0.5,) * channels, "std": (0.25,) * channels}
+    return Augment(crop=4, flip=True, classes=classes, **usual, **AUGMENTATIONS[name])
+
+
+def _make(settings: Settings, seed: int) -> tuple[nn.Module, dict[str, Tensor]]:
+    """A model with its swap, and an input."""
+    model, inputs = build(settings.model, Shape(batch=1, image=settings.image), settings.built_with, seed=seed)
+    if settings.swap is not None:
+        if settings.swap.endswith(FILE_ENDING):
+            swap_(model, settings.swap)
+        else:
+            named = read_name(settings.swap)
+            swap_(model, named.name, learn=named.learn, **named.values)
+    return model, inputs
+
+
+def _fitted(settings: Settings, x: Tensor, y: Tensor, augment: Augment, count: int) -> Callable[[], _Timed]:
+    def run() -> _Timed:
+        begun, ends, first = now(settings.device), [], []
+        replicas = Replicas(lambda seed: _make(settings, seed)[0], count=count, device=settings.device)
+        replicas.fit(
+            x,
+            y,
+            epochs=1 + settings.repeats,
+            batch=settings.batch,
+            lr=_LR,
+            optimizer="adamw",
+            weight_decay=_DECAY,
+            clip=_CLIP,
+            augment=augment,
+            compiled=True,
+            precision=settings.precision,
+            on_step=lambda done: first.append(now(settings.device)) if done == 1 else None,
+            on_epoch=lambda _: ends.append(now(settings.device)),
+        )
+        return _timed(settings, begun, first[0], ends)
+
+    return run
+
+
+def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _Timed:
+    begun, ends, first = now(settings.device), [], []
+    cudnn: Any = torch.backends.cudnn
+    dtype = read_precision(settings.precision)
+    held, cudnn.benchmark = cudnn.benchmark, True
+    try:
+        model = _make(settings, 0)[0].to(settings.device).train()
+        fused = True if settings.device.type == "cuda" else None
+        optimizer = torch.optim.AdamW(param_groups(model, lr=_LR, weight_decay=_DECAY), fused=fused)
+        parameters = list(model.parameters())
+        for _ in range(1 + settings.repeats):
+            order = torch.randperm(len(x), device=settings.device)
+            for chosen in order.split(settings.batch):
+                images, targets = augment(x[chosen], y[chosen])
+                with _autocast(settings.device, dtype):
+                    output = tensor_of(model(images))
+                loss = F.cross_entropy(output.float(), targets)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                nn.utils.clip_grad_norm_(parameters, _CLIP)
+                optimizer.step()
+                if not first:
+                    first.append(now(settings.device))
+            ends.append(now(settings.device))
+    finally:
+        cudnn.benchmark = held
+    return _timed(settings, begun, first[0], ends)
+
+
+def _autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+def _timed(settings: Settings, begun: float, first: float, ends: Sequence[float]) -> _Timed:
+    steps = [1e3 * (late - early) / settings.timed for early, late in pairwise(ends)]
+    return _Timed(steps, first - begun, ends[0] - begun)

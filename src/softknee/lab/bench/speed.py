@@ -1,0 +1,198 @@
+"""The speed of every function, as a ratio to copying the same tensor, and the memory it holds.
+
+A copy reads and writes each element once: no function can be faster, and an ideal fused one is as fast. Every
+group of rows is measured beside a copy of its own, in the same run and in turns (see `clock`).
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import softknee as sk
+
+from ...devices import need_device
+from ...errors import ParameterError, did_you_mean
+from ...measure.record import Quantity, Record
+from ...registry import FILE_ENDING
+from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
+from .clock import Clock, Samples, why_not
+
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
+BASELINE = "y.copy_(x) of the same tensor on the same device, measured in turns in the same run"
+# A smaller tensor may still be in a GPU's second-level cache, which is then flushed before each sample.
+_FLUSH_BELOW_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to measure. `functions` and `variants` empty means all of them."""
+
+    device: torch.device
+    elements: int
+    dtypes: tuple[str, ...] = ("bf16", "f32")
+    functions: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    repeats: int = 25
+    seconds_per_call: float = 2.0
+    threads: int = field(default_factory=torch.get_num_threads)
+
+    def __post_init__(self) -> None:
+        for chosen, known, what in (
+            (self.dtypes, tuple(DTYPES), "dtype"),
+            (self.functions, sk.names(), "function"),
+            (self.variants, VARIANTS, "variant"),
+        ):
+            for one in chosen:
+                if what == "function" and one.endswith(FILE_ENDING):
+                    sk.load(one)
+                elif one not in known:
+                    hint = did_you_mean(one, known) or f" Known are {', '.join(known)}."
+                    raise ParameterError(f"There is no {what} called {one!r} to measure.{hint}")
+        for name in ("elements", "repeats", "threads"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(self, name)}.")
+
+
+def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
+    """Measure everything that `settings` asks for; `report` is told the name of each group first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(settings.threads)
+    try:
+        rows = [row for dtype in settings.dtypes for row in _rows_of_dtype(settings, dtype, report)]
+    finally:
+        torch.set_num_threads(before)
+    return Record.now(
+        "bench kernels",
+        command=command,
+        rows=rows,
+        baseline=BASELINE,
+        settings={
+            "device": settings.device.type,
+            "elements": settings.elements,
+            "repeats": settings.repeats,
+            "seconds_per_call": settings.seconds_per_call,
+            "threads": settings.threads,
+            "input": "normal, mean 0, standard deviation 1",
+        },
+        notes=(
+            "forward runs without autograd; forward_backward yields the gradients of x and all parameters",
+            "held counts the bytes per element that autograd keeps for the backward pass, the input included",
+            "on a GPU times are the device's own, between events; host is the time to issue one forward call",
+        ),
+    )
+
+
+def parse_elements(text: str) -> int:
+    """A number of elements such as 4096, 64K, 64M or 1G, where K, M and G are powers of 1024."""
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper().replace("_", ""))
+    if not found or int(found.group(1)) == 0:
+        raise ParameterError(f"{text!r} is no number of elements: write it like 4096, 64K, 64M or 1G.")
+    return int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called `name`, where "auto" is the GPU if there is one, else the CPU."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise ParameterError(f"There is no device choice {name!r}: it is auto, cpu or cuda.")
+    if name == "cuda":
+        return need_device(name, cures="use --device cpu, or run where there is one")
+    return torch.device("cuda" if torch.cuda.is_available() and name == "auto" else "cpu")
+
+
+def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]) -> Iterable[dict[str, Any]]:
+    """The groups of one dtype: torch's own functions, then ours, each beside a copy."""
+    variants = settings.variants or VARIANTS
+    own = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu} if "torch" in variants else {}
+    references = [Candidate(function=name, variant="torch", call=call) for name, call in own.items()]
+    report(f"torch's own, {dtype}")
+    yield from _race(settings, dtype, references, with_copy=True)
+    for name in settings.functions or every_function():
+        report(f"{name}, {dtype}")
+        # Compiled graphs are cached per code object, and all definitions share one: start afresh for each.
+        torch.compiler.reset()
+        group = list(candidates_for(name, variants=variants, device=settings.device, dtype=DTYPES[dtype]))
+        # Apart: a rival that fills the memory would make ours wait for the allocator in every round.
+        for ours in (True, False):
+            yield from _race(
+                settings, dtype, [one for one in group if one.variant.startswith("softknee") == ours], with_copy=False
+            )
+
+
+def _race(
+    settings: Settings, dtype: str, candidates: Sequence[Candidate], *, with_copy: bool
+) -> Iterable[dict[str, Any]]:
+    """The rows of one group: a row for the copy when asked, and one for each candidate, measured or not."""
+    if not candidates and not with_copy:
+        return
+    like = {"device": settings.device, "dtype": DTYPES[dtype]}
+    generator = torch.Generator(device=settings.device).manual_seed(0)
+    x = torch.randn(settings.elements, generator=generator, **like).requires_grad_()
+    incoming, target = torch.ones(settings.elements, **like), torch.empty(settings.elements, **like)
+    clock = Clock(
+        device=settings.device,
+        repeats=settings.repeats,
+        seconds_per_call=settings.seconds_per_call,
+        flush=settings.device.type == "cuda" and x.nbytes < _FLUSH_BELOW_BYTES,
+    )
+    plain = x.detach()
+    refusals = [too_large(one, x) for one in candidates]
+    fit = [one for one, refusal in zip(candidates, refusals, strict=True) if refusal is None]
+    forwards = [_inference(one, plain) for one in fit]
+    steps = [_training_step(one, x, incoming) for one in fit]
+    copy, *timed = clock.race([lambda: target.copy_(plain), *forwards, *steps])
+    if isinstance(copy, Exception):
+        raise copy
+    shared = {"dtype": dtype, "elements": settings.elements}
+    unit = _median(copy.device)
+    if with_copy:
+        time = Quantity.median(copy.device, unit="s")
+        yield {"function": "copy", "variant": "copy", **shared, "time": time}
+    measured = iter(zip(timed[: len(fit)], timed[len(fit) :], strict=True))
+    for candidate, refusal in zip(candidates, refusals, strict=True):
+        row = {"function": candidate.function, "variant": candidate.variant, **shared}
+        if refusal is not None:
+            yield row | {"not_run": refusal}
+            continue
+        forward, step = next(measured)
+        held = held_per_element(candidate, x)
+        yield row | _results(forward, step, unit) | ({} if held is None else {"held": held})
+    gc.collect()
+    if settings.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _inference(candidate: Candidate, x: Tensor) -> Callable[[], object]:
+    def run() -> Tensor:
+        with torch.no_grad():
+            return candidate.forward(x)
+
+    return run
+
+
+def _training_step(candidate: Candidate, x: Tensor, incoming: Tensor) -> Callable[[], object]:
+    """Forward, then the gradients of everything, returned and not accumulated: an addition would be timed."""
+    wanted = [x, *candidate.parameters.values()]
+    return lambda: torch.autograd.grad(candidate.forward(x), wanted, incoming)
+
+
+def _results(forward: Samples | Exception, step: Samples | Exception, unit: float) -> dict[str, Quantity | str]:
+    found: dict[str, Quantity | str] = {}
+    for name, samples in (("forward", forward), ("forward_backward", step)):
+        if isinstance(samples, Samples):
+            found[name] = Quantity.median([one / unit for one in samples.device], unit="x copy")
+    if isinstance(forward, Samples):
+        found["host"] = Quantity.median([one * 1e6 for one in forward.host], unit="us")
+    failures = {why_not(result): None for result in (forward, step) if isinstance(result, Exception)}
+    return found | ({"not_run": " ".join(failures)} if failures else {})
+
+
+def _median(samples: Sequence[float]) -> float:
+    return Quantity.median(samples, unit="s").value

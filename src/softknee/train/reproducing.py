@@ -1,0 +1,561 @@
+"""Reproducibility as a training aim: an ensemble learns the widths of activations by how alike its models predict."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..devices import need_device
+from ..errors import InputError, ParameterError, did_you_mean
+from ..nn.parameters import Held, Parameterised
+from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
+from ..surgery.modules import activation_modules
+from .arguments import read_examples, read_seeds
+from .losses import Loss, read_loss
+from .optimizers import StackedOptimizer
+from .random_keys import order, seed_keys
+from .replicas import Replicas
+from .schedules import Schedule, read_table
+from .stacked_modules import Draws, StackedDropout, stack_modules_
+from .stacking import Stack
+from .together import outputs
+
+KINDS = ("probabilities", "log_odds", "outputs")
+
+
+def dissimilarity(outputs: Tensor, *, of: str = "probabilities") -> Tensor:
+    """The mean squared distance of M models from their mean, one number.
+
+    Args:
+        outputs: of all models on the same examples, [M, n, L]: the logits of L labels; [M, n] or [M, n, 1]: the logit
+            of the second of two labels.
+        of: "probabilities", "log_odds", or "outputs" as they are.
+
+    >>> import torch
+    >>> from softknee.train import dissimilarity
+    >>> logits = torch.tensor([[[0.0, 0.0]], [[0.0, 2.0]]])
+    >>> p, q = logits.softmax(2)
+    >>> torch.allclose(dissimilarity(logits), (p - q).square().sum() / 4)
+    True
+    >>> dissimilarity(logits, of="log_odds")  # log-odds of 0 and 0 against -2 and 2
+    tensor(2.)
+    """
+    check_kind(of)
+    if outputs.dim() < 2 or not outputs.is_floating_point() or outputs.numel() == 0:
+        raise InputError(
+            "The outputs to compare must be of shape [M, n] or [M, n, L], models first, and floating point; they are "
+            f"{outputs.dtype} of shape {tuple(outputs.shape)}."
+        )
+    scores = scores_of(outputs, of)
+    return (scores - scores.mean(0, keepdim=True)).square().flatten(2).sum(2).mean()
+
+
+def check_kind(of: str) -> None:
+    """Refuse a kind that is none."""
+    if of not in KINDS:
+        near = did_you_mean(of, KINDS) or f" Known are {', '.join(KINDS)}."
+        raise ParameterError(f"There is no similarity of {of!r}.{near}")
+
+
+def scores_of(outputs: Tensor, of: str) -> Tensor:
+    """What is compared, [M, n, L]."""
+    if of == "outputs":
+        return outputs if outputs.dim() > 2 else outputs.unsqueeze(2)
+    if outputs.dim() > 3:
+        raise InputError(
+            f"The outputs have shape {tuple(outputs.shape)}, and labels are compared along the third of three "
+            "dimensions; reshape the output of the model to [examples, labels], or compare of='outputs'."
+        )
+    if outputs.dim() == 2 or outputs.shape[2] == 1:
+        one = outputs.reshape(*outputs.shape[:2], 1)
+        odds = torch.cat([-one, one], dim=2)
+        return odds if of == "log_odds" else odds.sigmoid()
+    return log_odds(outputs) if of == "log_odds" else outputs.softmax(dim=2)
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log P(l) - log(1 - P(l)) along the last dimension, also where a probability is 1 to rounding.
+
+    Of the most probable label it is its logit less the log-sum-exp of the others; of any other label P is at most 1/2,
+    and log(1 - P) is harmless.
+    """
+    top = F.one_hot(logits.argmax(-1), logits.shape[-1]).bool()
+    others = logits.masked_fill(top, -torch.inf).logsumexp(-1, keepdim=True)
+    log_p = logits.log_softmax(-1)
+    # Under the mask the branch is not used, but its gradient must be a number: 0 times infinity is none.
+    rest = log_p - torch.log1p(-torch.where(top, -1.0, log_p).exp())
+    return torch.where(top, logits - others, rest)
+
+
+@dataclass(frozen=True)
+class Width:
+    """One learned parameter of one activation. `narrows`: it hardens as it grows (1), as it falls (-1), or neither."""
+
+    key: str
+    family: tuple[str, str]
+    param: Held
+    narrows: int
+    start: Tensor
+
+
+class Widths:
+    """Every learned width of a model by "path.name" (the name of its buffer), in order of depth."""
+
+    def __init__(
+        self, model: nn.Module, *, learn: str | Iterable[str] | None, wider_first: bool, device: torch.device
+    ) -> None:
+        self.all = {one.key: one for one in find_widths(model, learn)}
+        self.anchors: dict[str, Tensor] = {}
+        self.raw: dict[str, Tensor] = {}
+        for key, one in self.all.items():
+            start = one.start.to(device)
+            positive = isinstance(one.param.constraint, Positive)
+            self.anchors[key] = start.clone() if positive else one.param.constraint.anchor(start)
+            self.raw[key] = torch.zeros_like(start) if positive else one.param.constraint.raw(start)
+        self.orders = self._orders() if wider_first else []
+        self.order_()
+
+    def values(self, raw: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """The widths, differentiable in the raw values."""
+        found = {}
+        for key, value in (self.raw if raw is None else raw).items():
+            constraint, anchor = self.all[key].param.constraint, self.anchors[key]
+            if isinstance(constraint, Positive):
+                found[key] = (anchor * value.exp()).clamp(NARROWEST, WIDEST)
+            else:
+                found[key] = constraint.lift(value, anchor) if constraint.lifted else value
+        return found
+
+    @torch.no_grad()
+    def order_(self) -> None:
+        """Move the raw values to the nearest ones in which no activation is wider than one before it."""
+        for keys in self.orders:
+            sign = -self.all[keys[0]].narrows
+            now = [self._place(key) for key in keys]
+            for key, old, new in zip(keys, now, falling([sign * one for one in now]), strict=True):
+                if sign * new != old:  # what is in order keeps its bits
+                    self.raw[key].copy_(torch.as_tensor(self._raw_at(key, sign * new)))
+
+    def _place(self, key: str) -> float:
+        """A number that grows with the parameter, comparable between activations of a family."""
+        raw, anchor = self.raw[key].double(), self.anchors[key].double()
+        positive = isinstance(self.all[key].param.constraint, Positive)
+        return float(raw + anchor.log() if positive else raw / anchor)
+
+    def _raw_at(self, key: str, place: float) -> float:
+        anchor = float(self.anchors[key].double())
+        return place - math.log(anchor) if isinstance(self.all[key].param.constraint, Positive) else place * anchor
+
+    def _orders(self) -> list[list[str]]:
+        families: dict[tuple[str, str], list[str]] = {}
+        for key, one in self.all.items():
+            if one.narrows and isinstance(one.param.constraint, Positive | AtLeastOne):
+                if one.start.numel() != 1:
+                    raise ParameterError(
+                        f"wider_first compares one width for each activation, and {key!r} has {one.start.numel()}; "
+                        "build the activations with one value per layer, or leave wider_first out."
+                    )
+                families.setdefault(one.family, []).append(key)
+        found = [keys for keys in families.values() if len(keys) > 1]
+        if not found:
+            raise ParameterError("wider_first orders the widths of equal activations by depth, and no two are there.")
+        return found
+
+
+def find_widths(model: nn.Module, learn: str | Iterable[str] | None) -> list[Width]:
+    """The parameters of these names in every activation that has them; the knob of each for None."""
+    modules = activation_modules(model)
+    asked = None if learn is None else [learn] if isinstance(learn, str) else list(learn)
+    found = [
+        _width(path, module, p)
+        for path, module in modules.items()
+        for p in module.params
+        if p.name in (_knobs(module) if asked is None else asked)
+    ]
+    known = sorted({p.name for module in modules.values() for p in module.params})
+    missing = [name for name in asked or () if name not in known]
+    if missing or not found:
+        what = f"a parameter {missing[0]!r}" if missing else "a width to learn"
+        near = did_you_mean(missing[0], known) if missing else ""
+        has = f"parameters {', '.join(known)}" if known else "no parameter"
+        raise ParameterError(f"No activation of {type(model).__name__} has {what}; its activations have {has}.{near}")
+    return found
+
+
+def _knobs(module: Parameterised) -> Sequence[str]:
+    return getattr(getattr(module, "definition", None), "knobs", ())
+
+
+def _width(path: str, module: Parameterised, p: Held) -> Width:
+    key = f"{path}.{p.name}" if path else p.name
+    if p.name in module.learned:
+        raise InputError(
+            f"{key!r} is learned by the model itself; build the activation with {p.name} fixed (without learn=), so "
+            "that the ensemble can learn it, and models retrained with what it found keep it."
+        )
+    start = module.effective(p).detach().clone()
+    for one in start.double().flatten().tolist():
+        if not p.constraint.allows_learned(one):
+            raise ParameterError(f"To be learned, {key} must start at {p.constraint.learned_words}, and it is {one!r}.")
+    narrows = 0
+    if p.name in _knobs(module):
+        definition = getattr(module, "definition", None)
+        narrows = -1 if getattr(definition, "toward", 0.0) == 0 else 1
+    return Width(key, (module.title, p.name), p, narrows, start)
+
+
+def falling(values: Sequence[float]) -> list[float]:
+    """The nearest non-increasing sequence, in least squares: neighbours in the wrong order are pooled into their mean.
+
+    >>> falling([3.0, 1.0, 2.0, 0.0])
+    [3.0, 1.5, 1.5, 0.0]
+    """
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = value, 1
+        while blocks and blocks[-1][0] < mean:
+            before, size = blocks.pop()
+            mean, count = (before * size + mean * count) / (size + count), size + count
+        blocks.append((mean, count))
+    return [mean for mean, count in blocks for _ in range(count)]
+
+
+def widths_by_depth(model: nn.Module, *, first: float, last: float, name: str | None = None) -> dict[str, float]:
+    """Widths that go from `first` at the input to `last` at the output by equal factors: a start, or fixed ones.
+
+    Args:
+        model: with softknee activations, in order of depth.
+        first, last: values of the parameter, above 0; a single activation gets `first`.
+        name: of the parameter; left out, the knob of each activation.
+
+    The keys are those of the knobs of `sk.train.Replicas`, which takes a value for each replica.
+
+    >>> import softknee as sk, torch
+    >>> act, linear = sk.nn.SmeLU, torch.nn.Linear
+    >>> net = torch.nn.Sequential(linear(2, 8), act(), linear(8, 8), act(), linear(8, 8), act(), linear(8, 2))
+    >>> sk.train.widths_by_depth(net, first=2.0, last=0.5)
+    {'1.beta': 2.0, '3.beta': 1.0, '5.beta': 0.5}
+    """
+    for one in (first, last):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < math.inf:
+            raise ParameterError(f"widths_by_depth: first and last must be finite numbers above 0, and {one!r} is not.")
+    keys = [one.key for one in find_widths(model, name)]
+    depths = list(dict.fromkeys(key.rpartition(".")[0] for key in keys))
+    place = {path: index / max(1, len(depths) - 1) for index, path in enumerate(depths)}
+    return {key: float(first * (last / first) ** place[key.rpartition(".")[0]]) for key in keys}
+
+
+OBJECTIVES = ("separate", "combined", "joint")
+
+
+class Ensemble:
+    r"""Models with weights of their own and widths in common: the task trains the weights, likeness the widths.
+
+    With L_m the task loss of model m and D the `dissimilarity` of the predictions on a common batch, each step goes
+    down the gradients of
+
+        objective     weights of model m    widths
+        "separate"    L_m                   weight * D                         (appendix B of the SmeLU paper)
+        "combined"    L_m                   mean_m L_m + weight * D            (accuracy and reproducibility, summed)
+        "joint"       L_m + M weight * D    mean_m L_m + weight * D            (co-distillation that learns widths, too)
+
+    so that in the first neither loss touches the other group. In the last both follow J = mean_m L_m + weight * D;
+    the factor M gives a model's own loss the weight it has when it is trained alone. The widths found are then fixed,
+    and fresh models are trained with them: `fresh`.
+
+    Nothing in D says when to stop: wider activations are nearer to linear ones, and linear models agree. How far to go
+    is for `weight`, `width_lr` and the number of epochs, and for the accuracy of the retrained models to say.
+
+    Args:
+        make_model: as for `Replicas`; the widths to learn are fixed in it (built without learn=).
+        count: how many models; 2 to 5 will do.
+        seeds: one for each.
+        learn: the names of the parameters to learn, such as "beta"; left out, the knob of each activation.
+        of: what D compares: "probabilities", "log_odds" or "outputs".
+        weight: of D.
+        objective: as above.
+        wider_first: no activation may be wider than one nearer the input (see `widths`).
+        share_init: all start from the weights of the first seed; they need orders of their own then, or dropout.
+        share_order: all see the same batches, as one network that holds them all would. Otherwise each has its own
+            order, and D is of one more forward pass, on the batch of the first.
+        device: where they live.
+
+    >>> import softknee as sk, torch
+    >>> make = lambda: torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SmeLU(beta=0.1), torch.nn.Linear(8, 2))
+    >>> x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    >>> y = (x[:, 0] > x[:, 1]).long()
+    >>> ensemble = sk.train.Ensemble(make, count=3)
+    >>> ensemble.fit(x, y, epochs=5, batch=16, lr=0.5)
+    Ensemble(count=3, objective='separate', of='probabilities', steps=20)
+    >>> ensemble.learned()["1.beta"].shape, ensemble.dissimilarities.shape
+    (torch.Size([1]), torch.Size([20]))
+    >>> ensemble.fresh(count=2).fit(x, y, epochs=5, batch=16, lr=0.5)
+    Replicas(count=2, epochs=5, steps=20)
+
+    Reference: Shamir, Lin and Coviello, Smooth activations and reproducibility in deep networks, appendix B.
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[..., nn.Module],
+        *,
+        count: int = 2,
+        seeds: Iterable[int] | None = None,
+        learn: str | Iterable[str] | None = None,
+        of: str = "probabilities",
+        weight: float = 1.0,
+        objective: str = "separate",
+        wider_first: bool = False,
+        share_init: bool = False,
+        share_order: bool = True,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.seeds = read_seeds("Ensemble", count=count, seeds=seeds)
+        if count < 2:
+            raise ParameterError("Ensemble: a single model differs from no other; count must be at least 2.")
+        check_kind(of)
+        if objective not in OBJECTIVES:
+            near = did_you_mean(objective, OBJECTIVES) or f" Known are {', '.join(OBJECTIVES)}."
+            raise ParameterError(f"Ensemble: there is no objective called {objective!r}.{near}")
+        _check_number("weight", weight)
+        self.make_model, self.count, self.device = make_model, count, need_device(device)
+        self.of, self.weight, self.objective, self.share_order = of, float(weight), objective, share_order
+        starts = [self.seeds[0]] * count if share_init else self.seeds
+        self._stack = Stack(make_model, seeds=starts, knobs={}, device=self.device)
+        self._widths = Widths(self._stack.template, learn=learn, wider_first=wider_first, device=self.device)
+        self._refuse_other_learners()
+        self._draws = Draws(
+            seed_keys(self.seeds, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device)
+        )
+        self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
+        stack_modules_(self._skeleton, self._draws)
+        drops = any(isinstance(one, StackedDropout) and one.p > 0 for one in self._skeleton.modules())
+        if share_init and share_order and not drops:
+            raise ParameterError(
+                "Ensemble: with share_init and share_order and without dropout all models stay equal, and nothing can "
+                "be learned from how they differ; pass share_order=False."
+            )
+        names = self._stack.trainable
+        # Leaves that share their memory with what the optimisers move.
+        self._weights = {name: self._stack.tensors[name].detach().requires_grad_() for name in names}
+        self._raw = {key: one.detach().requires_grad_() for key, one in self._widths.raw.items()}
+        self.epoch = self.step = 0
+        self._losses: list[Tensor] = []
+        self._dissimilarities: list[Tensor] = []
+        self._path: dict[str, list[Tensor]] = {
+            key: [one.detach().clone()] for key, one in self._widths.values().items()
+        }
+        self._keep_widths()
+
+    def fit(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        epochs: int,
+        batch: int,
+        lr: float,
+        optimizer: str = "sgd",
+        loss: str | Loss = "cross_entropy",
+        width_lr: float = 0.02,
+        width_optimizer: str = "adam",
+        schedule: Schedule | None = None,
+        on_epoch: Callable[[Ensemble], object] | None = None,
+        **options: Any,
+    ) -> Ensemble:
+        """Train for some epochs more; the optimisers start anew with each call.
+
+        Args:
+            x, y, epochs, batch, loss: as in `Replicas.fit`.
+            lr, optimizer, options: of the weights, as in `Replicas.fit`.
+            width_lr, width_optimizer: of the widths, whose logarithm is learned: with Adam a step changes a width by
+                about the share `width_lr`.
+            schedule: the share of both rates as a function of progress through this call.
+            on_epoch: called after each epoch with the ensemble.
+        """
+        x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
+        for name, value in (("lr", lr), ("width_lr", width_lr)):
+            _check_number(name, value)
+        groups = self._stack.groups
+        movers = (
+            StackedOptimizer(
+                optimizer,
+                [
+                    ([self._stack.tensors[one] for one in names], 1.0, kind == "weights")
+                    for kind, names in groups.items()
+                ],
+                options=options,
+            ),
+            StackedOptimizer(width_optimizer, [(list(self._widths.raw.values()), 1.0, False)], options={}),
+        )
+        per_epoch = math.ceil(len(x) / batch)
+        shares = iter(read_table(schedule, first=0, count=epochs * per_epoch, total=epochs * per_epoch))
+        task = read_loss(loss)
+        for _ in range(epochs):
+            seeds = self.seeds[:1] if self.share_order else self.seeds
+            orders = order(seeds=seeds, epoch=self.epoch, length=len(x), device=self.device)
+            for chosen in orders.split(batch, dim=1):
+                self._step(x, y, chosen, task, movers, rates=_rates(next(shares), lr, width_lr, self.device))
+            self.epoch += 1
+            self._keep_widths()
+            if on_epoch is not None:
+                on_epoch(self)
+        return self
+
+    def gradients(
+        self, x: Tensor, y: Tensor, *, loss: str | Loss = "cross_entropy", common: Tensor | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What a step goes down: the gradients by the weights, [M, ...] by name, and by the raw widths (log widths).
+
+        x, y: one batch for each model, [M, n, ...]. common: the batch that D is of; left out, x holds the same batch
+        for every model.
+        """
+        return self._gradients(x, y, read_loss(loss), common)[:2]
+
+    def learned(self) -> dict[str, Tensor]:
+        """The widths by "path.name", on the CPU."""
+        return {key: one.detach().clone().cpu() for key, one in self._widths.values().items()}
+
+    def knobs(self, count: int) -> dict[str, list[Any]]:
+        """The widths as the knobs of `count` replicas."""
+        return {key: [one] * count for key, one in self.learned().items()}
+
+    def fresh(self, *, count: int, seeds: Iterable[int] | None = None, **settings: Any) -> Replicas:
+        """New models with the learned widths fixed, untrained: call `fit` on them.
+
+        seeds: by default the next ones after those of the ensemble, whose models saw the widths come about.
+        settings: of `Replicas`, such as share_init.
+        """
+        after = max(self.seeds) + 1
+        chosen = range(after, after + count) if seeds is None else seeds
+        settings = {"device": self.device, **settings}
+        return Replicas(self.make_model, count=count, seeds=chosen, knobs=self.knobs(count), **settings)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """The outputs of every model in eval mode, [M, N, ...]."""
+        training = self._skeleton.training
+        self._skeleton.eval()
+        try:
+            return outputs(self._skeleton, self._tensors(), x.to(self.device), draws=self._draws, shared=True)
+        finally:
+            self._skeleton.train(training)
+
+    def model(self, index: int) -> nn.Module:
+        """One model of the ensemble as an ordinary one."""
+        if not -self.count <= index < self.count:
+            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}; {index} is none.")
+        return self._stack.model(index % self.count)
+
+    @property
+    def losses(self) -> Tensor:
+        """The task loss of every step so far, [steps, M], on the CPU."""
+        return torch.stack(self._losses).cpu() if self._losses else torch.zeros(0, self.count)
+
+    @property
+    def dissimilarities(self) -> Tensor:
+        """D before every step so far, [steps], on the CPU."""
+        return torch.stack(self._dissimilarities).cpu() if self._dissimilarities else torch.zeros(0)
+
+    @property
+    def path(self) -> dict[str, Tensor]:
+        """The widths at the start and after every step, [steps + 1, ...], on the CPU."""
+        return {key: torch.stack(each).cpu() for key, each in self._path.items()}
+
+    def __repr__(self) -> str:
+        return f"Ensemble(count={self.count}, objective={self.objective!r}, of={self.of!r}, steps={self.step})"
+
+    # -- one step ---------------------------------------------------------------------------------------
+
+    def _step(
+        self,
+        x: Tensor,
+        y: Tensor,
+        chosen: Tensor,
+        task: Loss,
+        movers: tuple[StackedOptimizer, StackedOptimizer],
+        *,
+        rates: tuple[Tensor, Tensor],
+    ) -> None:
+        self._skeleton.train()
+        # One order for all is the batch that D is of; with orders of their own that is the batch of the first.
+        common = None if len(chosen) == 1 else x[chosen[0]]
+        chosen = chosen.expand(self.count, -1)
+        weights, raw, losses, apart = self._gradients(x[chosen], y[chosen], task, common)
+        movers[0].step([[weights[name] for name in names] for names in self._stack.groups.values()], rates[0])
+        movers[1].step([list(raw.values())], rates[1])
+        self._widths.order_()
+        self._draws.step.add_(1)
+        self.step += 1
+        self._losses.append(losses.detach())
+        self._dissimilarities.append(apart.detach())
+        for key, one in self._widths.values().items():
+            self._path[key].append(one.detach().clone())
+
+    def _gradients(
+        self, x: Tensor, y: Tensor, task: Loss, common: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
+        tensors = self._tensors()
+        found = outputs(self._skeleton, tensors, x, draws=self._draws)
+        losses = task(found, y)
+        if losses.shape != (self.count,):
+            raise InputError(
+                f"The loss must be one number for each model, and it has shape {tuple(losses.shape[1:])}; take its "
+                "mean over the examples."
+            )
+        if common is not None:
+            found = outputs(self._skeleton, tensors, common, draws=self._draws, shared=True)
+        apart = dissimilarity(found, of=self.of)
+        for_weights, for_widths = losses.sum(), self.weight * apart
+        if self.objective != "separate":
+            for_widths = losses.mean() + for_widths
+        if self.objective == "joint":
+            for_weights = self.count * for_widths
+        return _grad(for_weights, self._weights, keep=True), _grad(for_widths, self._raw), losses, apart
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything that the models are called with: the widths are the same tensor for each."""
+        shared = self._widths.values(self._raw)
+        spread = {key: one.expand(self.count, *one.shape) for key, one in shared.items()}
+        return {**self._stack.tensors, **self._weights, **spread}
+
+    @torch.no_grad()
+    def _keep_widths(self) -> None:
+        for key, one in self._widths.values().items():
+            self._stack.tensors[key].copy_(one.expand(self.count, *one.shape))
+
+    def _refuse_other_learners(self) -> None:
+        if own := self._stack.groups.get("activations"):
+            raise InputError(
+                f"The model learns {own[0]!r} of an activation by the task itself; build its activations without "
+                "learn= (and without PReLU), so that the ensemble alone learns their parameters."
+            )
+        for key in self._widths.all:
+            each = self._stack.tensors[key]
+            if not bool((each == each[0]).all()):
+                raise InputError(f"make_model gives {key!r} another value for another seed; all models have one.")
+
+
+def _grad(value: Tensor, leaves: dict[str, Tensor], *, keep: bool = False) -> dict[str, Tensor]:
+    found = torch.autograd.grad(value, list(leaves.values()), retain_graph=keep, materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
+
+
+def _rates(share: float, lr: float, width_lr: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    # torch's fused kernels read the rate as float32 on a GPU.
+    kind = torch.float32 if device.type == "cuda" else torch.float64
+    return torch.tensor(share * lr, dtype=kind, device=device), torch.tensor(
+        share * width_lr, dtype=kind, device=device
+    )
+
+
+def _check_number(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ParameterError(f"Ensemble: {name} must be a finite number of at least 0, and {value!r} was given.")
