@@ -162,7 +162,7 @@ def test_the_record_and_the_table(result: DeployReport) -> None:
     assert "Gelu" in refused["refused"]
     assert record.settings["tools"]["maraboupy"] != "not installed"
     table = deploy_table(result)
-    lines = {line[0].strip(): line[1:] for line in table.lines}
+    lines = {line[0].strip(): line[1:] for line in table.rows}
     assert lines["ONNX operators"] == ("Gelu 2, Gemm 3", "Gemm 3, Relu 2")
     assert lines["by APoZ"][0] == "not run [1]"
     assert any(remark.startswith("[1] APoZ cannot rank") for remark in table.remarks)

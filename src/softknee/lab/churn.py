@@ -29,7 +29,7 @@ from ..measure import Quantity, Record
 from ..measure.estimate import check_level
 from ..measure.scores import read
 from .shares import Rate, gain_interval, mcnemar, over_examples, wilson
-from .table import ResultTable
+from .table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Churn:
         }
         return Record.now("compare", command=command, rows=rows, settings=settings, baseline=self.old)
 
-    def table(self) -> ResultTable:
+    def table(self) -> Table:
         """As a table: one line for each number, with its interval."""
         level = f"{100 * self.level:g} %"
         count = f"{self.examples:,}"
@@ -123,9 +123,7 @@ class Churn:
         if self.left_out:
             remarks.append(f"{self.left_out} pairs were left out, because a model in them had diverged.")
         title = f"From {self.old} to {self.new}" + (f", on {self.data}" if self.data else "")
-        return ResultTable(
-            title=title, header=("", "value", f"{level} interval"), lines=tuple(lines), remarks=tuple(remarks)
-        )
+        return Table(title=title, head=("", "value", f"{level} interval"), rows=lines, remarks=remarks, markup=True)
 
 
 def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:

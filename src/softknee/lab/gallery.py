@@ -30,6 +30,7 @@ from .chart import svg_of
 from .curves import orders_of, seams_of
 from .exhibits import Exhibit, exhibit
 from .figures import DISTINCT, Definition, Line, letter, lines_of, panels, poster, settings_of, shared
+from .table import Table
 from .typeset import Formula, expression, formula
 
 _DIGITS = 12  # of a number that goes on; the certificate itself knows more
@@ -60,11 +61,13 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
         if limit:
             cells += [_extreme(proof.distance), _places(proof.distance)] if proof.distance else ["not settled", ""]
         rows.append(cells)
-    table = [head, ["---"] * len(head), *rows]
     if len(settings) == 1 and not act.params:
-        table = [row[1:] for row in table]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
-    return f"## Certified\n\n{_PROVED}\n\n{lines}\n\n{still_open}"
+        head, rows = head[1:], [row[1:] for row in rows]
+    return f"## Certified\n\n{_PROVED}\n\n{_table(head, rows)}\n{still_open}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return Table(head=head, rows=rows, align="l" * len(head), markup=True).markdown()
 
 
 def inline(latex: str) -> str:
@@ -162,10 +165,8 @@ def index() -> str:
         knob = ", ".join(f"`{one}`" for one in act.knobs)
         toward = "" if not knob else " → ∞" if act.toward == math.inf else f" → {act.toward:g}"
         smooth = smoothness(act.claims.smoothness) if act.claims is not None else ""
-        rows.append(
-            f"| [{title_of(act)}]({name}.md) | `{name}` | {knob}{toward} | {limit} | {smooth} | {cell(act.about)} |"
-        )
-    table = "\n".join(rows)
+        rows.append([f"[{title_of(act)}]({name}.md)", f"`{name}`", f"{knob}{toward}", limit, smooth, cell(act.about)])
+    table = _table(["function", "name", "knob", "hard limit", "continuous derivatives", ""], rows)
     return f"""# The zoo
 
 Every function of one variable that softknee knows, each with its formula, its first two derivatives, its parameters and
@@ -176,10 +177,7 @@ extras `lab` (it draws) and `design` (it proves).
 
 *f in blue and f′ in orange, for x from −4 to 4 and values from −1.5 to 4, with hairlines at x = ±2 and at the value 2.*
 
-| function | name | knob | hard limit | continuous derivatives | |
-| --- | --- | --- | --- | --- | --- |
 {table}
-
 ## Side by side
 
 ![Smooth relatives of ReLU at one scale]({BESIDE})
@@ -294,14 +292,14 @@ def _parameters(act: Definition) -> str:
     if not act.params:
         return ""
     rows = [
-        f"| `{p.name}` | {inline(letter(act, p.name))} | {p.constraint.words} | {_number(p.default)} | {p.about} |"
+        [f"`{p.name}`", inline(letter(act, p.name)), p.constraint.words, _number(p.default), p.about]
         for p in act.params
     ]
-    table = "\n".join(["| name | sign | must be | default | meaning |", "| --- | --- | --- | --- | --- |", *rows])
+    table = _table(["name", "sign", "must be", "default", "meaning"], rows)
     options = ""
     if isinstance(act, SoftTable):
         given = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
-        options = f"\n\nA call may also choose, with these defaults: {given}."
+        options = f"\nA call may also choose, with these defaults: {given}."
     return f"## Parameters\n\n{table}{options}"
 
 
@@ -344,9 +342,8 @@ def _claims(act: Definition) -> str:
     notes = claims.notes if isinstance(claims, TableClaims) else {}
     said = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
     lines = [[name, value, *([cell(notes.get(said.get(name, ""), ""))] if notes else [])] for name, value in rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    head = "| | | |\n| --- | --- | --- |" if notes else "| | |\n| --- | --- |"
-    return f"## Claims\n\n{head}\n{table}\n\nThe tests hold every claim against the function."
+    table = _table([""] * len(lines[0]), lines)
+    return f"## Claims\n\n{table}\nThe tests hold every claim against the function."
 
 
 def _condition(monotone: Any, act: Definition) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...measure.machine import Hardware
 from ...measure.record import Quantity, Record
-from ..table import ResultTable
+from ..table import Table
 from .int8_check import Int8Check
 from .layers import Layer, NotRun, Refused, tool_versions
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
@@ -18,7 +18,7 @@ from .pruning_check import PruningCheck
 T = TypeVar("T")
 
 
-def deploy_table(report: DeployReport) -> ResultTable:
+def deploy_table(report: DeployReport) -> Table:
     """The table of a report, with the reasons of what did not run below it."""
     notes = _Notes()
     share, batch = f"{100 * report.settings['share']:g}%", report.settings["batch"]
@@ -53,11 +53,12 @@ def deploy_table(report: DeployReport) -> ResultTable:
     line("  parameters left (by size)", part("pruned_by_size", lambda check: f"{check.parameters_after:,}"))
     line(f"proved robust, eps {report.settings['eps']:g}", part("robustness", _proved))
     line("  counterexample / timeout / undecided", part("robustness", _others))
-    return ResultTable(
+    return Table(
         title=report.settings["title"],
-        header=("", report.before.name, report.after.name),
-        lines=tuple(lines),
+        head=("", report.before.name, report.after.name),
+        rows=lines,
         remarks=(*notes.sentences(), *_remarks(report)),
+        markup=True,
     )
 
 

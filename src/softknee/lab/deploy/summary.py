@@ -16,7 +16,7 @@ from ...nn.parameters import Parameterised
 from ...surgery import relu_ize_, sites, swap_
 from ..checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from ..splits import Split, load_split
-from ..table import ResultTable
+from ..table import Table
 from .check import deploy_check
 from .layers import NotRun, Refused
 from .marabou_check import PROVED, RobustnessCheck
@@ -242,7 +242,7 @@ def _over(
             yield name, Quantity.mean([read(one) for one in found], unit=unit)
 
 
-def summary_tables(record: Record) -> list[ResultTable]:
+def summary_tables(record: Record) -> list[Table]:
     """A table for each data set of such a record."""
     if record.kind != KIND:
         raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
@@ -251,17 +251,18 @@ def summary_tables(record: Record) -> list[ResultTable]:
         rows = [row for row in record.rows if row["data"] == data]
         reasons: dict[str, int] = {}
         columns = {name: title for name, title in _HEADINGS.items() if any(_there(row.get(name)) for row in rows)}
-        lines = tuple(
+        lines = [
             (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in columns)) for row in rows
-        )
+        ]
         many = max(row["checkpoints"] for row in rows)
         over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
         tables.append(
-            ResultTable(
+            Table(
                 title=f"{rows[0]['network'].upper()} on {data}{over}",
-                header=("", *columns.values()),
-                lines=lines,
-                remarks=tuple(f"[{number}] {reason}" for reason, number in reasons.items()),
+                head=("", *columns.values()),
+                rows=lines,
+                remarks=[f"[{number}] {reason}" for reason, number in reasons.items()],
+                markup=True,
             )
         )
     return tables

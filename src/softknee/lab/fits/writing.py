@@ -10,7 +10,8 @@ from pathlib import Path
 from ...errors import DataError, ParameterError, SoftkneeError
 from ...files import WriteError, write_whole
 from ..report import summarise
-from ..report.tables import Table, beside_note, beside_tables, beside_words, escaped
+from ..report.tables import beside_note, beside_tables, beside_words
+from ..table import DENSE, escape_markdown
 from .drawing import CHOSEN, curves, grid_of, heat_map, is_curve, theorem_figure
 from .gallery import PAPER, gallery, shape_of, side_by_side
 from .page import Drawn, png_bytes, svg_bytes
@@ -23,19 +24,12 @@ def tables_of(run: Run) -> str:
     summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
     if run.recipe.paper is None or not summary.beside:
         raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
-    parts = [f"### {escaped(run.recipe.title or run.name)}"]
-    parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
-    parts += [_markdown(table) for table in beside_tables(summary)]
-    parts.append(escaped(beside_note(summary)))
-    parts += [f"> {escaped(note)}" for note in run.notes]
+    parts = [f"### {escape_markdown(run.recipe.title or run.name)}"]
+    parts.append("\n".join(f"- {escape_markdown(words)}" for words in beside_words(summary)))
+    parts += [table.markdown(DENSE, links=False).rstrip() for table in beside_tables(summary)]
+    parts.append(escape_markdown(beside_note(summary)))
+    parts += [f"> {escape_markdown(note)}" for note in run.notes]
     return "\n\n".join(part for part in parts if part)
-
-
-def _markdown(table: Table) -> str:
-    rule = "|".join("---:" if cell.kind == "number" else ":---" for cell in table.rows[0])
-    lines = [[escaped(words) for words in table.head], *([escaped(cell.text) for cell in row] for row in table.rows)]
-    head, *rows = ("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([head, f"|{rule}|", *rows]) + f"\n\n{escaped(table.caption)}"
 
 
 _FEW = 5  # fits that a figure of chosen ones is not needed for

@@ -14,8 +14,6 @@ from ..studies.reading import to_yaml
 from ..studies.recipe import Recipe, Value
 from ..studies.trials import Outcome
 
-BETTER, WORSE = "better", "worse"
-SLIGHTLY = "slightly "  # before the two above: shown, and shown to be too small to matter
 EQUIVALENT, UNDECIDED = "equivalent", "no difference shown"
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
 from ..studies.recipe import Recipe
 from ..studies.trials import Each, Outcome
+from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .parts import (
     DASH,
     EQUIVALENT,
@@ -37,31 +35,6 @@ from .parts import (
 from .verdicts import SAME_INTERVAL, TOGETHER
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One cell: what it shows, the key of the record it is from, and what it says when pointed at.
-
-    kind: "number" stands right, "words" left, "name" is the head of its row.
-    best: it is the best of its column, or not shown to be worse than the best.
-    """
-
-    text: str
-    key: str | None = None
-    title: str = ""
-    kind: str = "number"
-    best: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with its caption; `name` is its anchor."""
-
-    name: str
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
 def name_cell(label: str, key: str | None = None) -> Cell:
     return Cell(text=label, key=key, kind="name")
 
@@ -80,7 +53,7 @@ def headline(summary: Summary) -> Table:
     known = any(row.trained is not None for row in summary.rows)
     rows = []
     for row in summary.rows:
-        cells = [Cell(text=f"{row.label}{' (baseline)' if row.baseline else ''}", key=row.key, kind="name")]
+        cells = [Cell(text=f"{row.label}{BASELINE if row.baseline else ''}", key=row.key, kind="name")]
         cells += [_measured(row, one, places[one.name]) for one in shown]
         cells += [Cell(text=DASH if row.trained is None else f"{row.trained:,}", key=row.key)] if known else []
         cells += [_ratio(row, row.cost.train_ratio if row.cost else None)] if timed else []
@@ -472,33 +445,23 @@ def _relative(row: Row) -> Cell:
     return Cell(text=fixed(100 * found.value, 2), key=row.key)
 
 
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~$])")
-
-
 def markdown(summary: Summary, origin: Origin) -> str:
     """The whole text. The name of a row leads to its record."""
-    parts = [f"# {escaped(summary.recipe.title or summary.recipe.name)}"]
-    parts.append(
-        "\n".join(f"- {one.question}: **{escaped(one.label)}**{escaped(one.words)}" for one in summary.sentences)
-    )
-    parts += [f"> {escaped(note)}" for note in summary.notes]
-    parts += [_markdown_table(table) for table in every_table(summary)]
-    parts += [_markdown_table(found)] if (found := relative_losses(summary)) else []
+    text = escape_markdown
+    parts = [f"# {text(summary.recipe.title or summary.recipe.name)}"]
+    answers = [f"- {answer.question}: **{text(answer.label)}**{text(answer.words)}" for answer in summary.sentences]
+    parts += ["\n".join(answers), *(f"> {text(note)}" for note in summary.notes)]
+    online = relative_losses(summary)
+    parts += [table.markdown(DENSE).rstrip() for table in (*every_table(summary), *([online] if online else []))]
     if summary.beside:
         parts.append(f"## {TITLE}")
-        parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
-        parts += [_markdown_table(table) for table in beside_tables(summary)]
-        parts.append(escaped(beside_note(summary)))
-    parts.append("## Run it again")
-    parts.append(_fenced(origin.command))
-    parts.append("\n".join(f"- {name}: {escaped(words)}" for name, words in origin.facts()))
+        parts.append("\n".join(f"- {text(sentence)}" for sentence in beside_words(summary)))
+        parts += [table.markdown(DENSE).rstrip() for table in beside_tables(summary)]
+        parts.append(text(beside_note(summary)))
+    parts += ["## Run it again", _fenced(origin.command)]
+    parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts()))
     parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text of the user's own, of which Markdown reads nothing as its own signs."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
 
 
 def _fenced(text: str, kind: str = "") -> str:
@@ -506,21 +469,6 @@ def _fenced(text: str, kind: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{text}\n{fence}"
-
-
-def _markdown_table(table: Table) -> str:
-    kinds = [cell.kind for cell in table.rows[0]]
-    head = "| " + " | ".join(escaped(words) for words in table.head) + " |"
-    rule = "|" + "|".join("---:" if kind == "number" else "---" for kind in kinds) + "|"
-    rows = ["| " + " | ".join(map(_cell, row)) + " |" for row in table.rows]
-    return "\n".join([head, rule, *rows]) + f"\n\n{escaped(table.caption)}"
-
-
-def _cell(cell: Cell) -> str:
-    words = escaped(cell.text)
-    if cell.kind == "name" and cell.key:
-        return f"[{words}](../trials/{cell.key}.json)"
-    return f"**{words}**" if cell.best else words
 
 
 RESULTS = (
@@ -536,7 +484,7 @@ def results_csv(summary: Summary) -> str:
     lines = [_result(summary, row, measure) for row in summary.rows for measure in summary.measures]
     lines += [_head(row) | {"measure": "parameters", "value": row.trained} for row in summary.rows if row.trained]
     lines += [line for row in summary.rows for line in _costs(row)]
-    return _written(RESULTS, lines)
+    return _csv(RESULTS, lines)
 
 
 def _result(summary: Summary, row: Row, measure: Measure) -> Mapping[str, object]:
@@ -593,12 +541,12 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
 
 def paper_csv(summary: Summary) -> str:
     """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
-    return _written(COLUMNS, beside_lines(summary))
+    return _csv(COLUMNS, beside_lines(summary))
 
 
 def seeds_csv(outcomes: Sequence[Outcome]) -> str:
     """Every number that a seed has for itself, and prediction differences without that seed."""
-    return _written(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
+    return _csv(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
 
 
 def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
@@ -630,10 +578,5 @@ def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
             }
 
 
-def _written(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in line.items()})
-    return text.getvalue()
+def _csv(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
+    return Table(head=head, rows=[[line.get(name) for name in head] for line in lines]).csv()

@@ -9,13 +9,11 @@ from decimal import Decimal
 from ...measure.estimate import Estimate, Score, score
 from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ..studies.recipe import PAPER_MEASURES, Paper
+from ..table import BETTER, SLIGHTLY, WORSE
 from .parts import (
-    BETTER,
     EQUIVALENT,
     PARAMETERS,
-    SLIGHTLY,
     UNDECIDED,
-    WORSE,
     Answer,
     Beside,
     BesidePaper,
