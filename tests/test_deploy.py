@@ -13,13 +13,12 @@ from torch import nn
 
 from deploy_networks import needs_marabou, trained, written
 from softknee.errors import InputError, ParameterError
+from softknee.lab.data.images import load_digits
 from softknee.lab.deploy import DeployReport, NotRun, Refused, deploy_check, deploy_table, relu_copy
-from softknee.lab.deploy.int8_check import Int8Check, quantise
 from softknee.lab.deploy.layers import attempt
 from softknee.lab.deploy.marabou_check import RobustnessCheck
-from softknee.lab.deploy.onnx_check import Exported, OnnxCheck
+from softknee.lab.deploy.onnx_check import Exported, Int8Check, OnnxCheck, quantise
 from softknee.lab.deploy.pruning_check import PruningCheck
-from softknee.lab.splits import load_digits
 from softknee.measure import Record
 
 for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):

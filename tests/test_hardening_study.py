@@ -12,7 +12,9 @@ from hardening_networks import KNOBS, RECIPE, network
 from idx_files import as_published, write
 from softknee.errors import DataError, ParameterError
 from softknee.files import WriteError
-from softknee.lab import hardening, idx
+from softknee.lab import hardening
+from softknee.lab.data import images
+from softknee.lab.data.images import Split, load_split
 from softknee.lab.hardening import (
     COLUMNS,
     Metric,
@@ -29,7 +31,6 @@ from softknee.lab.hardening import (
     with_relu,
 )
 from softknee.lab.networks import build
-from softknee.lab.splits import Split, load_split
 from softknee.measure import Record, RecordError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
@@ -62,7 +63,7 @@ def study(folder: Path) -> Study:
     settings = Settings(tasks=(DIGITS, FASHION), seeds=(0, 1), device="cpu", data=folder / "data", out=folder / "out")
     write(folder / "data" / "fashion-mnist")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(idx.SETS, "fashion-mnist", as_published("fashion-mnist"))
+        patch.setitem(images.SETS, "fashion-mnist", as_published("fashion-mnist"))
         return run(settings, command="softknee study hardening")
 
 

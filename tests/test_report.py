@@ -28,8 +28,8 @@ from softknee.lab.report.parts import (
     probability,
     with_reach,
 )
+from softknee.lab.report.summary import against_baseline, best_and_rivals
 from softknee.lab.report.tables import every_table, headline
-from softknee.lab.report.verdicts import against_baseline, best_and_rivals
 from softknee.lab.studies.recipe import Seeds
 from softknee.lab.studies.trials import Outcome
 from softknee.lab.table import BETTER, WORSE

@@ -14,8 +14,7 @@ from report_outcomes import outcomes, recipe
 from softknee.files import WriteError
 from softknee.lab.chart import svg_of
 from softknee.lab.report import write_report
-from softknee.lab.report.drawn import hardness, pdf_figures
-from softknee.lab.report.figures import on_paper
+from softknee.lab.report.drawing import hardness, on_paper, pdf_figures
 from softknee.lab.report.parts import Profile
 from softknee.lab.report.summary import summarise
 from softknee.lab.report.tables import RESULTS, SEEDS

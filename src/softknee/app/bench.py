@@ -376,7 +376,7 @@ def bench_wire(
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.bench import wire
     from ..lab.bench.speed import choose_device
-    from ..lab.splits import load_split
+    from ..lab.data.images import load_split
     from .screen import progress_line
 
     chosen = choose_device(device)

@@ -117,7 +117,7 @@ def read_arguments(given: list[str]) -> dict[str, Any]:
 
 def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:
     """What to predict, with what was said of it; None where nothing was."""
-    from ..lab.splits import DATA_SETS
+    from ..lab.data.images import DATA_SETS
     from ..lab.studies.recipe import Data
 
     if data is not None and data.lower().endswith((".csv", ".npz")):

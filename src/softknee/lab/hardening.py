@@ -32,9 +32,9 @@ from ..surgery import Hardener, param_groups, relu_ize_
 from ..surgery.modules import activation_modules
 from .bench.speed import choose_device
 from .chart import Chart, by_name, check_ending, lines_legend, marks, number, side_by_side, sized, ticks, write_figure
+from .data.images import Split, load_split
 from .figures import RAMP, sign
 from .networks import build
-from .splits import Split, load_split
 from .table import Table
 
 State = dict[str, Tensor]

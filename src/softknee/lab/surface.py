@@ -24,10 +24,8 @@ from ..nn.row_norm import row_norm
 from ..surgery.activation_text import module_of, read_name
 from ..surgery.clipping import clip_activations_
 from . import chart
-from .chart import INK, SOFT, Chart
+from .chart import INK, SOFT, Chart, Page, coloured, rgb
 from .figures import sign
-from .pixels import coloured, rgb
-from .sheet import Page
 
 
 def named(activation: str) -> str:

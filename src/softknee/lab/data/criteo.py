@@ -32,8 +32,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError
-from ..whole_folder import sync_folder
+from ...files import WriteError, sync_folder
 from .files import data_folder, numpy, opened, read_bytes
 
 if TYPE_CHECKING:

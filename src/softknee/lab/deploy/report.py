@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 from ...measure.machine import Hardware
 from ...measure.record import Quantity, Record
 from ..table import Table
-from .int8_check import Int8Check
 from .layers import Layer, NotRun, Refused, tool_versions
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
-from .onnx_check import OnnxCheck
+from .onnx_check import Int8Check, OnnxCheck
 from .pruning_check import PruningCheck
 
 T = TypeVar("T")

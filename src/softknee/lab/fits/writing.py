@@ -12,11 +12,26 @@ from ...files import WriteError, write_whole
 from ..report import summarise
 from ..report.tables import beside_note, beside_tables, beside_words
 from ..table import DENSE, escape_markdown
-from .drawing import CHOSEN, curves, grid_of, heat_map, is_curve, theorem_figure
-from .gallery import PAPER, gallery, shape_of, side_by_side
-from .page import Drawn, png_bytes, svg_bytes
-from .regions import is_plane, regions
-from .runs import Run, learned_fits, shapes
+from .drawing import (
+    CHOSEN,
+    PAPER,
+    Drawn,
+    compare_pictures,
+    curves,
+    gallery,
+    grid_of,
+    heat_map,
+    is_curve,
+    is_plane,
+    learned_fits,
+    png_bytes,
+    regions,
+    shape_of,
+    shapes,
+    svg_bytes,
+    theorem_figure,
+)
+from .runs import Run
 
 
 def tables_of(run: Run) -> str:
@@ -64,8 +79,8 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         _of_one(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
     pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
     if len(pictures) > 1:
-        add("pictures", lambda: side_by_side(pictures, names=PAPER))
-        add("pictures-all", lambda: side_by_side(pictures))
+        add("pictures", lambda: compare_pictures(pictures, names=PAPER))
+        add("pictures-all", lambda: compare_pictures(pictures))
     for data in dict.fromkeys(run.data for run in runs if _kind(run) == "curve"):
         same = [run for run in runs if run.data == data and _kind(run) == "curve"]
         many, name = sum(len(run.fits) for run in same) > _FEW, f"{Path(data).stem}-curves"

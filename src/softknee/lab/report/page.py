@@ -9,10 +9,8 @@ from html import escape
 from ..chart import config, page_script
 from ..studies.recipe import Recipe
 from ..table import Table
-from .drawn import curves, hardness, learned
-from .figures import Figure, legend
+from .drawing import Figure, curves, hardness, learned, legend, plane
 from .parts import Origin, Row, Summary, counted, duration
-from .plane import plane
 from .tables import (
     TITLE,
     beside_note,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
-from ..studies.recipe import Recipe
 from ..studies.trials import Each, Outcome
 from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .parts import (
@@ -32,7 +31,7 @@ from .parts import (
     probability,
     with_reach,
 )
-from .verdicts import SAME_INTERVAL, TOGETHER
+from .summary import RELATIVE, SAME_INTERVAL, TOGETHER
 
 
 def name_cell(label: str, key: str | None = None) -> Cell:
@@ -366,29 +365,6 @@ def _counted(one: Beside) -> tuple[Cell, ...]:
     )
 
 
-_CLICKS = "criteo"
-_RELATIVE = "binary"
-
-
-def first_measures(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the metric and of the prediction difference that a report is about, where they are not the usual."""
-    if recipe.training.progressive is not None:
-        return "log_loss", _RELATIVE
-    return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
-
-
-def progressive_note(recipe: Recipe) -> tuple[str, ...]:
-    """What the scores of a progressive study are of."""
-    share = recipe.training.progressive
-    if share is None:
-        return ()
-    which = "all" if share == 1 else f"the last {100 * share:g} % of the"
-    return (
-        f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
-        "it was trained on, in a single pass; no test example was read.",
-    )
-
-
 def change(value: float, baseline: float) -> float:
     """By how many percent a loss is above that of the baseline.
 
@@ -439,7 +415,7 @@ def _change(row: Row, basis: Row, name: str) -> Cell:
 
 
 def _relative(row: Row) -> Cell:
-    found = row.differences.get(_RELATIVE)
+    found = row.differences.get(RELATIVE)
     if found is None:
         return Cell(text=DASH, title="not measured")
     return Cell(text=fixed(100 * found.value, 2), key=row.key)
