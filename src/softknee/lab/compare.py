@@ -209,8 +209,8 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
         "delta_1": apart,
     }
     rates = {
-        name: over_examples(one.mean(dim=0), level=level, low=-1.0 if name == "gain" else 0.0)
-        for name, one in each.items()
+        name: over_examples(value.mean(dim=0), level=level, low=-1.0 if name == "gain" else 0.0)
+        for name, value in each.items()
     }
     spoiled, mended = (float(one.double().mean(dim=0).sum()) for one in (was_right & ~is_right, is_right & ~was_right))
     if pairs == 1:
@@ -402,18 +402,18 @@ def _built(
 
     first = make()
     own = {name: one for name, one in first.state_dict().items() if isinstance(one, Tensor)}
-    shapes = {name: tuple(one.shape) for name, one in tensors.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     single = {name: tuple(one.shape) for name, one in own.items()}
     if shapes == single:
         first.load_state_dict(dict(tensors))
         return (first,)
-    counts = {one[0] if one else 0 for one in shapes.values()}
+    counts = {shape[0] if shape else 0 for shape in shapes.values()}
     many = counts.pop() if len(counts) == 1 else 0
     stacked = {name: (many, *one.shape) for name, one in own.items()}
     if many and shapes == stacked:
         models = [first, *(make() for _ in range(many - 1))]
         for index, each in enumerate(models):
-            each.load_state_dict({name: one[index] for name, one in tensors.items()})
+            each.load_state_dict({name: tensor[index] for name, tensor in tensors.items()})
         return tuple(models)
     # Of models that were stacked, the stack is no difference.
     expected = stacked if any(shapes.get(name) == shape for name, shape in stacked.items()) else single
@@ -441,7 +441,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 def _npz(path: Path) -> dict[str, Tensor]:
     arrays = read_arrays(path)
-    return {name: torch.from_numpy(one) for name, one in arrays.items() if one.dtype.kind in "fiub"}
+    return {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "fiub"}
 
 
 def _refuse_pickled(path: Path) -> NoReturn:
@@ -506,14 +506,14 @@ def compare(
         read_predictor(place, model=build, arguments=arguments or {}, examples=examples)
         for place, build in zip((old, new), builds, strict=True)
     ]
-    if examples is None and (named := next((one.data for one in sides if one.data), None)):
+    if examples is None and (named := next((side.data for side in sides if side.data), None)):
         examples = _examples(named, data_folder)
     if examples is not None and examples.task != "classification":
         raise DataError(f"'{examples.name}' is a regression, and churn is of predicted labels; give data with classes.")
     x, truth = (None, None) if examples is None else _part(examples, part)
     truth = _labels(sides, truth)
-    before, after = (_probabilities(one, x, batch=batch, device=device) for one in sides)
-    names = [one.name for one in sides]
+    before, after = (_probabilities(side, x, batch=batch, device=device) for side in sides)
+    names = [side.name for side in sides]
     if names[0] == names[1]:  # such as last/model.safetensors and best/model.safetensors
         names = [f"{Path(place).resolve().parent.name} {name}" for place, name in zip((old, new), names, strict=True)]
     where = "" if examples is None else f"{examples.name}, {part} part" if part != "all" else examples.name
@@ -539,7 +539,7 @@ def _examples(data: Place | Data | Examples | None, folder: Place | None) -> Exa
 
 def _part(examples: Examples, part: str) -> tuple[Tensor, Tensor]:
     parts = ("train", "validation", "test") if part == "all" else (part,)
-    x, y = (torch.cat([getattr(examples, f"{one}_{which}") for one in parts]) for which in "xy")
+    x, y = (torch.cat([getattr(examples, f"{part}_{which}") for part in parts]) for which in "xy")
     return x, y
 
 

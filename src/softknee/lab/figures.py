@@ -78,7 +78,7 @@ class Curve:
 def orders_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[Function]:
     """f, f' and f'' as functions of a tensor, for parameters that are these numbers."""
     derivatives = [act.derivative(order) for order in range(ORDERS)]
-    return [lambda x, one=one: one(x, **values) for one in derivatives]
+    return [lambda x, derivative=derivative: derivative(x, **values) for derivative in derivatives]
 
 
 def seams_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[float] | None:
@@ -272,7 +272,7 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
         Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
         for one, colour in zip(settings, colours(act, settings), strict=True)
     ]
-    limits = {str(one): one for one in (limit_of(act, one) for one in settings) if one is not None}
+    limits = {str(one): one for one in (limit_of(act, setting) for setting in settings) if one is not None}
     for index, (name, hard, values) in enumerate(limits.values()):
         seams, shown = seams_of(hard, values), 3
         if hard is act:
@@ -330,7 +330,7 @@ def _hardness(act: Definition, settings: Settings) -> list[int] | None:
         return None
     orders: list[list[int]] = []
     for name in varying:
-        numbers: list[Any] = [one.get(name) for one in settings]
+        numbers: list[Any] = [setting.get(name) for setting in settings]
         if not all(isinstance(one, int | float) for one in numbers) or min(numbers) * max(numbers) <= 0:
             return None
         orders.append(sorted(range(len(numbers)), key=lambda i, n=numbers: abs(n[i])))
@@ -342,8 +342,8 @@ def _hardness(act: Definition, settings: Settings) -> list[int] | None:
 
 
 def _varying(settings: Settings) -> list[str]:
-    names = dict.fromkeys(name for one in settings for name in one)
-    return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]
+    names = dict.fromkeys(name for setting in settings for name in setting)
+    return [name for name in names if len({str(setting.get(name)) for setting in settings}) > 1]
 
 
 def label(act: Definition, values: Mapping[str, Any], settings: Settings) -> str:
@@ -357,7 +357,7 @@ def shared(act: Definition, settings: Settings) -> str:
     """The parameters that are given and the same for all lines."""
     if len(settings) == 1:
         return ""
-    same = {name: value for one in settings for name, value in one.items() if name not in _varying(settings)}
+    same = {name: value for setting in settings for name, value in setting.items() if name not in _varying(settings)}
     return ", ".join(equation(name, value) for name, value in same.items() if value is not None)
 
 
@@ -535,7 +535,7 @@ def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[s
 
 
 def _drawn(act: Activation | SoftTable, settings: Sequence[Mapping[str, Any]]) -> str:
-    each = ["; ".join(f"{name} = {value}" for name, value in one.items()) or "the defaults" for one in settings]
+    each = ["; ".join(f"{name} = {value}" for name, value in setting.items()) or "the defaults" for setting in settings]
     limit = " Dotted: the hard limit." if act.knobs else ""
     return f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
 
@@ -589,7 +589,7 @@ def draw(
     'smelu.svg'
     """
     kind = check_ending(path, SUFFIXES)
-    chosen = settings_of(act, params) if settings is None else [{**params, **one} for one in settings]
+    chosen = settings_of(act, params) if settings is None else [{**params, **setting} for setting in settings]
     figure = panels([lines_of(act, chosen)], low=low, high=high, stacked=stacked, note=shared(act, chosen))
     label = f"{act.name}, its first and its second derivative"
     if kind != ".html":

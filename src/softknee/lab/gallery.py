@@ -264,7 +264,7 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     if isinstance(act, SoftTable):
         return ""
     # Decimal texts are taken exactly: a slope of 0.1 is a tenth, not the float next to it.
-    proofs = [certify(act, **{name: str(value) for name, value in one.items()}) for one in settings]
+    proofs = [certify(act, **{name: str(value) for name, value in setting.items()}) for setting in settings]
     still_open = " ".join(dict.fromkeys(sentence for proof in proofs for sentence in proof.open))
     if not any(proof.lipschitz.lower > -math.inf for proof in proofs):
         return f"## Certified\n\nNothing yet: {still_open}"
@@ -304,8 +304,8 @@ def _extreme(value: Extremum) -> str:
 
 def _places(value: Extremum) -> str:
     shown = [
-        _digits(one.begin) if one.is_point else f"{_digits(one.begin)} to {_digits(one.end)}"
-        for one in value.places[:_MOST_PLACES]
+        _digits(place.begin) if place.is_point else f"{_digits(place.begin)} to {_digits(place.end)}"
+        for place in value.places[:_MOST_PLACES]
     ]
     return ", ".join([*shown, *(["…"] if len(value.places) > _MOST_PLACES else [])])
 
@@ -367,7 +367,7 @@ def _drawable(name: str) -> Definition:
 def settings(act: Definition) -> list[dict[str, Any]]:
     """The parameters of each line of a function's figure."""
     shown = exhibit(act.name)
-    return [{**shown.shared, **one} for one in shown.settings] or settings_of(act, shown.shared)
+    return [{**shown.shared, **setting} for setting in shown.settings] or settings_of(act, shown.shared)
 
 
 def figure(act: Definition) -> str:
@@ -383,7 +383,7 @@ def index() -> str:
     for name in names():
         act = sk.get(name)
         limit = "" if isinstance(act, SoftTable) or act.limit is None else f"[{act.limit}]({act.limit}.md)"
-        knob = ", ".join(f"`{one}`" for one in act.knobs)
+        knob = ", ".join(f"`{knob}`" for knob in act.knobs)
         toward = "" if not knob else " → ∞" if act.toward == math.inf else f" → {act.toward:g}"
         smooth = smoothness(act.claims.smoothness) if act.claims is not None else ""
         rows.append([f"[{title_of(act)}]({name}.md)", f"`{name}`", f"{knob}{toward}", limit, smooth, cell(act.about)])
@@ -592,7 +592,7 @@ def _can_start(act: Definition, values: Mapping[str, Any]) -> bool:
 
 
 def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
-    values = next((one for one in settings if one and _can_start(act, one)), {})
+    values = next((setting for setting in settings if setting and _can_start(act, setting)), {})
     given = ", ".join(f"{name}={_code(value)}" for name, value in values.items())
     comma = ", " if given else ""
     knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")

@@ -287,11 +287,11 @@ def roughness(surface: Tensor, *, step: float) -> Roughness:
     """
     z = surface.double()
     slopes = [z.diff(dim=side) / step for side in (0, 1)]
-    bends = [one.diff(dim=side) for side, one in enumerate(slopes)]
-    steepest = max(float(one.abs().max()) for one in slopes)
-    sharpest = max(float(one.abs().max()) for one in bends)
-    slope = torch.cat([one.flatten() for one in slopes]).square().mean().sqrt()
-    bend = torch.cat([one.flatten() for one in bends]).square().mean().sqrt()
+    bends = [slope.diff(dim=side) for side, slope in enumerate(slopes)]
+    steepest = max(float(slope.abs().max()) for slope in slopes)
+    sharpest = max(float(bend.abs().max()) for bend in bends)
+    slope = torch.cat([slope.flatten() for slope in slopes]).square().mean().sqrt()
+    bend = torch.cat([bend.flatten() for bend in bends]).square().mean().sqrt()
     flat = steepest == 0
     return Roughness(
         kink=0.0 if flat else sharpest / steepest,
@@ -529,9 +529,9 @@ def compute(
             each = [
                 heights(setting, seed=seed + index, points=points, dtype=DTYPES[dtype]) for index in range(networks)
             ]
-            if not all(bool(one.isfinite().all()) for one in each):
+            if not all(bool(value.isfinite().all()) for value in each):
                 raise ParameterError(f"The surface of {setting} is not finite in {dtype}; take a smaller v, or f64.")
-            found = [roughness(one, step=step) for one in each]
+            found = [roughness(value, step=step) for value in each]
             first[-1].append(each[0])
             measures[-1].append(found[0])
             entries.append(_entry(setting, found))

@@ -211,7 +211,7 @@ def _named_argument(parts: tuple[Expr, ...]) -> tuple[list[Expr], Expr | None]:
 
 def _decimals(expr: Expr) -> Expr:
     """Fractions that came from long decimals, such as 8943/200000, as decimals again; floats to eight digits."""
-    long = [one for one in expr.atoms(Rational) if one.q > 1000 and set(sympy.factorint(one.q)) <= {2, 5}]
+    long = [atom for atom in expr.atoms(Rational) if atom.q > 1000 and set(sympy.factorint(atom.q)) <= {2, 5}]
     new = {one: sympy.Symbol(f"{float(one):.10g}", positive=True) for one in long}
-    new |= {one: sympy.Symbol(f"{float(one):.8g}", real=True) for one in expr.atoms(Float)}
+    new |= {atom: sympy.Symbol(f"{float(atom):.8g}", real=True) for atom in expr.atoms(Float)}
     return expr.xreplace(new)

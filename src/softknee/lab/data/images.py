@@ -595,7 +595,7 @@ def _of_bytes(name: str, folder: str | os.PathLike[str] | None, *, flat: bool, c
     data = load_image_set(name, folder, check=check)
     chosen, rest = _divided(len(data.train_images))
     parts = (data.train_images[rest], data.train_images[chosen], data.test_images)
-    train, validation, test = (data.ready(one).flatten(1) if flat else data.ready(one) for one in parts)
+    train, validation, test = (data.ready(part).flatten(1) if flat else data.ready(part) for part in parts)
     return Split(
         name=name,
         normalisation=data.normalisation,

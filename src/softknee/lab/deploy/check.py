@@ -191,7 +191,7 @@ def _robustness(
 def _points(logits: list[Tensor], labels: Tensor, count: int, *, seed: int) -> list[int]:
     """Test points that both models have right, drawn without replacement."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    right = [one.argmax(dim=1) == labels for one in logits]
+    right = [logit.argmax(dim=1) == labels for logit in logits]
     return order[(right[0] & right[1])[order]][:count].tolist()
 
 
@@ -421,8 +421,8 @@ def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
     yield from _over(models, "int8", {"latency_float": lambda check: 1e6 * check.latency_float.value}, unit="µs")
     yield from _over(models, "int8", {"latency_int8": lambda check: 1e6 * check.latency_int8.value}, unit="µs")
     zeros = [model.zeros for model in models]
-    if all(one is not None for one in zeros):
-        yield "zeros", Quantity.mean([100 * (one or 0.0) for one in zeros], unit="%")
+    if all(zero is not None for zero in zeros):
+        yield "zeros", Quantity.mean([100 * (zero or 0.0) for zero in zeros], unit="%")
     # Units are ranked by how often they are 0 where that says anything, else by size.
     way = "pruned_by_apoz" if not isinstance(models[0].pruned_by_apoz, NotRun) else "pruned_by_size"
     yield "pruned_by", way.removeprefix("pruned_by_")
@@ -430,22 +430,22 @@ def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
     at_random = {"pruned_at_random": lambda check: check.accuracy_after.value}
     yield from _over(models, "pruned_at_random", at_random, unit="%")
     checks = [model.robustness for model in models]
-    refused = next((one for one in checks if isinstance(one, Refused)), None)
+    refused = next((check for check in checks if isinstance(check, Refused)), None)
     if refused is not None:
         yield "proved", {"refused": refused.sentence}
-    elif all(isinstance(one, RobustnessCheck) for one in checks):
-        yield "proved", _proved([one for one in checks if isinstance(one, RobustnessCheck)])
+    elif all(isinstance(check, RobustnessCheck) for check in checks):
+        yield "proved", _proved([check for check in checks if isinstance(check, RobustnessCheck)])
     else:
-        yield "proved", {"not_run": next(one.reason for one in checks if isinstance(one, NotRun))}
+        yield "proved", {"not_run": next(check.reason for check in checks if isinstance(check, NotRun))}
 
 
 def _proved(checks: Sequence[RobustnessCheck]) -> dict[str, Any]:
-    counts = {verdict: sum(one.count(verdict) for one in checks) for verdict in _verdicts(checks)}
-    return {"points": sum(len(one.points) for one in checks), "eps": checks[0].eps, PROVED: 0, **counts}
+    counts = {verdict: sum(check.count(verdict) for check in checks) for verdict in _verdicts(checks)}
+    return {"points": sum(len(check.points) for check in checks), "eps": checks[0].eps, PROVED: 0, **counts}
 
 
 def _verdicts(checks: Sequence[RobustnessCheck]) -> list[str]:
-    return sorted({point.verdict for one in checks for point in one.points})
+    return sorted({point.verdict for check in checks for point in check.points})
 
 
 def _over(

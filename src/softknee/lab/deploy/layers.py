@@ -179,7 +179,7 @@ def outputs(model: nn.Module, note: Note) -> Iterator[Callable[[], None]]:
 
         return hook
 
-    hooks = [one.register_forward_hook(mixing) for one in model.modules() if isinstance(one, _MIXING)]
+    hooks = [module.register_forward_hook(mixing) for module in model.modules() if isinstance(module, _MIXING)]
     watched: dict[int, tuple[str, nn.Module]] = {}
     for path, (one, _) in activation_layers(model).items():
         watched.setdefault(id(one), (path, one))  # a shared module once, under its first path

@@ -66,10 +66,10 @@ class RobustnessCheck:
 
 def is_mlp(model: nn.Module) -> bool:
     """Whether linear layers and activations are all there is."""
-    leaves = [one for one in model.modules() if next(one.children(), None) is None]
+    leaves = [module for module in model.modules() if next(module.children(), None) is None]
     active = {id(one) for one, _ in activation_layers(model).values()}
-    simple = all(isinstance(one, (nn.Linear, *_PASSIVE)) or id(one) in active for one in leaves)
-    return simple and any(isinstance(one, nn.Linear) for one in leaves)
+    simple = all(isinstance(leaf, (nn.Linear, *_PASSIVE)) or id(leaf) in active for leaf in leaves)
+    return simple and any(isinstance(leaf, nn.Linear) for leaf in leaves)
 
 
 def check_robustness(
@@ -84,7 +84,7 @@ def check_robustness(
 ) -> RobustnessCheck | Refused | NotRun:
     """The verdict on each of the chosen test points, all of which the model classifies rightly."""
     if not is_mlp(model):
-        kinds = {type(one).__name__ for one in model.modules() if next(one.children(), None) is None}
+        kinds = {type(module).__name__ for module in model.modules() if next(module.children(), None) is None}
         return NotRun(reason=f"Robustness is proved for MLPs alone, and this model has {', '.join(sorted(kinds))}.")
     marabou = _marabou()
     with tempfile.TemporaryDirectory() as folder:
@@ -193,7 +193,9 @@ def _against(
             if word == "unsat" and margin == 0:
                 return PROVED
             return TIMEOUT if word == "TIMEOUT" else UNDECIDED
-        found = torch.tensor([values[one] for one in solver.inputs], dtype=torch.float64).reshape(center.shape)
+        found = torch.tensor([values[variable] for variable in solver.inputs], dtype=torch.float64).reshape(
+            center.shape
+        )
         attack = _inside(found, center, eps)
         with torch.no_grad():
             logits = model(attack.unsqueeze(0)).flatten()

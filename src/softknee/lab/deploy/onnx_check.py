@@ -203,7 +203,7 @@ def race(
     accuracy: Callable[[Tensor, Tensor], float],
 ) -> list[Int8Check | NotRun]:
     """Accuracy and times of all the models; they take turns, so that the machine's moods meet all alike."""
-    ready = [one for one in models if isinstance(one, Quantised)]
+    ready = [model for model in models if isinstance(model, Quantised)]
     first = images[:batch].numpy()
     calls = [_call(running, one.exported.input, first) for one in ready for running in one.sessions]
     samples = iter(Clock(device=torch.device("cpu"), repeats=repeats).race(calls))
@@ -213,11 +213,11 @@ def race(
             results.append(model)
             continue
         times = [next(samples), next(samples)]
-        failed = next((one for one in times if isinstance(one, Exception)), None)
+        failed = next((time for time in times if isinstance(time, Exception)), None)
         if failed is not None:
             results.append(NotRun(reason=f"The quantised model did not run: {words(failed)}."))
             continue
-        latency = [Quantity.median(one.device, unit="s") for one in times if not isinstance(one, Exception)]
+        latency = [Quantity.median(time.device, unit="s") for time in times if not isinstance(time, Exception)]
         right = [accuracy(predict(one, model.exported.input, images), labels) for one in model.sessions]
         results.append(
             Int8Check(

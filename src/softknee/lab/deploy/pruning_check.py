@@ -195,7 +195,7 @@ def _units(graph: Any, seen: Mapping[Any, str], measured: list[Layer]) -> list[_
     found = []
     for group in graph.get_all_groups():
         targets = [item.dep.target for item in group]
-        if any(one.type == kinds.OUTPUT or _grouped(one.module) for one in targets):
+        if any(target.type == kinds.OUTPUT or _grouped(target.module) for target in targets):
             continue
         watched = [(layers[seen[item.dep.target]], item) for item in group if item.dep.target in seen]
         if not watched or any(max(item.idxs) >= len(layer.zeros) for layer, item in watched):

@@ -242,5 +242,7 @@ def _robustness(check: RobustnessCheck) -> dict[str, Any]:
         "seconds_per_point_at_most": check.seconds_per_point,
         "time": check.time,
         "reading_difference": check.reading,
-        "verdicts": [{key: value for key, value in asdict(one).items() if value is not None} for one in check.points],
+        "verdicts": [
+            {key: value for key, value in asdict(point).items() if value is not None} for point in check.points
+        ],
     }

@@ -184,7 +184,7 @@ def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, f
         return ""
     if cell not in values:
         return f"{grid.of[cell].diverged} seeds\ndiverged"
-    found = score([one for one in grid.of[cell].each("psnr") if one is not None], larger_is_better=True)
+    found = score([value for value in grid.of[cell].each("psnr") if value is not None], larger_is_better=True)
     if found.interval is None:
         return f"{found.value:.2f}"
     return f"{found.value:.2f}\n±{(found.interval[1] - found.interval[0]) / 2:.2f}"
@@ -336,7 +336,7 @@ def constructed(k: int) -> Constructed:
 def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
     """The smallest SQUAF within each tolerance of Takagi's function on [-1, 1]; all points are summed, so that it is
     smooth."""
-    return [design.fit(takagi, low=-1.0, high=1.0, tolerance=one, window=None) for one in tolerances]
+    return [design.fit(takagi, low=-1.0, high=1.0, tolerance=tolerance, window=None) for tolerance in tolerances]
 
 
 def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
@@ -506,7 +506,7 @@ def _colour_bar(sheet: Page, top: float, look: Look, words: str) -> None:
 
 def _largest(errors: Sequence[Tensor]) -> float:
     """The upper end of the scale of errors: all but the largest hundredth lie within it, for every fit."""
-    found = max((float(torch.quantile(one.abs().flatten().double(), 0.99)) for one in errors), default=1.0)
+    found = max((float(torch.quantile(error.abs().flatten().double(), 0.99)) for error in errors), default=1.0)
     return found or 1.0
 
 
@@ -753,7 +753,7 @@ def sites_of(fit: Fit, measure: str) -> list[Site]:
                     x=x,
                     start=before[path](x),
                     end=module(x),
-                    others=tuple(one[path](x) for one in others),
+                    others=tuple(other[path](x) for other in others),
                     points=_grid(module),
                     at_points=module(_grid(module)),
                     edges=edges,
@@ -764,7 +764,7 @@ def sites_of(fit: Fit, measure: str) -> list[Site]:
 
 
 def _squafs(model: nn.Module) -> dict[str, SQUAF]:
-    return {path: one for path, one in activation_modules(model).items() if isinstance(one, SQUAF)}
+    return {path: module for path, module in activation_modules(model).items() if isinstance(module, SQUAF)}
 
 
 def _after(fit: Fit, place: int) -> dict[str, SQUAF]:
@@ -779,11 +779,11 @@ def _after(fit: Fit, place: int) -> dict[str, SQUAF]:
             width = value.shape[-1] if value.dim() and p.name in ("z", "grid") else 1
             names = [name] if width == 1 else [f"{name}[{entry}]" for entry in range(width)]
             ends = [
-                fit.outcome.parameters[one]["end"][place] if one in fit.outcome.parameters else None for one in names
+                fit.outcome.parameters[name]["end"][place] if name in fit.outcome.parameters else None for name in names
             ]
-            if any(one is not None for one in ends):
+            if any(end is not None for end in ends):
                 flat = value.flatten()
-                new = [float(flat[entry]) if one is None else one for entry, one in enumerate(ends)]
+                new = [float(flat[entry]) if end is None else end for entry, end in enumerate(ends)]
                 with torch.no_grad():
                     module._write(p, torch.tensor(new, dtype=torch.float64).reshape(value.shape))
     return found

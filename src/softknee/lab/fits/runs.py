@@ -142,7 +142,7 @@ class Fit:
         make = model_maker(trial.model, trial.activation, self.run.examples, init=trial.init, loss=trial.training.loss)
         made = make(seed=trial.seeds.first if trial.seeds.share_init else self.number(place))
         if trained:
-            made.load_state_dict({name: one[place] for name, one in self.weights.items()})
+            made.load_state_dict({name: weight[place] for name, weight in self.weights.items()})
         return made.eval()
 
 
@@ -222,7 +222,7 @@ def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[st
     """
     store = RunStore(place)
     run = Run(store=store, recipe=recipe_of(store), data_folder=data_folder)
-    order = [one.label for choice in run.recipe.activations for one in combinations(choice)]
+    order = [combination.label for choice in run.recipe.activations for combination in combinations(choice)]
     found: dict[str, Fit] = {}
     for key in store.finished():
         record = _record(store, key)

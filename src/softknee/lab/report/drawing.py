@@ -266,10 +266,10 @@ def places_for(
     True
     """
     wide, tall = spans or (
-        _span([one.x for one in spots], [one.across for one in spots]),
-        _span([one.y for one in spots], [one.upright for one in spots]),
+        _span([spot.x for spot in spots], [spot.across for spot in spots]),
+        _span([spot.y for spot in spots], [spot.upright for spot in spots]),
     )
-    at = [(_scaled(one.x, wide) * room.wide, _scaled(one.y, tall) * room.tall) for one in spots]
+    at = [(_scaled(spot.x, wide) * room.wide, _scaled(spot.y, tall) * room.tall) for spot in spots]
     marks = [_around(point, room.mark) for point in at]
     bars: list[_Box] = []
     for one, (x, y) in zip(spots, at, strict=True):
@@ -333,7 +333,7 @@ def _covered(box: _Box, marks: Sequence[_Box], written: Sequence[_Box], room: Ro
 
 
 def _on(box: _Box, others: Sequence[_Box]) -> float:
-    return sum(_shared(box, one) for one in others)
+    return sum(_shared(box, other) for other in others)
 
 
 def _area(box: _Box) -> float:
@@ -421,7 +421,7 @@ def _within(at: tuple[float, float], spans: tuple[_Span, _Span]) -> bool:
 def _span_of(rows: Sequence[Row], measure: Measure, axis: int, both: tuple[Measure, Measure]) -> _Span:
     middles = [middle_of(row, *both)[axis] for row in rows]
     every = [*middles, *(end for row in rows if (reach := interval_of(row, measure)) for end in reach)]
-    every = [one for one in every if math.isfinite(one)]
+    every = [value for value in every if math.isfinite(value)]
     edge = _EDGE * (max(every) - min(every)) or 0.05 * abs(max(every)) or 0.05
     return min(every) - edge, max(every) + edge
 
@@ -479,7 +479,7 @@ def written_at(view: View) -> Mapping[str, Written]:
         for row in view.shown
     ]
     number = {row.label: place for place, row in enumerate(view.shown)}
-    lines = [[number[row.label] for row in one.rows if row.label in number] for one in view.groups]
+    lines = [[number[row.label] for row in group.rows if row.label in number] for group in view.groups]
     places = places_for(spots, spans=view.spans, lines=lines)
     return {
         row.label: Written(texts[row.label], place)
@@ -492,7 +492,7 @@ def _apart(view: View, row: Row, others: Sequence[Row]) -> float:
     """How far the nearest of the others is, the plane being one wide and one high."""
     wide, tall = ((high - low) or 1.0 for low, high in view.spans)
     x, y = middle_of(row, view.metric, view.spread)
-    near = [middle_of(one, view.metric, view.spread) for one in others]
+    near = [middle_of(other, view.metric, view.spread) for other in others]
     return min((math.hypot((x - a) / wide, (y - b) / tall) for a, b in near), default=0.0)
 
 
@@ -776,8 +776,8 @@ def learned(summary: Summary) -> list[Figure]:
     """For each activation that learned: the function before and after, and beside it its parameters over the epochs."""
     found = []
     for label in dict.fromkeys(one.label for one in (*summary.shapes, *summary.trajectories)):
-        before_and_after = [one for one in summary.shapes if one.label == label]
-        over_time = [one for one in summary.trajectories if one.label == label]
+        before_and_after = [shape for shape in summary.shapes if shape.label == label]
+        over_time = [trajectory for trajectory in summary.trajectories if trajectory.label == label]
         found += [_shape(label, before_and_after)] if before_and_after else []
         # A vector has a figure of its own, beside one of all single numbers.
         kinds: dict[str, list[Trajectory]] = {}
@@ -832,7 +832,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
     """vector: the name of the one whose entries the lines are; empty for single numbers."""
     names = list(dict.fromkeys(line.parameter for line in lines))
     sites = list(dict.fromkeys(line.path for line in lines))
-    titles = [f"{site_name(one.path)}, {one.parameter}" if len(names) > 1 else site_name(one.path) for one in lines]
+    titles = [f"{site_name(line.path)}, {line.parameter}" if len(names) > 1 else site_name(line.path) for line in lines]
     entries = tuple(
         Entry(
             name=title,
@@ -884,20 +884,24 @@ def at_start(profile: Profile) -> tuple[list[float], list[float]]:
 
 def hardness(summary: Summary) -> list[Figure]:
     """For each knob: its value at every site, from the input to the output, before and after training."""
-    names = list(dict.fromkeys((one.knob, len(one.paths)) for one in summary.profiles))
+    names = list(dict.fromkeys((profile.knob, len(profile.paths)) for profile in summary.profiles))
     return [
-        _hardness(summary, knob, [one for one in summary.profiles if (one.knob, len(one.paths)) == (knob, sites)])
+        _hardness(
+            summary,
+            knob,
+            [profile for profile in summary.profiles if (profile.knob, len(profile.paths)) == (knob, sites)],
+        )
         for knob, sites in names
     ]
 
 
 def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figure:
     look, paths = looks(summary), profiles[0].paths
-    every = [value for one in profiles for site in (*one.start, *one.end) for value in site]
+    every = [value for profile in profiles for site in (*profile.start, *profile.end) for value in site]
     entries = tuple(
-        Entry(name=one.label, colour=style.colour, symbol=style.symbol)
-        for one in profiles
-        for style in [look[one.label]]
+        Entry(name=profile.label, colour=style.colour, symbol=style.symbol)
+        for profile in profiles
+        for style in [look[profile.label]]
     )
     ends, starts = [], []
     for one in profiles:
@@ -981,7 +985,7 @@ def reach_of(shapes: Sequence[Shape]) -> float:
 def _differs_beyond(shape: Shape, where: float) -> bool:
     act = get(shape.name)
     x = torch.linspace(-_FARTHEST, _FARTHEST, 8 * _POINTS, dtype=torch.float64)
-    off = torch.stack([(act(x, **one) - act(x, **shape.start)).abs() for one in shape.ends]).amax(dim=0)
+    off = torch.stack([(act(x, **end) - act(x, **shape.start)).abs() for end in shape.ends]).amax(dim=0)
     return bool(off.max() == 0) or bool(off[x.abs() > where].max() > _SAME * off.max())
 
 
@@ -990,8 +994,8 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
     act = get(shape.name)
     x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
     every: tuple[Mapping[str, float], ...] = (shape.start,) if at_start else shape.ends
-    mean = {name: sum(one[name] for one in every) / len(every) for name in shape.start}
-    values = torch.stack([act(x, **one) for one in every])
+    mean = {name: sum(value[name] for value in every) / len(every) for name in shape.start}
+    values = torch.stack([act(x, **value) for value in every])
     rounded = [[float(f"{one:.5g}") for one in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
     words = ", ".join(f"{name} {plain(value)}" for name, value in mean.items())
     return Line([float(f"{one:.5g}") for one in x.tolist()], rounded[0], rounded[1], rounded[2], words)

@@ -247,8 +247,8 @@ def _value(value: object) -> str:
 
 def _answers(summary: Summary) -> str:
     cards = "".join(
-        f"<div><dt>{escape(one.question)}</dt><dd><strong>{escape(one.label)}</strong>{escape(one.words)}</dd></div>"
-        for one in summary.sentences
+        f"<div><dt>{escape(sentence.question)}</dt><dd><strong>{escape(sentence.label)}</strong>{escape(sentence.words)}</dd></div>"
+        for sentence in summary.sentences
     )
     return f'<dl class="answers">{cards}</dl>' if cards else ""
 
@@ -301,7 +301,7 @@ def _figures(figures: Sequence[Figure]) -> str:
     if not figures:
         return ""
     content = "".join(map(_figure, figures))
-    return content if all(one.wide for one in figures) else f'<div class="pair">{content}</div>'
+    return content if all(figure.wide for figure in figures) else f'<div class="pair">{content}</div>'
 
 
 def _figure(one: Figure) -> str:

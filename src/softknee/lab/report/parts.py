@@ -522,7 +522,7 @@ def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -
         command=without_paths(command),
         recipe=to_yaml(recipe),
         seeds=", ".join(str(seed) for seed in recipe.seeds.numbers),
-        hardware=tuple(dict.fromkeys(one.sentence() for one in machines)),
-        versions=tuple(dict.fromkeys(one.sentence() for one in versions)),
+        hardware=tuple(dict.fromkeys(machine.sentence() for machine in machines)),
+        versions=tuple(dict.fromkeys(version.sentence() for version in versions)),
         created=" to ".join(words),
     )

@@ -222,7 +222,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     had = {label: one for label in numbers if label in rows and (one := rows[label].found(measure))}
     logs = measure.logarithmic and _over_decades([one for one in had.values() if isinstance(one, Score)])
     shown = {label: _shown(one, measure, logs=logs, level=level) for label, one in had.items()}
-    places = None if measure.logarithmic else max(_decimals(one) for one in numbers.values())
+    places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
     half = _half_units(list(numbers.values()), places)
     found = [
@@ -297,7 +297,7 @@ def _shown(found: Score | Estimate, measure: Measure, *, logs: bool, level: floa
         scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
         each = found.each if isinstance(found, Score) else ()
         return Score(measure.scale * found.value, None, scaled, each, measure.larger_is_better)
-    over = score([math.log(measure.scale * one) for one in found.each], larger_is_better=False, level=level)
+    over = score([math.log(measure.scale * value) for value in found.each], larger_is_better=False, level=level)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
     return Score(math.exp(over.value), None, ends, found.each, found.larger_is_better)
 
@@ -316,15 +316,15 @@ def _half_units(numbers: Sequence[float], places: int | None) -> list[float]:
     """Half of the last digit of each number: as far as rounding may have moved it."""
     if places is not None:
         return [0.5 * 10.0**-places] * len(numbers)
-    digits = max(_FEWEST_DIGITS, *(len(Decimal(repr(one)).normalize().as_tuple().digits) for one in numbers))
-    return [0.5 * 10.0 ** (math.floor(math.log10(abs(one))) + 1 - digits) if one else 0.0 for one in numbers]
+    digits = max(_FEWEST_DIGITS, *(len(Decimal(repr(number)).normalize().as_tuple().digits) for number in numbers))
+    return [0.5 * 10.0 ** (math.floor(math.log10(abs(number))) + 1 - digits) if number else 0.0 for number in numbers]
 
 
 def _best(values: Mapping[str, float], measure: Measure) -> str:
     if not values:
         return "none"
     best = (max if measure.larger_is_better else min)(values.values())
-    return listed(label for label, one in values.items() if one == best)
+    return listed(label for label, value in values.items() if value == best)
 
 
 _INSIDE = {
@@ -348,9 +348,9 @@ def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
             found.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
         elif curve:
             points = [score([_number(one) for one in row], larger_is_better=False, level=level) for row in curve]
-            middle = tuple(one.value for one in points)
-            ends = [one.interval or (one.value, one.value) for one in points]
-            low, high = [one[0] for one in ends], tuple(one[1] for one in ends)
+            middle = tuple(point.value for point in points)
+            ends = [point.interval or (point.value, point.value) for point in points]
+            low, high = [end[0] for end in ends], tuple(end[1] for end in ends)
             below = [place for place, one in enumerate(low) if name.endswith("loss") and one <= 0]
             for place in below:
                 low[place] = min(points[place].each)
@@ -408,7 +408,10 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
     for key, moved in outcome.parameters.items():
         path, _, name = key.rpartition(".")
         starts = moved.get("starts") or [moved["start"]]
-        epochs = [[float(one) for one in starts], *([one for one in row if one is not None] for row in moved["curve"])]
+        epochs = [
+            [float(start) for start in starts],
+            *([one for one in row if one is not None] for row in moved["curve"]),
+        ]
         if all(epochs):
             found.append(
                 Trajectory(
@@ -548,10 +551,10 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
     measures = _in_order(measures, first_measures(recipe))
-    metric = next((one for one in measures if not one.of_sets), None)
+    metric = next((measure for measure in measures if not measure.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
-    spread = next((one for one in measures if one.of_sets), None)
+    spread = next((measure for measure in measures if measure.of_sets), None)
     whole = [outcome for outcome in trained if not has_diverged(outcome)]
     return Summary(
         recipe=recipe,
@@ -655,11 +658,11 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
 
 def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
     """Of a truth that is the same for every example there is no R^2."""
-    return measure.name == "r2" and all(one is None for one in each)
+    return measure.name == "r2" and all(value is None for value in each)
 
 
 def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
-    found = [one for one in each if one is not None]
+    found = [value for value in each if value is not None]
     if len(found) < len(each):
         raise DataError(
             f"{label!r} lacks {name} of {len(each) - len(found)} of {len(each)} seeds, and none of them diverged; its "
@@ -696,7 +699,9 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
     """The rows with their verdicts, and with the measures by which nothing is shown to be better."""
     able = [row for row in rows if not row.diverged]
     baseline = next((row for row in able if row.baseline), None)
-    verdicts = {one.name: against_baseline(able, baseline, one, level=LEVEL) if baseline else {} for one in measures}
+    verdicts = {
+        measure.name: against_baseline(able, baseline, measure, level=LEVEL) if baseline else {} for measure in measures
+    }
     best: dict[str, set[str]] = {row.label: set() for row in rows}
     for measure in measures:
         if found := best_and_rivals(able, measure, level=LEVEL):
@@ -705,7 +710,7 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
     return tuple(
         replace(
             row,
-            verdicts={name: of[row.label] for name, of in verdicts.items() if row.label in of},
+            verdicts={name: verdict[row.label] for name, verdict in verdicts.items() if row.label in verdict},
             best=frozenset(best[row.label]),
         )
         for row in rows
@@ -717,7 +722,7 @@ def _knobs(rows: Sequence[Row]) -> tuple[Knob, ...]:
     found = []
     for name, variant in dict.fromkeys((row.name, row.variant) for row in rows):
         mine = [row for row in rows if (row.name, row.variant) == (name, variant) and row.values]
-        moving = [one for one in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, one)]
+        moving = [name for name in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, name)]
         if len(mine) > 1 and len(moving) == 1 and all(_is_number(row.values.get(moving[0])) for row in mine):
             ordered = sorted(mine, key=lambda row, parameter=moving[0]: row.number(parameter))
             found.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))

@@ -131,13 +131,13 @@ def _verdicts(row: Row, shown: Sequence[Measure], compared: bool) -> list[Cell]:
     words = ["" if row.baseline else DASH if one is None else one.words for one in found]
     if row.diverged:
         words[0] = f"{len(row.diverged)} of {counted(len(row.seeds), 'seed')} diverged"
-    return [Cell(text=one, kind="words") for one in words]
+    return [Cell(text=word, kind="words") for word in words]
 
 
 def measures_table(summary: Summary) -> Table | None:
     """Everything else that was measured on the test set."""
     first = {summary.metric.name, summary.spread.name if summary.spread else ""}
-    shown = [one for one in summary.measures if one.name not in first]
+    shown = [measure for measure in summary.measures if measure.name not in first]
     if not shown:
         return None
     places = {one.name: _places(summary.rows, one) for one in shown}
@@ -238,7 +238,7 @@ def inside(summary: Summary) -> Table | None:
         return None
     scales = {title: 100.0 if title in _SHARES else 1.0 for title in titles}
     every = {title: [one.scores[title] for one in summary.inside if title in one.scores] for title in titles}
-    places = {title: decimals(found, scale=scales[title]) for title, found in every.items()}
+    places = {title: decimals(value, scale=scales[title]) for title, value in every.items()}
     rows = tuple(
         (
             name_cell(one.label, one.key),
@@ -280,7 +280,7 @@ def trials(summary: Summary) -> Table:
 def tested(summary: Summary) -> list[Measure]:
     """The measures that have a table of tests of their own."""
     first = [summary.metric, *([summary.spread] if summary.spread else [])]
-    return first + [one for one in summary.measures if one.name == "log_loss" and one not in first]
+    return first + [measure for measure in summary.measures if measure.name == "log_loss" and measure not in first]
 
 
 def every_table(summary: Summary) -> Sequence[Table]:
@@ -318,16 +318,16 @@ def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
     source = summary.recipe.paper.source if summary.recipe.paper else ""
     lines = []
     for found in summary.beside:
-        for one in found.rows:
-            low, high = one.interval or (None, None)
-            values = (one.label, found.measure.name, source, one.paper, found.average, one.value, low, high)
-            lines.append(dict(zip(COLUMNS, (*values, one.seeds, one.diverged, one.verdict, one.key), strict=True)))
+        for row in found.rows:
+            low, high = row.interval or (None, None)
+            values = (row.label, found.measure.name, source, row.paper, found.average, row.value, low, high)
+            lines.append(dict(zip(COLUMNS, (*values, row.seeds, row.diverged, row.verdict, row.key), strict=True)))
     return lines
 
 
 def _table(found: BesidePaper, source: str) -> Table:
     counts = not found.average
-    rows = tuple(_counted(one) if counts else _scored(one, found) for one in found.rows)
+    rows = tuple(_counted(row) if counts else _scored(row, found) for row in found.rows)
     name, title = f"beside-{found.measure.name}", head_of(found.measure)
     if counts:
         caption = f"{title[0].upper()}{title[1:]} of one model, in the paper ({source}) and here."

@@ -33,8 +33,8 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
     """The document; `figures` has the caption of each file in figures/."""
     title = escape_latex(summary.recipe.title or summary.recipe.name)
     answers = "\n".join(
-        rf"\item {escape_latex(one.question)}: \textbf{{{escape_latex(one.label)}}}{escape_latex(one.words)}"
-        for one in summary.sentences
+        rf"\item {escape_latex(sentence.question)}: \textbf{{{escape_latex(sentence.label)}}}{escape_latex(sentence.words)}"
+        for sentence in summary.sentences
     )
     lists = f"\\begin{{itemize}}\n{answers}\n\\end{{itemize}}\n" if answers else ""
     notes = "".join(f"\n\\noindent {escape_latex(note)}\n" for note in summary.notes)
