@@ -212,7 +212,9 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
         name: over_examples(value.mean(dim=0), level=level, low=-1.0 if name == "gain" else 0.0)
         for name, value in each.items()
     }
-    spoiled, mended = (float(one.double().mean(dim=0).sum()) for one in (was_right & ~is_right, is_right & ~was_right))
+    spoiled, mended = (
+        float(flags.double().mean(dim=0).sum()) for flags in (was_right & ~is_right, is_right & ~was_right)
+    )
     if pairs == 1:
         spoiled, mended = round(spoiled), round(mended)
     for name in ("changed", "old_accuracy", "new_accuracy"):
@@ -240,8 +242,8 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
 
 def _pairs(old: Any, new: Any) -> tuple[Tensor, Tensor, int]:
     """Both as [M, N, L], without the pairs in which a model diverged, and how many those were."""
-    before, after = (torch.as_tensor(one).detach().double().cpu() for one in (old, new))
-    before, after = (one.unsqueeze(0) if one.dim() == 2 else one for one in (before, after))
+    before, after = (torch.as_tensor(side).detach().double().cpu() for side in (old, new))
+    before, after = (side.unsqueeze(0) if side.dim() == 2 else side for side in (before, after))
     if before.shape != after.shape or before.dim() != 3:
         raise InputError(
             f"The two sides must have predictions of as many models for the same examples and labels, and they have "
@@ -294,11 +296,11 @@ class Predictor:
     def predict(self, x: Tensor, *, batch: int, device: torch.device | str) -> Tensor:
         """The probabilities of x, [M, N, L], in float64."""
         parts = (x.flatten(1) if self.flat else x).split(batch)
-        found = []
+        outputs = []
         for model in self.models:
             model = model.to(device).eval()
             try:
-                found.append(torch.cat([tensor_of(model(part.to(device))).cpu() for part in parts]))
+                outputs.append(torch.cat([tensor_of(model(part.to(device))).cpu() for part in parts]))
             except (RuntimeError, ValueError, TypeError) as error:
                 if isinstance(error, InputError):
                     raise
@@ -307,7 +309,7 @@ class Predictor:
                     f"{self.name} cannot be run on examples of shape {tuple(x.shape[1:])} ({line}). Give the data that "
                     "it was trained on."
                 ) from error
-        return as_probabilities(torch.stack(found))
+        return as_probabilities(torch.stack(outputs))
 
 
 def read_predictor(
@@ -321,12 +323,12 @@ def read_predictor(
     path = Path(place)
     ending = path.suffix.lower()
     if path.is_dir():
-        found = load_checkpoint(path)
-        data = found.task.get("data")
+        predictor = load_checkpoint(path)
+        data = predictor.task.get("data")
         return Predictor(
             name=path.name,
-            models=(found.model,),
-            flat=found.builder == "mlp",
+            models=(predictor.model,),
+            flat=predictor.builder == "mlp",
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:
@@ -401,15 +403,15 @@ def _built(
         return made
 
     first = make()
-    own = {name: one for name, one in first.state_dict().items() if isinstance(one, Tensor)}
+    own = {name: size for name, size in first.state_dict().items() if isinstance(size, Tensor)}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    single = {name: tuple(one.shape) for name, one in own.items()}
+    single = {name: tuple(size.shape) for name, size in own.items()}
     if shapes == single:
         first.load_state_dict(dict(tensors))
         return (first,)
     counts = {shape[0] if shape else 0 for shape in shapes.values()}
     many = counts.pop() if len(counts) == 1 else 0
-    stacked = {name: (many, *one.shape) for name, one in own.items()}
+    stacked = {name: (many, *size.shape) for name, size in own.items()}
     if many and shapes == stacked:
         models = [first, *(make() for _ in range(many - 1))]
         for index, each in enumerate(models):
@@ -545,11 +547,11 @@ def _part(examples: Examples, part: str) -> tuple[Tensor, Tensor]:
 
 def _labels(sides: Sequence[Predictor], truth: Tensor | None) -> Tensor:
     """The labels of the data, or of the files; where there are several they must be the same."""
-    known = [one for one in (truth, *(side.labels for side in sides)) if one is not None]
+    known = [labels for labels in (truth, *(side.labels for side in sides)) if labels is not None]
     if not known:
         raise ParameterError("There are no labels: give the data with --data, or predictions that have them.")
-    for one in known[1:]:
-        if not torch.equal(one.long().flatten(), known[0].long().flatten()):
+    for labels in known[1:]:
+        if not torch.equal(labels.long().flatten(), known[0].long().flatten()):
             raise InputError(
                 "The labels of the two sides are not those of the same examples in the same order; predict both anew "
                 "on the same data."

@@ -110,10 +110,10 @@ def sample(
     masses: list[tuple[tuple[float, float], ...]] = [()]
     for order in orders:
         # All pieces in one call, and a list for each.
-        together = order(torch.tensor([x for grid in pieces for x in grid], dtype=torch.float64))
-        values = [part.tolist() for part in together.split([len(grid) for grid in pieces])]
-        found, jumps = _joined(pieces, values)
-        runs.append(found)
+        flat = order(torch.tensor([x for grid in pieces for x in grid], dtype=torch.float64))
+        values = [part.tolist() for part in flat.split([len(grid) for grid in pieces])]
+        joined, jumps = _joined(pieces, values)
+        runs.append(joined)
         masses.append(jumps)
     masses += [()] * (ORDERS - len(masses))
     return Curve(runs=tuple(runs), masses=tuple(masses[:ORDERS]))
@@ -187,7 +187,7 @@ def view(curvatures: Sequence[Function], seams: Sequence[float]) -> tuple[float,
 def _round_step(size: float) -> float:
     """The largest of 1, 2, 5 times a power of ten that is not above."""
     power = 10.0 ** math.floor(math.log10(size))
-    return max(one * power for one in (1, 2, 5) if one * power <= size * (1 + 1e-9))
+    return max(factor * power for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
 
 
 def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
@@ -208,8 +208,8 @@ def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
         if float(away[far - first]) > tolerance:
             keep.add(far)
             waiting += [(first, far), (far, last)]
-    kept = sorted(keep)
-    return Run(tuple(run.xs[i] for i in kept), tuple(run.ys[i] for i in kept))
+    places = sorted(keep)
+    return Run(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
 
 
 Definition = Activation | SoftTable
@@ -248,12 +248,12 @@ def settings_of(act: Definition, params: Mapping[str, Any]) -> list[dict[str, An
     """The settings to draw when none are asked for: the knob at its default and at multiples, most of them harder."""
     if not act.knobs or any(name in params for name in act.knobs):
         return [dict(params)]
-    found = []
+    chosen = []
     for factor in (0.25, 0.5, 1.0, 2.0) if act.toward == 0 else (0.5, 1.0, 2.0, 4.0):
         numbers = {name: factor * _default(act, name) for name in act.knobs}
         if all(act.param(name).constraint.allows(value) for name, value in numbers.items()):
-            found.append({**params, **numbers})
-    return found
+            chosen.append({**params, **numbers})
+    return chosen
 
 
 def _default(act: Definition, name: str) -> float:
@@ -287,8 +287,8 @@ def limit_of(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definitio
     if not act.knobs:
         return None
     if isinstance(act, Activation) and act.limit is not None:
-        given = {p.name: p.default for p in act.params} | dict(values)
-        return act.limit, get(act.limit), {theirs: given[ours] for theirs, ours in act.limit_params.items()}
+        numbers = {p.name: p.default for p in act.params} | dict(values)
+        return act.limit, get(act.limit), {theirs: numbers[ours] for theirs, ours in act.limit_params.items()}
     letters = ", ".join(map(sign, act.knobs))
     if act.toward == 0:
         end, words = _ALL_BUT_ZERO, f"{letters} → 0"
@@ -320,7 +320,7 @@ def colours(act: Definition, settings: Settings) -> list[str]:
     if place is None:
         return [*DISTINCT[: len(settings)]]
     shades = {2: (1, 4), 3: (0, 2, 4), 4: (0, 1, 3, 4), 5: (0, 1, 2, 3, 4)}[len(settings)]
-    return [RAMP[shades[one]] for one in place]
+    return [RAMP[shades[rank]] for rank in place]
 
 
 def _hardness(act: Definition, settings: Settings) -> list[int] | None:
@@ -331,7 +331,7 @@ def _hardness(act: Definition, settings: Settings) -> list[int] | None:
     orders: list[list[int]] = []
     for name in varying:
         numbers: list[Any] = [setting.get(name) for setting in settings]
-        if not all(isinstance(one, int | float) for one in numbers) or min(numbers) * max(numbers) <= 0:
+        if not all(isinstance(value, int | float) for value in numbers) or min(numbers) * max(numbers) <= 0:
             return None
         orders.append(sorted(range(len(numbers)), key=lambda i, n=numbers: abs(n[i])))
         if len(set(numbers)) < len(numbers) or orders[-1] != orders[0]:
@@ -405,8 +405,8 @@ def panels(
         curves = [line.between(low, high) for line in lines]
         three = [_panel(order, lines, curves, (low, high), f"{place}_{order}", stacked) for order in range(3)]
         three[0]["layer"].append(_legend(lines, note, TALL[0] if stacked else 3 * WIDE[0]))
-        together = {"scale": {"color": "shared", "strokeDash": "shared"}}
-        groups.append({"vconcat" if stacked else "hconcat": three, "spacing": 14, "resolve": together})
+        common = {"scale": {"color": "shared", "strokeDash": "shared"}}
+        groups.append({"vconcat" if stacked else "hconcat": three, "spacing": 14, "resolve": common})
     apart = {"scale": {"color": "independent", "strokeDash": "independent"}}
     return groups[0] if len(groups) == 1 else {"vconcat": groups, "resolve": apart}
 
@@ -440,8 +440,8 @@ def _strokes(order: int, line: Line, curve: Curve, scale: tuple[float, float]) -
     look = {"color": line.colour, **({"strokeDash": _DOTS} if line.dotted else {})}
     strokes = []
     for run in curve.runs[order] if order < len(curve.runs) else ():
-        kept = thin(run, scale_x=scale[0], scale_y=scale[1], tolerance=_TOLERANCE)
-        strokes.append(("line", "line", points(kept.xs, kept.ys), {**look, "strokeWidth": 2.3}))
+        thinned = thin(run, scale_x=scale[0], scale_y=scale[1], tolerance=_TOLERANCE)
+        strokes.append(("line", "line", points(thinned.xs, thinned.ys), {**look, "strokeWidth": 2.3}))
     for place, weight in curve.masses[order] if order == 2 else ():
         ends = [{"x": place, "y": 0.0}, {"x": place, "y": weight}]
         head = {"shape": _HEAD, "angle": 0 if weight > 0 else 180, "filled": True, "size": 340, "opacity": 1}
@@ -490,8 +490,8 @@ def poster(shown: Mapping[str, tuple[Definition, Mapping[str, Any]]]) -> Chart:
         curve = lines_of(act, [values])[0].between(*_X)
         for order, colour in ((1, _SLOPE), (0, DISTINCT[0])):
             for part, run in enumerate(curve.runs[order]):
-                kept = thin(run, scale_x=12.0, scale_y=17.0, tolerance=0.11)
-                stroke = marks("line", points(kept.xs, kept.ys), {"x": x, "y": y}, color=colour, clip=True)
+                thinned = thin(run, scale_x=12.0, scale_y=17.0, tolerance=0.11)
+                stroke = marks("line", points(thinned.xs, thinned.ys), {"x": x, "y": y}, color=colour, clip=True)
                 layers.append({**stroke, "name": f"line_{name}_{order}_{part}"})
         title = {"text": name, "fontSize": 9.5, "offset": 3}
         charts.append({**sized({"layer": layers}, _SIDE, _SIDE), "title": title})
@@ -544,12 +544,12 @@ def _formulas(act: Activation | SoftTable) -> list[tuple[str, str]]:
     """Each derivative as text and as LaTeX."""
     if isinstance(act, SoftTable):
         return [(left, act.derivative(order).latex()) for order, left in enumerate(_PRIMES)]
-    found = []
+    rows = []
     for order, left in enumerate(_PRIMES):
         typeset = formula(act, order)
         where = "".join(rf",\quad {words}" for words in typeset.where)
-        found += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
-    return found
+        rows += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
+    return rows
 
 
 def _parameters(act: Activation | SoftTable) -> str:

@@ -276,9 +276,9 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
         *([f"distance to {limit}", "at x ="] if limit else []),
     ]
     rows = []
-    for one, proof in zip(settings, proofs, strict=True):
-        given = ", ".join(inline(f"{letter(act, name)} = {value:.10g}") for name, value in one.items())
-        cells = [given or "defaults", _extreme(proof.smallest_slope), _extreme(proof.lipschitz)]
+    for values, proof in zip(settings, proofs, strict=True):
+        equations = ", ".join(inline(f"{letter(act, name)} = {value:.10g}") for name, value in values.items())
+        cells = [equations or "defaults", _extreme(proof.smallest_slope), _extreme(proof.lipschitz)]
         if limit:
             cells += [_extreme(proof.distance), _places(proof.distance)] if proof.distance else ["not settled", ""]
         rows.append(cells)
@@ -330,8 +330,8 @@ _BELOW = ("swish", "gelu", "mish", "tanhexp", "celu", "smooth_relu")
 
 def names() -> tuple[str, ...]:
     """The functions that have a page: every definition of one variable under its own name."""
-    found = ((name, sk.get(name)) for name in sk.names())
-    return tuple(name for name, act in found if isinstance(act, Definition) and act.name == name)
+    definitions = ((name, sk.get(name)) for name in sk.names())
+    return tuple(name for name, act in definitions if isinstance(act, Definition) and act.name == name)
 
 
 def write(
@@ -486,9 +486,9 @@ def _formula(act: Definition, shown: Exhibit, order: int) -> Formula:
     return shown.formulas[order] if shown.formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 
 
-def _math(order: int, one: Formula) -> str:
+def _math(order: int, formula: Formula) -> str:
     primes = "'" * order
-    return f"```math\nf{primes}(x) = {one.latex}\n```"
+    return f"```math\nf{primes}(x) = {formula.latex}\n```"
 
 
 def _where(formulas: Sequence[Formula]) -> str:
@@ -519,8 +519,8 @@ def _parameters(act: Definition) -> str:
     table = _table(["name", "sign", "must be", "default", "meaning"], rows)
     options = ""
     if isinstance(act, SoftTable):
-        given = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
-        options = f"\nA call may also choose, with these defaults: {given}."
+        defaults = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
+        options = f"\nA call may also choose, with these defaults: {defaults}."
     return f"## Parameters\n\n{table}{options}"
 
 
@@ -536,8 +536,8 @@ def _limit(act: Definition, shown: Exhibit) -> str:
     knob = inline(rf"{letters} \to {end}")
     if isinstance(act, SoftTable) or act.limit is None:
         return f"## Hard limit\n\nAs {knob} it goes to the dotted line at every x."
-    given = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
-    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){given}."
+    sharing = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
+    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){sharing}."
     if shown.distance is not None:
         symbols = [p.symbol for p in act.params]
         text += f" The largest distance between the two is {inline(expression(shown.distance(*symbols), act))}"
@@ -561,8 +561,8 @@ def _claims(act: Definition) -> str:
     if claims.zeros is not sympy.S.EmptySet:
         rows.append(("exactly 0", inline(rf"x \in {expression(claims.zeros, act)}")))
     notes = claims.notes if isinstance(claims, TableClaims) else {}
-    said = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
-    lines = [[name, value, *([cell(notes.get(said.get(name, ""), ""))] if notes else [])] for name, value in rows]
+    keys = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
+    lines = [[name, value, *([cell(notes.get(keys.get(name, ""), ""))] if notes else [])] for name, value in rows]
     table = _table([""] * len(lines[0]), lines)
     return f"## Claims\n\n{table}\nThe tests hold every claim against the function."
 

@@ -209,7 +209,7 @@ def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = 
     """The numbers as a tuple (JSON has lists), refused where one is no whole number above 0 or the count is wrong."""
     found = tuple(numbers) if isinstance(numbers, list | tuple) else ()
     fits = len(found) >= least and (most is None or len(found) <= most)
-    if not fits or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in found):
+    if not fits or any(isinstance(number, bool) or not isinstance(number, int) or number < 1 for number in found):
         count = f"{least}" if most == least else f"at least {least}"
         raise ParameterError(f"{what} must be {count} whole numbers above 0, and {numbers!r} was given.")
     return found

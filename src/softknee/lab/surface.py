@@ -531,10 +531,10 @@ def compute(
             ]
             if not all(bool(value.isfinite().all()) for value in each):
                 raise ParameterError(f"The surface of {setting} is not finite in {dtype}; take a smaller v, or f64.")
-            found = [roughness(value, step=step) for value in each]
+            measured = [roughness(value, step=step) for value in each]
             first[-1].append(each[0])
-            measures[-1].append(found[0])
-            entries.append(_entry(setting, found))
+            measures[-1].append(measured[0])
+            entries.append(_entry(setting, measured))
     record = Record.now(
         "surface",
         command=command,
@@ -550,13 +550,16 @@ def compute(
     return Surfaces(rows, tuple(map(tuple, first)), tuple(map(tuple, measures)), record)
 
 
-def _entry(setting: Setting, found: Sequence[Roughness]) -> dict[str, Any]:
+def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
     units = {"kink": "of the steepest slope", "bending": "1/input", "extrema": "points"}
     others = ("low", "high", "steepest")
     return {
         **asdict(setting),
-        **{name: Quantity.median([getattr(one, name) for one in found], unit=unit) for name, unit in units.items()},
-        **{name: Quantity.median([getattr(one, name) for one in found], unit="output") for name in others},
+        **{
+            name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
+            for name, unit in units.items()
+        },
+        **{name: Quantity.median([getattr(surface, name) for surface in measured], unit="output") for name in others},
     }
 
 
@@ -588,13 +591,17 @@ def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:
     except ModuleNotFoundError as error:
         raise MissingToolError("Numbers are written by NumPy: pip install 'softknee[lab]'") from error
     check_archive(path)
-    flat = [one for row in surfaces.heights for one in row]
-    names = [f"{one.activation} norm={one.norm} v={one.v:g} clip={one.clip}" for row in surfaces.rows for one in row]
+    flat = [surface for row in surfaces.heights for surface in row]
+    names = [
+        f"{surface.activation} norm={surface.norm} v={surface.v:g} clip={surface.clip}"
+        for row in surfaces.rows
+        for surface in row
+    ]
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         axis=axis(flat[0].shape[0], flat[0].dtype).numpy(),
         settings=np.array(names),
-        heights=np.stack([one.numpy() for one in flat]),
+        heights=np.stack([surface.numpy() for surface in flat]),
     )
     return write_whole(path, buffer.getvalue(), what="archive")

@@ -64,8 +64,8 @@ class Table:
         """All rows, every text as a cell."""
         return [
             [
-                one if isinstance(one, Cell) else Cell(text=str(one), kind="number" if column else "name")
-                for column, one in enumerate(row)
+                value if isinstance(value, Cell) else Cell(text=str(value), kind="number" if column else "name")
+                for column, value in enumerate(row)
             ]
             for row in self.rows
         ]
@@ -140,7 +140,7 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.head)
-        writer.writerows([one.text if isinstance(one, Cell) else one for one in row] for row in self.rows)
+        writer.writerows([value.text if isinstance(value, Cell) else value for value in row] for row in self.rows)
         return text.getvalue()
 
     def terminal(self, **column: Any) -> RichTable:

@@ -450,16 +450,16 @@ def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
                     yield name, _limited(path.stat().st_size, path.read_bytes, place / name)
         elif place.name.endswith(".zip"):
             with zipfile.ZipFile(place) as archive:
-                for one in archive.infolist():
-                    if _WANTED.fullmatch(one.filename):
-                        yield one.filename, _limited(one.file_size, lambda one=one: archive.read(one), place)
+                for entry in archive.infolist():
+                    if _WANTED.fullmatch(entry.filename):
+                        yield entry.filename, _limited(entry.file_size, lambda entry=entry: archive.read(entry), place)
         else:
             with tarfile.open(place) as archive:
-                for one in archive:
-                    if one.isreg() and _WANTED.fullmatch(one.name):
-                        file = archive.extractfile(one)
+                for entry in archive:
+                    if entry.isreg() and _WANTED.fullmatch(entry.name):
+                        file = archive.extractfile(entry)
                         assert file is not None  # a regular file has contents
-                        yield one.name, _limited(one.size, file.read, place / one.name)
+                        yield entry.name, _limited(entry.size, file.read, place / entry.name)
     except (OSError, EOFError, LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"'{place}' could not be read ({error}). It is damaged; take it anew.") from error
 

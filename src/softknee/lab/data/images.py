@@ -551,7 +551,7 @@ def load_split(
     'digits: 719 training, 179 validation, 899 test'
     """
     if name not in IMAGE_SETS:
-        known = ", ".join(repr(one) for one in IMAGE_SETS)
+        known = ", ".join(repr(images) for images in IMAGE_SETS)
         if name in DATA_SETS:
             raise ParameterError(
                 f"The data set {name!r} has no images with labels, and is for studies; there are {known}."
@@ -562,7 +562,9 @@ def load_split(
     if name == "digits":
         data, normalisation = load_digits(), "standardised by one mean and one standard deviation of the training half"
         scale = float(_SIXTEENTH)
-        train, test = (one if flat else one.unflatten(1, (1, 8, 8)) for one in (data.train_images, data.test_images))
+        train, test = (
+            images if flat else images.unflatten(1, (1, 8, 8)) for images in (data.train_images, data.test_images)
+        )
     else:
         data = load_images(name, folder, check=check)
         normalisation, scale = data.normalisation, 255.0

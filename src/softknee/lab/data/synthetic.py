@@ -96,8 +96,8 @@ def _cluster_parts(classes: int, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
         return (centres.unsqueeze(2) + _SPREAD * away).float()
 
     points, more = around(_POINTS), around(_VALIDATION_POINTS)
-    kept = _POINTS - _TEST_POINTS
-    parts = {"train": points[:, :, :kept], "validation": more, "test": points[:, :, kept:]}
+    trained = _POINTS - _TEST_POINTS
+    parts = {"train": points[:, :, :trained], "validation": more, "test": points[:, :, trained:]}
     return {
         part: (x.flatten(0, 2), torch.arange(classes).repeat_interleave(x[0, :, :, 0].numel()))
         for part, x in parts.items()

@@ -147,8 +147,8 @@ def _pruned(
     accuracy_before: float,
     seed: int,
 ) -> list[PruningCheck | NotRun]:
-    def evaluate(one: nn.Module) -> float:
-        return _accuracy(_logits(one, images, labels), labels)
+    def evaluate(pruned: nn.Module) -> float:
+        return _accuracy(_logits(pruned, images, labels), labels)
 
     def by(criterion: str, measured: list[Layer]) -> PruningCheck | NotRun:
         return check_pruning(
@@ -306,21 +306,21 @@ def relu_copy(model: nn.Module, example: Tensor) -> nn.Module:
     >>> relu_copy(nn.Sequential(nn.Linear(2, 3), nn.GELU()), torch.zeros(2, 2))[1]
     ReLU()
     """
-    found = copy.deepcopy(model)
+    replaced = copy.deepcopy(model)
     foreign = [
         site.path
-        for site in sites(found, example)
-        if site.activation in _SMOOTH and not (site.kind == "module" and _own(found.get_submodule(site.path)))
+        for site in sites(replaced, example)
+        if site.activation in _SMOOTH and not (site.kind == "module" and _own(replaced.get_submodule(site.path)))
     ]
     if foreign:
-        swap_(found, "relu", where=lambda site: site.path in foreign, example=example)
-    if any(_own(module) for module in found.modules()):
-        relu_ize_(found)
-    if not any(isinstance(module, nn.ReLU) for module in found.modules()):
+        swap_(replaced, "relu", where=lambda site: site.path in foreign, example=example)
+    if any(_own(module) for module in replaced.modules()):
+        relu_ize_(replaced)
+    if not any(isinstance(module, nn.ReLU) for module in replaced.modules()):
         raise InputError(
             f"{type(model).__name__} has no activation that ReLU could stand for; put one in with sk.swap_ first."
         )
-    return found
+    return replaced
 
 
 def _own(module: nn.Module) -> bool:
@@ -362,11 +362,17 @@ def check_several(
         raise InputError("There is no checkpoint to check; name a folder at least.")
     known = [load_checkpoint(folder) for folder in folders]
     result = []
-    for folder, one in zip(folders, known, strict=True):
+    for folder, checkpoint in zip(folders, known, strict=True):
         name = os.path.basename(os.path.normpath(folder))
-        found = check_checkpoint(folder, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
-        activation = str(one.arguments.get("activation", "as built")).removeprefix("torch:")
-        result.append(Checked(data=str(one.task.get("data")), network=one.builder, activation=activation, report=found))
+        checked = check_checkpoint(
+            folder, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options
+        )
+        activation = str(checkpoint.arguments.get("activation", "as built")).removeprefix("torch:")
+        result.append(
+            Checked(
+                data=str(checkpoint.task.get("data")), network=checkpoint.builder, activation=activation, report=checked
+            )
+        )
     return result
 
 
@@ -375,7 +381,7 @@ def summary_record(checked: Sequence[Checked], *, command: str) -> Record:
     rows = []
     for (data, network, activation), group in _groups(checked).items():
         for index in (0, 1):
-            models = [one.report.models[index] for one in group]
+            models = [checkpoint.report.models[index] for checkpoint in group]
             rows.append(
                 {
                     "data": data,
@@ -404,10 +410,10 @@ def summary_record(checked: Sequence[Checked], *, command: str) -> Record:
 
 
 def _groups(checked: Sequence[Checked]) -> dict[tuple[str, str, str], list[Checked]]:
-    found: dict[tuple[str, str, str], list[Checked]] = {}
-    for one in checked:
-        found.setdefault((one.data, one.network, one.activation), []).append(one)
-    return found
+    groups: dict[tuple[str, str, str], list[Checked]] = {}
+    for checkpoint in checked:
+        groups.setdefault((checkpoint.data, checkpoint.network, checkpoint.activation), []).append(checkpoint)
+    return groups
 
 
 def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:

@@ -76,20 +76,20 @@ def export(model: nn.Module, example: Tensor) -> Exported:
 def _strip(proto: Any) -> None:
     """Take out what the exporter writes for debugging: it says where the code lies, and can outweigh a small model."""
     graph = proto.graph
-    for one in (proto, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
-        one.ClearField("metadata_props")
-        one.ClearField("doc_string")
+    for part in (proto, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
 
 
 def check_onnx(exported: Exported, images: Tensor, expected: Tensor) -> OnnxCheck:
     """Run the export on the data and compare with what torch computes."""
-    found = predict(session(exported.content, threads=1), exported.input, images)
+    outputs = predict(session(exported.content, threads=1), exported.input, images)
     return OnnxCheck(
         opset=exported.opset,
         operators=exported.operators,
         foreign=exported.foreign,
         bytes=len(exported.content),
-        difference=float((found - expected).abs().max()),
+        difference=float((outputs - expected).abs().max()),
     )
 
 

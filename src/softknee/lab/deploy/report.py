@@ -42,7 +42,7 @@ def deploy_table(report: DeployReport) -> Table:
     line("  what runs in int8", part("int8", lambda check: _counts(check.runs_int8)))
     line("exact zeros", lambda model: notes.cell(model.layers, lambda _: _percent(100 * (model.zeros or 0.0))))
     for name in dict.fromkeys(name for model in report.models for name in _layer_names(model)):
-        line(f"  APoZ of layer {name}", part("layers", lambda found, name=name: _apoz(found, name)))
+        line(f"  APoZ of layer {name}", part("layers", lambda layers, name=name: _apoz(layers, name)))
     line(f"accuracy without {share} of units", lambda _: "")
     for way in ("by APoZ", "by size", "at random"):
         line(
@@ -208,7 +208,7 @@ def _rows(model: ModelReport) -> list[dict[str, Any]]:
         elif isinstance(check, RobustnessCheck):
             rows.append({**head, **_robustness(check)})
         elif isinstance(check, tuple):
-            rows.append({**head, "zeros": model.zeros, "layers": [_layer(one) for one in check]})
+            rows.append({**head, "zeros": model.zeros, "layers": [_layer(layer) for layer in check]})
         else:
             rows.append({**head, **{key: _kept(value, check, key) for key, value in asdict(check).items()}})
     return rows

@@ -122,8 +122,8 @@ def grid_of(run: Run) -> Grid | None:
     q, h = (tuple(sorted({cell[side] for cell in cells})) for side in (0, 1))
     if len(q) < _FEWEST or len(h) < _FEWEST or not all("psnr" in fit.outcome.test for fit in cells.values()):
         return None
-    said = run.recipe.paper.values if run.recipe.paper is not None else {}
-    paper = {cell: said[fit.label]["psnr"] for cell, fit in cells.items() if "psnr" in said.get(fit.label, {})}
+    quoted = run.recipe.paper.values if run.recipe.paper is not None else {}
+    paper = {cell: quoted[fit.label]["psnr"] for cell, fit in cells.items() if "psnr" in quoted.get(fit.label, {})}
     return Grid(q, h, cells, paper)
 
 
@@ -184,10 +184,10 @@ def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, f
         return ""
     if cell not in values:
         return f"{grid.of[cell].diverged} seeds\ndiverged"
-    found = score([value for value in grid.of[cell].each("psnr") if value is not None], larger_is_better=True)
-    if found.interval is None:
-        return f"{found.value:.2f}"
-    return f"{found.value:.2f}\n±{(found.interval[1] - found.interval[0]) / 2:.2f}"
+    psnr = score([value for value in grid.of[cell].each("psnr") if value is not None], larger_is_better=True)
+    if psnr.interval is None:
+        return f"{psnr.value:.2f}"
+    return f"{psnr.value:.2f}\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
 
 
 def _grid_footnote(run: Run) -> list[str]:
@@ -221,15 +221,15 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
     """A row for each fit of these runs, all of one function: fit over target, and beside them the error."""
     networks_first = sorted(runs, key=lambda run: run.recipe.model.build == "alone")
     fits = [fit for run in networks_first for fit in run.with_predictions() if names is None or fit.name in names]
-    found = [(fit, one) for fit in fits if (one := curve_of(fit)) is not None]
-    if not found:
+    drawn = [(fit, curve) for fit in fits if (curve := curve_of(fit)) is not None]
+    if not drawn:
         raise DataError(f"{', '.join(repr(run.url) for run in runs)}: there are no predictions of curves to show.")
-    errors = [(one[2] - one[1]).abs().clamp_min(1e-12) for _, one in found]
+    errors = [(curve[2] - curve[1]).abs().clamp_min(1e-12) for _, curve in drawn]
     low = max(1e-9, min(float(torch.quantile(error, 0.05)) for error in errors))
     reach = low / 2, 2 * max(float(error.max()) for error in errors)
     rows = []
-    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(found, errors, strict=True)):
-        colour, last = COLOURS[line % len(COLOURS)], line == len(found) - 1
+    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(drawn, errors, strict=True)):
+        colour, last = COLOURS[line % len(COLOURS)], line == len(drawn) - 1
         across = number("x", domain=(float(x[0]), float(x[-1])), axis={"labels": last})
         most = 1.12 * float(target.abs().max())
         gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged, " if fit.diverged else ""
@@ -259,10 +259,10 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
 
 def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
     """The points that are seen to make a difference."""
-    kept = thin(
+    thinned = thin(
         Points(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
     )
-    return kept.xs, kept.ys
+    return thinned.xs, thinned.ys
 
 
 def _line(x: Sequence[float], y: Sequence[float], across: Chart, upright: Chart, **look: Any) -> Chart:
@@ -411,7 +411,7 @@ def shape_of(run: Run) -> tuple[int, int] | None:
     x = examples.test_x
     if examples.task != "regression" or examples.outputs != 1 or x.dim() != 2 or x.shape[1] != 2:
         return None
-    sides = [one.unique() for one in x.T]
+    sides = [column.unique() for column in x.T]
     if len(sides[0]) * len(sides[1]) != len(x) or not torch.equal(torch.cartesian_prod(*sides), x):
         return None
     return len(sides[0]), len(sides[1])
@@ -426,8 +426,8 @@ def _laid_out(run: Run, values: Tensor) -> Tensor:
     shape = shape_of(run)
     if shape is None:
         raise DataError(f"'{run.url}': its test part is neither a picture nor an even grid of two inputs.")
-    found = values.detach().reshape(shape)
-    return found if run.examples.picture is not None else found.T.flip(0)
+    pixels = values.detach().reshape(shape)
+    return pixels if run.examples.picture is not None else pixels.T.flip(0)
 
 
 def fitted(fit: Fit, measure: str) -> tuple[Tensor, int] | None:
@@ -469,8 +469,10 @@ def gallery(run: Run) -> Drawn:
     # As few empty places in the last row as can be, and rather wide than tall.
     columns = panels if panels <= _COLUMNS else min((6, 5, 4), key=lambda many: -panels % many)
     block = _TITLE + 2 * _SIDE + _GAP + _WORDS
-    found = {fit.label: fitted(fit, look.measure) for fit in fits}
-    errors = Look(ERRORS, 0.0, _largest([one[0] - truth for one in found.values() if one is not None]), "")
+    pictures = {fit.label: fitted(fit, look.measure) for fit in fits}
+    errors = Look(
+        ERRORS, 0.0, _largest([picture[0] - truth for picture in pictures.values() if picture is not None]), ""
+    )
     tall = math.ceil(panels / columns) * block + _FOOT
     sheet = Page(_GAP + columns * (_SIDE + _GAP), tall)
     below = _TITLE + _SIDE + _GAP  # where the errors are in a block
@@ -480,13 +482,13 @@ def gallery(run: Run) -> Drawn:
     for place, fit in enumerate(fits, start=1):
         left, top = _GAP + place % columns * (_SIDE + _GAP), place // columns * block
         sheet.write(left + _SIDE / 2, top + 0.08, fit.title, size=9)
-        one = found[fit.label]
-        if one is None:
+        picture = pictures[fit.label]
+        if picture is None:
             _absent(sheet, left, top + _TITLE, _SIDE, "every seed diverged")
             continue
-        _image(sheet, left, top + _TITLE, one[0], look)
-        _image(sheet, left, top + below, (one[0] - truth).abs(), errors)
-        _scores(sheet, left + _SIDE / 2, top + below + _SIDE, fit, one[1])
+        _image(sheet, left, top + _TITLE, picture[0], look)
+        _image(sheet, left, top + below, (picture[0] - truth).abs(), errors)
+        _scores(sheet, left + _SIDE / 2, top + below + _SIDE, fit, picture[1])
     scales = [(look, "target and fits")] * (not _is_picture(run)) + [(errors, f"|fit − {original}|")]
     for place, (scale, words) in enumerate(scales):
         _colour_bar(sheet, below + 0.35 + 0.55 * place, scale, words)
@@ -506,8 +508,8 @@ def _colour_bar(sheet: Page, top: float, look: Look, words: str) -> None:
 
 def _largest(errors: Sequence[Tensor]) -> float:
     """The upper end of the scale of errors: all but the largest hundredth lie within it, for every fit."""
-    found = max((float(torch.quantile(error.abs().flatten().double(), 0.99)) for error in errors), default=1.0)
-    return found or 1.0
+    largest = max((float(torch.quantile(error.abs().flatten().double(), 0.99)) for error in errors), default=1.0)
+    return largest or 1.0
 
 
 # -- several runs: as in the paper -------------------------------------------------------------------------
@@ -533,12 +535,12 @@ def compare_pictures(runs: Sequence[Run], *, names: Sequence[str] | None = None)
         _image(sheet, edge, top, truth_of(run), look, side=side)
         for column, label in enumerate(chosen, start=1):
             left, fit = edge + column * (side + _GAP), fits[line].get(label)
-            one = None if fit is None else fitted(fit, look.measure)
-            if fit is None or one is None:
+            picture = None if fit is None else fitted(fit, look.measure)
+            if fit is None or picture is None:
                 _absent(sheet, left, top, side, "not trained" if fit is None else "every seed diverged")
                 continue
-            _image(sheet, left, top, one[0], look, side=side)
-            _scores(sheet, left + side / 2, top + side, fit, one[1])
+            _image(sheet, left, top, picture[0], look, side=side)
+            _scores(sheet, left + side / 2, top + side, fit, picture[1])
     for column, label in enumerate(chosen, start=1):
         title = next(row[label].title for row in fits if label in row)
         sheet.write(edge + column * (side + _GAP) + side / 2, 0.08, title, size=9)
@@ -619,8 +621,8 @@ def regions(run: Run, *, names: Sequence[str] | None = None) -> Drawn:
 
     names: the activations that are shown; all if it is left out.
     """
-    kept = [fit for fit in run.with_models() if any(value is not None for value in fit.each("accuracy"))]
-    fits = [fit for fit in kept if names is None or fit.name in names]
+    usable = [fit for fit in run.with_models() if any(value is not None for value in fit.each("accuracy"))]
+    fits = [fit for fit in usable if names is None or fit.name in names]
     if not fits:
         raise DataError(f"'{run.url}' kept no models, so that no regions can be drawn; train with keep: [models].")
     # As few empty places in the last row as can be, and rather wide than tall.
@@ -741,13 +743,13 @@ def sites_of(fit: Fit, measure: str) -> list[Site]:
     others = [_after(fit, place) for place in alive[: _MOST_SEEDS - 1]]
     alone = fit.outcome.trial.model.build == "alone"  # what comes in is the data itself
     seen = _seen(fit, chosen) if fit.weights and not alone else {}
-    found = []
+    sites = []
     for path, module in after.items():
         reach = max(_reach(module), _reach(before[path]))
         x = torch.linspace(-reach, reach, _SHAPE_POINTS)
         edges, shares = _histogram(seen[path], reach) if path in seen else (torch.empty(0), torch.empty(0))
         with torch.inference_mode():
-            found.append(
+            sites.append(
                 Site(
                     path=path,
                     x=x,
@@ -760,7 +762,7 @@ def sites_of(fit: Fit, measure: str) -> list[Site]:
                     shares=shares,
                 )
             )
-    return found
+    return sites
 
 
 def _squafs(model: nn.Module) -> dict[str, SQUAF]:
@@ -771,8 +773,8 @@ def _after(fit: Fit, place: int) -> dict[str, SQUAF]:
     """The trained SQUAFs of a seed: from its kept model, or from the ends that the record has."""
     if fit.weights:
         return _squafs(fit.model(place))
-    found = _squafs(fit.model(place, trained=False))
-    for path, module in found.items():
+    modules = _squafs(fit.model(place, trained=False))
+    for path, module in modules.items():
         for p in module.params:
             name = f"{path}.{p.name}" if path else p.name
             value = module.effective(p).detach().double()
@@ -786,7 +788,7 @@ def _after(fit: Fit, place: int) -> dict[str, SQUAF]:
                 new = [float(flat[entry]) if end is None else end for entry, end in enumerate(ends)]
                 with torch.no_grad():
                     module._write(p, torch.tensor(new, dtype=torch.float64).reshape(value.shape))
-    return found
+    return modules
 
 
 def _grid(module: SQUAF) -> Tensor:
@@ -804,16 +806,16 @@ def _reach(module: SQUAF) -> float:
 @torch.inference_mode()
 def _seen(fit: Fit, place: int) -> dict[str, Tensor]:
     """What comes into each SQUAF for some of the training examples."""
-    model, found = fit.model(place), {}
+    model, inputs = fit.model(place), {}
     handles = [
-        module.register_forward_pre_hook(lambda _, args, path=path: found.__setitem__(path, args[0].flatten()))
+        module.register_forward_pre_hook(lambda _, args, path=path: inputs.__setitem__(path, args[0].flatten()))
         for path, module in _squafs(model).items()
     ]
     x = fit.run.examples.train_x
     model(x[:: max(1, len(x) // _SEEN)])
     for handle in handles:
         handle.remove()
-    return found
+    return inputs
 
 
 def _histogram(values: Tensor, reach: float) -> tuple[Tensor, Tensor]:
@@ -855,7 +857,7 @@ def shapes(run: Run, *, measure: str) -> Drawn:
 
 def _title(fit: Fit, depth: int, *, several: bool, many: bool) -> str:
     layer = f"layer {depth}" if many else ""
-    return ", ".join(one for one in (fit.title if several or not many else "", layer) if one)
+    return ", ".join(part for part in (fit.title if several or not many else "", layer) if part)
 
 
 def _numbers(fits: Sequence[Fit], measure: str) -> str:

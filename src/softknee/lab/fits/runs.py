@@ -114,8 +114,8 @@ class Fit:
     @cached_property
     def predictions(self) -> Tensor | None:
         """Outputs on the test part, [seeds, examples, ...]; None where the run did not keep them."""
-        found = self._file(PREDICTIONS)
-        return next((found[name] for name in _OUTPUTS if name in found), None)
+        tensors = self._file(PREDICTIONS)
+        return next((tensors[name] for name in _OUTPUTS if name in tensors), None)
 
     @cached_property
     def truth(self) -> Tensor | None:
@@ -178,41 +178,41 @@ class Run:
         Examples that are computed may differ in their last bits between two machines: what counts then is the truth
         that was kept beside the predictions.
         """
-        found = recipe_examples(self.recipe, folder=self.data_folder)
-        if all(fit.outcome.trial.fingerprint == found.fingerprint for fit in self.fits):
-            return found
-        kept = [fit.truth for fit in self.fits if fit.truth is not None]
-        if not all(_alike(one, found.test_y) for one in kept):
+        examples = recipe_examples(self.recipe, folder=self.data_folder)
+        if all(fit.outcome.trial.fingerprint == examples.fingerprint for fit in self.fits):
+            return examples
+        truths = [fit.truth for fit in self.fits if fit.truth is not None]
+        if not all(_alike(truth, examples.test_y) for truth in truths):
             raise DataError(f"'{self.url}' was trained on other examples than {self.data!r} has now.")
-        compared = "its test part is the same but for last bits" if kept else "what it was tested on was not kept"
+        compared = "its test part is the same but for last bits" if truths else "what it was tested on was not kept"
         self.notes.append(f"'{self.url}' was trained on examples with another fingerprint than here; {compared}.")
-        return found
+        return examples
 
     def with_predictions(self) -> list[Fit]:
         """The fits whose outputs were kept; a note says which others there are."""
-        kept = [fit for fit in self.fits if fit.predictions is not None]
-        self._say_missing(kept, "predictions")
-        return kept
+        fits = [fit for fit in self.fits if fit.predictions is not None]
+        self._say_missing(fits, "predictions")
+        return fits
 
     def with_models(self) -> list[Fit]:
         """The fits whose models were kept; a note says which others there are."""
-        kept = [fit for fit in self.fits if fit.weights]
-        self._say_missing(kept, "models")
-        return kept
+        fits = [fit for fit in self.fits if fit.weights]
+        self._say_missing(fits, "models")
+        return fits
 
-    def _say_missing(self, kept: Sequence[Fit], what: str) -> None:
-        without = [fit.label for fit in self.fits if fit not in kept]
+    def _say_missing(self, fits: Sequence[Fit], what: str) -> None:
+        without = [fit.label for fit in self.fits if fit not in fits]
         if not without:
             return
-        asked = what in self.recipe.keep
-        why = "their files are not in the folder" if asked else f"the recipe does not keep them (keep: [{what}])"
+        wanted = what in self.recipe.keep
+        why = "their files are not in the folder" if wanted else f"the recipe does not keep them (keep: [{what}])"
         note = f"'{self.url}' has no {what} of {', '.join(without)}: {why}, so they are not drawn."
         if note not in self.notes:
             self.notes.append(note)
 
 
-def _alike(kept: Tensor, now: Tensor) -> bool:
-    return kept.shape == now.shape and torch.allclose(kept.double(), now.double(), rtol=1e-5, atol=1e-6)
+def _alike(before: Tensor, now: Tensor) -> bool:
+    return before.shape == now.shape and torch.allclose(before.double(), now.double(), rtol=1e-5, atol=1e-6)
 
 
 def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[str] | None = None) -> Run:
@@ -223,7 +223,7 @@ def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[st
     store = RunStore(place)
     run = Run(store=store, recipe=recipe_of(store), data_folder=data_folder)
     order = [combination.label for choice in run.recipe.activations for combination in combinations(choice)]
-    found: dict[str, Fit] = {}
+    fits: dict[str, Fit] = {}
     for key in store.finished():
         record = _record(store, key)
         outcome = Outcome.read(record)
@@ -233,11 +233,9 @@ def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[st
             label = outcome.trial.activation.label
             files = dict(record.settings.get(KEPT, {}).get("files", {}))
             alone = " alone" * (run.recipe.model.build == "alone")
-            found[label] = Fit(run=run, outcome=outcome, title=shown(label) + alone, files=files)
-    run.fits.extend(
-        sorted(found.values(), key=lambda fit: order.index(fit.label) if fit.label in order else len(order))
-    )
-    if missing := [label for label in order if label not in found]:
+            fits[label] = Fit(run=run, outcome=outcome, title=shown(label) + alone, files=files)
+    run.fits.extend(sorted(fits.values(), key=lambda fit: order.index(fit.label) if fit.label in order else len(order)))
+    if missing := [label for label in order if label not in fits]:
         run.notes.append(
             f"'{run.url}' is unfinished: {len(missing)} of {len(order)} activations are not trained yet "
             f"({', '.join(missing)}). Go on with softknee study --resume."

@@ -62,12 +62,12 @@ class Written:
 
 def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
     """Every figure by name, and sentences about what is missing."""
-    found: dict[str, Drawn] = {}
+    figures: dict[str, Drawn] = {}
     notes: list[str] = []
 
     def add(name: str, make: Callable[[], Drawn]) -> None:
         try:
-            found[name] = make()
+            figures[name] = make()
         except DataError as error:
             notes.append(str(error))
 
@@ -88,7 +88,7 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         if many:
             add(f"{name}-all", lambda same=same: curves(same))
     every = dict.fromkeys((*(note for run in asked for note in run.notes), *notes))
-    return found, tuple(every)
+    return figures, tuple(every)
 
 
 def _has_examples(run: Run, notes: list[str]) -> bool:
@@ -133,7 +133,7 @@ def _measure(run: Run) -> str:
     return "mse" if run.examples.task == "regression" else "accuracy"
 
 
-def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
+def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
     """Each figure as NAME.png, and as NAME.svg where that stays small."""
     place = Path(folder)
     try:
@@ -144,7 +144,7 @@ def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> li
             "can be written to."
         ) from error
     written = []
-    for name, drawn in found.items():
+    for name, drawn in figures.items():
         written.append(write_whole(place / f"{name}.png", png_bytes(drawn.figure), what="figure"))
         if (vector := svg_bytes(drawn.figure)) is not None:
             written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
@@ -153,9 +153,9 @@ def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> li
 
 def write_fits(runs: Sequence[Run], folder: str | os.PathLike[str]) -> Written:
     """Draw all that these runs have something for, and write it into a folder."""
-    found, notes = draw_runs(runs)
-    files = write_figures(found, folder)
-    return Written(tuple(files), {name: one.caption for name, one in found.items()}, notes)
+    figures, notes = draw_runs(runs)
+    files = write_figures(figures, folder)
+    return Written(tuple(files), {name: figure.caption for name, figure in figures.items()}, notes)
 
 
 def default_place(run: Run) -> Path:

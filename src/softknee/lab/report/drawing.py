@@ -281,7 +281,7 @@ def places_for(
             bars.append((x - 1, low, x + 1, high))
     bars += [_around(point, 1.0) for line in lines for point in _along([at[number] for number in line])]
     written: list[_Box] = []
-    found: list[str | None] = [None] * len(spots)
+    positions: list[str | None] = [None] * len(spots)
     for place in sorted(range(len(spots)), key=lambda place: spots[place].rank):
         spot = spots[place]
         others = [mark for other, mark in enumerate(marks) if other != place]
@@ -291,8 +291,8 @@ def places_for(
         fits = _on(box, written) <= _OF_TEXTS * _area(box) and _on(box, others) <= _OF_MARKS * _area(box)
         if spot.rank == 0 or fits:
             written.append(box)
-            found[place] = best
-    return found
+            positions[place] = best
+    return positions
 
 
 def _span(middles: Sequence[float], reaches: Sequence[tuple[float, float] | None]) -> tuple[float, float]:
@@ -340,9 +340,9 @@ def _area(box: _Box) -> float:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _shared(one: _Box, other: _Box) -> float:
-    wide = min(one[2], other[2]) - max(one[0], other[0])
-    tall = min(one[3], other[3]) - max(one[1], other[1])
+def _shared(box: _Box, other: _Box) -> float:
+    wide = min(box[2], other[2]) - max(box[0], other[0])
+    tall = min(box[3], other[3]) - max(box[1], other[1])
     return max(0.0, wide) * max(0.0, tall)
 
 
@@ -379,13 +379,13 @@ class View:
 
     @property
     def note(self) -> str:
-        told = (f"{self._way(row)} {self._told(row)}" for row in self.outside)
-        return f"Outside the picture: {', '.join(told)}" if self.outside else ""
+        texts = (f"{self._way(row)} {self._told(row)}" for row in self.outside)
+        return f"Outside the picture: {', '.join(texts)}" if self.outside else ""
 
     @property
     def caption(self) -> str:
-        told = ", ".join(self._told(row) for row in self.outside)
-        return f"Too far away to be shown: {told}." if self.outside else ""
+        texts = ", ".join(self._told(row) for row in self.outside)
+        return f"Too far away to be shown: {texts}." if self.outside else ""
 
     def _told(self, row: Row) -> str:
         across, upright = middle_of(row, self.metric, self.spread)
@@ -429,13 +429,13 @@ def _span_of(rows: Sequence[Row], measure: Measure, axis: int, both: tuple[Measu
 def _groups(summary: Summary, rows: Sequence[Row]) -> tuple[Group, ...]:
     """In the order of their first rows."""
     on_path = {row.label for knob in summary.knobs for row in knob.rows}
-    found = [
+    groups = [
         Group(knob.name, tuple(row for row in knob.rows if row in rows), True, knob.parameter) for knob in summary.knobs
     ]
-    found += [Group(row.label, (row,), False) for row in rows if row.label not in on_path]
+    groups += [Group(row.label, (row,), False) for row in rows if row.label not in on_path]
     order = {row.label: place for place, row in enumerate(rows)}
-    there = (one for one in found if one.rows)
-    return tuple(sorted(there, key=lambda one: min(order[row.label] for row in one.rows)))
+    there = (group for group in groups if group.rows)
+    return tuple(sorted(there, key=lambda group: min(order[row.label] for row in group.rows)))
 
 
 # -- what is written beside the points ----------------------------------------------------------------------
@@ -512,10 +512,10 @@ def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]
 
 def interval_of(row: Row, measure: Measure) -> tuple[float, float] | None:
     """The interval that is drawn: none of two seeds, whose t is 12.7 and whose bars would cross the whole plane."""
-    found = row.found(measure)
-    if found is None or found.interval is None or len(row.seeds) < FEWEST_DRAWN:
+    result = row.found(measure)
+    if result is None or result.interval is None or len(row.seeds) < FEWEST_DRAWN:
         return None
-    return measure.scale * found.interval[0], measure.scale * found.interval[1]
+    return measure.scale * result.interval[0], measure.scale * result.interval[1]
 
 
 _FAINT = 0.45  # many bars cross, and the points matter more
@@ -698,7 +698,7 @@ def first_shown(summary: Summary) -> set[str]:
     on_path = {row.label for knob in summary.knobs for row in knob.rows}
     shown = {row.label for row in summary.rows if row.label not in on_path or row.baseline}
     for knob in summary.knobs:
-        able = [(sign * found.value, row.label) for row in knob.rows if (found := row.found(summary.metric))]
+        able = [(sign * result.value, row.label) for row in knob.rows if (result := row.found(summary.metric))]
         shown |= {max(able)[1]} if able else set()
     return shown
 
@@ -774,17 +774,17 @@ _START = "#8a8983"
 
 def learned(summary: Summary) -> list[Figure]:
     """For each activation that learned: the function before and after, and beside it its parameters over the epochs."""
-    found = []
-    for label in dict.fromkeys(one.label for one in (*summary.shapes, *summary.trajectories)):
+    figures = []
+    for label in dict.fromkeys(item.label for item in (*summary.shapes, *summary.trajectories)):
         before_and_after = [shape for shape in summary.shapes if shape.label == label]
         over_time = [trajectory for trajectory in summary.trajectories if trajectory.label == label]
-        found += [_shape(label, before_and_after)] if before_and_after else []
+        figures += [_shape(label, before_and_after)] if before_and_after else []
         # A vector has a figure of its own, beside one of all single numbers.
         kinds: dict[str, list[Trajectory]] = {}
-        for one in over_time:
-            kinds.setdefault(one.parameter.partition("[")[0] if "[" in one.parameter else "", []).append(one)
-        found += [_trajectory(label, lines, vector) for vector, lines in kinds.items()]
-    return found
+        for item in over_time:
+            kinds.setdefault(item.parameter.partition("[")[0] if "[" in item.parameter else "", []).append(item)
+        figures += [_trajectory(label, lines, vector) for vector, lines in kinds.items()]
+    return figures
 
 
 def _shape(label: str, sites: Sequence[Shape]) -> Figure:
@@ -846,7 +846,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
         for line, title in zip(lines, titles, strict=True)
         for epoch, y, low, high in zip(line.epochs, line.middle, line.low, line.high, strict=True)
     ]
-    every = [one for line in lines for one in (*line.low, *line.high)]
+    every = [value for line in lines for value in (*line.low, *line.high)]
     after = after_epochs(lines[0].epochs)
     across = number("x", title="epoch", **epoch_axis(lines[0].epochs))
     return Figure(

@@ -237,8 +237,8 @@ def _many(rows: Sequence[Row]) -> str:
 
 
 def _model(recipe: Recipe) -> str:
-    given = ", ".join(f"{name} {_value(value)}" for name, value in recipe.model.arguments.items())
-    return f"model {recipe.model.build}" + (f" ({given})" if given else "")
+    arguments = ", ".join(f"{name} {_value(value)}" for name, value in recipe.model.arguments.items())
+    return f"model {recipe.model.build}" + (f" ({arguments})" if arguments else "")
 
 
 def _value(value: object) -> str:
@@ -260,7 +260,7 @@ def _notes(summary: Summary) -> str:
 def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
     """Anchor, title and content of each section; one without content is left out."""
     drawn = plane(summary)
-    tests = [table for one in tested(summary) if (table := significance(summary, one))]
+    tests = [table for measure in tested(summary) if (table := significance(summary, measure))]
     more = [table for table in (measures_table(summary), inside(summary)) if table]
     return [
         ("results", "Results", headline(summary).html()),
@@ -271,7 +271,7 @@ def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
         ("curves", "Training", _figures(curves(summary))),
         ("shapes", "What activations learned", _figures(learned(summary))),
         ("hardness", "Hardness by depth", _figures(hardness(summary))),
-        ("replacement", "Replaced by the hard limit", found.html() if (found := replacement(summary)) else ""),
+        ("replacement", "Replaced by the hard limit", replaced.html() if (replaced := replacement(summary)) else ""),
         ("measures", "Everything measured", _tables(more)),
         ("rerun", "Run it again", _rerun(summary, origin)),
     ]
@@ -304,15 +304,15 @@ def _figures(figures: Sequence[Figure]) -> str:
     return content if all(figure.wide for figure in figures) else f'<div class="pair">{content}</div>'
 
 
-def _figure(one: Figure) -> str:
+def _figure(figure: Figure) -> str:
     # Inside a script nothing is markup but "</" and "<!--", so no "<" may be there.
-    data = json.dumps(one.on_page).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    hint = " Names in the legend show and hide what they name." if one.wide and len(one.legend) > 1 else ""
+    data = json.dumps(figure.on_page).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    hint = " Names in the legend show and hide what they name." if figure.wide and len(figure.legend) > 1 else ""
     return (
-        f'<figure data-figure="{escape(one.name, quote=True)}">'
-        f'<div class="plot" role="img" aria-label="{escape(one.label, quote=True)}"></div>'
-        f'{legend(one.legend)}<script type="application/json">{data}</script>'
-        f"<figcaption>{escape(one.caption)}{hint}</figcaption></figure>"
+        f'<figure data-figure="{escape(figure.name, quote=True)}">'
+        f'<div class="plot" role="img" aria-label="{escape(figure.label, quote=True)}"></div>'
+        f'{legend(figure.legend)}<script type="application/json">{data}</script>'
+        f"<figcaption>{escape(figure.caption)}{hint}</figcaption></figure>"
     )
 
 

@@ -58,22 +58,22 @@ def sentences_of(
 ) -> tuple[Answer, ...]:
     """The most accurate, the most reproducible and the cheapest, a sentence each."""
     able = [row for row in rows if not row.diverged]
-    found: list[Answer] = []
+    answers: list[Answer] = []
     title = "Most accurate" if metric.name == "accuracy" else f"Best by {metric.title}"
     for question, measure in ((title, metric), ("Most reproducible", spread)):
         if measure is not None and (answer := _by_measure(able, question, measure, level=level)):
-            found.append(answer)
+            answers.append(answer)
     if answer := _by_cost(able, cost_baseline):
-        found.append(answer)
-    return tuple(found)
+        answers.append(answer)
+    return tuple(answers)
 
 
 def _by_measure(rows: Sequence[Row], question: str, measure: Measure, *, level: float) -> Answer | None:
-    found = best_and_rivals(rows, measure, level=level)
-    if found is None:
+    ranking = best_and_rivals(rows, measure, level=level)
+    if ranking is None:
         return None
-    best, rivals = found
-    had = [one for row in rows if (one := row.found(measure)) is not None]
+    best, rivals = ranking
+    had = [result for row in rows if (result := row.found(measure)) is not None]
     places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
     unit = f"\u00a0{measure.unit}" if measure.unit else ""
     number = with_reach(best.found(measure), places, scale=measure.scale).replace(" ", "\u00a0")
@@ -117,20 +117,20 @@ def _named(rows: Sequence[Row]) -> str:
 
 def notes_of(rows: Sequence[Row], baseline: Row | None, wanted: str) -> tuple[str, ...]:
     """Diverged trials, and what could not be compared."""
-    found = []
+    notes = []
     for row in rows:
         if row.diverged:
             gone = listed(f"seed {seed} in epoch {epoch}" for seed, epoch in row.diverged)
             share = f"{len(row.diverged)} of {counted(len(row.seeds), 'seed')}"
-            found.append(
+            notes.append(
                 f"{row.label} diverged with {share} ({gone}). It has a dash in place of averages: those of the "
                 "other seeds alone would flatter it."
             )
     if baseline is None:
-        found.append(f"The baseline {wanted} is not among the activations, so there is nothing to test against.")
+        notes.append(f"The baseline {wanted} is not among the activations, so there is nothing to test against.")
     elif baseline.diverged:
-        found.append(f"The baseline {wanted} diverged, so there is nothing to test against.")
-    return tuple(found)
+        notes.append(f"The baseline {wanted} diverged, so there is nothing to test against.")
+    return tuple(notes)
 
 
 def compare(row: Row, other: Row, measure: Measure, *, level: float) -> Comparison | None:
@@ -140,7 +140,7 @@ def compare(row: Row, other: Row, measure: Measure, *, level: float) -> Comparis
         if first is None or second is None or row.seeds != other.seeds:
             return None
         return compare_sets(first, second, margin=measure.margin, level=level)
-    mine, theirs = (_by_seed(one, measure.name) for one in (row, other))
+    mine, theirs = (_by_seed(side, measure.name) for side in (row, other))
     seeds = [seed for seed in mine if seed in theirs]
     if not seeds:
         return None
@@ -158,21 +158,24 @@ def against_baseline(
 ) -> Mapping[str, Verdict]:
     """The verdict on every other row that can be compared, by its label; the tests of one measure are one family."""
     others = [row for row in rows if row is not baseline]
-    found = {row.label: compared for row in others if (compared := compare(row, baseline, measure, level=level))}
-    adjusted = holm([one.p for one in found.values()])
-    equivalent = holm([one.equivalence for one in found.values()])
+    comparisons = {row.label: compared for row in others if (compared := compare(row, baseline, measure, level=level))}
+    adjusted = holm([comparison.p for comparison in comparisons.values()])
+    equivalent = holm([comparison.equivalence for comparison in comparisons.values()])
     return {
         label: Verdict(
-            comparison=one, adjusted=p, equivalence=same, words=_words(one, p, same, measure, alpha=1 - level)
+            comparison=comparison,
+            adjusted=p,
+            equivalence=same,
+            words=_words(comparison, p, same, measure, alpha=1 - level),
         )
-        for (label, one), p, same in zip(found.items(), adjusted, equivalent, strict=True)
+        for (label, comparison), p, same in zip(comparisons.items(), adjusted, equivalent, strict=True)
     }
 
 
-def _words(one: Comparison, p: float | None, same: float | None, measure: Measure, *, alpha: float) -> str:
+def _words(comparison: Comparison, p: float | None, same: float | None, measure: Measure, *, alpha: float) -> str:
     small = same is not None and same <= alpha
     if p is not None and p <= alpha:
-        words = BETTER if (one.difference > 0) == measure.larger_is_better else WORSE
+        words = BETTER if (comparison.difference > 0) == measure.larger_is_better else WORSE
         return SLIGHTLY + words if small else words
     return EQUIVALENT if small else UNDECIDED
 
@@ -191,7 +194,9 @@ def best_and_rivals(
     able = [row for row in rows if row.label in had]
     best = max(able, key=lambda row: sign * had[row.label])
     others = [row for row in able if row is not best]
-    found = [None if (one := compare(row, best, measure, level=level)) is None else one.p for row in others]
+    found = [
+        None if (comparison := compare(row, best, measure, level=level)) is None else comparison.p for row in others
+    ]
     rivals = may_be_best(found, planned=best.baseline, level=level)
     return best, tuple(row for row, may in zip(others, rivals, strict=True) if may)
 
@@ -208,32 +213,32 @@ def beside_paper(paper: Paper | None, rows: Sequence[Row], *, level: float) -> t
     if paper is None:
         return ()
     by_label = {row.label: row for row in rows}
-    found = []
+    tables = []
     for name in PAPER_MEASURES:
         numbers = {label: values[name] for label, values in paper.values.items() if name in values}
         if numbers and name == PARAMETERS.name:
-            found.append(_counts(numbers, by_label))
+            tables.append(_counts(numbers, by_label))
         elif numbers:
-            found.append(_scores(score_called(name), numbers, by_label, level=level))
-    return tuple(found)
+            tables.append(_scores(score_called(name), numbers, by_label, level=level))
+    return tuple(tables)
 
 
 def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row], *, level: float) -> BesidePaper:
-    had = {label: one for label in numbers if label in rows and (one := rows[label].found(measure))}
-    logs = measure.logarithmic and _over_decades([one for one in had.values() if isinstance(one, Score)])
-    shown = {label: _shown(one, measure, logs=logs, level=level) for label, one in had.items()}
+    had = {label: result for label in numbers if label in rows and (result := rows[label].found(measure))}
+    logs = measure.logarithmic and _over_decades([result for result in had.values() if isinstance(result, Score)])
+    shown = {label: _shown(result, measure, logs=logs, level=level) for label, result in had.items()}
     places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
     half = _half_units(list(numbers.values()), places)
-    found = [
+    compared = [
         _beside(label, number, rows.get(label), shown.get(label), measure, half[place])
         for place, (label, number) in enumerate(numbers.items())
     ]
-    values = {label: one.value for label, one in shown.items()}
+    values = {label: result.value for label, result in shown.items()}
     return BesidePaper(
         measure=measure,
         average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
-        rows=tuple(found),
+        rows=tuple(compared),
         paper_places=places,
         places=own,
         best=f"Best by {measure.title}: {_best(numbers, measure)} in the paper, {_best(values, measure)} here.",
@@ -242,12 +247,12 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
 
 def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> BesidePaper:
     """How many parameters are trained, which every seed has alike."""
-    found = []
+    compared = []
     for label, number in numbers.items():
         row = rows.get(label)
         ours = None if row is None else row.trained
         words = "not known" if ours is None else SAME if ours == number else "more" if ours > number else "fewer"
-        found.append(
+        compared.append(
             Beside(
                 label=label,
                 key=None if row is None else row.key,
@@ -259,7 +264,7 @@ def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> BesidePape
                 verdict=words,
             )
         )
-    return BesidePaper(measure=PARAMETERS, average="", rows=tuple(found), paper_places=0, places=0, best="")
+    return BesidePaper(measure=PARAMETERS, average="", rows=tuple(compared), paper_places=0, places=0, best="")
 
 
 def _beside(label: str, number: float, row: Row | None, ours: Score | None, measure: Measure, half: float) -> Beside:
@@ -290,21 +295,23 @@ def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
     return BETTER if (ours.value > number) == measure.larger_is_better else WORSE
 
 
-def _shown(found: Score | Estimate, measure: Measure, *, logs: bool, level: float) -> Score:
+def _shown(result: Score | Estimate, measure: Measure, *, logs: bool, level: float) -> Score:
     """The average, or the difference of all models together, with its interval, in the unit that is shown."""
-    if not logs or not isinstance(found, Score):
-        ends = None if found.interval is None else (found.interval[0], found.interval[1])
+    if not logs or not isinstance(result, Score):
+        ends = None if result.interval is None else (result.interval[0], result.interval[1])
         scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
-        each = found.each if isinstance(found, Score) else ()
-        return Score(measure.scale * found.value, None, scaled, each, measure.larger_is_better)
-    over = score([math.log(measure.scale * value) for value in found.each], larger_is_better=False, level=level)
+        each = result.each if isinstance(result, Score) else ()
+        return Score(measure.scale * result.value, None, scaled, each, measure.larger_is_better)
+    over = score([math.log(measure.scale * value) for value in result.each], larger_is_better=False, level=level)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
-    return Score(math.exp(over.value), None, ends, found.each, found.larger_is_better)
+    return Score(math.exp(over.value), None, ends, result.each, result.larger_is_better)
 
 
-def _over_decades(found: Sequence[Score]) -> bool:
+def _over_decades(scores: Sequence[Score]) -> bool:
     """Whether the seeds of any activation spread so far, and all have a logarithm."""
-    return all(min(one.each) > 0 for one in found) and any(max(one.each) > _SPREAD * min(one.each) for one in found)
+    return all(min(score.each) > 0 for score in scores) and any(
+        max(score.each) > _SPREAD * min(score.each) for score in scores
+    )
 
 
 def _decimals(number: float) -> int:
@@ -341,20 +348,20 @@ def has_diverged(outcome: Outcome) -> bool:
 def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
     """Each training curve: mean and interval over seeds; every seed for itself where one diverged."""
     label = outcome.trial.activation.label
-    found = []
+    bands = []
     for name, curve in outcome.curves.items():
         if has_diverged(outcome):
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
-            found.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
+            bands.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
         elif curve:
-            points = [score([_number(one) for one in row], larger_is_better=False, level=level) for row in curve]
+            points = [score([_number(value) for value in row], larger_is_better=False, level=level) for row in curve]
             middle = tuple(point.value for point in points)
             ends = [point.interval or (point.value, point.value) for point in points]
             low, high = [end[0] for end in ends], tuple(end[1] for end in ends)
-            below = [place for place, one in enumerate(low) if name.endswith("loss") and one <= 0]
+            below = [place for place, value in enumerate(low) if name.endswith("loss") and value <= 0]
             for place in below:
                 low[place] = min(points[place].each)
-            found.append(
+            bands.append(
                 Band(
                     label=label,
                     curve=name,
@@ -365,7 +372,7 @@ def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
                     cut=bool(below),
                 )
             )
-    return found
+    return bands
 
 
 def _number(value: float | None) -> float:
@@ -374,21 +381,21 @@ def _number(value: float | None) -> float:
 
 def shapes_of(outcome: Outcome) -> list[Shape]:
     """The activation at each site whose parameters moved, where these are all that its formula needs."""
-    one = outcome.trial.activation
+    activation = outcome.trial.activation
     try:
-        act = get(one.name)
+        act = get(activation.name)
     except KeyError:  # of a package that is not installed here, or a module without a definition
         return []
     if not isinstance(act, Activation):  # a table of many numbers, of which the outcome keeps only means
         return []
     known = {p.name: p.start for p in act.params}
-    known |= {name: float(value) for name, value in one.values.items() if name in known}
+    known |= {name: float(value) for name, value in activation.values.items() if name in known}
     sites: dict[str, dict[str, str]] = {}
     for key in outcome.parameters:
         path, _, name = key.rpartition(".")
         if name in known:
             sites.setdefault(path, {})[name] = key
-    found = []
+    shapes = []
     for path, names in sites.items():
         start = known | {name: float(outcome.parameters[key]["start"]) for name, key in names.items()}
         ends = {name: outcome.parameters[key]["end"] for name, key in names.items()}
@@ -398,22 +405,22 @@ def shapes_of(outcome: Outcome) -> list[Shape]:
             if all(values[seed] is not None for values in ends.values())
         ]
         if each:
-            found.append(Shape(label=one.label, name=one.name, path=path, start=start, ends=tuple(each)))
-    return found
+            shapes.append(Shape(label=activation.label, name=activation.name, path=path, start=start, ends=tuple(each)))
+    return shapes
 
 
 def trajectories_of(outcome: Outcome) -> list[Trajectory]:
     """Every parameter that moved, epoch by epoch."""
-    found = []
+    trajectories = []
     for key, moved in outcome.parameters.items():
         path, _, name = key.rpartition(".")
         starts = moved.get("starts") or [moved["start"]]
         epochs = [
             [float(start) for start in starts],
-            *([one for one in row if one is not None] for row in moved["curve"]),
+            *([value for value in row if value is not None] for row in moved["curve"]),
         ]
         if all(epochs):
-            found.append(
+            trajectories.append(
                 Trajectory(
                     label=outcome.trial.activation.label,
                     path=path,
@@ -424,7 +431,7 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
                     high=tuple(map(max, epochs)),
                 )
             )
-    return found
+    return trajectories
 
 
 def profile_of(outcome: Outcome) -> Profile | None:
@@ -433,7 +440,7 @@ def profile_of(outcome: Outcome) -> Profile | None:
         return None
 
     def column(name: str) -> tuple[tuple[float, ...], ...]:
-        return tuple(tuple(one for one in site.get(name) or () if one is not None) for site in outcome.hardness)
+        return tuple(tuple(value for value in site.get(name) or () if value is not None) for site in outcome.hardness)
 
     return Profile(
         label=outcome.trial.activation.label,
@@ -447,15 +454,15 @@ def profile_of(outcome: Outcome) -> Profile | None:
 
 def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float) -> Replacement | None:
     """Before and after the limit took the activation's place, by the metric; None where seeds diverged."""
-    found, before = outcome.replacement, row.scores.get(metric.name)
-    after = None if found is None else found["test"].get(metric.name)
-    if found is None or before is None or after is None or None in after:
+    replaced, before = outcome.replacement, row.scores.get(metric.name)
+    after = None if replaced is None else replaced["test"].get(metric.name)
+    if replaced is None or before is None or after is None or None in after:
         return None
-    changed = found.get("changed")
+    changed = replaced.get("changed")
     return Replacement(
         label=row.label,
         key=row.key,
-        limit=str(found["limit"]),
+        limit=str(replaced["limit"]),
         measure=metric,
         before=before,
         after=score(after, larger_is_better=metric.larger_is_better, level=level),
@@ -467,7 +474,7 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float)
 def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
     """Activity over all sites, and the gradient norm over all steps; empty where seeds diverged."""
     scores: dict[str, Score] = {}
-    one = outcome.trial.activation
+    activation = outcome.trial.activation
     if not has_diverged(outcome):
         for name, title in _INSIDE.items():
             columns = [site[name] for site in outcome.activity if site.get(name) is not None]
@@ -482,12 +489,16 @@ def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
             scores["generalisation gap"] = score(gap, larger_is_better=False, level=level)
     elif not outcome.activity and not outcome.gradients:
         return None
-    return Inside(label=one.label, key=outcome.trial.key, scores=scores) if scores or has_diverged(outcome) else None
+    return (
+        Inside(label=activation.label, key=outcome.trial.key, scores=scores)
+        if scores or has_diverged(outcome)
+        else None
+    )
 
 
 def _mean_over(columns: Sequence[Sequence[float | None]], *, level: float) -> Score:
     """The mean over the columns of each seed, over the seeds."""
-    each = [sum(_number(one) for one in row) / len(row) for row in zip(*columns, strict=True)]
+    each = [sum(_number(value) for value in row) / len(row) for row in zip(*columns, strict=True)]
     return score(each, larger_is_better=False, level=level, bounds=(0.0, float("inf")))
 
 
@@ -496,7 +507,7 @@ def _gap(outcome: Outcome) -> list[float] | None:
     seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
     if not seen or not unseen or None in seen or None in unseen:
         return None
-    return [_number(one) - _number(other) for one, other in zip(seen, unseen, strict=True)]
+    return [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
 
 
 LEVEL = 0.95
@@ -583,7 +594,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
 
 
 def _in_order(measures: Sequence[Measure], first: Sequence[str]) -> tuple[Measure, ...]:
-    return tuple(sorted(measures, key=lambda one: one.name not in first))
+    return tuple(sorted(measures, key=lambda measure: measure.name not in first))
 
 
 def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
@@ -593,9 +604,11 @@ def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
         first.setdefault(choice.name, place)
 
     def order(outcome: Outcome) -> tuple[int, str, tuple[tuple[float, str], ...]]:
-        one = outcome.trial.activation
-        values = tuple((0.0, value) if isinstance(value, str) else (float(value), "") for value in one.values.values())
-        return first.get(one.name, len(first)), f"{one.learn}{one.harden}{one.per}", values
+        activation = outcome.trial.activation
+        values = tuple(
+            (0.0, value) if isinstance(value, str) else (float(value), "") for value in activation.values.values()
+        )
+        return first.get(activation.name, len(first)), f"{activation.learn}{activation.harden}{activation.per}", values
 
     return sorted(trained, key=order)
 
@@ -617,7 +630,7 @@ def _rows(
 
 
 def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost], *, baseline: bool) -> Row:
-    trial, one = outcome.trial, outcome.trial.activation
+    trial, activation = outcome.trial, outcome.trial.activation
     gone = tuple(
         (seed, epoch) for seed, epoch in zip(trial.seeds.numbers, outcome.diverged, strict=False) if epoch is not None
     )
@@ -628,19 +641,19 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
                 differences[measure.name] = _estimate(found)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
-                _whole(each, one.label, measure.name),
+                _whole(each, activation.label, measure.name),
                 larger_is_better=measure.larger_is_better,
                 level=LEVEL,
                 bounds=_BOUNDS.get(measure.name, _POSITIVE),
             )
     return Row(
-        label=one.label,
-        name=one.name,
-        values=dict(one.values),
+        label=activation.label,
+        name=activation.name,
+        values=dict(activation.values),
         variant=(
-            one.learn if isinstance(one.learn, bool | str) else tuple(one.learn),
-            one.harden,
-            tuple((one.last or {}).items()),
+            activation.learn if isinstance(activation.learn, bool | str) else tuple(activation.learn),
+            activation.harden,
+            tuple((activation.last or {}).items()),
         ),
         key=trial.key,
         seeds=trial.seeds.numbers,
@@ -648,7 +661,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         diverged=gone,
         scores=scores,
         differences=differences,
-        cost=costs.get(one.label),
+        cost=costs.get(activation.label),
         learning_rate=trial.training.learning_rate,
         weight_decay=trial.training.weight_decay,
         seconds=outcome.seconds,
@@ -662,37 +675,37 @@ def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
 
 
 def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
-    found = [value for value in each if value is not None]
-    if len(found) < len(each):
+    values = [value for value in each if value is not None]
+    if len(values) < len(each):
         raise DataError(
-            f"{label!r} lacks {name} of {len(each) - len(found)} of {len(each)} seeds, and none of them diverged; its "
+            f"{label!r} lacks {name} of {len(each) - len(values)} of {len(each)} seeds, and none of them diverged; its "
             "record is incomplete. Run that trial again."
         )
-    return found
+    return values
 
 
-def _estimate(found: Mapping[str, Any]) -> Estimate:
-    interval, without = found.get("interval"), found.get("without")
+def _estimate(difference: Mapping[str, Any]) -> Estimate:
+    interval, without = difference.get("interval"), difference.get("without")
     return Estimate(
-        found["value"],
-        found.get("stdev"),
+        difference["value"],
+        difference.get("stdev"),
         None if interval is None else (interval[0], interval[1]),
         None if without is None else tuple(without),
     )
 
 
 def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
-    found = {}
+    costs = {}
     for outcome in outcomes:
         for entry in outcome.cost:
             names = ("train", "infer", "train_ratio", "infer_ratio")
             numbers = {name: _quantity(entry[name]) for name in names}
-            found[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
-    return found
+            costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
+    return costs
 
 
-def _quantity(found: Any) -> Quantity:
-    return found if isinstance(found, Quantity) else Quantity(**found)
+def _quantity(value: Any) -> Quantity:
+    return value if isinstance(value, Quantity) else Quantity(**value)
 
 
 def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:
@@ -704,8 +717,8 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
     }
     best: dict[str, set[str]] = {row.label: set() for row in rows}
     for measure in measures:
-        if found := best_and_rivals(able, measure, level=LEVEL):
-            for row in (found[0], *found[1]):
+        if ranking := best_and_rivals(able, measure, level=LEVEL):
+            for row in (ranking[0], *ranking[1]):
                 best[row.label].add(measure.name)
     return tuple(
         replace(
@@ -719,14 +732,14 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
 
 def _knobs(rows: Sequence[Row]) -> tuple[Knob, ...]:
     """Rows that differ in one parameter alone, for each activation that has two of them or more."""
-    found = []
+    knobs = []
     for name, variant in dict.fromkeys((row.name, row.variant) for row in rows):
         mine = [row for row in rows if (row.name, row.variant) == (name, variant) and row.values]
         moving = [name for name in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, name)]
         if len(mine) > 1 and len(moving) == 1 and all(_is_number(row.values.get(moving[0])) for row in mine):
             ordered = sorted(mine, key=lambda row, parameter=moving[0]: row.number(parameter))
-            found.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
-    return tuple(found)
+            knobs.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
+    return tuple(knobs)
 
 
 def _is_number(value: Any) -> bool:

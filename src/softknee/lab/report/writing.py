@@ -32,9 +32,10 @@ from .tables import (
 def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
     """The document; `figures` has the caption of each file in figures/."""
     title = escape_latex(summary.recipe.title or summary.recipe.name)
+    text = escape_latex
     answers = "\n".join(
-        rf"\item {escape_latex(sentence.question)}: \textbf{{{escape_latex(sentence.label)}}}{escape_latex(sentence.words)}"
-        for sentence in summary.sentences
+        rf"\item {text(answer.question)}: \textbf{{{text(answer.label)}}}{text(answer.words)}"
+        for answer in summary.sentences
     )
     lists = f"\\begin{{itemize}}\n{answers}\n\\end{{itemize}}\n" if answers else ""
     notes = "".join(f"\n\\noindent {escape_latex(note)}\n" for note in summary.notes)
