@@ -7,8 +7,7 @@ from pathlib import Path
 
 from softknee.files import write_whole
 from softknee.lab.report import summarise
-from softknee.lab.report.drawing import FEWEST_DRAWN
-from softknee.lab.report.drawn import pdf_figures
+from softknee.lab.report.drawing import FEWEST_DRAWN, pdf_figures
 
 from .lambda_gelu.findings import CAPTION, FIGURE, order_figure
 from .runs import Runs

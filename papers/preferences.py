@@ -8,6 +8,7 @@ from typing import Any
 
 from softknee.errors import DataError
 from softknee.lab.language.loading import AS_LOADED
+from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
@@ -184,12 +185,13 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
         record = runs.benchmark(table.record)
         where = f"{paper_called(paper).name}, {table.place.lower()}"
         yield f"\n### {where}: {table.network} trained on preferences (DPO)\n\n"
-        yield f"| β | activation | {' | '.join(f'{one.head}: paper | here' for one in table.columns)} |\n"
-        yield f"|--:|:--|{'--:|--:|' * len(table.columns)}\n"
-        for row in sorted(record.rows, key=lambda one: one["beta"]):
+        head = ["β", "activation", *(text for one in table.columns for text in (f"{one.head}: paper", "here"))]
+        rows = []
+        for row in sorted(record.rows, key=lambda row: row["beta"]):
             pairs = zip(table.printed(row), table.columns, strict=True)
-            cells = " | ".join(f"{theirs} | {column.text(row)}" for theirs, column in pairs)
-            yield f"| {row['beta']:g} | {table.names().get(row['activation'], row['activation'])} | {cells} |\n"
+            cells = [text for theirs, column in pairs for text in (theirs, column.text(row))]
+            rows.append([f"{row['beta']:g}", table.names().get(row["activation"], row["activation"]), *cells])
+        yield Table(head=head, rows=rows, align="rl" + "rr" * len(table.columns), markup=True).markdown(COLONS)
         given, machine = record.settings, record.hardware.gpu or record.hardware.cpu
         yield (
             f"\n{len(record.seeds)} seeds of {given['model']} on {machine}: mean and standard deviation, judged by "

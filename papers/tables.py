@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import Outcome
+from softknee.lab.table import COLONS, Table
 from softknee.measure.estimate import t_quantile
 from softknee.measure.significance import may_be_best
 
@@ -116,14 +117,15 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     record = runs.benchmark(name)
     first = record.rows[0]
     yield f"\n### {heading}\n\n"
-    yield "| activation | inference: paper | here | training: paper | here | peak memory here |\n"
-    yield "|:--|--:|--:|--:|--:|--:|\n"
+    rows = []
     for row in record.rows:
         label = "gelu" if row is first else _short_name(row["variant"])
         paper = ["" if math.isnan(one) else f"{one:.2f}" for one in quoted.get(label, (math.nan, math.nan))]
         ours = [f"{row[what].value / first[what].value:.3f}" for what in ("forward", "step")]
         memory = f"{row['peak'] / first['peak']:.3f}"
-        yield f"| {cell(label)} | {paper[0]} | {ours[0]} | {paper[1]} | {ours[1]} | {memory} |\n"
+        rows.append([cell(label), paper[0], ours[0], paper[1], ours[1], memory])
+    head = ["activation", "inference: paper", "here", "training: paper", "here", "peak memory here"]
+    yield _markdown(head, rows)
     shape = "x".join(str(one) for one in next(iter(record.settings["inputs"].values())))
     yield (
         f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
@@ -171,7 +173,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     fitted = "accuracy" in measures and all(one.train.get("accuracy") for one in study.outcomes.values())
     heads += ["on the training examples, %"] if fitted else []
     heads += ["accuracy, %, when replaced"] if swapped else []
-    yield f"| {' | '.join(heads)} |\n|:--|{'--:|' * (len(heads) - 1)}\n"
+    rows = []
     ours = {measure: _marked(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
         quoted = values.get(label, {}).get("parameters")
@@ -189,7 +191,8 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
         row += [_difference(outcome, one, _FURTHER[one][2], scale=_FURTHER[one][1]) for one in further]
         row += [_mean_of(outcome.train["accuracy"])] if fitted else []
         row += [_replaced(outcome)] if swapped else []
-        yield f"| {' | '.join(row)} |\n"
+        rows.append(row)
+    yield _markdown(heads, rows)
 
 
 def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: str, form: str) -> str:
@@ -323,7 +326,7 @@ AUC_SPREADS: Mapping[str, Mapping[str, float]] = {
 def hardness_table(study: Study) -> str:
     """Table I of the λ-GELU paper beside ours: its own score, the epoch of it, and how hard the gates became."""
     heads = ["activation", "best validation accuracy, %", "in epoch", "mean λ", "drift of λ"]
-    lines = [_head(heads)]
+    rows = []
     for label, paper in TABLE_I[study.name].items():
         if label not in study.outcomes:
             continue
@@ -333,9 +336,9 @@ def hardness_table(study: Study) -> str:
             ours += [_told(learned), _told(drift_of(study, label))]
         quoted = [f"{one:g}" for one in paper[:2]] + [f"{one:.2f}" for one in paper[2:]]
         both = [one for pair in zip(quoted, ours, strict=True) for one in pair]
-        lines.append(_line([cell(label), *both, *[""] * (2 * len(heads) - 2 - len(both))]))
+        rows.append([cell(label), *both, *[""] * (2 * len(heads) - 2 - len(both))])
     swapped = ", ".join(f"{label} {a:g} and {b:g} %" for label, (a, b) in TABLE_II[study.name].items())
-    return "".join(lines) + (
+    return _markdown(_both(heads), rows) + (
         "\nThe other columns of table I: means over the seeds; λ is that of the epoch with the best validation, in the "
         "mean over the layers, its drift the sum of its steps from epoch to epoch over the whole training. Table II of "
         f"the paper, before and after the replacement by ReLU: {swapped}.\n"
@@ -345,7 +348,7 @@ def hardness_table(study: Study) -> str:
 def grid_table(study: Study) -> str:
     """Figure 1 of the λ-GELU paper: the drift of λ in each cell, and what the best validation accuracy gains."""
     gelu = best_validation(study, "gelu")
-    lines = [_line(["temperature t", *(f"c = {c}" for c in RATES)]), f"|--:|{'--:|' * len(RATES)}\n"]
+    rows = []
     for t in TEMPERATURES:
         row = [f"{t:g}"]
         for c in RATES:
@@ -355,8 +358,9 @@ def grid_table(study: Study) -> str:
                 continue
             gained = mean(best_validation(study, label) for label in labels) - gelu
             row.append(f"{mean(drift_of(study, label) for label in labels):.2f} ({100 * gained:+.2f})")
-        lines.append(_line(row))
-    return "".join(lines) + (
+        rows.append(row)
+    head = ["temperature t", *(f"c = {c}" for c in RATES)]
+    return _markdown(head, rows, align="r" * len(head)) + (
         "\nWhat the paper's figure has in its cells: the drift of λ (its colour), and in brackets by how many points "
         "the best validation accuracy is above GELU's (its text); means over three starts and three seeds.\n"
     )
@@ -364,13 +368,13 @@ def grid_table(study: Study) -> str:
 
 def spread_table(study: Study) -> str:
     """The standard deviations of the AUC in tables 1 to 3 of the SmeLU paper beside ours."""
-    lines = [_head(["activation", "standard deviation of the AUC, points"])]
+    rows = []
     for label, paper in AUC_SPREADS[study.name].items():
         if label in study.outcomes:
             found = [one for one in study.values(label, "auc") if one is not None]
             ours = f"{100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
-            lines.append(_line([cell(label), f"{100 * paper:.2f}", ours]))
-    return "".join(lines) + (
+            rows.append([cell(label), f"{100 * paper:.2f}", ours])
+    return _markdown(_both(["activation", "standard deviation of the AUC, points"]), rows) + (
         "\nOver the models. The paper also prints standard deviations of its prediction differences, and does not say "
         "over what; ours have the interval of a jackknife over the models.\n"
     )
@@ -380,14 +384,13 @@ def _told(number: float, places: int = 2) -> str:
     return "" if math.isnan(number) else f"{number:.{places}f}"
 
 
-def _head(heads: list[str]) -> str:
+def _both(heads: list[str]) -> list[str]:
     """The first column, and each other twice: the paper's and ours."""
-    both = [one for head in heads[1:] for one in (f"{head}: paper", "here")]
-    return _line([heads[0], *both]) + f"|:--|{'--:|' * len(both)}\n"
+    return [heads[0], *(text for head in heads[1:] for text in (f"{head}: paper", "here"))]
 
 
-def _line(row: list[str]) -> str:
-    return f"| {' | '.join(row)} |\n"
+def _markdown(head: list[str], rows: list[list[str]], align: str = "") -> str:
+    return Table(head=head, rows=rows, align=align, markup=True).markdown(COLONS)
 
 
 BELOW: Mapping[str, Below] = {

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softknee.lab.data import adult, cifar
+from softknee.lab.data import adult
+from softknee.lab.data.images import CIFAR_SETS
 
 Part = tuple[np.ndarray, np.ndarray]  # images (count, 32, 32, 3) and labels
 COUNTS = {"train": 60, "test": 20}
@@ -62,7 +63,7 @@ def write_binary(folder: Path, name: str) -> Path:
 def publish_cifar(monkeypatch: pytest.MonkeyPatch, name: str, folder: Path) -> None:
     """Let these small files be what was published, so that a study reads them."""
     sums = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
-    monkeypatch.setitem(cifar.SETS, name, replace(cifar.SETS[name], sha256=sums))
+    monkeypatch.setitem(CIFAR_SETS, name, replace(CIFAR_SETS[name], sha256=sums))
 
 
 # -- Adult --------------------------------------------------------------------------------------------------

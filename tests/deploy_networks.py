@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from softknee.lab import networks
+from softknee.lab.data.images import load_digits
 from softknee.lab.deploy.onnx_check import Exported
-from softknee.lab.splits import load_digits
 
 WIDTHS = (64, 16, 12, 10)
 needs_marabou = pytest.mark.skipif(

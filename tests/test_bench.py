@@ -16,7 +16,7 @@ from softknee.errors import InputError, ParameterError
 from softknee.lab.bench import candidates, clock, speed
 from softknee.lab.bench.candidates import PSEUDOCODE
 from softknee.lab.bench.clock import Clock, Samples, bytes_held
-from softknee.lab.table import speed_tables
+from softknee.lab.bench.speed import speed_tables
 from softknee.measure import Quantity, Record
 
 CPU = torch.device("cpu")
@@ -51,8 +51,8 @@ def test_rows_are_complete(record: Record) -> None:
 def test_record_survives_a_round_trip_and_a_table(record: Record) -> None:
     assert Record.from_json(record.to_json()) == record
     (table,) = speed_tables(record)
-    assert [line[0] for line in table.lines] == list(FUNCTIONS)
-    assert all(len(line) == len(table.header) for line in table.lines)
+    assert [line[0] for line in table.rows] == list(FUNCTIONS)
+    assert all(len(line) == len(table.head) for line in table.rows)
     assert table.markdown().count("\n| ") == len(FUNCTIONS) + 2
 
 

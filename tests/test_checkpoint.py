@@ -20,8 +20,8 @@ from torch import nn
 import softknee as sk
 from softknee.errors import MissingToolError
 from softknee.files import WriteError
-from softknee.lab.builders import build_network
 from softknee.lab.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from softknee.lab.networks import build_network
 
 pytest.importorskip("safetensors", reason="safetensors is not installed; the extra 'deploy' brings it")
 
@@ -176,7 +176,7 @@ def test_a_full_disk_leaves_the_first_checkpoint(tmp_path: Path) -> None:
 KILLED = """
     import os, sys
     from pathlib import Path
-    from softknee.lab.whole_folder import write_folder
+    from softknee.files import write_folder
 
     rename, left = Path.rename, int(sys.argv[2])
     def stop(self, target):

@@ -15,10 +15,8 @@ from softknee.app.commands import app
 from softknee.errors import DataError, InputError, ParameterError, SoftkneeError
 from softknee.lab import networks
 from softknee.lab.checkpoint import CheckpointError, save_checkpoint
-from softknee.lab.churn import churn
-from softknee.lab.compare import compare
-from softknee.lab.shares import gain_interval, mcnemar, over_examples, wilson
-from softknee.lab.splits import load_split
+from softknee.lab.compare import churn, compare, gain_interval, mcnemar, over_examples, wilson
+from softknee.lab.data.images import load_split
 from softknee.lab.studies.recipe import Data
 from softknee.measure import Record, prediction_difference
 

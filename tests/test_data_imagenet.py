@@ -17,8 +17,8 @@ from softknee.app.data import data as data_command
 from softknee.errors import DataError
 from softknee.files import WriteError
 from softknee.lab.data import imagenet
-from softknee.lab.data.cifar import load_image_set
 from softknee.lab.data.imagenet import find_bytes, load_imagenet, write_bytes
+from softknee.lab.data.images import load_image_set
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data
 

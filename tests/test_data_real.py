@@ -10,9 +10,9 @@ import torch
 
 from data_files import pillow
 from softknee.lab.data.adult import load_adult
-from softknee.lab.data.cifar import load_image_set
 from softknee.lab.data.criteo import convert, load_criteo
-from softknee.lab.data.wikitext import load_wikitext
+from softknee.lab.data.images import load_image_set
+from softknee.lab.data.text import load_wikitext
 
 FOLDER = os.environ.get("SOFTKNEE_DATA", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="SOFTKNEE_DATA is not set, so that there are no real files")

@@ -17,8 +17,8 @@ import torch
 from data_files import jpeg, tiny_imagenet_files, write_adult, write_tree
 from softknee.errors import DataError, ParameterError
 from softknee.lab.data.adult import COLUMNS, INPUTS, LABELS, load_adult
-from softknee.lab.data.cifar import ImageSet, load_image_set
-from softknee.lab.data.wikitext import load_wikitext
+from softknee.lab.data.images import ImageSet, load_image_set
+from softknee.lab.data.text import load_wikitext
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data
 

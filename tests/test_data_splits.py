@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from softknee.errors import ParameterError
-from softknee.lab import idx, networks, splits
-from softknee.lab.splits import Split, load_digits, load_split
+from softknee.lab import networks
+from softknee.lab.data import images
+from softknee.lab.data.images import Split, load_digits, load_split
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
 
@@ -40,7 +41,7 @@ def test_an_unknown_data_set_is_named() -> None:
         load_split("mnis")
 
 
-@pytest.mark.parametrize("module", [idx, networks, splits], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("module", [images, networks], ids=lambda one: one.__name__)
 def test_the_examples_of_the_docstrings_run(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

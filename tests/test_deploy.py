@@ -13,13 +13,12 @@ from torch import nn
 
 from deploy_networks import needs_marabou, trained, written
 from softknee.errors import InputError, ParameterError
+from softknee.lab.data.images import load_digits
 from softknee.lab.deploy import DeployReport, NotRun, Refused, deploy_check, deploy_table, relu_copy
-from softknee.lab.deploy.int8_check import Int8Check, quantise
 from softknee.lab.deploy.layers import attempt
 from softknee.lab.deploy.marabou_check import RobustnessCheck
-from softknee.lab.deploy.onnx_check import Exported, OnnxCheck
+from softknee.lab.deploy.onnx_check import Exported, Int8Check, OnnxCheck, quantise
 from softknee.lab.deploy.pruning_check import PruningCheck
-from softknee.lab.splits import load_digits
 from softknee.measure import Record
 
 for tool in ("onnx", "onnxscript", "onnxruntime", "torch_pruning", "safetensors", "sklearn"):
@@ -162,7 +161,7 @@ def test_the_record_and_the_table(result: DeployReport) -> None:
     assert "Gelu" in refused["refused"]
     assert record.settings["tools"]["maraboupy"] != "not installed"
     table = deploy_table(result)
-    lines = {line[0].strip(): line[1:] for line in table.lines}
+    lines = {line[0].strip(): line[1:] for line in table.rows}
     assert lines["ONNX operators"] == ("Gelu 2, Gemm 3", "Gemm 3, Relu 2")
     assert lines["by APoZ"][0] == "not run [1]"
     assert any(remark.startswith("[1] APoZ cannot rank") for remark in table.remarks)

@@ -56,8 +56,8 @@ def test_a_refusal_is_told_and_a_proof_counted(checked) -> None:
     assert "refused" in record.rows[0]["proved"]
     assert record.rows[1]["proved"]["points"] == 2
     (table,) = summary_tables(record)
-    assert "refused [1]" in table.lines[0][-1]
-    assert table.lines[1][-1].endswith(" of 2")
+    assert "refused [1]" in table.rows[0][-1]
+    assert table.rows[1][-1].endswith(" of 2")
     assert "Marabou" in table.remarks[0]
 
 
@@ -65,7 +65,7 @@ def test_a_column_that_was_run_for_no_network_is_left_out(checked) -> None:
     record = summary_record(checked, command="x")
     rows = [{**row, "proved": {"not_run": "No point was asked for."}} for row in record.rows]
     (table,) = summary_tables(Record.now(record.kind, command="x", rows=rows))
-    assert "points proved robust" not in table.header
+    assert "points proved robust" not in table.head
 
 
 def test_no_checkpoint_and_another_record_are_refused(checked) -> None:

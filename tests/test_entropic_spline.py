@@ -12,7 +12,7 @@ import softknee as sk
 from entropic_samples import draw
 from helpers import F32, F64
 from softknee.design.entropic.spline import spline_value
-from softknee.lab.splits import load_digits
+from softknee.lab.data.images import load_digits
 from softknee.spec.reference import evaluate
 
 FAR = torch.tensor([-math.inf, -1e30, -100.0, 100.0, 1e30, math.inf])

@@ -21,16 +21,16 @@ from helpers import every_subject, ordinary_values
 from softknee.app import main
 from softknee.errors import ParameterError, SoftkneeError
 from softknee.files import WriteError
-from softknee.lab import curves, figures
+from softknee.lab import figures
 from softknee.lab.figures import draw
 from softknee.spec import Activation, x
 
 F64 = torch.float64
 
 
-def curve_of(name: str, low: float = -3.0, high: float = 3.0, **values: float) -> curves.Curve:
+def curve_of(name: str, low: float = -3.0, high: float = 3.0, **values: float) -> figures.Curve:
     act = sk.get(name)
-    return curves.sample(curves.orders_of(act, values), low=low, high=high, seams=curves.seams_of(act, values))
+    return figures.sample(figures.orders_of(act, values), low=low, high=high, seams=figures.seams_of(act, values))
 
 
 # -- jumps ------------------------------------------------------------------------------------------------
@@ -67,13 +67,13 @@ def test_the_second_derivative_of_smelu_is_a_step():
 
 def test_jumps_are_found_where_no_seam_is_known():
     """A staircase has jumps and nothing else; a steep slope has none."""
-    stairs = curves.sample([lambda t: torch.floor(t)], low=-2.5, high=2.5, seams=None)
+    stairs = figures.sample([lambda t: torch.floor(t)], low=-2.5, high=2.5, seams=None)
     assert [place for place, _ in stairs.masses[1]] == pytest.approx([-2, -1, 0, 1, 2], abs=1e-9)
     assert [weight for _, weight in stairs.masses[1]] == [1.0] * 5
-    steep = curves.sample([lambda t: torch.tanh(1e4 * t)], low=-1.0, high=1.0, seams=None)
+    steep = figures.sample([lambda t: torch.tanh(1e4 * t)], low=-1.0, high=1.0, seams=None)
     assert steep.masses[1] == ()
     act, values = sk.get("smelu"), {"beta": 0.5}
-    hunted = curves.sample(curves.orders_of(act, values), low=-3, high=3, seams=None)
+    hunted = figures.sample(figures.orders_of(act, values), low=-3, high=3, seams=None)
     assert [len(runs) for runs in hunted.runs] == [1, 1, 3]
 
 
@@ -81,7 +81,7 @@ def test_jumps_are_found_where_no_seam_is_known():
 def test_a_run_never_crosses_a_jump(act: Activation):
     """Between neighbouring points of a run the function moves as far as its slope allows, and no further."""
     values = ordinary_values(act)
-    curve = curves.sample(curves.orders_of(act, values), low=-3, high=3, seams=curves.seams_of(act, values))
+    curve = figures.sample(figures.orders_of(act, values), low=-3, high=3, seams=figures.seams_of(act, values))
     for order in (0, 1):
         steepest = max(abs(y) for run in curve.runs[order + 1] for y in run.ys)
         for run in curve.runs[order]:
@@ -94,7 +94,7 @@ def test_a_run_never_crosses_a_jump(act: Activation):
 
 def test_thinning_leaves_points_out_and_moves_none():
     (run,) = curve_of("gelu").runs[2]
-    thin = curves.thin(run, scale_x=30.0, scale_y=50.0, tolerance=0.05)
+    thin = figures.thin(run, scale_x=30.0, scale_y=50.0, tolerance=0.05)
     assert len(thin.xs) < len(run.xs) / 10
     assert {*zip(thin.xs, thin.ys, strict=True)} <= {*zip(run.xs, run.ys, strict=True)}
     assert (thin.xs[0], thin.xs[-1]) == (run.xs[0], run.xs[-1])
@@ -109,8 +109,8 @@ def test_thinning_leaves_points_out_and_moves_none():
 
 
 def test_a_straight_run_keeps_its_ends_alone():
-    run = curves.Run(tuple(range(9)), tuple(2.0 * i for i in range(9)))
-    assert curves.thin(run, scale_x=1.0, scale_y=1.0, tolerance=0.01) == curves.Run((0, 8), (0.0, 16.0))
+    run = figures.Run(tuple(range(9)), tuple(2.0 * i for i in range(9)))
+    assert figures.thin(run, scale_x=1.0, scale_y=1.0, tolerance=0.01) == figures.Run((0, 8), (0.0, 16.0))
 
 
 def view_of(act: Activation, **values: float) -> tuple[float, float]:

@@ -13,15 +13,12 @@ from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
 from fit_runs import finished
 from softknee.errors import DataError
+from softknee.lab.chart import coloured
+from softknee.lab.data.synthetic import function_values, load_picture
 from softknee.lab.fits import Fit, Run
-from softknee.lab.fits.drawing import curves, heat_map
-from softknee.lab.fits.gallery import gallery, side_by_side
-from softknee.lab.fits.page import power_of_ten
+from softknee.lab.fits.drawing import compare_pictures, curves, gallery, heat_map, power_of_ten
 from softknee.lab.fits.runs import mean_of, median_seed
-from softknee.lab.pictures import load_picture
-from softknee.lab.pixels import coloured
 from softknee.lab.studies.running.training import read_tensors
-from softknee.lab.synthetic import function_values
 
 
 def kept(fit: Fit) -> torch.Tensor:
@@ -87,7 +84,7 @@ def test_a_gallery_shows_the_median_seed_its_errors_and_the_means():
 
 def test_pictures_of_several_studies_stand_side_by_side():
     runs = [finished("camera"), finished("page")]
-    few = side_by_side(runs, names=("relu", "squaf")).figure
+    few = compare_pictures(runs, names=("relu", "squaf")).figure
     shown = images(few)
     assert len(shown) == 6
     for line, run in enumerate(runs):
@@ -95,11 +92,11 @@ def test_pictures_of_several_studies_stand_side_by_side():
         for column, label in enumerate(("relu", "squaf"), start=1):
             (fit,) = [one for one in run.fits if one.label == label]
             assert same(shown[3 * line + column], kept(fit)[fit.seed("psnr")].reshape(128, 128).numpy())
-    every = side_by_side(runs).figure
+    every = compare_pictures(runs).figure
     assert len(images(every)) == 7  # gelu stands in one row alone
     assert texts(every).count("not trained") == 1
     with pytest.raises(DataError, match="no predictions of polynorm were kept"):
-        side_by_side(runs, names=("polynorm",))
+        compare_pictures(runs, names=("polynorm",))
 
 
 def test_curves_are_the_function_and_the_predictions_of_networks_and_of_squaf_alone():

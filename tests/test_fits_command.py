@@ -16,8 +16,7 @@ import torch
 import softknee.lab.fits
 from fit_runs import finished, place_of
 from softknee.lab.fits import draw_runs, read_run
-from softknee.lab.fits.drawing import constructed, fitted_to, modulus, takagi, theorem_figure
-from softknee.lab.fits.page import png_bytes, svg_bytes
+from softknee.lab.fits.drawing import constructed, fitted_to, modulus, png_bytes, svg_bytes, takagi, theorem_figure
 
 GUIDE = Path(__file__).parent.parent / "docs" / "squaf.md"
 

@@ -13,9 +13,7 @@ from PIL import Image
 from fit_runs import finished
 from softknee.errors import DataError
 from softknee.lab.fits import Fit
-from softknee.lab.fits.page import COLOURS
-from softknee.lab.fits.regions import bounds_of, classes_at, decided, regions
-from softknee.lab.fits.runs import learned_fits, shapes, sites_of
+from softknee.lab.fits.drawing import COLOURS, bounds_of, classes_at, decided, learned_fits, regions, shapes, sites_of
 from softknee.lab.studies.running.training import read_tensors
 from softknee.registry import get
 

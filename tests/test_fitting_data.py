@@ -15,15 +15,14 @@ from skimage import data as pictures
 from skimage.transform import resize
 
 from softknee.errors import MissingToolError, ParameterError, RecipeError
-from softknee.lab.pictures import PICTURES, load_picture, places
-from softknee.lab.splits import DATA_SETS, IMAGE_SETS, OWN_PARTS, ROW_SETS, load_split
+from softknee.lab.data.images import DATA_SETS, IMAGE_SETS, OWN_PARTS, ROW_SETS, load_split
+from softknee.lab.data.synthetic import CLUSTERS, FUNCTIONS, PICTURES, load_picture, places
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.engine import pack_examples, unpack_examples
 from softknee.lab.studies.examples import Examples, load_examples
 from softknee.lab.studies.recipe import Choice, Data, Model, Recipe
 from softknee.lab.studies.trial import Chosen
 from softknee.lab.studies.trials import train_trials
-from softknee.lab.synthetic import CLUSTERS, FUNCTIONS
 from softknee.train import Replicas
 
 PARTS = ("train", "validation", "test")

@@ -19,7 +19,7 @@ from helpers import ZOO
 from softknee.design.proof.certify import certify
 from softknee.errors import ParameterError
 from softknee.lab import gallery
-from softknee.lab.exhibits import EXHIBITS, exhibit
+from softknee.lab.gallery import EXHIBITS, exhibit
 from softknee.registry import unregister
 from softknee.spec import Activation
 from softknee.spec.reference import evaluate

@@ -11,9 +11,9 @@ from torch import nn
 
 from hardening_networks import KNOBS, RECIPE, network
 from softknee.lab import hardening
+from softknee.lab.data.images import Split, load_split
 from softknee.lab.hardening import ENTRIES, Metric, Recipe, evaluate, profile, repeatable, train, with_relu
 from softknee.lab.networks import build
-from softknee.lab.splits import Split, load_split
 from softknee.surgery.hardening import Hardener
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")

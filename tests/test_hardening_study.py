@@ -12,7 +12,9 @@ from hardening_networks import KNOBS, RECIPE, network
 from idx_files import as_published, write
 from softknee.errors import DataError, ParameterError
 from softknee.files import WriteError
-from softknee.lab import hardening, idx
+from softknee.lab import hardening
+from softknee.lab.data import images
+from softknee.lab.data.images import Split, load_split
 from softknee.lab.hardening import (
     COLUMNS,
     Metric,
@@ -29,7 +31,6 @@ from softknee.lab.hardening import (
     with_relu,
 )
 from softknee.lab.networks import build
-from softknee.lab.splits import Split, load_split
 from softknee.measure import Record, RecordError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
@@ -62,7 +63,7 @@ def study(folder: Path) -> Study:
     settings = Settings(tasks=(DIGITS, FASHION), seeds=(0, 1), device="cpu", data=folder / "data", out=folder / "out")
     write(folder / "data" / "fashion-mnist")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(idx.SETS, "fashion-mnist", as_published("fashion-mnist"))
+        patch.setitem(images.SETS, "fashion-mnist", as_published("fashion-mnist"))
         return run(settings, command="softknee study hardening")
 
 
@@ -165,12 +166,12 @@ def test_the_record_holds_it_all(study: Study) -> None:
 def test_the_table_shows_the_record(study: Study) -> None:
     tables = hardening_tables(study.record)
     assert [table.title.split(",")[0] for table in tables] == ["MLP on digits", "CNN on fashion-mnist"]
-    assert tables[0].lines[0][2] == "–"
+    assert tables[0].rows[0][2] == "–"
     accuracy = study.outcomes[1].accuracy("replaced")
     assert accuracy is not None
-    assert tables[0].lines[1][3] == accuracy.text(2)
+    assert tables[0].rows[1][3] == accuracy.text(2)
     text = hardening_markdown(study.record)
-    assert f"| {' | '.join(tables[1].lines[2])} |" in text
+    assert f"| {' | '.join(tables[1].rows[2])} |" in text
     assert text.count("| activation |") == 2
     assert "srelu: knobs by layer" in text
     with pytest.raises(RecordError, match="is of 'bench kernels'"):
@@ -233,7 +234,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     record = Record.read(tmp_path / "record.json")
     assert record.seeds == (0, 1)
     # Every number of the table stands on the screen unbroken.
-    for line in hardening_tables(record)[0].lines:
+    for line in hardening_tables(record)[0].rows:
         assert all(cell in out for cell in line)
     assert (tmp_path / "out" / "hardening.md").read_text(encoding="utf-8") == hardening_markdown(record)
     assert (tmp_path / "out" / "digits-srelu-seed1").is_dir()

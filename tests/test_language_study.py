@@ -10,7 +10,7 @@ import torch
 
 from softknee.errors import DataError, ParameterError
 from softknee.lab import language_models
-from softknee.lab.characters import from_bytes, load_characters
+from softknee.lab.data.text import from_bytes, load_characters
 from softknee.lab.language_models import Batches, Recipe, build, train, validation_loss
 from softknee.measure.record import Record
 

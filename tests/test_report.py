@@ -14,10 +14,8 @@ from report_outcomes import BETAS, chosen, outcomes, recipe
 from softknee.errors import DataError
 from softknee.lab.report import summarise
 from softknee.lab.report.parts import (
-    BETTER,
     EQUIVALENT,
     UNDECIDED,
-    WORSE,
     Measure,
     Row,
     Summary,
@@ -30,10 +28,11 @@ from softknee.lab.report.parts import (
     probability,
     with_reach,
 )
+from softknee.lab.report.summary import against_baseline, best_and_rivals
 from softknee.lab.report.tables import every_table, headline
-from softknee.lab.report.verdicts import against_baseline, best_and_rivals
 from softknee.lab.studies.recipe import Seeds
 from softknee.lab.studies.trials import Outcome
+from softknee.lab.table import BETTER, WORSE
 from softknee.measure.estimate import score
 
 ACCURACY = Measure(name="accuracy", title="accuracy", larger_is_better=True, margin=0.02)

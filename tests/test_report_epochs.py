@@ -6,8 +6,7 @@ import pytest
 
 from report_outcomes import outcomes, recipe
 from softknee.lab.report import summarise
-from softknee.lab.report.drawn import curves, hardness, learned
-from softknee.lab.report.figures import log_axis
+from softknee.lab.report.drawing import curves, hardness, learned, log_axis
 
 OF = recipe(seeds=4)
 NOTED = tuple(range(20, 201, 20))  # ten of two hundred, in the place of ten of ten
@@ -50,7 +49,7 @@ def test_an_interval_of_losses_does_not_reach_below_zero():
 
 
 def test_many_activations_have_their_intervals_at_the_end(monkeypatch):
-    monkeypatch.setattr("softknee.lab.report.drawn.MOST_BANDS", 2)
+    monkeypatch.setattr("softknee.lab.report.drawing.MOST_BANDS", 2)
     summary = summarise(OF, outcomes(OF))
     figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
     assert "95 % interval at the end." in figure.caption

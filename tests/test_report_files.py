@@ -14,15 +14,14 @@ from report_outcomes import outcomes, recipe
 from softknee.files import WriteError
 from softknee.lab.chart import svg_of
 from softknee.lab.report import write_report
-from softknee.lab.report.drawn import hardness, pdf_figures
-from softknee.lab.report.figures import on_paper
-from softknee.lab.report.latex import escaped as tex
+from softknee.lab.report.drawing import hardness, on_paper, pdf_figures
 from softknee.lab.report.parts import Profile
 from softknee.lab.report.summary import summarise
 from softknee.lab.report.tables import RESULTS, SEEDS
-from softknee.lab.report.tables import escaped as md
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.trials import Outcome
+from softknee.lab.table import escape_latex as tex
+from softknee.lab.table import escape_markdown as md
 from softknee.measure import Record
 
 # Signs that are commands in Markdown, LaTeX or CSV, at the places where they would matter most.

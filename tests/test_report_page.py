@@ -16,11 +16,9 @@ from report_outcomes import outcomes, recipe
 from softknee.errors import MissingToolError
 from softknee.lab.chart import outline
 from softknee.lab.report import summarise
-from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, places_for, view_of
-from softknee.lab.report.drawn import pdf_figures
+from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, pdf_figures, places_for, plane, view_of
 from softknee.lab.report.page import render
 from softknee.lab.report.parts import origin_of
-from softknee.lab.report.plane import plane
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import Outcome
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softknee.errors import DataError
-from softknee.lab.splits import load_split
+from softknee.lab.data.images import load_split
 from softknee.lab.studies.examples import Examples, load_examples, recipe_examples
 from softknee.lab.studies.recipe import Data, Model, Recipe, split
 

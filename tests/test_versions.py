@@ -32,7 +32,7 @@ def test_the_rooms_of_the_library_are_rooms() -> None:
         ("from softknee import InputError, design", []),
         ("import timm", ["timm"]),
         ("from helper import x", ["timm"]),
-        ("import softknee.lab.splits", ["softknee.lab"]),
+        ("import softknee.lab.data.images", ["softknee.lab"]),
         ("from softknee import lab", ["softknee.lab"]),
         ('import pytest\nImage = pytest.importorskip("PIL.Image", reason="no")', ["PIL"]),
         ("def test():\n    import timm", []),

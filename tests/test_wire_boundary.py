@@ -13,7 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import wire_processes as those
-from softknee.lab.splits import load_digits
+from softknee.lab.data.images import load_digits
 from softknee.wire.channel import CHECK_BYTES, HEADER_BYTES
 from wire_page import PAGE, names, with_tables
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from softknee.lab.table import wire_markdown
+from softknee.lab.bench.wire import wire_markdown
 from softknee.measure import Record
 
 HOME = Path(__file__).parent.parent

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 from softknee.errors import DataError
 from softknee.lab.language.text_perplexity import exp_or_infinite
 from softknee.lab.language.wikitext_study import wikitext_markdown
-from softknee.lab.report.drawing import COLOURS, DASHES, SYMBOLS, Look
-from softknee.lab.report.drawn import bands_png
+from softknee.lab.report.drawing import COLOURS, DASHES, SYMBOLS, Look, bands_png
 from softknee.lab.report.parts import Band
 from softknee.measure.hardness import spearman
 

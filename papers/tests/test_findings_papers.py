@@ -18,7 +18,7 @@ from papers.tables import study_tables
 
 from softknee.errors import DataError
 from softknee.lab import language_models
-from softknee.lab.characters import Characters
+from softknee.lab.data.text import Characters
 from softknee.lab.language.loading import AS_LOADED
 from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.examples import recipe_examples

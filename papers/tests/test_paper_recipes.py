@@ -12,7 +12,8 @@ from torch import nn
 import idx_files
 from data_files import publish_cifar, tiny_imagenet_files, write_adult, write_binary, write_imagenet, write_tree
 from softknee.errors import ParameterError, RecipeError
-from softknee.lab import idx, vision_networks
+from softknee.lab import vision_networks
+from softknee.lab.data import images
 from softknee.lab.networks import mlp
 from softknee.lab.report import summarise
 from softknee.lab.report.parts import origin_of
@@ -55,7 +56,7 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("mnist", "fashion-mnist"):
             idx_files.write(folder / name)
-            patch.setitem(idx.SETS, name, idx_files.as_published(name))
+            patch.setitem(images.SETS, name, idx_files.as_published(name))
         for name in ("cifar-10", "cifar-100"):
             publish_cifar(patch, name, write_binary(folder, name))
         write_adult(folder / "adult", patch)

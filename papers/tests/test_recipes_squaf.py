@@ -10,13 +10,14 @@ import trial_models
 from softknee.errors import RecipeError
 from softknee.lab.report import summarise, write_report
 from softknee.lab.report.parts import origin_of
-from softknee.lab.report.tables import escaped, markdown
+from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.trials import every_chosen
+from softknee.lab.table import escape_markdown
 
 NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_squaf_network_recipes.py
 NAMES = [name for name in recipe_names() if name.startswith("squaf-") and not name.startswith(NETWORKS)]
@@ -81,7 +82,7 @@ def test_each_runs_from_its_data_to_its_report(name, tmp_path):
     assert "## Beside the paper" in text
     assert paper.note.split()[-1] in text
     for label, numbers in paper.values.items():
-        assert f"[{escaped(label)}]" in text
+        assert f"[{escape_markdown(label)}]" in text
         assert set(numbers) - {"parameters"} <= set(found[0].test)
     kept_files = {one.name.split(".")[1] for one in (tmp_path / "study" / "files").iterdir()} if small.keep else set()
     assert kept_files == set(small.keep)

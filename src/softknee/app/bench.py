@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from ..errors import ParameterError
-from ..lab.table import wire_tables
+from ..lab.table import Table
 from ..measure.record import Quantity, Record
-from .screen import RecordFile, command_line, console_of, several
+from .screen import RecordFile, command_line, console_of, print_table, several
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 
@@ -159,23 +157,20 @@ def print_model(record: Record) -> None:
         _print_several(console, record)
         return
     before, after = rows
-    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("", "before", "after", "ratio"):
-        drawn.add_column(name, justify="right" if name else "left")
+    lines = []
     for label, key in (("inference, ms", "forward"), ("training step, ms", "step")):
         first, second = before.get(key), after.get(key)
-        drawn.add_row(label, _time(first), _time(second), _ratio(_value(first), _value(second)))
+        lines.append((label, _time(first), _time(second), _ratio(_value(first), _value(second))))
     for label, key in (("held for backward, MiB", "held"), ("peak of a step, MiB", "peak")):
         first, second = before.get(key), after.get(key)
         if key == "peak" and first is None and second is None:
-            drawn.add_row(label, "not measured", "not measured", "")
+            lines.append((label, "not measured", "not measured", ""))
         else:
-            drawn.add_row(label, _mib(first), _mib(second), _ratio(first, second))
+            lines.append((label, _mib(first), _mib(second), _ratio(first, second)))
     added = after["parameters"] - before["parameters"]
-    drawn.add_row(
-        "parameters", f"{before['parameters']:,}", f"{after['parameters']:,}", f"{added:+,}" if added else "same"
-    )
-    console.print(drawn)
+    counts = [f"{row['parameters']:,}" for row in rows]
+    lines.append(("parameters", *counts, f"{added:+,}" if added else "same"))
+    print_table(Table(title=_title(record), head=("", "before", "after", "ratio"), rows=lines))
     if "peak" not in before and record.settings["device"] != "cuda":
         console.print("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.", style="dim")
     if "output_change" in after:
@@ -192,9 +187,8 @@ def print_model(record: Record) -> None:
 def _print_several(console: Console, record: Record) -> None:
     """One line for each swap, with ratios to the model as it is built."""
     before = record.rows[0]
-    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters"):
-        drawn.add_column(name, justify="right" if name else "left")
+    head = ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters")
+    lines = []
     for row in record.rows:
         times = [
             text
@@ -203,8 +197,8 @@ def _print_several(console: Console, record: Record) -> None:
         ]
         memory = [_mib(row.get("peak")), _ratio(before.get("peak"), row.get("peak"))]
         added = row["parameters"] - before["parameters"]
-        drawn.add_row(row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}")
-    console.print(drawn)
+        lines.append((row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}"))
+    print_table(Table(title=_title(record), head=head, rows=lines))
     for row in record.rows:
         if "not_run" in row:
             console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
@@ -256,15 +250,14 @@ def print_replicas(record: Record) -> None:
     network = "-".join(str(width) for width in settings["widths"])
     where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
     title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {where or settings['device']}"
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain"):
-        drawn.add_column(name, justify="right")
-    for row in record.rows:
-        if "not_run" in row:
-            drawn.add_row(str(row["count"]), "not run", row["in_a_row"].text(2), "")
-        else:
-            drawn.add_row(str(row["count"]), row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
-    console.print(drawn)
+    lines = [
+        (row["count"], "not run", row["in_a_row"].text(2), "")
+        if "not_run" in row
+        else (row["count"], row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
+        for row in record.rows
+    ]
+    head = ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain")
+    print_table(Table(title=title, head=head, rows=lines, align="rrrr"))
     for row in record.rows:
         if "not_run" in row:
             console.print(f"{row['count']} replicas: {row['not_run']}", style="red", markup=False)
@@ -340,20 +333,16 @@ def print_epoch(record: Record) -> None:
         f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
         f"{settings['steps_of_an_epoch']} steps an epoch"
     )
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    drawn.add_column("way")
-    drawn.add_column("models", justify="right")
-    drawn.add_column("augmentation")
-    for name in ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio"):
-        drawn.add_column(name, justify="right")
+    numbers = ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
+    lines = []
     for row in record.rows:
-        head = (row["way"], str(row["count"]), row["augmentation"])
+        which = (row["way"], row["count"], row["augmentation"])
         if "not_run" in row:
-            drawn.add_row(*head, "not run", "", "", "")
+            lines.append((*which, "not run", "", "", ""))
         else:
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
-            drawn.add_row(*head, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio)
-    console.print(drawn)
+            lines.append((*which, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio))
+    print_table(Table(title=title, head=("way", "models", "augmentation", *numbers), rows=lines, align="lrlrrrr"))
     for row in record.rows:
         if "not_run" in row:
             what = f"{row['way']}, {row['count']} models, {row['augmentation']}"
@@ -387,7 +376,7 @@ def bench_wire(
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.bench import wire
     from ..lab.bench.speed import choose_device
-    from ..lab.splits import load_split
+    from ..lab.data.images import load_split
     from .screen import progress_line
 
     chosen = choose_device(device)
@@ -426,13 +415,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 def print_wire(record: Record) -> None:
     """What was sent while training, how long symbols are, how quick each form is, and the links that each is for."""
-    console = console_of()
+    from ..lab.bench.wire import wire_tables
+
     for table in wire_tables(record):
-        drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-        for index, name in enumerate(table.header):
-            drawn.add_column(name, justify="left" if index == 0 else "right")
-        for line in table.lines:
-            drawn.add_row(*line)
-        console.print(drawn)
-        for remark in table.remarks:
-            console.print(remark, style="dim", markup=False)
+        print_table(table)

@@ -4,15 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
-from ..lab.table import ResultTable
 from ..version import VERSION
 from .bench import bench
 from .data import compare, data
-from .screen import Keep, RecordFile, command_line, console_of, kept_in, several, write_record
+from .screen import Keep, RecordFile, command_line, kept_in, print_table, several, write_record
 from .study import fits, report, study, surface
 from .study_images import distil, rate
 from .study_language import preference, wikitext
@@ -136,7 +132,7 @@ def deploy_check(
     if json is not None:
         record.write(json)
     for table in tables:
-        print_deploy(table, markdown=markdown)
+        print_table(table, markdown=markdown)
 
 
 @app.command("gallery")
@@ -175,20 +171,3 @@ app.command("fits")(fits)
 app.command("report")(report)
 app.command("surface")(surface)
 app.command("workbench")(workbench)
-
-
-def print_deploy(table: ResultTable, *, markdown: bool) -> None:
-    """A table of deploy checks, and below it why something did not run."""
-    console = console_of()
-    if markdown:
-        console.print(table.markdown(), soft_wrap=True, markup=False)
-        return
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index, name in enumerate(table.header):
-        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for line in table.lines:
-        # Text and not str: the number of a remark in square brackets would be read as markup.
-        drawn.add_row(*(Text(cell) for cell in line))
-    console.print(drawn)
-    for remark in table.remarks:
-        console.print(remark, style="dim", markup=False)

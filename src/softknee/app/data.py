@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from .screen import command_line
+from .screen import command_line, print_table
 
 data = typer.Typer(help="Prepare data sets that are too large to be read as they are.", no_args_is_help=True)
 
@@ -78,7 +78,6 @@ def compare(
     """What changes in the predictions when a new model takes an old one's place, with intervals."""
     from ..lab import compare as room
     from ..lab.bench.speed import choose_device
-    from .commands import print_deploy
     from .screen import progress_line
 
     with progress_line("comparing"):
@@ -95,7 +94,7 @@ def compare(
         )
     if record is not None:
         found.record(command=command_line()).write(record)
-    print_deploy(found.table(), markdown=markdown)
+    print_table(found.table(), markdown=markdown)
 
 
 def read_arguments(given: list[str]) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def read_arguments(given: list[str]) -> dict[str, Any]:
 
 def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:
     """What to predict, with what was said of it; None where nothing was."""
-    from ..lab.splits import DATA_SETS
+    from ..lab.data.images import DATA_SETS
     from ..lab.studies.recipe import Data
 
     if data is not None and data.lower().endswith((".csv", ".npz")):

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import sympy
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from ..design import definition
 from ..design.texts.files import load
 from ..design.texts.files import save as save_definition
 from ..errors import FormulaError, MissingToolError, ParameterError, SoftkneeError
+from ..lab.table import Table
 from ..registry import FILE_ENDING
 from ..spec import Activation, FiniteLeft, Line
 from ..spec.text import write
@@ -88,12 +87,9 @@ def _parameters(console: Console, act: Activation) -> None:
     if not act.params:
         return
     console.print()
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("parameter", "default", "allowed", "what it is"):
-        drawn.add_column(name)
-    for p in act.params:
-        drawn.add_row(p.name, f"{p.default:g}", p.constraint.words, p.about)
-    console.print(drawn)
+    head = ("parameter", "default", "allowed", "what it is")
+    rows = [(p.name, f"{p.default:g}", p.constraint.words, p.about) for p in act.params]
+    console.print(Table(head=head, rows=rows, align="llll").terminal())
 
 
 def _certificate(act: Activation) -> str:

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,9 +19,8 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 
-from ..lab.table import ResultTable, speed_tables
+from ..lab.table import Table
 from ..measure.record import Record
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
@@ -84,25 +82,23 @@ def _lines(what: str, total: int) -> Callable[[str], None]:
     return advance
 
 
+def print_table(table: Table, *, markdown: bool = False, **column: Any) -> None:
+    """A table with its caption and remarks, or the same as Markdown; `column` is as in `Table.terminal`."""
+    console = console_of()
+    if markdown:
+        console.print(table.markdown(), soft_wrap=True, markup=False)
+        return
+    console.print(table.terminal(**column))
+    for sentence in (*[table.caption] * bool(table.caption), *table.remarks):
+        console.print(sentence, style="dim", markup=False)
+
+
 def print_speed(record: Record, *, markdown: bool) -> None:
     """The tables of a kernel benchmark."""
-    console = console_of()
+    from ..lab.bench.speed import speed_tables
+
     for table in speed_tables(record):
-        if markdown:
-            console.print(table.markdown(), soft_wrap=True, markup=False)
-        else:
-            _print_speed_table(console, table)
-
-
-def _print_speed_table(console: Console, table: ResultTable) -> None:
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
-    for index, name in enumerate(table.header):
-        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for line in table.lines:
-        drawn.add_row(*line)
-    console.print(drawn)
-    for remark in table.remarks:
-        console.print(remark, style="dim", markup=False)
+        print_table(table, markdown=markdown)
 
 
 STOPPED = 130  # the exit code of a command that Ctrl-C has ended

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 from typer.core import TyperGroup
 
 from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
 from ..lab.hardening import hardening_tables
+from ..lab.table import Table
 from ..measure.record import Record
-from .screen import STOPPED, RecordFile, command_line, console_of
+from .screen import STOPPED, RecordFile, command_line, console_of, print_table
 
 if TYPE_CHECKING:
     from ..lab.studies.recipe import Recipe
@@ -235,45 +234,24 @@ def _log(folder: Path | None) -> Any:
 
 def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     """The first table of the report, and its answers in words."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     from ..lab.report import summarise
     from ..lab.report.tables import headline
-    from .screen import console_of
 
     summary = summarise(recipe, outcomes)
     table = headline(summary)
     # The verdicts in words are wide, and for the report.
     shown = [index for index, head in enumerate(table.head) if " against " not in head]
-    drawn = Table(title=recipe.title or recipe.name, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index in shown:
-        drawn.add_column(table.head[index], justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for row in table.rows:
-        drawn.add_row(*(Text(row[index].text, "bold" if row[index].best else "") for index in shown))
-    console = console_of()
-    console.print(drawn)
-    console.print(table.caption, style="dim", markup=False)
+    head, *rows = ([row[index] for index in shown] for row in (table.head, *table.rows))
+    print_table(replace(table, title=recipe.title or recipe.name, head=head, rows=rows))
     for line in (*summary.sentences, *summary.notes):
-        console.print(str(line), markup=False)
+        console_of().print(str(line), markup=False)
 
 
 def print_hardening(record: Record) -> None:
     """A table for each data set, with its knobs and costs below."""
-    console = console_of()
     for table in hardening_tables(record):
-        drawn = Table(
-            title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, collapse_padding=True
-        )
-        for index, name in enumerate(table.header):
-            # Room for "96.37 ± 0.32" on one line; headings may take two.
-            drawn.add_column(name, justify="left" if index == 0 else "right", min_width=12 if index else None)
-        for line in table.lines:
-            drawn.add_row(*line)
-        console.print(drawn)
-        for remark in table.remarks:
-            console.print(remark, style="dim", markup=False)
+        # Room for "96.37 ± 0.32" on one line; headings may take two.
+        print_table(table, min_width=12)
 
 
 def fits(
@@ -378,20 +356,15 @@ def surface(
 
 def _print_table(record: "Record") -> None:
     """A line for each surface: what it is of, and how rough."""
-    from rich import box
-    from rich.table import Table
-
-    from .screen import console_of
-
     count = len(record.seeds)
     over = f"{count} networks: medians, and half the distance of the quartiles" if count > 1 else "one network"
-    drawn = Table(title=f"Roughness of {over}", box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("activation", "norm", "v", "clip", "kink", "bending", "extrema", "low", "high"):
-        drawn.add_column(name, justify="left" if name in ("activation", "norm") else "right", no_wrap=True)
+    lines = []
     for row in record.rows:
         v = "" if row["norm"] == "none" else f"{row['v']:g}"
         clip = "" if row["clip"] is None else f"{row['clip']:g}"
         numbers = [row[name].text(digits) for name, digits in (("kink", 3), ("bending", 3), ("extrema", 0))]
         ends = [f"{row[name].value:.3g}" if abs(row[name].value) > 1e-9 else "0" for name in ("low", "high")]
-        drawn.add_row(row["activation"], row["norm"], v, clip, *numbers, *ends)
-    console_of().print(drawn)
+        lines.append((row["activation"], row["norm"], v, clip, *numbers, *ends))
+    head = ("activation", "norm", "v", "clip", "kink", "bending", "extrema", "low", "high")
+    table = Table(title=f"Roughness of {over}", head=head, rows=lines, align="llrrrrrrr")
+    print_table(table, no_wrap=True)

@@ -142,7 +142,7 @@ def _trained(
     room: Any, settings: Any, data: Path | None, *, smoke: bool, keep: Path | None, json: Path | None
 ) -> "Record":
     """What a study of this room finds with these settings."""
-    from ..lab.data.cifar import load_image_set
+    from ..lab.data.images import load_image_set
     from ..lab.image_training import few_images
     from .screen import progress_bar
 

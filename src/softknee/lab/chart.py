@@ -8,15 +8,21 @@ vl-convert draws: no browser, no display, no network, the same picture each time
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
 import re
+import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
 
 from ..errors import MissingToolError, ParameterError
 from ..files import write_whole
@@ -237,3 +243,123 @@ def write_figure(chart: Chart, path: str | PathLike[str], *, label: str) -> Path
     """Write it, and return where it is; `label` says in a .svg what is to be seen."""
     picture = svg_of(chart, label=label) if check_ending(path) == ".svg" else png_of(chart)
     return write_whole(path, picture, what="figure")
+
+
+# Colours at equal distances: viridis and magma of matplotlib (CC0), RdBu of ColorBrewer from blue to red.
+RAMPS = {
+    "gray": "#000000 #ffffff",
+    "viridis": "#440154 #482878 #3e4a89 #31688e #26828e #1f9e89 #35b779 #6dcd59 #b4de2c #fde725",
+    "magma_r": "#fcfdbf #fec98d #fd9567 #f1605d #cd3f71 #9e2f7f #721f81 #440f76 #180f3d #000004",
+    "RdBu_r": "#053061 #2166ac #4393c3 #92c5de #d1e5f0 #f7f7f7 #fddbc7 #f4a582 #d6604d #b2182b #67001f",
+}
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """A colour such as #d55e00 as three numbers from 0 to 1."""
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return red, green, blue
+
+
+def coloured(values: Tensor, ramp: str, low: float = 0.0, high: float = 1.0) -> Tensor:
+    """Colours [..., 3] from 0 to 1 of values, those outside of `low` and `high` as the ends of the ramp.
+
+    >>> coloured(torch.tensor([0.0, 0.5, 2.0]), "gray")
+    tensor([[0.0000, 0.0000, 0.0000],
+            [0.5000, 0.5000, 0.5000],
+            [1.0000, 1.0000, 1.0000]])
+    """
+    stops = torch.tensor([rgb(colour) for colour in RAMPS[ramp].split()])
+    share = ((values.float() - low) / ((high - low) or 1.0)).clamp(0, 1) * (len(stops) - 1)
+    below = share.floor().long().clamp(max=len(stops) - 2)
+    return torch.lerp(stops[below], stops[below + 1], (share - below).unsqueeze(-1))
+
+
+def address(picture: Tensor) -> str:
+    """Colours [rows, columns, 3 or 4] from 0 to 1 as a PNG in a data address, which a figure shows as an image."""
+    rows, columns, channels = picture.shape
+    values = (picture.clamp(0, 1) * 255).round().to(torch.uint8)
+    lines = torch.cat([torch.zeros(rows, 1, dtype=torch.uint8), values.reshape(rows, -1)], dim=1)  # 0: not filtered
+    head = struct.pack(">2I5B", columns, rows, 8, {3: 2, 4: 6}[channels], 0, 0, 0)
+    body = zlib.compress(lines.numpy().tobytes(), 9)
+    parts = ((b"IHDR", head), (b"IDAT", body), (b"IEND", b""))
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in parts
+    )
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+_INCH = 96  # pixels
+
+
+class Page:
+    """A figure that is laid out in inches from its upper left corner."""
+
+    def __init__(self, wide: float, tall: float) -> None:
+        self.wide, self.tall = wide, tall
+        self._layers: list[Chart] = []
+        self._texts: dict[tuple[Any, ...], list[Row]] = {}
+
+    @property
+    def figure(self) -> Chart:
+        """The chart; words lie over everything else."""
+        texts = [
+            marks("text", rows, {**self.where, "text": {"field": "text"}}, **dict(look))
+            for look, rows in self._texts.items()
+        ]
+        return sized({"layer": [*self._layers, *texts], "padding": 0}, _INCH * self.wide, _INCH * self.tall)
+
+    @property
+    def where(self) -> Chart:
+        """Places on the page, from its upper left corner to its lower right one."""
+        return {
+            "x": number("x", domain=(0, self.wide), axis=None),
+            "y": number("y", domain=(self.tall, 0), axis=None),
+        }
+
+    def write(
+        self,
+        left: float,
+        top: float,
+        text: str,
+        *,
+        size: float = 8,
+        colour: str = INK,
+        align: str = "center",
+        baseline: str = "top",
+        weight: str = "normal",
+        angle: float = 0,
+    ) -> None:
+        """Words, in points; lines are broken where the text is."""
+        look = {"fontSize": size * _INCH / 72, "color": colour, "align": align, "baseline": baseline}
+        look |= {"fontWeight": weight, "angle": angle}
+        row = {"x": left, "y": top, "text": text.split("\n") if "\n" in text else text}
+        self._texts.setdefault(tuple(look.items()), []).append(row)
+
+    def footnote(self, text: str, *, left: float = 0.12) -> None:
+        """A line of small print at the foot of the page."""
+        self.write(left, self.tall - 0.08, text, size=7, colour=SOFT, align="left", baseline="bottom")
+
+    def box(self, left: float, top: float, wide: float, tall: float, **look: Any) -> None:
+        """A rectangle."""
+        row = {"x": left, "y": top, "right": left + wide, "bottom": top + tall}
+        sides = {"x2": {"field": "right"}, "y2": {"field": "bottom"}}
+        self._layers.append(marks("rect", [row], {**self.where, **sides}, **look))
+
+    def image(self, left: float, top: float, wide: float, tall: float, picture: Tensor, *, framed: bool = True) -> None:
+        """Colours [rows, columns, 3 or 4], in a thin frame."""
+        size = {"width": _INCH * wide, "height": _INCH * tall, "aspect": False}
+        look = {**size, "align": "left", "baseline": "top", "url": address(picture), "smooth": False}
+        self._layers.append(marks("image", [{"x": left, "y": top}], self.where, **look))
+        if framed:
+            self.box(left, top, wide, tall, filled=False, stroke=SOFT, strokeWidth=0.5)
+
+    def line(self, points: Iterable[tuple[float, float]], **look: Any) -> None:
+        """A line through these places."""
+        rows = [{"x": x, "y": y, "place": place} for place, (x, y) in enumerate(points)]
+        order = {"order": {"field": "place", "type": "quantitative"}}
+        self._layers.append(marks("line", rows, {**self.where, **order}, **look))
+
+    def points(self, rows: Iterable[Row], **look: Any) -> None:
+        """Marks at places x and y of the page."""
+        self._layers.append(marks("point", rows, self.where, opacity=1, **look))

@@ -30,11 +30,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import MissingToolError, SoftkneeError
-from ..files import ReadError, read_small
+from ..files import ReadError, left_behind, read_small, write_folder
 from ..surgery import Report, apply_
 from ..version import VERSION
-from .builders import build_network
-from .whole_folder import left_behind, write_folder
+from .networks import build_network
 
 FORMAT, SCHEMA = "softknee checkpoint", 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "checkpoint.json"

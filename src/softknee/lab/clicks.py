@@ -136,10 +136,10 @@ def click_model(
 
 
 def _widths(hidden: Any) -> tuple[int, ...]:
-    found = tuple(hidden) if isinstance(hidden, list | tuple) else ()
-    if not found or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in found):
+    widths = tuple(hidden) if isinstance(hidden, list | tuple) else ()
+    if not widths or any(isinstance(width, bool) or not isinstance(width, int) or width < 1 for width in widths):
         raise ParameterError(f"click_model: hidden must be whole numbers above 0, and {hidden!r} was given.")
-    return found
+    return widths
 
 
 def _sizes(embed: Any) -> dict[str, int]:
@@ -163,13 +163,13 @@ def _sizes(embed: Any) -> dict[str, int]:
 ARGUMENTS = tuple(name for name in inspect.signature(click_model).parameters if name not in ("activation", "seed"))
 
 
-def build_by_name(*, activation: str = "relu", seed: int = 0, **given: Any) -> nn.Module:
+def build_by_name(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Module:
     """The model with an activation by its name; what is no argument of the model is a knob of the activation.
 
     >>> made = build_by_name(hidden=[8, 4], activation="smelu", beta=2.0, learn=True, per="channel")
     >>> made[2], made[4]
     (SmeLU(beta=2 (learned), per='channel', size=8, dim=1), SmeLU(beta=2 (learned), per='channel', size=4, dim=1))
     """
-    own = {name: given.pop(name) for name in ARGUMENTS if name in given}
+    own = {name: knobs.pop(name) for name in ARGUMENTS if name in knobs}
     widths: Iterator[int] = iter(own.get("hidden", HIDDEN))
-    return click_model(**own, activation=lambda: new_activation(activation, given, channels=next(widths)), seed=seed)
+    return click_model(**own, activation=lambda: new_activation(activation, knobs, channels=next(widths)), seed=seed)

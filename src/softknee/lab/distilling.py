@@ -20,7 +20,7 @@ from ..errors import ParameterError, did_you_mean
 from ..measure.record import Quantity, Record, RecordError
 from .bench.speed import choose_device
 from .chart import INK, Chart, by_name, lines_legend, marks, number, sized, write_figure
-from .data.cifar import ImageSet, load_image_set
+from .data.images import ImageSet, load_image_set
 from .figures import DISTINCT
 from .image_training import (
     Batches,

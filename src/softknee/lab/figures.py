@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..errors import ParameterError
+import torch
+from torch import Tensor
+
+from ..errors import DefinitionError, ParameterError
 from ..files import write_whole
 from ..registry import get
 from ..spec import Activation, Param, SoftTable
+from ..spec.algebra import sympy
+from ..spec.pieces import split
 from .chart import (
     INK,
     Chart,
@@ -38,9 +44,173 @@ from .chart import (
     ticks,
     write_figure,
 )
-from .curves import Curve, Function, orders_of, sample, seams_of, thin, view
-from .page_style import STYLE
 from .typeset import closed_form, formula
+
+ORDERS = 3  # f, f', f''
+_POINTS = 1600
+_ASIDE = 1e-9  # a one-sided value is taken this far from its seam, in spans of the view
+_SLIVER = 1e-6  # a piece narrower than this, in spans, is nothing to see
+_JUMP = 1e-4  # what counts as a jump at a seam, as a share of the largest value
+_FAR = 0.02  # what may be one elsewhere
+_HALVINGS = 40  # from a step of the grid down to the spacing of float64
+_QUIET = 0.02  # a tail begins where f'' stays below this share of its largest value
+_USUAL = (-3.0, 3.0)  # the view of a function that no seam and no bend gives a scale
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring points of a line with no jump between them."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """f, f' and f'' (the index is the order) as runs of points, as far as sampled, and the point masses in each."""
+
+    runs: tuple[tuple[Run, ...], ...]
+    masses: tuple[tuple[tuple[float, float], ...], ...]
+
+
+def orders_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[Function]:
+    """f, f' and f'' as functions of a tensor, for parameters that are these numbers."""
+    derivatives = [act.derivative(order) for order in range(ORDERS)]
+    return [lambda x, derivative=derivative: derivative(x, **values) for derivative in derivatives]
+
+
+def seams_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[float] | None:
+    """Where the pieces of the formula meet, for parameters that are these numbers; None where that is not known.
+
+    >>> import softknee as sk
+    >>> seams_of(sk.get("asymmetric_smelu"), {"alpha": 0.5, "beta": 2.0})
+    [-0.5, 2.0]
+    """
+    if isinstance(act, SoftTable):
+        return None
+    numbers = {p.symbol: sympy.Rational(str(values.get(p.name, p.default))) for p in act.params}
+    try:
+        return [float(seam) for seam in split(act.formula.xreplace(numbers)).seams]
+    except DefinitionError:
+        return None  # such as a seam at the root of a transcendental equation
+
+
+def sample(
+    orders: Sequence[Function], *, low: float, high: float, seams: Sequence[float] | None, points: int = _POINTS
+) -> Curve:
+    """The curve between two places, of about so many points; without known seams its jumps are looked for."""
+    span = high - low
+    if seams is None:
+        seams = [place for order in orders for place in _jumps(order, low, high)]
+    ends = [low, *sorted(seam for seam in {*seams} if low + _SLIVER * span < seam < high - _SLIVER * span), high]
+    pieces = [_grid(a, b, span, points) for a, b in pairwise(ends) if b - a > _SLIVER * span]
+    runs: list[tuple[Run, ...]] = []
+    masses: list[tuple[tuple[float, float], ...]] = [()]
+    for order in orders:
+        # All pieces in one call, and a list for each.
+        flat = order(torch.tensor([x for grid in pieces for x in grid], dtype=torch.float64))
+        values = [part.tolist() for part in flat.split([len(grid) for grid in pieces])]
+        joined, jumps = _joined(pieces, values)
+        runs.append(joined)
+        masses.append(jumps)
+    masses += [()] * (ORDERS - len(masses))
+    return Curve(runs=tuple(runs), masses=tuple(masses[:ORDERS]))
+
+
+def _grid(low: float, high: float, span: float, points: int) -> list[float]:
+    """Points from a seam to the next, the first and the last just inside."""
+    count = max(8, math.ceil(points * (high - low) / span))
+    aside = _ASIDE * span
+    inner = [low + (high - low) * i / count for i in range(1, count)]
+    return [low + aside, *inner, high - aside]
+
+
+def _joined(grids: Sequence[list[float]], values: Sequence[list[float]]) -> tuple[tuple[Run, ...], tuple[Any, ...]]:
+    """Pieces that meet become one run; where they do not, the jump is noted."""
+    tolerance = _JUMP * max((abs(y) for ys in values for y in ys), default=0.0)
+    runs, jumps = [(list(grids[0]), list(values[0]))], []
+    for xs, ys in zip(grids[1:], values[1:], strict=True):
+        last_xs, last_ys = runs[-1]
+        gap = ys[0] - last_ys[-1]
+        if abs(gap) <= tolerance:
+            last_xs += xs
+            last_ys += ys
+        else:
+            jumps.append(((last_xs[-1] + xs[0]) / 2, gap))
+            runs.append((list(xs), list(ys)))
+    return tuple(Run(tuple(xs), tuple(ys)) for xs, ys in runs), tuple(jumps)
+
+
+def _jumps(function: Function, low: float, high: float) -> list[float]:
+    """Places around which the function moves far, however often the interval is halved."""
+    xs = torch.linspace(low, high, _POINTS + 1, dtype=torch.float64)
+    ys = function(xs)
+    far = ys.diff().abs() > _FAR * ys.abs().max()
+    a, b, left, right = xs[:-1][far], xs[1:][far], ys[:-1][far], ys[1:][far]
+    first = (right - left).abs()
+    for _ in range(_HALVINGS if len(a) else 0):
+        middle = (a + b) / 2
+        here = function(middle)
+        go_left = (here - left).abs() > (right - here).abs()
+        a, left = torch.where(go_left, a, middle), torch.where(go_left, left, here)
+        b, right = torch.where(go_left, middle, b), torch.where(go_left, here, right)
+    return ((a + b) / 2)[(right - left).abs() > 0.5 * first].tolist()
+
+
+# -- what to show -----------------------------------------------------------------------------------------
+
+
+def view(curvatures: Sequence[Function], seams: Sequence[float]) -> tuple[float, float]:
+    """The stretch of x that has every seam and every bend in it, the tails beyond left to go on; round numbers."""
+    places = [0.0, *seams]
+    grid = torch.logspace(-4, 3, 701, dtype=torch.float64)
+    xs = torch.cat([-grid.flip(0), grid])
+    for curvature in curvatures:
+        size = curvature(xs).abs().nan_to_num(0.0)
+        loud = xs[size > _QUIET * size.max()] if float(size.max()) > 0 else xs[:0]
+        if len(loud) and max(-float(loud[0]), float(loud[-1])) > 300:
+            places += _USUAL  # it bends for ever: there is no tail to wait for
+        elif len(loud):
+            places += [float(loud[0]), float(loud[-1])]
+    low, high = min(places), max(places)
+    if low == high:
+        return low + _USUAL[0], high + _USUAL[1]
+    room = 0.25 * (high - low)
+    # Something of the other side of 0 belongs in the picture, also where all that bends is on one.
+    low, high = min(low - room, -0.5 * high), max(high + room, -0.5 * low)
+    step = _round_step((high - low) / 6)
+    return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
+
+
+def _round_step(size: float) -> float:
+    """The largest of 1, 2, 5 times a power of ten that is not above."""
+    power = 10.0 ** math.floor(math.log10(size))
+    return max(factor * power for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
+
+
+def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
+    """The run without the points that lie, drawn, within `tolerance` of the line through those that stay.
+
+    The halving of Ramer, Douglas and Peucker: of every stretch the farthest point stays, as long as it is too far.
+    """
+    xs = torch.tensor(run.xs, dtype=torch.float64) * scale_x
+    ys = torch.tensor(run.ys, dtype=torch.float64) * scale_y
+    keep, waiting = {0, len(run.xs) - 1}, [(0, len(run.xs) - 1)]
+    while waiting:
+        first, last = waiting.pop()
+        if last - first < 2:
+            continue
+        dx, dy = xs[last] - xs[first], ys[last] - ys[first]
+        away = (dx * (ys[first:last] - ys[first]) - dy * (xs[first:last] - xs[first])).abs() / torch.hypot(dx, dy)
+        far = first + int(away.argmax())
+        if float(away[far - first]) > tolerance:
+            keep.add(far)
+            waiting += [(first, far), (far, last)]
+    places = sorted(keep)
+    return Run(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
+
 
 Definition = Activation | SoftTable
 Settings = Sequence[Mapping[str, Any]]
@@ -78,12 +248,12 @@ def settings_of(act: Definition, params: Mapping[str, Any]) -> list[dict[str, An
     """The settings to draw when none are asked for: the knob at its default and at multiples, most of them harder."""
     if not act.knobs or any(name in params for name in act.knobs):
         return [dict(params)]
-    found = []
+    chosen = []
     for factor in (0.25, 0.5, 1.0, 2.0) if act.toward == 0 else (0.5, 1.0, 2.0, 4.0):
         numbers = {name: factor * _default(act, name) for name in act.knobs}
         if all(act.param(name).constraint.allows(value) for name, value in numbers.items()):
-            found.append({**params, **numbers})
-    return found
+            chosen.append({**params, **numbers})
+    return chosen
 
 
 def _default(act: Definition, name: str) -> float:
@@ -102,7 +272,7 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
         Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
         for one, colour in zip(settings, colours(act, settings), strict=True)
     ]
-    limits = {str(one): one for one in (limit_of(act, one) for one in settings) if one is not None}
+    limits = {str(one): one for one in (limit_of(act, setting) for setting in settings) if one is not None}
     for index, (name, hard, values) in enumerate(limits.values()):
         seams, shown = seams_of(hard, values), 3
         if hard is act:
@@ -117,8 +287,8 @@ def limit_of(act: Definition, values: Mapping[str, Any]) -> tuple[str, Definitio
     if not act.knobs:
         return None
     if isinstance(act, Activation) and act.limit is not None:
-        given = {p.name: p.default for p in act.params} | dict(values)
-        return act.limit, get(act.limit), {theirs: given[ours] for theirs, ours in act.limit_params.items()}
+        numbers = {p.name: p.default for p in act.params} | dict(values)
+        return act.limit, get(act.limit), {theirs: numbers[ours] for theirs, ours in act.limit_params.items()}
     letters = ", ".join(map(sign, act.knobs))
     if act.toward == 0:
         end, words = _ALL_BUT_ZERO, f"{letters} → 0"
@@ -150,7 +320,7 @@ def colours(act: Definition, settings: Settings) -> list[str]:
     if place is None:
         return [*DISTINCT[: len(settings)]]
     shades = {2: (1, 4), 3: (0, 2, 4), 4: (0, 1, 3, 4), 5: (0, 1, 2, 3, 4)}[len(settings)]
-    return [RAMP[shades[one]] for one in place]
+    return [RAMP[shades[rank]] for rank in place]
 
 
 def _hardness(act: Definition, settings: Settings) -> list[int] | None:
@@ -160,8 +330,8 @@ def _hardness(act: Definition, settings: Settings) -> list[int] | None:
         return None
     orders: list[list[int]] = []
     for name in varying:
-        numbers: list[Any] = [one.get(name) for one in settings]
-        if not all(isinstance(one, int | float) for one in numbers) or min(numbers) * max(numbers) <= 0:
+        numbers: list[Any] = [setting.get(name) for setting in settings]
+        if not all(isinstance(value, int | float) for value in numbers) or min(numbers) * max(numbers) <= 0:
             return None
         orders.append(sorted(range(len(numbers)), key=lambda i, n=numbers: abs(n[i])))
         if len(set(numbers)) < len(numbers) or orders[-1] != orders[0]:
@@ -172,8 +342,8 @@ def _hardness(act: Definition, settings: Settings) -> list[int] | None:
 
 
 def _varying(settings: Settings) -> list[str]:
-    names = dict.fromkeys(name for one in settings for name in one)
-    return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]
+    names = dict.fromkeys(name for setting in settings for name in setting)
+    return [name for name in names if len({str(setting.get(name)) for setting in settings}) > 1]
 
 
 def label(act: Definition, values: Mapping[str, Any], settings: Settings) -> str:
@@ -187,7 +357,7 @@ def shared(act: Definition, settings: Settings) -> str:
     """The parameters that are given and the same for all lines."""
     if len(settings) == 1:
         return ""
-    same = {name: value for one in settings for name, value in one.items() if name not in _varying(settings)}
+    same = {name: value for setting in settings for name, value in setting.items() if name not in _varying(settings)}
     return ", ".join(equation(name, value) for name, value in same.items() if value is not None)
 
 
@@ -235,8 +405,8 @@ def panels(
         curves = [line.between(low, high) for line in lines]
         three = [_panel(order, lines, curves, (low, high), f"{place}_{order}", stacked) for order in range(3)]
         three[0]["layer"].append(_legend(lines, note, TALL[0] if stacked else 3 * WIDE[0]))
-        together = {"scale": {"color": "shared", "strokeDash": "shared"}}
-        groups.append({"vconcat" if stacked else "hconcat": three, "spacing": 14, "resolve": together})
+        common = {"scale": {"color": "shared", "strokeDash": "shared"}}
+        groups.append({"vconcat" if stacked else "hconcat": three, "spacing": 14, "resolve": common})
     apart = {"scale": {"color": "independent", "strokeDash": "independent"}}
     return groups[0] if len(groups) == 1 else {"vconcat": groups, "resolve": apart}
 
@@ -270,8 +440,8 @@ def _strokes(order: int, line: Line, curve: Curve, scale: tuple[float, float]) -
     look = {"color": line.colour, **({"strokeDash": _DOTS} if line.dotted else {})}
     strokes = []
     for run in curve.runs[order] if order < len(curve.runs) else ():
-        kept = thin(run, scale_x=scale[0], scale_y=scale[1], tolerance=_TOLERANCE)
-        strokes.append(("line", "line", points(kept.xs, kept.ys), {**look, "strokeWidth": 2.3}))
+        thinned = thin(run, scale_x=scale[0], scale_y=scale[1], tolerance=_TOLERANCE)
+        strokes.append(("line", "line", points(thinned.xs, thinned.ys), {**look, "strokeWidth": 2.3}))
     for place, weight in curve.masses[order] if order == 2 else ():
         ends = [{"x": place, "y": 0.0}, {"x": place, "y": weight}]
         head = {"shape": _HEAD, "angle": 0 if weight > 0 else 180, "filled": True, "size": 340, "opacity": 1}
@@ -320,8 +490,8 @@ def poster(shown: Mapping[str, tuple[Definition, Mapping[str, Any]]]) -> Chart:
         curve = lines_of(act, [values])[0].between(*_X)
         for order, colour in ((1, _SLOPE), (0, DISTINCT[0])):
             for part, run in enumerate(curve.runs[order]):
-                kept = thin(run, scale_x=12.0, scale_y=17.0, tolerance=0.11)
-                stroke = marks("line", points(kept.xs, kept.ys), {"x": x, "y": y}, color=colour, clip=True)
+                thinned = thin(run, scale_x=12.0, scale_y=17.0, tolerance=0.11)
+                stroke = marks("line", points(thinned.xs, thinned.ys), {"x": x, "y": y}, color=colour, clip=True)
                 layers.append({**stroke, "name": f"line_{name}_{order}_{part}"})
         title = {"text": name, "fontSize": 9.5, "offset": 3}
         charts.append({**sized({"layer": layers}, _SIDE, _SIDE), "title": title})
@@ -365,7 +535,7 @@ def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[s
 
 
 def _drawn(act: Activation | SoftTable, settings: Sequence[Mapping[str, Any]]) -> str:
-    each = ["; ".join(f"{name} = {value}" for name, value in one.items()) or "the defaults" for one in settings]
+    each = ["; ".join(f"{name} = {value}" for name, value in setting.items()) or "the defaults" for setting in settings]
     limit = " Dotted: the hard limit." if act.knobs else ""
     return f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
 
@@ -374,12 +544,12 @@ def _formulas(act: Activation | SoftTable) -> list[tuple[str, str]]:
     """Each derivative as text and as LaTeX."""
     if isinstance(act, SoftTable):
         return [(left, act.derivative(order).latex()) for order, left in enumerate(_PRIMES)]
-    found = []
+    rows = []
     for order, left in enumerate(_PRIMES):
         typeset = formula(act, order)
         where = "".join(rf",\quad {words}" for words in typeset.where)
-        found += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
-    return found
+        rows += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
+    return rows
 
 
 def _parameters(act: Activation | SoftTable) -> str:
@@ -419,9 +589,67 @@ def draw(
     'smelu.svg'
     """
     kind = check_ending(path, SUFFIXES)
-    chosen = settings_of(act, params) if settings is None else [{**params, **one} for one in settings]
+    chosen = settings_of(act, params) if settings is None else [{**params, **setting} for setting in settings]
     figure = panels([lines_of(act, chosen)], low=low, high=high, stacked=stacked, note=shared(act, chosen))
     label = f"{act.name}, its first and its second derivative"
     if kind != ".html":
         return write_figure(figure, path, label=label)
     return write_whole(path, page(act, svg_of(figure, label=label), chosen), what="figure")
+
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --paper: #fcfcfb; --ink: #161615; --soft: #5d5c57; --hair: #e4e3de; --strong: #b9b8b1;
+  --one: #2a78d6; --two: #d9541e; --before: #8a8983;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #181817; --ink: #f4f3ef; --soft: #b3b2aa; --hair: #31312e; --strong: #5b5a55;
+    --one: #5a9df0; --two: #f0804f; --before: #97968f;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 920px; margin: 0 auto; padding: 40px 24px 64px; }
+h1 { font-size: 30px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
+h2 { font-size: 19px; margin: 44px 0 10px; }
+p { margin: 0 0 12px; max-width: 68ch; }
+.lead { font-size: 17px; color: var(--soft); }
+.quiet { color: var(--soft); font-weight: normal; }
+svg { display: block; width: 100%; height: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
+svg .axis { font-size: 12px; }
+svg .name { font-size: 13px; fill: var(--ink); }
+.middle { text-anchor: middle; } .end { text-anchor: end; }
+.grid { stroke: var(--hair); } .zero { stroke: var(--strong); }
+.curve { fill: none; stroke-linejoin: round; stroke-linecap: round; }
+.before { stroke: var(--before); stroke-width: 1.6; stroke-dasharray: 4 3; }
+.layer1 { stroke: var(--one); stroke-width: 1.8; }
+.layer2 { stroke: var(--two); stroke-width: 1.8; }
+.seed { fill: var(--paper); stroke: var(--one); stroke-width: 2; }
+.mean { stroke: var(--ink); stroke-width: 2.5; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 22px; font-size: 14px; color: var(--soft); }
+.legend > span { display: inline-flex; align-items: center; gap: 7px; }
+.key { width: 28px; height: 10px; }
+.ring { width: 11px; height: 11px; border: 2px solid var(--one); border-radius: 50%; }
+.bar { width: 3px; height: 16px; background: var(--ink); }
+.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(250px, 1fr)); gap: 20px 24px; }
+figure { margin: 0; max-width: 340px; }
+figcaption { padding-left: 34px; font-size: 15px; }
+.scroll { overflow-x: auto; margin-top: 20px; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
+caption { caption-side: bottom; text-align: left; color: var(--soft); padding-top: 10px; font-size: 13px; }
+th, td { padding: 8px 14px 8px 0; text-align: left; vertical-align: top; }
+th, td { border-bottom: 1px solid var(--hair); }
+thead th { color: var(--soft); font-weight: 600; border-bottom-color: var(--strong); vertical-align: bottom; }
+thead th:nth-child(-n+4):not(:first-child), thead th:last-child { text-align: right; }
+td.number { text-align: right; white-space: nowrap; }
+td:last-child, th:last-child { padding-right: 0; }
+td:nth-child(5) { white-space: nowrap; }
+td:nth-child(5), thead th:nth-child(5) { padding-left: 14px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; margin: 0; font-size: 14px; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+code { font-family: ui-monospace, monospace; font-size: 13px; }
+@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 10px; } }
+"""

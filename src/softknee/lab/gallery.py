@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,233 @@ from ..design.proof.certify import certify
 from ..errors import ParameterError
 from ..files import WriteError, write_whole
 from ..spec import Activation, SoftTable, TableClaims
-from ..spec.algebra import sympy
+from ..spec.algebra import Abs, Expr, Float, Integer, Max, exp, log, sympy
 from .chart import svg_of
-from .curves import orders_of, seams_of
-from .exhibits import Exhibit, exhibit
-from .figures import DISTINCT, Definition, Line, letter, lines_of, panels, poster, settings_of, shared
+from .figures import (
+    DISTINCT,
+    Definition,
+    Line,
+    letter,
+    lines_of,
+    orders_of,
+    panels,
+    poster,
+    seams_of,
+    settings_of,
+    shared,
+)
+from .table import Table
 from .typeset import Formula, expression, formula
+
+_SMOOTH = "*Smooth activations and reproducibility in deep networks* (Shamir, Lin and Coviello)"
+_MOLLIFIED = "*Reshaping activation functions: a framework based on mollification theory*"
+_EAFO = "*A method on searching better activation functions*"
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """The lines of a function's figure and what else its page says.
+
+    settings: the parameters of each line.
+    low, high: the stretch of x.
+    shared: parameters that all lines have in common.
+    figures: the figures of the papers that show the same family, in words.
+    formulas: f, f' and f'' in words of mathematics, for a definition that has no closed form to differentiate.
+    distance, place: the largest distance to the hard limit, and the |x| it is at, in the parameters in their order.
+    """
+
+    settings: tuple[Mapping[str, Any], ...] = ()
+    low: float | None = None
+    high: float | None = None
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    figures: str = ""
+    formulas: tuple[Formula, ...] = ()
+    distance: Callable[..., Expr] | None = None
+    place: Callable[..., Expr] | None = None
+
+
+def _along(name: str, *numbers: float) -> tuple[dict[str, float], ...]:
+    return tuple({name: number} for number in numbers)
+
+
+def _paper(figures: str, paper: str, letter: str = "β") -> str:
+    return f"The same family as {figures} of {paper}, whose caption names no values of {letter}: those here are ours."
+
+
+_WIDTHS, _GATES = (0.25, 0.5, 1.0, 2.0), (0.5, 1.0, 2.0, 4.0)
+_GATED = _paper("figure 11", _SMOOTH)
+_JOINED = _paper("figures 1 and 12", _SMOOTH)
+_FIGURE_12 = f"Of the family in figure 12 of {_SMOOTH}."
+
+_PROBABILITY = r"p_i(x) = e^{-\alpha (x - y_i)^2} / \sum_{j=-k}^{k} e^{-\alpha (x - y_j)^2}, \; y_i = i q"
+_MEAN = r"m(x) = \sum_{i=-k}^{k} y_i\, p_i(x)"
+
+EXHIBITS: Mapping[str, Exhibit] = {
+    "leaky_relu": Exhibit(_along("slope", 0.01, 0.1, 0.25, -0.25), low=-3, high=3),
+    "prelu": Exhibit(_along("slope", 0.25, 0.5, 0.75, -0.25), low=-3, high=3),
+    "rrelu": Exhibit(({}, {"lower": 0.0, "upper": 0.2}, {"lower": 0.25, "upper": 0.75}), low=-3, high=3),
+    "hardtanh": Exhibit(low=-3, high=3),
+    "clamp": Exhibit(({}, {"low": 0.0, "high": 2.0}, {"low": -2.0, "high": 0.5}), low=-3, high=3),
+    "hardswish": Exhibit(low=-5, high=5),
+    "elu": Exhibit(
+        _along("beta", *_WIDTHS),
+        low=-5,
+        high=2,
+        figures=f"SELU with lam = 1; {_SMOOTH} has SELU and CELU in figure 9.",
+        distance=lambda beta: beta,
+    ),
+    "celu": Exhibit(
+        _along("beta", *_WIDTHS), low=-5, high=2, figures=_paper("figure 9", _SMOOTH), distance=lambda beta: beta
+    ),
+    "selu": Exhibit(
+        _along("beta", 0.5, 1.0, 1.6732632423543772, 2.5), low=-5, high=2, figures=_paper("figure 9", _SMOOTH)
+    ),
+    "softplus": Exhibit(
+        _along("beta", *_GATES),
+        low=-4,
+        high=4,
+        figures=_paper("figures 1 and 10", _SMOOTH),
+        distance=lambda beta: log(2) / beta,
+        place=lambda beta: Integer(0),
+    ),
+    "swish": Exhibit(
+        _along("beta", *_GATES),
+        low=-5,
+        high=5,
+        figures=_GATED,
+        distance=lambda beta: Float("0.27846454276107380", 17) / beta,
+        place=lambda beta: Float("1.27846454276107380", 17) / beta,
+    ),
+    "gelu": Exhibit(
+        _along("beta", *_GATES),
+        low=-4,
+        high=4,
+        figures=_GATED,
+        distance=lambda beta: Float("0.16997120747990366", 17) / beta,
+        place=lambda beta: Float("0.75179152469356445", 17) / beta,
+    ),
+    "gelu_tanh": Exhibit(_along("beta", *_GATES), low=-4, high=4),
+    "lambda_gelu": Exhibit(
+        _along("lam", 1.0, 1.5, 2.5, 5.0),
+        low=-3,
+        high=3,
+        distance=lambda lam: Float("0.16997120747990366", 17) / lam,
+        place=lambda lam: Float("0.75179152469356445", 17) / lam,
+    ),
+    "mish": Exhibit(_along("beta", *_GATES), low=-5, high=5, figures=_GATED),
+    "tanhexp": Exhibit(_along("beta", *_GATES), low=-5, high=5, figures=_GATED),
+    "srelu": Exhibit(
+        _along("delta", *_WIDTHS),
+        low=-3,
+        high=3,
+        figures=_paper("figure 1", _MOLLIFIED, "δ"),
+        distance=lambda delta: 3 * delta / 16,
+        place=lambda delta: Integer(0),
+    ),
+    "smelu": Exhibit(
+        _along("beta", *_WIDTHS),
+        low=-3,
+        high=3,
+        figures=_JOINED,
+        distance=lambda beta: beta / 4,
+        place=lambda beta: Integer(0),
+    ),
+    "asymmetric_smelu": Exhibit(
+        (
+            {"alpha": 1.0, "beta": 1.0},
+            {"alpha": 0.5, "beta": 2.0},
+            {"alpha": 2.0, "beta": 1.0},
+            {"alpha": 0.25, "beta": 0.75},
+        ),
+        low=-3,
+        high=3,
+        figures=_FIGURE_12,
+        distance=lambda alpha, beta: Max(alpha**2 / (2 * (alpha + beta)), (beta - alpha) / 2),
+    ),
+    "leaky_smelu": Exhibit(_along("beta", *_WIDTHS), shared={"g_minus": 0.1}, low=-3, high=3, figures=_FIGURE_12),
+    "shifted_smelu": Exhibit(_along("shift", -1.0, 0.0, 1.0), shared={"beta": 0.5}, low=-3, high=3, figures=_FIGURE_12),
+    "generalized_smelu": Exhibit(
+        ({}, {"alpha": 0.5, "beta": 2.0}, {"g_minus": -0.25}, {"g_plus": 1.5, "t": 0.5}),
+        low=-3,
+        high=3,
+        figures=f"The family of figure 12 of {_SMOOTH}, whose caption names no values: those here are ours.",
+    ),
+    "origin_smelu": Exhibit(
+        ({}, {"alpha": 0.5, "beta": 0.5}, {"alpha": 0.5, "beta": 2.0}, {"g_minus": 0.25}),
+        low=-3,
+        high=3,
+        figures=_FIGURE_12,
+    ),
+    "sigmoid_rescu": Exhibit(
+        _along("beta", *_WIDTHS),
+        low=-4,
+        high=3,
+        figures=_paper("figure 12", _SMOOTH),
+        distance=lambda beta: 2 * beta / (1 + exp(2)),
+        place=lambda beta: Integer(0),
+    ),
+    "smooth_relu": Exhibit(_along("beta", 0.5, 1.0, 2.0, 5.0), low=-2, high=6, figures=_paper("figure 12", _SMOOTH)),
+    "crrelu": Exhibit(
+        _along("eps", -0.5, 0.01, 0.25, 0.5, 1.0),
+        low=-5,
+        high=5,
+        figures=_paper("figure 3", _EAFO, "ε"),
+        distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
+        place=lambda eps: Integer(1),
+    ),
+    "crrelu_exact": Exhibit(
+        _along("eps", -0.5, 0.01, 0.25, 0.5),
+        low=-5,
+        high=5,
+        distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
+    ),
+    "tanh": Exhibit(low=-5, high=5),
+    "sigmoid": Exhibit(low=-8, high=8),
+    "softsign": Exhibit(low=-6, high=6),
+    "hardsigmoid": Exhibit(low=-5, high=5),
+    "sparse_sigmoid": Exhibit(low=-3, high=3),
+    "laplace": Exhibit(({}, {"sigma": 0.5}, {"mu": 0.0, "sigma": 0.5}, {"mu": 0.0, "sigma": 1.0}), low=-3, high=3),
+    "gelu_10": Exhibit(low=-4, high=14),
+    "quick_gelu": Exhibit(
+        low=-4,
+        high=4,
+        distance=lambda beta: Float("0.27846454276107380", 17) / beta,
+        place=lambda beta: Float("1.27846454276107380", 17) / beta,
+    ),
+    "hard_mish": Exhibit(low=-4, high=4),
+    "logsigmoid": Exhibit(low=-6, high=6),
+    "squareplus": Exhibit(
+        _along("delta", 0.5, 1.0, 2.0, 4.0),
+        low=-4,
+        high=4,
+        distance=lambda delta: delta / 2,
+        place=lambda delta: Integer(0),
+    ),
+    "softshrink": Exhibit(_along("lam", 0.25, 0.5, 1.0), low=-3, high=3),
+    "hardshrink": Exhibit(_along("lam", 0.25, 0.5, 1.0), low=-3, high=3),
+    "tanhshrink": Exhibit(low=-4, high=4),
+    "threshold": Exhibit(({}, {"theta": 0.5}, {"theta": 0.0, "value": -1.0}), low=-3, high=3),
+    "relu2": Exhibit(low=-2, high=3),
+    "star_relu": Exhibit(({}, {"scale": 0.5, "bias": 0.0}), low=-2, high=3),
+    "xielu": Exhibit(({}, {"alpha_n": 0.5}, {"alpha_p": 0.25, "alpha_n": 1.5}), low=-4, high=3),
+    "squaf": Exhibit(
+        _along("alpha", 2.0, 6.0, 12.0),
+        shared={"k": 6, "q": 0.5, "z": "relu", "window": None},
+        low=-2,
+        high=5,
+        formulas=(
+            Formula(r"\sum_{i=-k}^{k} z_i\, p_i(x)", (_PROBABILITY,)),
+            Formula(r"2 \alpha \sum_{i=-k}^{k} (z_i - f(x))\, (y_i - m(x))\, p_i(x)", (_PROBABILITY, _MEAN)),
+            Formula(r"4 \alpha^2 \sum_{i=-k}^{k} (z_i - f(x))\, (y_i - m(x))^2\, p_i(x)", (_PROBABILITY, _MEAN)),
+        ),
+    ),
+}
+
+
+def exhibit(name: str) -> Exhibit:
+    """What the gallery shows of a function; nothing in particular where nothing is written down."""
+    return EXHIBITS.get(name, Exhibit())
+
 
 _DIGITS = 12  # of a number that goes on; the certificate itself knows more
 _MOST_PLACES = 2
@@ -42,7 +264,7 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     if isinstance(act, SoftTable):
         return ""
     # Decimal texts are taken exactly: a slope of 0.1 is a tenth, not the float next to it.
-    proofs = [certify(act, **{name: str(value) for name, value in one.items()}) for one in settings]
+    proofs = [certify(act, **{name: str(value) for name, value in setting.items()}) for setting in settings]
     still_open = " ".join(dict.fromkeys(sentence for proof in proofs for sentence in proof.open))
     if not any(proof.lipschitz.lower > -math.inf for proof in proofs):
         return f"## Certified\n\nNothing yet: {still_open}"
@@ -54,17 +276,19 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
         *([f"distance to {limit}", "at x ="] if limit else []),
     ]
     rows = []
-    for one, proof in zip(settings, proofs, strict=True):
-        given = ", ".join(inline(f"{letter(act, name)} = {value:.10g}") for name, value in one.items())
-        cells = [given or "defaults", _extreme(proof.smallest_slope), _extreme(proof.lipschitz)]
+    for values, proof in zip(settings, proofs, strict=True):
+        equations = ", ".join(inline(f"{letter(act, name)} = {value:.10g}") for name, value in values.items())
+        cells = [equations or "defaults", _extreme(proof.smallest_slope), _extreme(proof.lipschitz)]
         if limit:
             cells += [_extreme(proof.distance), _places(proof.distance)] if proof.distance else ["not settled", ""]
         rows.append(cells)
-    table = [head, ["---"] * len(head), *rows]
     if len(settings) == 1 and not act.params:
-        table = [row[1:] for row in table]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in table)
-    return f"## Certified\n\n{_PROVED}\n\n{lines}\n\n{still_open}"
+        head, rows = head[1:], [row[1:] for row in rows]
+    return f"## Certified\n\n{_PROVED}\n\n{_table(head, rows)}\n{still_open}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return Table(head=head, rows=rows, align="l" * len(head), markup=True).markdown()
 
 
 def inline(latex: str) -> str:
@@ -80,8 +304,8 @@ def _extreme(value: Extremum) -> str:
 
 def _places(value: Extremum) -> str:
     shown = [
-        _digits(one.begin) if one.is_point else f"{_digits(one.begin)} to {_digits(one.end)}"
-        for one in value.places[:_MOST_PLACES]
+        _digits(place.begin) if place.is_point else f"{_digits(place.begin)} to {_digits(place.end)}"
+        for place in value.places[:_MOST_PLACES]
     ]
     return ", ".join([*shown, *(["…"] if len(value.places) > _MOST_PLACES else [])])
 
@@ -106,8 +330,8 @@ _BELOW = ("swish", "gelu", "mish", "tanhexp", "celu", "smooth_relu")
 
 def names() -> tuple[str, ...]:
     """The functions that have a page: every definition of one variable under its own name."""
-    found = ((name, sk.get(name)) for name in sk.names())
-    return tuple(name for name, act in found if isinstance(act, Definition) and act.name == name)
+    definitions = ((name, sk.get(name)) for name in sk.names())
+    return tuple(name for name, act in definitions if isinstance(act, Definition) and act.name == name)
 
 
 def write(
@@ -143,7 +367,7 @@ def _drawable(name: str) -> Definition:
 def settings(act: Definition) -> list[dict[str, Any]]:
     """The parameters of each line of a function's figure."""
     shown = exhibit(act.name)
-    return [{**shown.shared, **one} for one in shown.settings] or settings_of(act, shown.shared)
+    return [{**shown.shared, **setting} for setting in shown.settings] or settings_of(act, shown.shared)
 
 
 def figure(act: Definition) -> str:
@@ -159,13 +383,11 @@ def index() -> str:
     for name in names():
         act = sk.get(name)
         limit = "" if isinstance(act, SoftTable) or act.limit is None else f"[{act.limit}]({act.limit}.md)"
-        knob = ", ".join(f"`{one}`" for one in act.knobs)
+        knob = ", ".join(f"`{knob}`" for knob in act.knobs)
         toward = "" if not knob else " → ∞" if act.toward == math.inf else f" → {act.toward:g}"
         smooth = smoothness(act.claims.smoothness) if act.claims is not None else ""
-        rows.append(
-            f"| [{title_of(act)}]({name}.md) | `{name}` | {knob}{toward} | {limit} | {smooth} | {cell(act.about)} |"
-        )
-    table = "\n".join(rows)
+        rows.append([f"[{title_of(act)}]({name}.md)", f"`{name}`", f"{knob}{toward}", limit, smooth, cell(act.about)])
+    table = _table(["function", "name", "knob", "hard limit", "continuous derivatives", ""], rows)
     return f"""# The zoo
 
 Every function of one variable that softknee knows, each with its formula, its first two derivatives, its parameters and
@@ -176,10 +398,7 @@ extras `lab` (it draws) and `design` (it proves).
 
 *f in blue and f′ in orange, for x from −4 to 4 and values from −1.5 to 4, with hairlines at x = ±2 and at the value 2.*
 
-| function | name | knob | hard limit | continuous derivatives | |
-| --- | --- | --- | --- | --- | --- |
 {table}
-
 ## Side by side
 
 ![Smooth relatives of ReLU at one scale]({BESIDE})
@@ -267,9 +486,9 @@ def _formula(act: Definition, shown: Exhibit, order: int) -> Formula:
     return shown.formulas[order] if shown.formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 
 
-def _math(order: int, one: Formula) -> str:
+def _math(order: int, formula: Formula) -> str:
     primes = "'" * order
-    return f"```math\nf{primes}(x) = {one.latex}\n```"
+    return f"```math\nf{primes}(x) = {formula.latex}\n```"
 
 
 def _where(formulas: Sequence[Formula]) -> str:
@@ -294,14 +513,14 @@ def _parameters(act: Definition) -> str:
     if not act.params:
         return ""
     rows = [
-        f"| `{p.name}` | {inline(letter(act, p.name))} | {p.constraint.words} | {_number(p.default)} | {p.about} |"
+        [f"`{p.name}`", inline(letter(act, p.name)), p.constraint.words, _number(p.default), p.about]
         for p in act.params
     ]
-    table = "\n".join(["| name | sign | must be | default | meaning |", "| --- | --- | --- | --- | --- |", *rows])
+    table = _table(["name", "sign", "must be", "default", "meaning"], rows)
     options = ""
     if isinstance(act, SoftTable):
-        given = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
-        options = f"\n\nA call may also choose, with these defaults: {given}."
+        defaults = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
+        options = f"\nA call may also choose, with these defaults: {defaults}."
     return f"## Parameters\n\n{table}{options}"
 
 
@@ -317,8 +536,8 @@ def _limit(act: Definition, shown: Exhibit) -> str:
     knob = inline(rf"{letters} \to {end}")
     if isinstance(act, SoftTable) or act.limit is None:
         return f"## Hard limit\n\nAs {knob} it goes to the dotted line at every x."
-    given = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
-    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){given}."
+    sharing = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
+    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){sharing}."
     if shown.distance is not None:
         symbols = [p.symbol for p in act.params]
         text += f" The largest distance between the two is {inline(expression(shown.distance(*symbols), act))}"
@@ -342,11 +561,10 @@ def _claims(act: Definition) -> str:
     if claims.zeros is not sympy.S.EmptySet:
         rows.append(("exactly 0", inline(rf"x \in {expression(claims.zeros, act)}")))
     notes = claims.notes if isinstance(claims, TableClaims) else {}
-    said = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
-    lines = [[name, value, *([cell(notes.get(said.get(name, ""), ""))] if notes else [])] for name, value in rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    head = "| | | |\n| --- | --- | --- |" if notes else "| | |\n| --- | --- |"
-    return f"## Claims\n\n{head}\n{table}\n\nThe tests hold every claim against the function."
+    keys = {"continuous derivatives": "smoothness", "never decreases": "monotone", "Lipschitz constant": "lipschitz"}
+    lines = [[name, value, *([cell(notes.get(keys.get(name, ""), ""))] if notes else [])] for name, value in rows]
+    table = _table([""] * len(lines[0]), lines)
+    return f"## Claims\n\n{table}\nThe tests hold every claim against the function."
 
 
 def _condition(monotone: Any, act: Definition) -> str:
@@ -374,7 +592,7 @@ def _can_start(act: Definition, values: Mapping[str, Any]) -> bool:
 
 
 def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
-    values = next((one for one in settings if one and _can_start(act, one)), {})
+    values = next((setting for setting in settings if setting and _can_start(act, setting)), {})
     given = ", ".join(f"{name}={_code(value)}" for name, value in values.items())
     comma = ", " if given else ""
     knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")

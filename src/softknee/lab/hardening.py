@@ -32,10 +32,10 @@ from ..surgery import Hardener, param_groups, relu_ize_
 from ..surgery.modules import activation_modules
 from .bench.speed import choose_device
 from .chart import Chart, by_name, check_ending, lines_legend, marks, number, side_by_side, sized, ticks, write_figure
+from .data.images import Split, load_split
 from .figures import RAMP, sign
 from .networks import build
-from .splits import Split, load_split
-from .table import ResultTable
+from .table import Table
 
 State = dict[str, Tensor]
 _EVALUATED_AT_ONCE = 10_000
@@ -214,7 +214,7 @@ _NETWORKS = {"mlp": "MLP", "cnn": "CNN"}
 _NONE = "–"
 
 
-def hardening_tables(record: Record) -> list[ResultTable]:
+def hardening_tables(record: Record) -> list[Table]:
     """A table for each data set of a record of the study."""
     if record.kind != KIND:
         raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
@@ -227,17 +227,18 @@ def hardening_markdown(record: Record) -> str:
     return "\n".join(table.markdown() for table in hardening_tables(record))
 
 
-def _table(record: Record, name: str) -> ResultTable:
+def _table(record: Record, name: str) -> Table:
     rows = [row for row in record.rows if row["data"] == name]
     task = record.settings["tasks"][name]
     seeds = len(record.seeds)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     network = _NETWORKS.get(task["network"], task["network"])
-    return ResultTable(
+    return Table(
         title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
-        header=("activation", *HEADINGS.values()),
-        lines=tuple((row["function"], *(_text(row["accuracy"], column) for column in HEADINGS)) for row in rows),
-        remarks=tuple(_remark(row) for row in rows if row["hardness_profile"]),
+        head=("activation", *HEADINGS.values()),
+        rows=[(row["function"], *(_text(row["accuracy"], column) for column in HEADINGS)) for row in rows],
+        remarks=[_remark(row) for row in rows if row["hardness_profile"]],
+        markup=True,
     )
 
 

@@ -26,10 +26,10 @@ from ..train.optimizers import Own, StackedOptimizer
 from ..train.random_keys import order, seed_keys
 from ..train.schedules import read_table, step
 from ..train.stacked_modules import Draws
-from .builders import build_network
 from .chart import INK, Chart, marks, number, points, rule_at, side_by_side, sized, write_figure
-from .data.cifar import ImageSet
+from .data.images import ImageSet
 from .figures import DISTINCT
+from .networks import build_network
 from .vision_networks import NETWORKS
 
 Shape = Mapping[str, Sequence[float]]
@@ -298,7 +298,7 @@ class ImageTraining:
         holds: tensors that the judge reads and `begin` may write, by name.
 
     >>> from softknee.lab.image_training import Entry, build
-    >>> from softknee.lab.data.cifar import ImageSet
+    >>> from softknee.lab.data.images import ImageSet
     >>> noise = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
     >>> few = ImageSet(name="noise", train_images=noise, train_labels=torch.arange(8) % 2, test_images=noise,
     ...                test_labels=torch.arange(8) % 2, labels=("a", "b"))

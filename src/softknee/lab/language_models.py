@@ -23,7 +23,7 @@ from ..surgery import Hardener, param_groups, relu_ize_, swap_
 from ..surgery.modules import activation_modules
 from ..train.capture import recording_stream
 from .bench.speed import choose_device
-from .characters import Characters, load_characters
+from .data.text import Characters, load_characters
 from .kept import Kept
 
 _ATTENTION = "softknee_causal"

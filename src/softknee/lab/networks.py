@@ -16,6 +16,7 @@ Sequential(
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -26,7 +27,7 @@ from torch import nn
 
 import softknee as sk
 
-from ..errors import ParameterError, did_you_mean
+from ..errors import MissingToolError, ParameterError, did_you_mean
 
 # What "torch:NAME" may ask for. A plain module is what a stock network has, with nothing of softknee in it.
 PLAIN: dict[str, Callable[..., nn.Module]] = {
@@ -208,7 +209,46 @@ def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = 
     """The numbers as a tuple (JSON has lists), refused where one is no whole number above 0 or the count is wrong."""
     found = tuple(numbers) if isinstance(numbers, list | tuple) else ()
     fits = len(found) >= least and (most is None or len(found) <= most)
-    if not fits or any(isinstance(one, bool) or not isinstance(one, int) or one < 1 for one in found):
+    if not fits or any(isinstance(number, bool) or not isinstance(number, int) or number < 1 for number in found):
         count = f"{least}" if most == least else f"at least {least}"
         raise ParameterError(f"{what} must be {count} whole numbers above 0, and {numbers!r} was given.")
     return found
+
+
+_TIMM = "timm:"
+# A prefix such as "hf-hub:" would load a model, and its code's choices, from elsewhere.
+_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
+# These read files or the network; weights come from the checkpoint alone.
+_REFUSED = ("pretrained", "checkpoint_path", "cache_dir", "file", "url")
+
+
+def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """The network that a builder makes from these arguments; no file is read and nothing is downloaded.
+
+    >>> build_network("mlp", {"widths": [4, 3, 2], "activation": "torch:gelu"})[1]
+    GELU(approximate='none')
+    """
+    if builder.startswith(_TIMM):
+        return _timm(builder.removeprefix(_TIMM), arguments)
+    if builder not in BUILDERS:
+        known = ", ".join(repr(name) for name in BUILDERS)
+        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.")
+    return build(builder, **arguments)
+
+
+def _timm(name: str, arguments: Mapping[str, Any]) -> nn.Module:
+    try:
+        import timm
+    except ModuleNotFoundError as error:
+        raise MissingToolError(
+            f"The builder {_TIMM + name!r} needs the package 'timm', which is not installed. Install it with: "
+            f"pip install timm"
+        ) from error
+    for key in arguments:
+        if key.startswith(_REFUSED):
+            raise ParameterError(
+                f"timm's argument {key!r} loads something from elsewhere, which a checkpoint must not."
+            )
+    if not _NAME.fullmatch(name) or not timm.is_model(name):
+        raise ParameterError(f"timm has no model {name!r:.60}.")
+    return timm.create_model(name, pretrained=False, **arguments)

@@ -27,7 +27,7 @@ from ..nn.squaf_modes import Chosen
 from ..wire import sizes
 from .bench.speed import choose_device
 from .chart import INK, Chart, by_name, lines_legend, marks, number, side_by_side, sized, write_figure
-from .data.cifar import ImageSet, load_image_set
+from .data.images import ImageSet, load_image_set
 from .figures import DISTINCT
 from .image_training import (
     MODES,

@@ -24,10 +24,8 @@ from ..nn.row_norm import row_norm
 from ..surgery.activation_text import module_of, read_name
 from ..surgery.clipping import clip_activations_
 from . import chart
-from .chart import INK, SOFT, Chart
+from .chart import INK, SOFT, Chart, Page, coloured, rgb
 from .figures import sign
-from .pixels import coloured, rgb
-from .sheet import Page
 
 
 def named(activation: str) -> str:
@@ -289,11 +287,11 @@ def roughness(surface: Tensor, *, step: float) -> Roughness:
     """
     z = surface.double()
     slopes = [z.diff(dim=side) / step for side in (0, 1)]
-    bends = [one.diff(dim=side) for side, one in enumerate(slopes)]
-    steepest = max(float(one.abs().max()) for one in slopes)
-    sharpest = max(float(one.abs().max()) for one in bends)
-    slope = torch.cat([one.flatten() for one in slopes]).square().mean().sqrt()
-    bend = torch.cat([one.flatten() for one in bends]).square().mean().sqrt()
+    bends = [slope.diff(dim=side) for side, slope in enumerate(slopes)]
+    steepest = max(float(slope.abs().max()) for slope in slopes)
+    sharpest = max(float(bend.abs().max()) for bend in bends)
+    slope = torch.cat([slope.flatten() for slope in slopes]).square().mean().sqrt()
+    bend = torch.cat([bend.flatten() for bend in bends]).square().mean().sqrt()
     flat = steepest == 0
     return Roughness(
         kink=0.0 if flat else sharpest / steepest,
@@ -531,12 +529,12 @@ def compute(
             each = [
                 heights(setting, seed=seed + index, points=points, dtype=DTYPES[dtype]) for index in range(networks)
             ]
-            if not all(bool(one.isfinite().all()) for one in each):
+            if not all(bool(value.isfinite().all()) for value in each):
                 raise ParameterError(f"The surface of {setting} is not finite in {dtype}; take a smaller v, or f64.")
-            found = [roughness(one, step=step) for one in each]
+            measured = [roughness(value, step=step) for value in each]
             first[-1].append(each[0])
-            measures[-1].append(found[0])
-            entries.append(_entry(setting, found))
+            measures[-1].append(measured[0])
+            entries.append(_entry(setting, measured))
     record = Record.now(
         "surface",
         command=command,
@@ -552,13 +550,16 @@ def compute(
     return Surfaces(rows, tuple(map(tuple, first)), tuple(map(tuple, measures)), record)
 
 
-def _entry(setting: Setting, found: Sequence[Roughness]) -> dict[str, Any]:
+def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
     units = {"kink": "of the steepest slope", "bending": "1/input", "extrema": "points"}
     others = ("low", "high", "steepest")
     return {
         **asdict(setting),
-        **{name: Quantity.median([getattr(one, name) for one in found], unit=unit) for name, unit in units.items()},
-        **{name: Quantity.median([getattr(one, name) for one in found], unit="output") for name in others},
+        **{
+            name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
+            for name, unit in units.items()
+        },
+        **{name: Quantity.median([getattr(surface, name) for surface in measured], unit="output") for name in others},
     }
 
 
@@ -590,13 +591,17 @@ def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:
     except ModuleNotFoundError as error:
         raise MissingToolError("Numbers are written by NumPy: pip install 'softknee[lab]'") from error
     check_archive(path)
-    flat = [one for row in surfaces.heights for one in row]
-    names = [f"{one.activation} norm={one.norm} v={one.v:g} clip={one.clip}" for row in surfaces.rows for one in row]
+    flat = [surface for row in surfaces.heights for surface in row]
+    names = [
+        f"{surface.activation} norm={surface.norm} v={surface.v:g} clip={surface.clip}"
+        for row in surfaces.rows
+        for surface in row
+    ]
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         axis=axis(flat[0].shape[0], flat[0].dtype).numpy(),
         settings=np.array(names),
-        heights=np.stack([one.numpy() for one in flat]),
+        heights=np.stack([surface.numpy() for surface in flat]),
     )
     return write_whole(path, buffer.getvalue(), what="archive")

@@ -1,203 +1,242 @@
-"""The text of a table, whatever its record is of: shown on a screen or written as Markdown."""
+"""The one table: its cells as text, written as Markdown, LaTeX, HTML or CSV, or drawn on a terminal.
+
+Table(head=("", "accuracy"), rows=[("relu", "97.1"), ("gelu", "97.4")], title="The digits").markdown()
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
-from ..measure.record import Quantity, Record
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+BETTER, WORSE = "better", "worse"
+SLIGHTLY = "slightly "  # before the two above: shown, and shown to be too small to matter
+BASELINE = " (baseline)"  # after the name of a row
+# The line below the head in Markdown: a column that stands left, and one that stands right.
+SPACED, DENSE, COLONS = (" --- ", " ---: "), ("---", "---:"), (":--", "--:")
+_SHORT = 30  # letters of a name that stays on one line where there is room
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResultTable:
-    """The text of one table: its title, header, lines of cells, and the remarks below it."""
+class Cell:
+    """One cell: its text, the key of the record behind it, and what it says when pointed at.
 
-    title: str
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    remarks: tuple[str, ...]
+    kind: "number" stands right, "words" left, "name" is the head of its row.
+    best: it is the best of its column, or not shown to be worse than the best.
+    """
 
-    def markdown(self) -> str:
-        """The table as Markdown, for a README."""
-        rule = ["---", *("---:" for _ in self.header[1:])]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in (self.header, rule, *self.lines))
-        return f"**{self.title}**\n\n{body}\n\n" + "\n".join(f"- {remark}" for remark in self.remarks) + "\n"
-
-
-# -- lays a record of softknee bench kernels out as a table -----------------------------------------------
-#
-# One line per function, one column per variant.
-#
-# A cell reads "forward / forward+backward", both as multiples of a copy of the same tensor.
+    text: str
+    key: str | None = None
+    title: str = ""
+    kind: str = "number"
+    best: bool = False
 
 
-_COLUMNS = {
-    "softknee eager": "softknee",
-    "softknee compiled": "compiled",
-    "pseudocode eager": "pseudocode",
-    "pseudocode compiled": "pseudocode compiled",
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table. A cell may be plain text: then it is the name of its row in the first column, and else a number.
+
+    name:    its anchor.
+    title:   stands above it.
+    caption: stands below it; so do the remarks, a sentence each.
+    align:   a letter for each column, l or r; default as the kinds of the first row's cells.
+    markup:  the texts are Markdown already.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    name: str = ""
+    title: str = ""
+    caption: str = ""
+    remarks: Sequence[str] = ()
+    align: str = ""
+    markup: bool = False
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        """All rows, every text as a cell."""
+        return [
+            [
+                value if isinstance(value, Cell) else Cell(text=str(value), kind="number" if column else "name")
+                for column, value in enumerate(row)
+            ]
+            for row in self.rows
+        ]
+
+    @property
+    def sides(self) -> str:
+        """Which side each column stands at: l or r."""
+        if self.align or not self.rows:
+            return self.align or "l" + "r" * (len(self.head) - 1)
+        return "".join("r" if cell.kind == "number" else "l" for cell in self.cells[0])
+
+    def markdown(self, rule: tuple[str, str] = SPACED, *, links: bool = True) -> str:
+        """As Markdown; `rule` is how the line below the head is written, and a name links to its record."""
+        write = str if self.markup else escape_markdown
+        head = (f" {write(text)} " if text else " " for text in self.head)
+        lines = [f"|{'|'.join(head)}|", f"|{'|'.join(rule['lr'.index(side)] for side in self.sides)}|"]
+        lines += [f"| {' | '.join(self._markdown_cell(cell, links=links) for cell in row)} |" for row in self.cells]
+        parts = [f"**{write(self.title)}**"] * bool(self.title) + ["\n".join(lines)]
+        parts += [write(self.caption)] * bool(self.caption)
+        parts += ["\n".join(f"- {write(remark)}" for remark in self.remarks)] * bool(self.remarks)
+        return "\n\n".join(parts) + "\n"
+
+    def _markdown_cell(self, cell: Cell, *, links: bool) -> str:
+        text = cell.text if self.markup else escape_markdown(cell.text)
+        if cell.kind == "name" and cell.key and links:
+            return f"[{text}](../trials/{cell.key}.json)"
+        return f"**{text}**" if cell.best and links else text
+
+    def latex(self) -> str:
+        """As a LaTeX float with rules of booktabs, in bold what is best; \\fitted is the document's."""
+        rows = "\n".join(
+            " & ".join(
+                rf"{{\bfseries\boldmath {escape_latex(cell.text)}}}" if cell.best else escape_latex(cell.text)
+                for cell in row
+            )
+            + r" \\"
+            for row in self.cells
+        )
+        return rf"""\begin{{table}}[htbp]
+\centering
+\caption{{{escape_latex(self.caption)}}}
+\label{{tab:{self.name}}}
+\fitted{{\begin{{tabular}}{{{self.sides}}}
+\toprule
+{" & ".join(map(escape_latex, self.head))} \\
+\midrule
+{rows}
+\bottomrule
+\end{{tabular}}}}
+\end{{table}}
+"""
+
+    def html(self) -> str:
+        """As HTML in a region that scrolls; what is from a record links to it, beside the folder of the page."""
+        name = f"table-{escape(self.name)}"
+        head = "".join(
+            f'<th scope="col"{_classes("number" if side == "r" else "")}>{escape(text)}</th>'
+            for text, side in zip(self.head, self.sides, strict=True)
+        )
+        rows = "".join(
+            f"<tr{_classes('baseline' if row[0].text.endswith(BASELINE) else '')}>{''.join(map(_html_cell, row))}</tr>"
+            for row in self.cells
+        )
+        return (
+            f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{name}-caption">'
+            f'<table id="{name}"><caption id="{name}-caption"><span>{escape(self.caption)}</span></caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+    def csv(self) -> str:
+        """As CSV: numbers with all their digits, nothing where there is None."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.head)
+        writer.writerows([value.text if isinstance(value, Cell) else value for value in row] for row in self.rows)
+        return text.getvalue()
+
+    def terminal(self, **column: Any) -> RichTable:
+        """For a console of rich; `column` is what every column but the first is added with."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        drawn = RichTable(title=self.title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+        for place, (text, side) in enumerate(zip(self.head, self.sides, strict=True)):
+            more = column if place else {"no_wrap": True}
+            drawn.add_column(text, justify="right" if side == "r" else "left", **more)
+        for row in self.cells:
+            # Text and not str: the number of a remark in square brackets would be read as markup.
+            drawn.add_row(*(Text(cell.text, "bold" if cell.best else "") for cell in row))
+        return drawn
+
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
+
+
+def escape_markdown(text: str) -> str:
+    """Text of which Markdown reads nothing as its own signs.
+
+    >>> escape_markdown("a_b | c")
+    'a\\\\_b \\\\| c'
+    """
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+_GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+    "omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"
+)
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    "→": r"$\to$",
+    "×": r"$\times$",
+    "“": "``",
+    "”": "''",
+    "\u00a0": "~",
+    "₁": "$_1$",
+    "₂": "$_2$",
+    **{sign: f"{{{sign}}}" for sign in "[]*"},  # the end of a row before would take these for its own
+    **{letter: f"$\\{name}$" for letter, name in zip(_GREEK, _GREEK_NAMES.split(), strict=True)},
 }
+_LAST_LATIN = 0x17F  # letters up to here are in the fonts that T1 encodes
 
 
-def speed_tables(record: Record) -> list[ResultTable]:
-    """One table for each dtype of the record, in the order in which they were measured."""
-    dtypes = dict.fromkeys(row["dtype"] for row in record.rows)
-    return [_table(record, dtype, [row for row in record.rows if row["dtype"] == dtype]) for dtype in dtypes]
-
-
-def _table(record: Record, dtype: str, rows: Sequence[Mapping[str, Any]]) -> ResultTable:
-    cells = {(row["function"], row["variant"]): row for row in rows}
-    functions = dict.fromkeys(row["function"] for row in rows if row["variant"] in _COLUMNS)
-    columns = [name for name in _COLUMNS if any(row["variant"] == name for row in rows)]
-    lines = []
-    for function in functions:
-        found = [cells.get((function, column), {}) for column in columns]
-        held = "/".join(f"{row['held']:.0f}" if "held" in row else "-" for row in found)
-        lines.append((function, *(_pair(row) for row in found), held, _widest_spread(found)))
-    short = [_COLUMNS[column] for column in columns]
-    where = record.hardware.gpu if record.settings["device"] == "cuda" else record.hardware.cpu
-    return ResultTable(
-        title=f"{dtype}, {_count(record.settings['elements'])} elements, {where}",
-        header=("function", *short, "bytes held", "spread"),
-        lines=tuple(lines),
-        remarks=tuple(_remarks(record, rows)),
+def escape_latex(text: str) -> str:
+    """Text of which TeX reads nothing as a command; a sign that its fonts lack is written as its number."""
+    # Spaces and line ends become one space each; one that must not break stays.
+    words = " ".join(re.split(r"[ \t\r\n\f\v]+", text))
+    # Two hyphens or commas in a row would be drawn as one sign.
+    return "".join(
+        (_LATEX.get(sign) or _in_font(sign)) + ("{}" if sign == after and sign in "-," else "")
+        for sign, after in zip(words, f"{words} "[1:], strict=True)
     )
 
 
-def _remarks(record: Record, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    remarks = [
-        "Cells are forward / forward+backward with all parameter gradients, as multiples of a copy of "
-        "the same tensor; bytes held for backward are per element, in the order of the columns; spread "
-        "is the widest half interquartile range of the line.",
-    ]
-    own = [f"{row['function']} {_pair(row)}" for row in rows if row["variant"] == "torch"]
-    copies = [row["time"] for row in rows if row["variant"] == "copy"]
-    if own:
-        remarks.append("torch's own: " + ", ".join(own) + ".")
-    for copy in copies:
-        low, middle, high = (f"{1e6 * seconds:.1f}" for seconds in (copy.low, copy.value, copy.high))
-        remarks.append(f"The copy takes {middle} us (quartiles {low} to {high}).")
-    missing: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if "not_run" in row:
-            missing.setdefault((row["variant"], row["not_run"]), []).append(row["function"])
-    for (variant, reason), functions in missing.items():
-        remarks.append(f"Did not run as {variant}: {', '.join(functions)}. {reason}")
-    remarks.append(f"{record.hardware.sentence()}; {record.versions.sentence()}; {record.created}.")
-    return remarks
+def _in_font(sign: str) -> str:
+    number = ord(sign)
+    return sign if 0x20 <= number < 0x7F or 0xA1 <= number <= _LAST_LATIN else f"{{[}}U+{number:04X}{{]}}"
 
 
-def _pair(row: Mapping[str, Any]) -> str:
-    if not row:
-        return "-"
-    if "forward" not in row and "forward_backward" not in row:
-        return "not run"
-    return " / ".join(_ratio(row.get(name)) for name in ("forward", "forward_backward"))
+def _html_cell(cell: Cell) -> str:
+    text = escape(cell.text)
+    if cell.kind == "name":
+        tag = ' <span class="tag">baseline</span>' if text.endswith(BASELINE) else ""
+        short = _classes("short" if len(cell.text) <= _SHORT else "")
+        return f'<th scope="row"{short}>{_html_link(text.removesuffix(BASELINE), cell)}{tag}</th>'
+    verdict = cell.text.removeprefix(SLIGHTLY)
+    kind = "number" if cell.kind == "number" else verdict if verdict in (BETTER, WORSE) else "other"
+    return f"<td{_classes(kind, 'best' if cell.best else '')}>{_html_link(text, cell)}</td>"
 
 
-def _ratio(quantity: Quantity | None) -> str:
-    if quantity is None:
-        return "not run"
-    return f"{quantity.value:,.{2 if quantity.value < 10 else 1 if quantity.value < 100 else 0}f}"
+def _html_link(text: str, cell: Cell) -> str:
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    if cell.key is None:
+        return f"<span{title}>{text}</span>" if title else text
+    return f'<a href="../trials/{escape(cell.key)}.json"{title}>{text}</a>'
 
 
-def _widest_spread(rows: Sequence[Mapping[str, Any]]) -> str:
-    measured = [row[name] for row in rows for name in ("forward", "forward_backward") if name in row]
-    spreads = [quantity.spread / quantity.value for quantity in measured if quantity.value > 0]
-    return f"{100 * max(spreads):.1f}%" if spreads else "-"
-
-
-def _count(elements: int) -> str:
-    for size, letter in ((2**30, "G"), (2**20, "M"), (2**10, "K")):
-        if elements % size == 0:
-            return f"{elements // size}{letter}"
-    return str(elements)
-
-
-# -- the record of softknee bench wire as tables ----------------------------------------------------------
-#
-# What was sent, how long symbols are, how quick, for which links.
-
-
-def wire_tables(record: Record) -> list[ResultTable]:
-    """Four tables, in the order of the work."""
-    settings = record.settings
-    rows = {part: [row for row in record.rows if row["part"] == part] for part in ("training", "speed", "crossover")}
-    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} thread(s)"
-    steps = rows["training"][0]["steps"]
-    sent = ResultTable(
-        title=f"The digits over two processes, SQUAF-P at the cut, {steps} steps",
-        header=(
-            "rate penalty", "accuracy", "in one process", "bits sent", "entropy", "less than bf16", "than float32"
-        ),
-        lines=tuple(_sent(row) for row in rows["training"]),
-        remarks=(
-            "bits sent per activation, with tables and headers, by the coder that is shortest; mean over training",
-            f"largest difference of a loss from that in one process: {_largest(rows['training']):.1g}",
-        ),
-    )  # fmt: skip
-    bits = ResultTable(
-        title="Bits per activation after training (test images, whole messages)",
-        header=("rate penalty", "entropy", "rans", "huffman", "packed"),
-        lines=tuple(
-            (_rate(row), *(f"{row['bits'][name]:.2f}" for name in ("entropy", "rans", "huffman", "packed")))
-            for row in rows["training"]
-        ),
-        remarks=(),
-    )
-    speed = ResultTable(
-        title=f"Coding {settings['elements']:,} activations on {where or settings['device']}, million per second",
-        header=("form", "rate penalty", "bits", "encode", "decode"),
-        lines=tuple(
-            (row["form"], _rate(row), f"{row['bits_per_activation']:.2f}", _speed(row, "encode"), _speed(row, "decode"))
-            for row in rows["speed"]
-        ),
-        remarks=tuple(f"{row['form']}: {row['not_run']}" for row in rows["speed"] if "not_run" in row),
-    )
-    crossover = ResultTable(
-        title="The quicker form by the speed of the link (bytes / bandwidth + coding, nothing overlapped)",
-        header=("forms", "rate penalty", "the first is quicker on links below"),
-        lines=tuple(
-            (f"{row['shorter']} or {row['longer']}", _rate(row), row.get("verdict") or _bandwidth(row["below"]))
-            for row in rows["crossover"]
-        ),
-        remarks=(),
-    )
-    return [sent, bits, speed, crossover]
-
-
-def wire_markdown(record: Record) -> str:
-    """The tables as Markdown."""
-    return "\n".join(one.markdown().rstrip() + "\n" for one in wire_tables(record))
-
-
-def _sent(row: Mapping[str, Any]) -> tuple[str, ...]:
-    sent = row["sent"]
-    return (
-        _rate(row),
-        f"{row['accuracy_two_processes']:.1%}",
-        f"{row['accuracy_one_process']:.1%}",
-        f"{sent['bits_per_activation']:.2f}",
-        f"{sent['entropy']:.2f}",
-        f"{sent['less_than_bfloat16']:.1f}x",
-        f"{sent['less_than_float32']:.1f}x",
-    )
-
-
-def _largest(rows: list[Mapping[str, Any]]) -> float:
-    return max(row["largest_difference_of_losses"] for row in rows)
-
-
-def _rate(row: Mapping[str, Any]) -> str:
-    return f"{row['rate_weight']:g}"
-
-
-def _speed(row: Mapping[str, Any], way: str) -> str:
-    found = row.get(f"{way}_speed")
-    return "not run" if found is None else f"{found.value:,.3g}" if found.value < 1000 else f"{found.value:,.0f}"
-
-
-def _bandwidth(found: Quantity) -> str:
-    value = found.value
-    return f"{value / 1000:.3g} Gbit/s" if value >= 1000 else f"{value:.3g} Mbit/s"
+def _classes(*names: str) -> str:
+    text = " ".join(filter(None, names))
+    return f' class="{text}"' if text else ""

@@ -201,9 +201,11 @@ def _is_continuous(pieces: Pieces, given: Mapping[Symbol, Expr]) -> bool:
 
 def _named_argument(parts: tuple[Expr, ...]) -> tuple[list[Expr], Expr | None]:
     """The parts with one long argument of theirs called w, where it stands in several places."""
-    found = [node.args[0] for part in parts for node in sympy.preorder_traversal(part) if isinstance(node, Primitive)]
-    for long in sorted(set(found), key=lambda e: (-sympy.count_ops(e), str(e))):
-        both = found.count(long) + found.count(-long)
+    arguments = [
+        node.args[0] for part in parts for node in sympy.preorder_traversal(part) if isinstance(node, Primitive)
+    ]
+    for long in sorted(set(arguments), key=lambda e: (-sympy.count_ops(e), str(e))):
+        both = arguments.count(long) + arguments.count(-long)
         if sympy.count_ops(long) > 5 and both > 1 and not str(long).startswith("-"):
             return [part.xreplace({long: _w, -long: -_w}) for part in parts], long
     return list(parts), None
@@ -211,7 +213,7 @@ def _named_argument(parts: tuple[Expr, ...]) -> tuple[list[Expr], Expr | None]:
 
 def _decimals(expr: Expr) -> Expr:
     """Fractions that came from long decimals, such as 8943/200000, as decimals again; floats to eight digits."""
-    long = [one for one in expr.atoms(Rational) if one.q > 1000 and set(sympy.factorint(one.q)) <= {2, 5}]
+    long = [atom for atom in expr.atoms(Rational) if atom.q > 1000 and set(sympy.factorint(atom.q)) <= {2, 5}]
     new = {one: sympy.Symbol(f"{float(one):.10g}", positive=True) for one in long}
-    new |= {one: sympy.Symbol(f"{float(one):.8g}", real=True) for one in expr.atoms(Float)}
+    new |= {atom: sympy.Symbol(f"{float(atom):.8g}", real=True) for atom in expr.atoms(Float)}
     return expr.xreplace(new)

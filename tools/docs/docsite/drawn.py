@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from softknee.lab.curves import Curve, orders_of, seams_of, thin
-from softknee.lab.exhibits import exhibit
-from softknee.lab.figures import Definition, Line, bounds, lines_of, sign
-from softknee.lab.gallery import settings
+from softknee.lab.figures import Curve, Definition, Line, bounds, lines_of, orders_of, seams_of, sign, thin
+from softknee.lab.gallery import exhibit, settings
 from softknee.spec import Param
 
 WIDTH, HEIGHT = 300.0, 210.0

@@ -12,9 +12,8 @@ from ...errors import DefinitionError, ParameterError, SoftkneeError
 from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.chart import png_of, svg_of
-from ...lab.curves import orders_of, seams_of
-from ...lab.exhibits import exhibit
-from ...lab.figures import DISTINCT, Line, panels
+from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
+from ...lab.gallery import exhibit
 from ...lab.typeset import formula
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable

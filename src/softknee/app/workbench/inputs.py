@@ -21,7 +21,7 @@ from torch import Tensor
 from ...design.entropic import densities
 from ...design.entropic.densities import FEWEST, Density, of_samples, sorted_samples
 from ...errors import DefinitionError, InputError, ParameterError, did_you_mean
-from ...lab.curves import seams_of
+from ...lab.figures import seams_of
 from ...spec import Activation, SoftTable, x
 from ...spec.algebra import Abs, Expr, sympy
 from ...spec.pieces import split

@@ -19,8 +19,8 @@ from typing import Any
 
 from ...design import definition
 from ...errors import FormulaError, ParameterError, SoftkneeError
-from ...lab.exhibits import exhibit
 from ...lab.figures import Definition
+from ...lab.gallery import exhibit
 from ...registry import get, names
 from ...spec import Activation, Param, SoftTable
 from ...spec.parse import LONGEST, tree_of

@@ -18,9 +18,8 @@ from torch import Tensor
 from ...design.proof.certificate import Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
 from ...errors import MissingToolError, ParameterError, SoftkneeError
-from ...lab.curves import Curve, Function, orders_of, sample, seams_of
-from ...lab.exhibits import exhibit
-from ...lab.figures import Line, bounds, limit_of
+from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, sample, seams_of
+from ...lab.gallery import exhibit
 from ...lab.typeset import Formula, closed_form, formula
 from ...registry import get
 from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable

@@ -13,7 +13,7 @@ from ...design.entropic.densities import Density
 from ...design.entropic.entropy import mean_of
 from ...design.init_gain import init_gain
 from ...errors import SoftkneeError
-from ...lab.curves import Function, orders_of, seams_of
+from ...lab.figures import Function, orders_of, seams_of
 from ...measure.propagation import propagation
 from .inputs import density_of
 from .reading import read

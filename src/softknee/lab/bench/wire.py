@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,6 +30,7 @@ from ...errors import MissingToolError, ParameterError
 from ...measure.record import Quantity, Record, without_paths
 from ...nn import SQUAFP, RatePenalty
 from ...wire import Boundary, Traffic, decode, encode, packed, sizes
+from ..table import Table
 from .clock import Clock, Samples
 
 # -- a small CNN trained over two processes with a Boundary at the cut, and the same in one process --------
@@ -392,3 +393,91 @@ def _crossover(
     below = {name: 8e-3 * saved / ms for name, ms in (("value", cost.value), ("low", cost.high), ("high", cost.low))}
     speed = Quantity(**below, repeats=cost.repeats, unit="Mbit/s", statistic="from the median, quartiles of the times")
     return written | {"slower": cost, "below": speed}
+
+
+# -- the record as tables: what was sent, how long symbols are, how quick each form is, for which links ---
+
+
+def wire_tables(record: Record) -> list[Table]:
+    """Four tables, in the order of the work."""
+    settings = record.settings
+    training, speed, crossover = (
+        [row for row in record.rows if row["part"] == part] for part in ("training", "speed", "crossover")
+    )
+    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} thread(s)"
+    largest = max(row["largest_difference_of_losses"] for row in training)
+    coders = ("entropy", "rans", "huffman", "packed")
+    sent = Table(
+        title=f"The digits over two processes, SQUAF-P at the cut, {training[0]['steps']} steps",
+        head=("rate penalty", "accuracy", "in one process", "bits sent", "entropy", "less than bf16", "than float32"),
+        rows=[_sent(row) for row in training],
+        remarks=(
+            "bits sent per activation, with tables and headers, by the coder that is shortest; mean over training",
+            f"largest difference of a loss from that in one process: {largest:.1g}",
+        ),
+        markup=True,
+    )
+    bits = Table(
+        title="Bits per activation after training (test images, whole messages)",
+        head=("rate penalty", *coders),
+        rows=[(f"{row['rate_weight']:g}", *(f"{row['bits'][name]:.2f}" for name in coders)) for row in training],
+        markup=True,
+    )
+    coding = Table(
+        title=f"Coding {settings['elements']:,} activations on {where or settings['device']}, million per second",
+        head=("form", "rate penalty", "bits", "encode", "decode"),
+        rows=[
+            (
+                row["form"],
+                f"{row['rate_weight']:g}",
+                f"{row['bits_per_activation']:.2f}",
+                _speed(row.get("encode_speed")),
+                _speed(row.get("decode_speed")),
+            )
+            for row in speed
+        ],
+        remarks=[f"{row['form']}: {row['not_run']}" for row in speed if "not_run" in row],
+        markup=True,
+    )
+    links = Table(
+        title="The quicker form by the speed of the link (bytes / bandwidth + coding, nothing overlapped)",
+        head=("forms", "rate penalty", "the first is quicker on links below"),
+        rows=[
+            (
+                f"{row['shorter']} or {row['longer']}",
+                f"{row['rate_weight']:g}",
+                row.get("verdict") or _bandwidth(row["below"].value),
+            )
+            for row in crossover
+        ],
+        markup=True,
+    )
+    return [sent, bits, coding, links]
+
+
+def wire_markdown(record: Record) -> str:
+    """The tables as Markdown."""
+    return "\n".join(table.markdown() for table in wire_tables(record))
+
+
+def _sent(row: Mapping[str, Any]) -> tuple[str, ...]:
+    sent = row["sent"]
+    return (
+        f"{row['rate_weight']:g}",
+        f"{row['accuracy_two_processes']:.1%}",
+        f"{row['accuracy_one_process']:.1%}",
+        f"{sent['bits_per_activation']:.2f}",
+        f"{sent['entropy']:.2f}",
+        f"{sent['less_than_bfloat16']:.1f}x",
+        f"{sent['less_than_float32']:.1f}x",
+    )
+
+
+def _speed(speed: Quantity | None) -> str:
+    if speed is None:
+        return "not run"
+    return f"{speed.value:,.3g}" if speed.value < 1000 else f"{speed.value:,.0f}"
+
+
+def _bandwidth(megabits: float) -> str:
+    return f"{megabits / 1000:.3g} Gbit/s" if megabits >= 1000 else f"{megabits:.3g} Mbit/s"

@@ -32,8 +32,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError
-from ..whole_folder import sync_folder
+from ...files import WriteError, sync_folder
 from .files import data_folder, numpy, opened, read_bytes
 
 if TYPE_CHECKING:
@@ -438,11 +437,11 @@ def _of_text(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def _of_shards(shards: Shards) -> Parts:
-    kept = {part: round(len(shards) * share) for part, share in _SHARE.items()}
-    if min(kept.values()) == 0:
+    counts = {part: round(len(shards) * share) for part, share in _SHARE.items()}
+    if min(counts.values()) == 0:
         raise DataError(f"'{shards.folder}' has {len(shards)} rows, too few to divide them 37 : 4 : 4.")
     parts, start = {}, 0
-    for part, count in {"train": len(shards) - sum(kept.values()), **kept}.items():
+    for part, count in {"train": len(shards) - sum(counts.values()), **counts}.items():
         # Room is taken once: rows that were joined afterwards would take it twice.
         x, y = torch.empty(count, NUMBERS + CATEGORIES), torch.empty(count, dtype=torch.int64)
         at = 0

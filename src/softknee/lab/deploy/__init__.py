@@ -1,9 +1,8 @@
 """The deploy checks: real tools (onnxruntime, torch-pruning, Marabou) on a model before and after it became ReLU."""
 
-from .check import deploy_check
+from .check import check_checkpoint, check_several, deploy_check, relu_copy, summary_record, summary_tables
 from .layers import NotRun, Refused
 from .report import DeployReport, ModelReport, deploy_table
-from .summary import check_checkpoint, check_several, relu_copy, summary_record, summary_tables
 
 __all__ = [
     "DeployReport",

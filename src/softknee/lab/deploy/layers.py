@@ -75,13 +75,13 @@ def words(error: BaseException) -> str:
 
 def tool_versions() -> dict[str, str]:
     """The versions of what a record does not name by itself."""
-    found = {}
+    versions = {}
     for name in ("torch-pruning", "maraboupy", "onnxscript", "safetensors"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 BATCH = 256
@@ -116,8 +116,8 @@ def layer_name(path: str, call: int) -> str:
 
 def activation_layers(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     """The activation modules of a model, whatever library they are from, by path, with what they compute."""
-    found = [site for site in sites(model) if site.kind == "module"]
-    return {site.path: (model.get_submodule(site.path), site.function) for site in found}
+    modules = [site for site in sites(model) if site.kind == "module"]
+    return {site.path: (model.get_submodule(site.path), site.function) for site in modules}
 
 
 def layers(model: nn.Module, images: Tensor) -> list[Layer]:
@@ -179,7 +179,7 @@ def outputs(model: nn.Module, note: Note) -> Iterator[Callable[[], None]]:
 
         return hook
 
-    hooks = [one.register_forward_hook(mixing) for one in model.modules() if isinstance(one, _MIXING)]
+    hooks = [module.register_forward_hook(mixing) for module in model.modules() if isinstance(module, _MIXING)]
     watched: dict[int, tuple[str, nn.Module]] = {}
     for path, (one, _) in activation_layers(model).items():
         watched.setdefault(id(one), (path, one))  # a shared module once, under its first path

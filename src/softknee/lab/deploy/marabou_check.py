@@ -66,10 +66,10 @@ class RobustnessCheck:
 
 def is_mlp(model: nn.Module) -> bool:
     """Whether linear layers and activations are all there is."""
-    leaves = [one for one in model.modules() if next(one.children(), None) is None]
+    leaves = [module for module in model.modules() if next(module.children(), None) is None]
     active = {id(one) for one, _ in activation_layers(model).values()}
-    simple = all(isinstance(one, (nn.Linear, *_PASSIVE)) or id(one) in active for one in leaves)
-    return simple and any(isinstance(one, nn.Linear) for one in leaves)
+    simple = all(isinstance(leaf, (nn.Linear, *_PASSIVE)) or id(leaf) in active for leaf in leaves)
+    return simple and any(isinstance(leaf, nn.Linear) for leaf in leaves)
 
 
 def check_robustness(
@@ -84,7 +84,7 @@ def check_robustness(
 ) -> RobustnessCheck | Refused | NotRun:
     """The verdict on each of the chosen test points, all of which the model classifies rightly."""
     if not is_mlp(model):
-        kinds = {type(one).__name__ for one in model.modules() if next(one.children(), None) is None}
+        kinds = {type(module).__name__ for module in model.modules() if next(module.children(), None) is None}
         return NotRun(reason=f"Robustness is proved for MLPs alone, and this model has {', '.join(sorted(kinds))}.")
     marabou = _marabou()
     with tempfile.TemporaryDirectory() as folder:
@@ -106,10 +106,10 @@ def _with_biases(content: bytes) -> bytes:
     """The graph with a bias of 0 where a Gemm has none: Marabou's reader counts on three inputs."""
     onnx = need("onnx", what="The proof of robustness")
     proto = onnx.load_from_string(content)
-    shapes = {one.name: tuple(one.dims) for one in proto.graph.initializer}
+    shapes = {item.name: tuple(item.dims) for item in proto.graph.initializer}
     for number, node in enumerate(proto.graph.node):
         if node.op_type == "Gemm" and len(node.input) == 2 and node.input[1] in shapes:
-            turned = any(one.name == "transB" and one.i for one in node.attribute)
+            turned = any(item.name == "transB" and item.i for item in node.attribute)
             width = shapes[node.input[1]][0 if turned else 1]
             name = f"no_bias_{number}"
             node.input.append(name)
@@ -123,8 +123,8 @@ class _Solver:
 
     def __init__(self, marabou: Any, network: Any) -> None:
         self.marabou, self.network = marabou, network
-        self.inputs = [int(one) for one in network.inputVars[0].flatten()]
-        self.outputs = [int(one) for one in network.outputVars[0].flatten()]
+        self.inputs = [int(variable) for variable in network.inputVars[0].flatten()]
+        self.outputs = [int(variable) for variable in network.outputVars[0].flatten()]
 
     def ask(self, low: Tensor, high: Tensor, *, seconds: float, ahead: tuple[int, int, float] | None = None) -> Any:
         """Marabou's word for whether there is an input in the box, and its values.
@@ -151,7 +151,7 @@ class _Solver:
             return math.inf
         with torch.no_grad():
             expected = model(image).flatten().tolist()
-        return max(abs(values[one] - right) for one, right in zip(self.outputs, expected, strict=True))
+        return max(abs(values[variable] - right) for variable, right in zip(self.outputs, expected, strict=True))
 
 
 def _judge(
@@ -162,16 +162,16 @@ def _judge(
     verdict, other, distance = PROVED, None, None
     with torch.no_grad():
         nearest_first = model(image.unsqueeze(0)).flatten().argsort(descending=True).tolist()
-    for one in nearest_first:
-        if one == label or verdict in (COUNTEREXAMPLE, TIMEOUT):
+    for other_class in nearest_first:
+        if other_class == label or verdict in (COUNTEREXAMPLE, TIMEOUT):
             continue
-        found = _against(solver, model, image, (one, label), eps=eps, until=start + seconds)
-        if isinstance(found, Tensor):
+        answer = _against(solver, model, image, (other_class, label), eps=eps, until=start + seconds)
+        if isinstance(answer, Tensor):
             with torch.no_grad():
-                other = int(model(found.unsqueeze(0)).argmax())
-            verdict, distance = COUNTEREXAMPLE, float((found.double() - image.double()).abs().max())
-        elif found != PROVED:
-            verdict = found
+                other = int(model(answer.unsqueeze(0)).argmax())
+            verdict, distance = COUNTEREXAMPLE, float((answer.double() - image.double()).abs().max())
+        elif answer != PROVED:
+            verdict = answer
     return Point(index=index, verdict=verdict, seconds=time.perf_counter() - start, other=other, distance=distance)
 
 
@@ -193,8 +193,10 @@ def _against(
             if word == "unsat" and margin == 0:
                 return PROVED
             return TIMEOUT if word == "TIMEOUT" else UNDECIDED
-        found = torch.tensor([values[one] for one in solver.inputs], dtype=torch.float64).reshape(center.shape)
-        attack = _inside(found, center, eps)
+        point = torch.tensor([values[variable] for variable in solver.inputs], dtype=torch.float64).reshape(
+            center.shape
+        )
+        attack = _inside(point, center, eps)
         with torch.no_grad():
             logits = model(attack.unsqueeze(0)).flatten()
         if int(logits.argmax()) != classes[1]:
@@ -203,9 +205,9 @@ def _against(
     return UNDECIDED
 
 
-def _inside(found: Tensor, center: Tensor, eps: float) -> Tensor:
+def _inside(point: Tensor, center: Tensor, eps: float) -> Tensor:
     """The input in the model's float32, still inside the ball."""
-    near = found.float()
+    near = point.float()
     outside = (near.double() - center).abs() > eps
     # Rounding may have stepped over the edge: one step of float32 back toward the center.
     return torch.where(outside, torch.nextafter(near, center.float()), near)

@@ -93,7 +93,7 @@ def check_pruning(
         _remove(graph, gone)
         results.append((gone, count_parameters(pruned), evaluate(pruned)))
     gone, parameters, _ = results[0]
-    touched = {unit.layer: sum(one.layer == unit.layer for one in gone) for unit in gone}
+    touched = {unit.layer: sum(other.layer == unit.layer for other in gone) for unit in gone}
     return PruningCheck(
         criterion=criterion,
         units=count,
@@ -169,7 +169,7 @@ def _own_pruner(pruning: Any) -> Any:
             if len(shape) > 1:
                 raise InputError(f"{layer.title} has a value for every neuron of an image, whose channels cannot go.")
             gone = set(idxs)
-            kept = torch.tensor([one for one in range(layer.granularity.count) if one not in gone])
+            kept = torch.tensor([channel for channel in range(layer.granularity.count) if channel not in gone])
             for name, value in [*layer._parameters.items(), *layer._buffers.items()]:
                 if value is not None and value.shape[:1] == shape:
                     part = value.detach().index_select(0, kept.to(value.device))
@@ -192,10 +192,10 @@ def _units(graph: Any, seen: Mapping[Any, str], measured: list[Layer]) -> list[_
     """Every unit that can be removed, with what the activation layers that see it measured."""
     layers = {layer.name: layer for layer in measured}
     kinds = need("torch_pruning", what="Pruning").ops.OPTYPE
-    found = []
+    units = []
     for group in graph.get_all_groups():
         targets = [item.dep.target for item in group]
-        if any(one.type == kinds.OUTPUT or _grouped(one.module) for one in targets):
+        if any(target.type == kinds.OUTPUT or _grouped(target.module) for target in targets):
             continue
         watched = [(layers[seen[item.dep.target]], item) for item in group if item.dep.target in seen]
         if not watched or any(max(item.idxs) >= len(layer.zeros) for layer, item in watched):
@@ -208,11 +208,11 @@ def _units(graph: Any, seen: Mapping[Any, str], measured: list[Layer]) -> list[_
                 zeros[unit] += layer.zeros[index] / len(watched)
                 size[unit] += layer.size[index] / mean / len(watched)
         name = ", ".join(dict.fromkeys(layer.name for layer, _ in watched))
-        found += [
+        units += [
             _Unit(root=root, index=index, layer=name, zeros=float(zeros[index]), size=float(size[index]))
             for index in range(len(zeros))
         ]
-    return found
+    return units
 
 
 def _grouped(module: Any) -> bool:

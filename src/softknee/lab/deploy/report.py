@@ -8,17 +8,16 @@ from typing import Any, TypeVar
 
 from ...measure.machine import Hardware
 from ...measure.record import Quantity, Record
-from ..table import ResultTable
-from .int8_check import Int8Check
+from ..table import Table
 from .layers import Layer, NotRun, Refused, tool_versions
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
-from .onnx_check import OnnxCheck
+from .onnx_check import Int8Check, OnnxCheck
 from .pruning_check import PruningCheck
 
 T = TypeVar("T")
 
 
-def deploy_table(report: DeployReport) -> ResultTable:
+def deploy_table(report: DeployReport) -> Table:
     """The table of a report, with the reasons of what did not run below it."""
     notes = _Notes()
     share, batch = f"{100 * report.settings['share']:g}%", report.settings["batch"]
@@ -43,7 +42,7 @@ def deploy_table(report: DeployReport) -> ResultTable:
     line("  what runs in int8", part("int8", lambda check: _counts(check.runs_int8)))
     line("exact zeros", lambda model: notes.cell(model.layers, lambda _: _percent(100 * (model.zeros or 0.0))))
     for name in dict.fromkeys(name for model in report.models for name in _layer_names(model)):
-        line(f"  APoZ of layer {name}", part("layers", lambda found, name=name: _apoz(found, name)))
+        line(f"  APoZ of layer {name}", part("layers", lambda layers, name=name: _apoz(layers, name)))
     line(f"accuracy without {share} of units", lambda _: "")
     for way in ("by APoZ", "by size", "at random"):
         line(
@@ -53,11 +52,12 @@ def deploy_table(report: DeployReport) -> ResultTable:
     line("  parameters left (by size)", part("pruned_by_size", lambda check: f"{check.parameters_after:,}"))
     line(f"proved robust, eps {report.settings['eps']:g}", part("robustness", _proved))
     line("  counterexample / timeout / undecided", part("robustness", _others))
-    return ResultTable(
+    return Table(
         title=report.settings["title"],
-        header=("", report.before.name, report.after.name),
-        lines=tuple(lines),
+        head=("", report.before.name, report.after.name),
+        rows=lines,
         remarks=(*notes.sentences(), *_remarks(report)),
+        markup=True,
     )
 
 
@@ -208,7 +208,7 @@ def _rows(model: ModelReport) -> list[dict[str, Any]]:
         elif isinstance(check, RobustnessCheck):
             rows.append({**head, **_robustness(check)})
         elif isinstance(check, tuple):
-            rows.append({**head, "zeros": model.zeros, "layers": [_layer(one) for one in check]})
+            rows.append({**head, "zeros": model.zeros, "layers": [_layer(layer) for layer in check]})
         else:
             rows.append({**head, **{key: _kept(value, check, key) for key, value in asdict(check).items()}})
     return rows
@@ -242,5 +242,7 @@ def _robustness(check: RobustnessCheck) -> dict[str, Any]:
         "seconds_per_point_at_most": check.seconds_per_point,
         "time": check.time,
         "reading_difference": check.reading,
-        "verdicts": [{key: value for key, value in asdict(one).items() if value is not None} for one in check.points],
+        "verdicts": [
+            {key: value for key, value in asdict(point).items() if value is not None} for point in check.points
+        ],
     }

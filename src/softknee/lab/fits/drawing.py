@@ -1,4 +1,4 @@
-"""Where SQUAF's start is good: PSNR over the spacing q and the sharpness h = alpha q^2, the paper's table and ours."""
+"""Figures of what networks fitted: curves, pictures, regions of classes, grids of SQUAF's start, learned SQUAFs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,92 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import design
 from ...design import Fitted
 from ...errors import DataError
 from ...measure.estimate import score
+from ...nn import SQUAF
 from ...registry import get
-from ..chart import INK, SOFT, Chart, by_name, footnote, lines_legend, marks, number, points, side_by_side, sized, ticks
-from ..curves import Run as Points
-from ..curves import thin
-from ..pixels import coloured
-from ..sheet import Page
-from .page import COLOURS, Drawn, power_of_ten
+from ...surgery.modules import activation_modules
+from ..chart import (
+    INK,
+    SOFT,
+    Chart,
+    Page,
+    by_name,
+    coloured,
+    footnote,
+    lines_legend,
+    marks,
+    number,
+    outline,
+    png_of,
+    points,
+    rgb,
+    side_by_side,
+    sized,
+    svg_of,
+    ticks,
+)
+from ..figures import Run as Points
+from ..figures import thin
 from .runs import Fit, Run, mean_of
 
-_CELL_WIDE, _CELL_TALL, _LEFT, _TOP, _GAP, _FOOT = 0.78, 0.52, 0.62, 0.85, 0.3, 0.85  # inches
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def written(measure: str) -> str:
+    """The name of a test score.
+
+    >>> written("psnr"), written("accuracy")
+    ('PSNR', 'accuracy')
+    """
+    return measure.upper() if measure in ("psnr", "ssim", "mse", "auc") else measure.replace("_", " ")
+
+
+def power_of_ten(value: float) -> str:
+    """A small number as a product.
+
+    >>> power_of_ten(1.34e-4), power_of_ten(0.0)
+    ('1.3×10⁻⁴', '0')
+    """
+    if value == 0:
+        return "0"
+    digits, exponent = f"{value:.1e}".split("e")
+    return f"{digits}×10{str(int(exponent)).translate(_RAISED)}"
+
+
+# Told apart by readers who see red and green alike (Okabe and Ito; the purple is darker, and the yellow left out).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0508c", "#56b4e9", "#e69f00", "#5a5a5a")
+MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+ERRORS = "magma_r"  # white where nothing is wrong
+_LARGEST_SVG = 400_000  # bytes; what is larger is for pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A figure and what it shows, in a sentence or two."""
+
+    figure: Chart
+    caption: str
+
+
+def png_bytes(figure: Chart) -> bytes:
+    """The figure as pixels; the same bytes for the same figure."""
+    return png_of(figure)
+
+
+def svg_bytes(figure: Chart) -> bytes | None:
+    """The figure as SVG, where that is small."""
+    if any(layer["mark"]["type"] == "image" for layer in figure.get("layer", ())):
+        return None  # pixels would be inside all the same
+    content = svg_of(figure, label="fitted functions").encode("utf-8")
+    return content if len(content) <= _LARGEST_SVG else None
+
+
+_CELL_WIDE, _CELL_TALL, _LEFT, _TOP, _GRID_GAP, _GRID_FOOT = 0.78, 0.52, 0.62, 0.85, 0.3, 0.85  # inches
 _FEWEST = 2  # values along each side that make a grid
 
 
@@ -52,8 +122,8 @@ def grid_of(run: Run) -> Grid | None:
     q, h = (tuple(sorted({cell[side] for cell in cells})) for side in (0, 1))
     if len(q) < _FEWEST or len(h) < _FEWEST or not all("psnr" in fit.outcome.test for fit in cells.values()):
         return None
-    said = run.recipe.paper.values if run.recipe.paper is not None else {}
-    paper = {cell: said[fit.label]["psnr"] for cell, fit in cells.items() if "psnr" in said.get(fit.label, {})}
+    quoted = run.recipe.paper.values if run.recipe.paper is not None else {}
+    paper = {cell: quoted[fit.label]["psnr"] for cell, fit in cells.items() if "psnr" in quoted.get(fit.label, {})}
     return Grid(q, h, cells, paper)
 
 
@@ -70,10 +140,10 @@ def heat_map(run: Run) -> Drawn:
     columns, rows = len(grid.h), len(grid.q)
     wide, tall = columns * _CELL_WIDE, rows * _CELL_TALL
     panels = [("SQUAF paper", grid.paper)] * bool(grid.paper) + [("softknee", ours)]
-    width = _LEFT + len(panels) * wide + (len(panels) - 1) * _GAP + 0.95
-    sheet = Page(width, _TOP + tall + _FOOT)
+    width = _LEFT + len(panels) * wide + (len(panels) - 1) * _GRID_GAP + 0.95
+    sheet = Page(width, _TOP + tall + _GRID_FOOT)
     for place, (title, values) in enumerate(panels):
-        left = _LEFT + place * (wide + _GAP)
+        left = _LEFT + place * (wide + _GRID_GAP)
         sheet.write(left, 0.12, title, size=10, align="left", weight="bold")
         sheet.write(left + wide / 2, 0.4, "h = αq²", colour=SOFT)
         for column, h in enumerate(grid.h):
@@ -100,9 +170,11 @@ def heat_map(run: Run) -> Drawn:
     for share in (0.0, 0.5, 1.0):
         level = f"{ends[1] - share * (ends[1] - ends[0]):.0f}"
         sheet.write(width - 0.54, _TOP + share * tall, level, size=7, align="left", baseline="middle")
-    for line, words in enumerate(_footnote(run)):
+    for line, words in enumerate(_grid_footnote(run)):
         sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, colour=SOFT, align="left")
-    return Drawn(sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(_footnote(run))}")
+    return Drawn(
+        sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(_grid_footnote(run))}"
+    )
 
 
 def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, float], float], *, mine: bool) -> str:
@@ -112,13 +184,13 @@ def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, f
         return ""
     if cell not in values:
         return f"{grid.of[cell].diverged} seeds\ndiverged"
-    found = score([one for one in grid.of[cell].each("psnr") if one is not None], larger_is_better=True)
-    if found.interval is None:
-        return f"{found.value:.2f}"
-    return f"{found.value:.2f}\n±{(found.interval[1] - found.interval[0]) / 2:.2f}"
+    psnr = score([value for value in grid.of[cell].each("psnr") if value is not None], larger_is_better=True)
+    if psnr.interval is None:
+        return f"{psnr.value:.2f}"
+    return f"{psnr.value:.2f}\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
 
 
-def _footnote(run: Run) -> list[str]:
+def _grid_footnote(run: Run) -> list[str]:
     count = run.recipe.seeds.count
     words = f"PSNR in dB of {run.data}, stored by a network whose SQUAFs all start with this q and alpha = h/q²."
     if count == 1:
@@ -149,15 +221,15 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
     """A row for each fit of these runs, all of one function: fit over target, and beside them the error."""
     networks_first = sorted(runs, key=lambda run: run.recipe.model.build == "alone")
     fits = [fit for run in networks_first for fit in run.with_predictions() if names is None or fit.name in names]
-    found = [(fit, one) for fit in fits if (one := curve_of(fit)) is not None]
-    if not found:
+    drawn = [(fit, curve) for fit in fits if (curve := curve_of(fit)) is not None]
+    if not drawn:
         raise DataError(f"{', '.join(repr(run.url) for run in runs)}: there are no predictions of curves to show.")
-    errors = [(one[2] - one[1]).abs().clamp_min(1e-12) for _, one in found]
+    errors = [(curve[2] - curve[1]).abs().clamp_min(1e-12) for _, curve in drawn]
     low = max(1e-9, min(float(torch.quantile(error, 0.05)) for error in errors))
     reach = low / 2, 2 * max(float(error.max()) for error in errors)
     rows = []
-    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(found, errors, strict=True)):
-        colour, last = COLOURS[line % len(COLOURS)], line == len(found) - 1
+    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(drawn, errors, strict=True)):
+        colour, last = COLOURS[line % len(COLOURS)], line == len(drawn) - 1
         across = number("x", domain=(float(x[0]), float(x[-1])), axis={"labels": last})
         most = 1.12 * float(target.abs().max())
         gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged, " if fit.diverged else ""
@@ -187,10 +259,10 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
 
 def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
     """The points that are seen to make a difference."""
-    kept = thin(
+    thinned = thin(
         Points(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
     )
-    return kept.xs, kept.ys
+    return thinned.xs, thinned.ys
 
 
 def _line(x: Sequence[float], y: Sequence[float], across: Chart, upright: Chart, **look: Any) -> Chart:
@@ -264,7 +336,7 @@ def constructed(k: int) -> Constructed:
 def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
     """The smallest SQUAF within each tolerance of Takagi's function on [-1, 1]; all points are summed, so that it is
     smooth."""
-    return [design.fit(takagi, low=-1.0, high=1.0, tolerance=one, window=None) for one in tolerances]
+    return [design.fit(takagi, low=-1.0, high=1.0, tolerance=tolerance, window=None) for tolerance in tolerances]
 
 
 def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
@@ -315,3 +387,527 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     figure["title"] = footnote(note)
     words = "Takagi's function and SQUAFs near it; the largest error against the number of points"
     return Drawn(figure, f"{words}, beside the SQUAF of the theorem's proof and its bound.")
+
+
+PAPER = ("relu", "polynorm", "squaf")  # what figure 1 of the SQUAF paper shows beside the original
+_COLUMNS, _SIDE, _GAP, _TITLE, _WORDS, _FOOT = 6, 1.5, 0.1, 0.26, 0.36, 0.3  # inches
+
+
+@dataclass(frozen=True)
+class Look:
+    """How values are coloured: a ramp of colours and its ends; and which score says how good a fit is."""
+
+    colours: str
+    low: float
+    high: float
+    measure: str
+
+
+def shape_of(run: Run) -> tuple[int, int] | None:
+    """Height and width of what the test part is laid out as; None where it is no picture and no even grid."""
+    examples = run.examples
+    if examples.picture is not None:
+        return examples.picture
+    x = examples.test_x
+    if examples.task != "regression" or examples.outputs != 1 or x.dim() != 2 or x.shape[1] != 2:
+        return None
+    sides = [column.unique() for column in x.T]
+    if len(sides[0]) * len(sides[1]) != len(x) or not torch.equal(torch.cartesian_prod(*sides), x):
+        return None
+    return len(sides[0]), len(sides[1])
+
+
+def truth_of(run: Run) -> Tensor:
+    """The target as rows of pixels. A function's first input runs to the right and its second upwards."""
+    return _laid_out(run, run.examples.test_y)
+
+
+def _laid_out(run: Run, values: Tensor) -> Tensor:
+    shape = shape_of(run)
+    if shape is None:
+        raise DataError(f"'{run.url}': its test part is neither a picture nor an even grid of two inputs.")
+    pixels = values.detach().reshape(shape)
+    return pixels if run.examples.picture is not None else pixels.T.flip(0)
+
+
+def fitted(fit: Fit, measure: str) -> tuple[Tensor, int] | None:
+    """What the median seed gives at every pixel, and that seed's place; None where every seed diverged."""
+    if fit.predictions is None or all(value is None for value in fit.each(measure)):
+        return None
+    place = fit.seed(measure)
+    return _laid_out(fit.run, fit.predictions[place]), place
+
+
+def look_of(run: Run) -> Look:
+    if run.examples.picture is not None:
+        return Look("gray", 0.0, 1.0, "psnr")
+    reach = float(run.examples.test_y.abs().max())
+    return Look("RdBu_r", -reach, reach, "mse")
+
+
+def words_of(fit: Fit, place: int) -> str:
+    """The scores beneath a picture, as means over seeds; of a function the MSE of the seed at `place`."""
+    if fit.diverged:
+        return f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged"
+    test = fit.outcome.test
+    if "psnr" in test and "ssim" in test:
+        return f"{mean_of(test['psnr']):.2f} dB, SSIM {mean_of(test['ssim']):.4f}"
+    # Errors of seeds may differ by powers of ten, and their mean would be that of the worst.
+    return f"MSE {power_of_ten(test['mse'][place] or 0.0)}"
+
+
+# -- one run: every fit, and its errors --------------------------------------------------------------------
+
+
+def gallery(run: Run) -> Drawn:
+    """Target and fits of one run with a map of errors below each, in as many rows as they need."""
+    fits = run.with_predictions()
+    if not fits:
+        raise DataError(f"'{run.url}' kept no predictions, so that there is no picture to show.")
+    look, truth = look_of(run), truth_of(run)
+    panels = len(fits) + 1
+    # As few empty places in the last row as can be, and rather wide than tall.
+    columns = panels if panels <= _COLUMNS else min((6, 5, 4), key=lambda many: -panels % many)
+    block = _TITLE + 2 * _SIDE + _GAP + _WORDS
+    pictures = {fit.label: fitted(fit, look.measure) for fit in fits}
+    errors = Look(
+        ERRORS, 0.0, _largest([picture[0] - truth for picture in pictures.values() if picture is not None]), ""
+    )
+    tall = math.ceil(panels / columns) * block + _FOOT
+    sheet = Page(_GAP + columns * (_SIDE + _GAP), tall)
+    below = _TITLE + _SIDE + _GAP  # where the errors are in a block
+    original = "original" if _is_picture(run) else "target"
+    sheet.write(_GAP + _SIDE / 2, 0.08, original, size=9)
+    _image(sheet, _GAP, _TITLE, truth, look)
+    for place, fit in enumerate(fits, start=1):
+        left, top = _GAP + place % columns * (_SIDE + _GAP), place // columns * block
+        sheet.write(left + _SIDE / 2, top + 0.08, fit.title, size=9)
+        picture = pictures[fit.label]
+        if picture is None:
+            _absent(sheet, left, top + _TITLE, _SIDE, "every seed diverged")
+            continue
+        _image(sheet, left, top + _TITLE, picture[0], look)
+        _image(sheet, left, top + below, (picture[0] - truth).abs(), errors)
+        _scores(sheet, left + _SIDE / 2, top + below + _SIDE, fit, picture[1])
+    scales = [(look, "target and fits")] * (not _is_picture(run)) + [(errors, f"|fit − {original}|")]
+    for place, (scale, words) in enumerate(scales):
+        _colour_bar(sheet, below + 0.35 + 0.55 * place, scale, words)
+    sheet.footnote(_footnote(run, look))
+    words = "Below each fit the size of its error at every place, in one scale."
+    return Drawn(sheet.figure, f"{run.data}: target and fits. {words} {_footnote(run, look)}")
+
+
+def _colour_bar(sheet: Page, top: float, look: Look, words: str) -> None:
+    """A level scale of colours, with what it means above and its ends below."""
+    left, wide = _GAP + 0.15, _SIDE - 0.3
+    sheet.write(left + wide / 2, top - 0.06, words, size=7.5, colour=SOFT, baseline="bottom")
+    sheet.image(left, top, wide, 0.1, coloured(torch.linspace(0, 1, 256).expand(2, -1), look.colours))
+    for share, value in ((0.0, look.low), (0.5, (look.low + look.high) / 2), (1.0, look.high)):
+        sheet.write(left + share * wide, top + 0.13, f"{value:.2g}".replace("-", "−"), size=7, colour=SOFT)
+
+
+def _largest(errors: Sequence[Tensor]) -> float:
+    """The upper end of the scale of errors: all but the largest hundredth lie within it, for every fit."""
+    largest = max((float(torch.quantile(error.abs().flatten().double(), 0.99)) for error in errors), default=1.0)
+    return largest or 1.0
+
+
+# -- several runs: as in the paper -------------------------------------------------------------------------
+
+
+def compare_pictures(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
+    """A row for each run: the original and what each activation made of it; `names` are those that are shown."""
+    fits = [{fit.label: fit for fit in run.with_predictions()} for run in runs]
+    every = dict.fromkeys(label for row in fits for label in row)
+    chosen = [
+        label for label in every if names is None or any(label in row and row[label].name in names for row in fits)
+    ]
+    if not chosen:
+        asked = "" if names is None else f" of {', '.join(names)}"
+        raise DataError(f"{', '.join(repr(run.url) for run in runs)}: no predictions{asked} were kept to show.")
+    side, edge = 1.9 if len(chosen) < _COLUMNS else _SIDE, 0.3
+    row = side + _WORDS
+    sheet = Page(edge + (len(chosen) + 1) * (side + _GAP), _TITLE + len(runs) * row + _FOOT)
+    sheet.write(edge + side / 2, 0.08, "original" if _is_picture(runs[0]) else "target", size=9)
+    for line, run in enumerate(runs):
+        look, top = look_of(run), _TITLE + line * row
+        sheet.write(0.17, top + side / 2, run.data, size=9, angle=270, baseline="middle")
+        _image(sheet, edge, top, truth_of(run), look, side=side)
+        for column, label in enumerate(chosen, start=1):
+            left, fit = edge + column * (side + _GAP), fits[line].get(label)
+            picture = None if fit is None else fitted(fit, look.measure)
+            if fit is None or picture is None:
+                _absent(sheet, left, top, side, "not trained" if fit is None else "every seed diverged")
+                continue
+            _image(sheet, left, top, picture[0], look, side=side)
+            _scores(sheet, left + side / 2, top + side, fit, picture[1])
+    for column, label in enumerate(chosen, start=1):
+        title = next(row[label].title for row in fits if label in row)
+        sheet.write(edge + column * (side + _GAP) + side / 2, 0.08, title, size=9)
+    sheet.footnote(_footnote(runs[0], look_of(runs[0])), left=edge)
+    named = ", ".join(run.data for run in runs)
+    return Drawn(sheet.figure, f"{named}: originals and fits side by side. {_footnote(runs[0], look_of(runs[0]))}")
+
+
+# -- pieces ------------------------------------------------------------------------------------------------
+
+
+def _is_picture(run: Run) -> bool:
+    return run.examples.picture is not None
+
+
+def _image(sheet: Page, left: float, top: float, values: Tensor, look: Look, *, side: float = _SIDE) -> None:
+    sheet.image(left, top, side, side, coloured(values, look.colours, look.low, look.high))
+
+
+def _absent(sheet: Page, left: float, top: float, side: float, why: str) -> None:
+    sheet.box(left, top, side, side, color="#f3f2ee", stroke=SOFT, strokeWidth=0.5)
+    sheet.write(left + side / 2, top + side / 2, why, size=7.5, colour=SOFT, baseline="middle")
+
+
+def _scores(sheet: Page, middle: float, top: float, fit: Fit, place: int) -> None:
+    """The means over seeds beneath a picture, and which seed the picture is of."""
+    sheet.write(middle, top + 0.05, words_of(fit, place), size=7.5)
+    sheet.write(middle, top + 0.19, f"seed {fit.number(place)}", size=6.5, colour=SOFT)
+
+
+def _footnote(run: Run, look: Look) -> str:
+    sides = "" if _is_picture(run) else " The first input runs to the right, the second upwards."
+    count = run.recipe.seeds.count
+    if count == 1:
+        return f"One seed was trained.{sides}"
+    scores = f"PSNR and SSIM are means over {count} seeds." if _is_picture(run) else "The MSE is its own."
+    return f"Shown is the seed with the median {written(look.measure)} of {count}. {scores}{sides}"
+
+
+_PLANE_SIDE, _PLANE_GAP, _PLANE_TITLE, _PLANE_FOOT, _LEGEND = 1.95, 0.12, 0.42, 0.3, 0.26  # inches
+_POINTS = 320  # of the grid along each side
+_LIGHT = 0.62  # how much white is in the colour of a region
+
+
+def is_plane(run: Run) -> bool:
+    """Whether a run tells classes apart by two numbers, and there are colours for them."""
+    examples = run.examples
+    return examples.task == "classification" and examples.input_shape == (2,) and examples.classes <= len(COLOURS)
+
+
+def bounds_of(run: Run) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top: all test points, and a little more."""
+    x = run.examples.test_x.double()
+    low, high = x.amin(dim=0), x.amax(dim=0)
+    room = 0.08 * (high - low)
+    (left, bottom), (right, top) = (low - room).tolist(), (high + room).tolist()
+    return left, right, bottom, top
+
+
+@torch.inference_mode()
+def classes_at(fit: Fit, place: int, x: Tensor) -> Tensor:
+    """The class that the kept model of a seed gives to each row of x."""
+    outputs: Any = fit.model(place)(x.float())
+    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
+
+
+def decided(fit: Fit, place: int, *, points: int = _POINTS) -> Tensor:
+    """The class at every place of a grid, the first row at the top."""
+    left, right, bottom, top = bounds_of(fit.run)
+    across = torch.linspace(left, right, points, dtype=torch.float64)
+    upright = torch.linspace(top, bottom, points, dtype=torch.float64)
+    rows, columns = torch.meshgrid(upright, across, indexing="ij")
+    return classes_at(fit, place, torch.stack([columns.flatten(), rows.flatten()], dim=1)).reshape(points, points)
+
+
+def regions(run: Run, *, names: Sequence[str] | None = None) -> Drawn:
+    """A panel for each activation: the regions of the median seed by accuracy, the test points, and those it missed.
+
+    names: the activations that are shown; all if it is left out.
+    """
+    usable = [fit for fit in run.with_models() if any(value is not None for value in fit.each("accuracy"))]
+    fits = [fit for fit in usable if names is None or fit.name in names]
+    if not fits:
+        raise DataError(f"'{run.url}' kept no models, so that no regions can be drawn; train with keep: [models].")
+    # As few empty places in the last row as can be, and rather wide than tall.
+    columns = len(fits) if len(fits) < 5 else min((5, 4, 3), key=lambda many: -len(fits) % many)
+    rows = math.ceil(len(fits) / columns)
+    wide = _PLANE_GAP + columns * (_PLANE_SIDE + _PLANE_GAP)
+    sheet = Page(wide, rows * (_PLANE_SIDE + _PLANE_TITLE) + _LEGEND + _PLANE_FOOT)
+    for index, fit in enumerate(fits):
+        left = _PLANE_GAP + index % columns * (_PLANE_SIDE + _PLANE_GAP)
+        _panel(sheet, left, index // columns * (_PLANE_SIDE + _PLANE_TITLE), fit)
+    _legend(sheet, run, rows * (_PLANE_SIDE + _PLANE_TITLE) + 0.16)
+    sheet.footnote(_plane_footnote(run))
+    words = f"{run.data}: the class that a network gives to every place, with the test points"
+    return Drawn(sheet.figure, f"{words}; a black rim is a point that it misses. {_plane_footnote(run)}")
+
+
+def _panel(sheet: Page, left: float, top: float, fit: Fit) -> None:
+    place = fit.seed("accuracy")
+    mean, own = mean_of(fit.each("accuracy")), fit.each("accuracy")[place]
+    title = f"{fit.diverged} seeds diverged" if mean is None else f"{100 * mean:.1f} %"
+    own_words = f"seed {fit.number(place)}: {100 * (own or 0.0):.1f} %"
+    sheet.write(left, top + 0.1, fit.title, size=9.5, align="left", weight="bold")
+    sheet.write(left + _PLANE_SIDE, top + 0.1, title, size=9.5, align="right")
+    sheet.write(left, top + 0.27, own_words, size=7, colour=SOFT, align="left")
+    examples = fit.run.examples
+    colours = torch.tensor([rgb(colour) for colour in COLOURS[: examples.classes]])
+    sheet.image(
+        left, top + _PLANE_TITLE, _PLANE_SIDE, _PLANE_SIDE, (colours * (1 - _LIGHT) + _LIGHT)[decided(fit, place)]
+    )
+    missed = classes_at(fit, place, examples.test_x) != examples.test_y
+    low_x, high_x, low_y, high_y = bounds_of(fit.run)
+    for kind in range(examples.classes):
+        for wrong in (False, True):
+            points = examples.test_x[(examples.test_y == kind) & (missed == wrong)].tolist()
+            rows = [
+                {
+                    "x": left + _PLANE_SIDE * (x - low_x) / (high_x - low_x),
+                    "y": top + _PLANE_TITLE + _PLANE_SIDE * (high_y - y) / (high_y - low_y),
+                }
+                for x, y in points
+            ]
+            sheet.points(rows, **_mark(kind, wrong))
+
+
+def _mark(kind: int, wrong: bool) -> dict[str, Any]:
+    rim = {"stroke": INK, "strokeWidth": 1.2} if wrong else {"stroke": "white", "strokeWidth": 0.4}
+    return {"shape": outline(MARKS[kind]), "fill": COLOURS[kind], "size": 30 if wrong else 20, **rim}
+
+
+def _legend(sheet: Page, run: Run, top: float) -> None:
+    left = 0.2
+    for kind, label in enumerate(run.examples.labels):
+        sheet.points([{"x": left, "y": top}], **{**_mark(kind, False), "size": 40})
+        sheet.write(left + 0.1, top, f"class {label}", size=7.5, align="left", baseline="middle")
+        left += 0.32 + 0.07 * len(f"class {label}")
+    sheet.points([{"x": left, "y": top}], **{**_mark(0, True), "fill": "white", "size": 40})
+    sheet.write(left + 0.1, top, "missed", size=7.5, align="left", baseline="middle")
+
+
+def _plane_footnote(run: Run) -> str:
+    count = run.recipe.seeds.count
+    return (
+        "One seed was trained."
+        if count == 1
+        else (f"Shown is the seed with the median accuracy; above each panel the mean over {count} seeds.")
+    )
+
+
+# -- what every SQUAF of a network learned ------------------------------------------------------------------
+
+_SHAPE_COLUMNS, _SHAPE_TALL = 4, 168  # panels in a row; pixels
+_SHAPE_POINTS, _SEEN = 1201, 4096
+_MOST_SEEDS = 12  # thin lines of other seeds
+_MANY_POINTS = 33  # more than that, and a panel is drawn wide
+_SHAPE_LOOKS: dict[str, tuple[str, list[int]]] = {
+    "start": (INK, [5, 3]),
+    "learned": (COLOURS[1], [1, 0]),
+    "other seeds": (COLOURS[0], [1, 0]),
+    "pre-activations": ("#c9c8c2", [1, 0]),
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One layer: its function over x at the start and after training, of the median seed and of others; the points of
+    its grid and its values there; and which share of pre-activations falls between two edges (empty where not known).
+    """
+
+    path: str
+    x: Tensor
+    start: Tensor
+    end: Tensor
+    others: tuple[Tensor, ...]
+    points: Tensor
+    at_points: Tensor
+    edges: Tensor
+    shares: Tensor
+
+
+def learned_fits(run: Run) -> list[Fit]:
+    """The fits of a run whose SQUAFs were trained and can be drawn."""
+    return [
+        fit
+        for fit in run.fits
+        if fit.name == "squaf"
+        and fit.outcome.trial.activation.learn
+        and fit.outcome.trial.activation.per == "layer"
+        and (fit.weights or fit.outcome.parameters)
+        and any(epoch is None for epoch in fit.outcome.diverged)
+    ]
+
+
+def sites_of(fit: Fit, measure: str) -> list[Site]:
+    """Every SQUAF of a fit in order of depth, of the median seed by a test score."""
+    chosen = fit.seed(measure)
+    alive = [place for place, epoch in enumerate(fit.outcome.diverged) if epoch is None and place != chosen]
+    before, after = _squafs(fit.model(chosen, trained=False)), _after(fit, chosen)
+    others = [_after(fit, place) for place in alive[: _MOST_SEEDS - 1]]
+    alone = fit.outcome.trial.model.build == "alone"  # what comes in is the data itself
+    seen = _seen(fit, chosen) if fit.weights and not alone else {}
+    sites = []
+    for path, module in after.items():
+        reach = max(_reach(module), _reach(before[path]))
+        x = torch.linspace(-reach, reach, _SHAPE_POINTS)
+        edges, shares = _histogram(seen[path], reach) if path in seen else (torch.empty(0), torch.empty(0))
+        with torch.inference_mode():
+            sites.append(
+                Site(
+                    path=path,
+                    x=x,
+                    start=before[path](x),
+                    end=module(x),
+                    others=tuple(other[path](x) for other in others),
+                    points=_grid(module),
+                    at_points=module(_grid(module)),
+                    edges=edges,
+                    shares=shares,
+                )
+            )
+    return sites
+
+
+def _squafs(model: nn.Module) -> dict[str, SQUAF]:
+    return {path: module for path, module in activation_modules(model).items() if isinstance(module, SQUAF)}
+
+
+def _after(fit: Fit, place: int) -> dict[str, SQUAF]:
+    """The trained SQUAFs of a seed: from its kept model, or from the ends that the record has."""
+    if fit.weights:
+        return _squafs(fit.model(place))
+    modules = _squafs(fit.model(place, trained=False))
+    for path, module in modules.items():
+        for p in module.params:
+            name = f"{path}.{p.name}" if path else p.name
+            value = module.effective(p).detach().double()
+            width = value.shape[-1] if value.dim() and p.name in ("z", "grid") else 1
+            names = [name] if width == 1 else [f"{name}[{entry}]" for entry in range(width)]
+            ends = [
+                fit.outcome.parameters[name]["end"][place] if name in fit.outcome.parameters else None for name in names
+            ]
+            if any(end is not None for end in ends):
+                flat = value.flatten()
+                new = [float(flat[entry]) if end is None else end for entry, end in enumerate(ends)]
+                with torch.no_grad():
+                    module._write(p, torch.tensor(new, dtype=torch.float64).reshape(value.shape))
+    return modules
+
+
+def _grid(module: SQUAF) -> Tensor:
+    if module.k is None:
+        return module.grid.detach().flatten()
+    return torch.arange(-module.k, module.k + 1) * module.q.detach().float().cpu().reshape(())
+
+
+def _reach(module: SQUAF) -> float:
+    """To the last point and half a step beyond, where SQUAF is all but constant."""
+    points = _grid(module)
+    return float(points.abs().max()) + float(points.diff().max())
+
+
+@torch.inference_mode()
+def _seen(fit: Fit, place: int) -> dict[str, Tensor]:
+    """What comes into each SQUAF for some of the training examples."""
+    model, inputs = fit.model(place), {}
+    handles = [
+        module.register_forward_pre_hook(lambda _, args, path=path: inputs.__setitem__(path, args[0].flatten()))
+        for path, module in _squafs(model).items()
+    ]
+    x = fit.run.examples.train_x
+    model(x[:: max(1, len(x) // _SEEN)])
+    for handle in handles:
+        handle.remove()
+    return inputs
+
+
+def _histogram(values: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+    """60 equal parts of [-reach, reach] and the share of values in each; those outside are in none."""
+    counts, edges = torch.histogram(values.float().cpu(), bins=60, range=(-reach, reach))
+    return edges, counts / values.numel()
+
+
+# -- the figure --------------------------------------------------------------------------------------------
+
+
+def shapes(run: Run, *, measure: str) -> Drawn:
+    """A panel for each layer of each trained SQUAF."""
+    fits = learned_fits(run)
+    if not fits:
+        raise DataError(f"'{run.url}' has no SQUAF with learned parameters to draw.")
+    sites = {fit.label: sites_of(fit, measure) for fit in fits}
+    several = len(fits) > 1
+    panels = [
+        (_title(fit, depth, several=several, many=len(sites[fit.label]) > 1), site)
+        for fit in fits
+        for depth, site in enumerate(sites[fit.label], start=1)
+    ]
+    fine = any(len(site.points) > _MANY_POINTS for _, site in panels)
+    columns = min(2, len(panels)) if fine else min(_SHAPE_COLUMNS, max(len(layers) for layers in sites.values()))
+    wide = max(400 if fine else 200, 440 // columns)  # the legend needs as much
+    every = [site for _, site in panels]
+    names = ["start", "learned"] + ["other seeds"] * any(site.others for site in every)
+    names += ["pre-activations"] * any(len(site.shares) for site in every)
+    figure = {
+        "concat": [sized(_shape_panel(title, site, names), wide, _SHAPE_TALL) for title, site in panels],
+        "columns": columns,
+        "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}},
+        "title": footnote(f"In colour the seed with the median {written(measure)}{_numbers(fits, measure)}."),
+    }
+    words = "SQUAF of every layer before and after training; dots are the points of its grid"
+    return Drawn(figure, f"{run.data}: {words}.")
+
+
+def _title(fit: Fit, depth: int, *, several: bool, many: bool) -> str:
+    layer = f"layer {depth}" if many else ""
+    return ", ".join(part for part in (fit.title if several or not many else "", layer) if part)
+
+
+def _numbers(fits: Sequence[Fit], measure: str) -> str:
+    each = dict.fromkeys(fit.number(fit.seed(measure)) for fit in fits)
+    return f" (seed {next(iter(each))})" if len(each) == 1 else ""
+
+
+def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
+    heights = torch.cat([site.start, site.end, *site.others])
+    low, high = float(heights.min()), float(heights.max())
+    room = 0.08 * ((high - low) or 1.0)
+    floor = low - (3 * room if len(site.shares) else room)
+    x = number("x", domain=(float(site.x[0]), float(site.x[-1])), axis={"tickCount": 5})
+    y = number("y", domain=(floor, high + room), axis={"tickCount": 5})
+    fine = len(site.points) > _MANY_POINTS
+    legend = lines_legend(orient="top")
+    looks = {name: _SHAPE_LOOKS[name] for name in names}
+    colour = by_name(names, [look[0] for look in looks.values()], legend=legend)
+    where = {"x": x, "y": y, "color": colour}
+    where["strokeDash"] = by_name(names, [look[1] for look in looks.values()], legend=legend)
+    tallest = float(site.shares.max()) or 1.0 if len(site.shares) else 1.0
+    bars = [
+        {"name": "pre-activations", "x": a, "to": b, "y": floor, "top": floor + 3.5 * room * share / tallest}
+        for a, b, share in zip(site.edges.tolist(), site.edges.tolist()[1:], site.shares.tolist(), strict=False)
+    ]
+    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": colour}
+    layers = [marks("rect", bars, bar_sides)] if bars else []
+    layers += [
+        marks(
+            "line",
+            points(site.x[::3].tolist(), other[::3].tolist(), name="other seeds"),
+            where,
+            strokeWidth=0.7,
+            opacity=0.4,
+        )
+        for other in site.others
+    ]
+    layers += [
+        marks(
+            "line", points(site.x.tolist(), site.start.tolist(), name="start"), where, strokeWidth=0.8 if fine else 1.5
+        ),
+        marks(
+            "line", points(site.x.tolist(), site.end.tolist(), name="learned"), where, strokeWidth=1.6 if fine else 2.2
+        ),
+        marks(
+            "circle",
+            points(site.points.tolist(), site.at_points.tolist(), name="learned"),
+            where,
+            size=10 if fine else 20,
+            opacity=1,
+        ),
+    ]
+    return {"title": {"text": title, "fontSize": 11.5}, "layer": layers}

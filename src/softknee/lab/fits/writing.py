@@ -10,12 +10,28 @@ from pathlib import Path
 from ...errors import DataError, ParameterError, SoftkneeError
 from ...files import WriteError, write_whole
 from ..report import summarise
-from ..report.tables import Table, beside_note, beside_tables, beside_words, escaped
-from .drawing import CHOSEN, curves, grid_of, heat_map, is_curve, theorem_figure
-from .gallery import PAPER, gallery, shape_of, side_by_side
-from .page import Drawn, png_bytes, svg_bytes
-from .regions import is_plane, regions
-from .runs import Run, learned_fits, shapes
+from ..report.tables import beside_note, beside_tables, beside_words
+from ..table import DENSE, escape_markdown
+from .drawing import (
+    CHOSEN,
+    PAPER,
+    Drawn,
+    compare_pictures,
+    curves,
+    gallery,
+    grid_of,
+    heat_map,
+    is_curve,
+    is_plane,
+    learned_fits,
+    png_bytes,
+    regions,
+    shape_of,
+    shapes,
+    svg_bytes,
+    theorem_figure,
+)
+from .runs import Run
 
 
 def tables_of(run: Run) -> str:
@@ -23,19 +39,12 @@ def tables_of(run: Run) -> str:
     summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
     if run.recipe.paper is None or not summary.beside:
         raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
-    parts = [f"### {escaped(run.recipe.title or run.name)}"]
-    parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
-    parts += [_markdown(table) for table in beside_tables(summary)]
-    parts.append(escaped(beside_note(summary)))
-    parts += [f"> {escaped(note)}" for note in run.notes]
+    parts = [f"### {escape_markdown(run.recipe.title or run.name)}"]
+    parts.append("\n".join(f"- {escape_markdown(words)}" for words in beside_words(summary)))
+    parts += [table.markdown(DENSE, links=False).rstrip() for table in beside_tables(summary)]
+    parts.append(escape_markdown(beside_note(summary)))
+    parts += [f"> {escape_markdown(note)}" for note in run.notes]
     return "\n\n".join(part for part in parts if part)
-
-
-def _markdown(table: Table) -> str:
-    rule = "|".join("---:" if cell.kind == "number" else ":---" for cell in table.rows[0])
-    lines = [[escaped(words) for words in table.head], *([escaped(cell.text) for cell in row] for row in table.rows)]
-    head, *rows = ("| " + " | ".join(line) + " |" for line in lines)
-    return "\n".join([head, f"|{rule}|", *rows]) + f"\n\n{escaped(table.caption)}"
 
 
 _FEW = 5  # fits that a figure of chosen ones is not needed for
@@ -53,12 +62,12 @@ class Written:
 
 def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
     """Every figure by name, and sentences about what is missing."""
-    found: dict[str, Drawn] = {}
+    figures: dict[str, Drawn] = {}
     notes: list[str] = []
 
     def add(name: str, make: Callable[[], Drawn]) -> None:
         try:
-            found[name] = make()
+            figures[name] = make()
         except DataError as error:
             notes.append(str(error))
 
@@ -70,8 +79,8 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         _of_one(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
     pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
     if len(pictures) > 1:
-        add("pictures", lambda: side_by_side(pictures, names=PAPER))
-        add("pictures-all", lambda: side_by_side(pictures))
+        add("pictures", lambda: compare_pictures(pictures, names=PAPER))
+        add("pictures-all", lambda: compare_pictures(pictures))
     for data in dict.fromkeys(run.data for run in runs if _kind(run) == "curve"):
         same = [run for run in runs if run.data == data and _kind(run) == "curve"]
         many, name = sum(len(run.fits) for run in same) > _FEW, f"{Path(data).stem}-curves"
@@ -79,7 +88,7 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         if many:
             add(f"{name}-all", lambda same=same: curves(same))
     every = dict.fromkeys((*(note for run in asked for note in run.notes), *notes))
-    return found, tuple(every)
+    return figures, tuple(every)
 
 
 def _has_examples(run: Run, notes: list[str]) -> bool:
@@ -124,7 +133,7 @@ def _measure(run: Run) -> str:
     return "mse" if run.examples.task == "regression" else "accuracy"
 
 
-def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
+def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
     """Each figure as NAME.png, and as NAME.svg where that stays small."""
     place = Path(folder)
     try:
@@ -135,7 +144,7 @@ def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> li
             "can be written to."
         ) from error
     written = []
-    for name, drawn in found.items():
+    for name, drawn in figures.items():
         written.append(write_whole(place / f"{name}.png", png_bytes(drawn.figure), what="figure"))
         if (vector := svg_bytes(drawn.figure)) is not None:
             written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
@@ -144,9 +153,9 @@ def write_figures(found: dict[str, Drawn], folder: str | os.PathLike[str]) -> li
 
 def write_fits(runs: Sequence[Run], folder: str | os.PathLike[str]) -> Written:
     """Draw all that these runs have something for, and write it into a folder."""
-    found, notes = draw_runs(runs)
-    files = write_figures(found, folder)
-    return Written(tuple(files), {name: one.caption for name, one in found.items()}, notes)
+    figures, notes = draw_runs(runs)
+    files = write_figures(figures, folder)
+    return Written(tuple(files), {name: figure.caption for name, figure in figures.items()}, notes)
 
 
 def default_place(run: Run) -> Path:

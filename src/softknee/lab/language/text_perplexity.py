@@ -22,7 +22,7 @@ from ...errors import DataError, ParameterError, did_you_mean
 from ...surgery import relu_ize_, swap_
 from ...surgery.modules import activation_modules
 from ..data.files import data_folder, read_text
-from ..data.wikitext import part_file
+from ..data.text import part_file
 from .preferences import IGNORED
 
 PARTS = ("train", "valid", "test")

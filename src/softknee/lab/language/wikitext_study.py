@@ -21,8 +21,8 @@ from ...errors import DataError, ParameterError
 from ...measure.record import Quantity, Record
 from .. import language_models
 from ..bench.speed import choose_device
-from ..characters import Characters
 from ..data.files import VARIABLE, data_folder, read_text
+from ..data.text import Characters
 from .loading import AS_LOADED, LanguageModel, full_text, put_in_
 from .text_perplexity import PARTS, Foretold, foretell, load_wikitext, replace_by_relu_, text_tokens
 

@@ -8,14 +8,11 @@ from html import escape
 
 from ..chart import config, page_script
 from ..studies.recipe import Recipe
-from .drawn import curves, hardness, learned
-from .figures import Figure, legend
-from .parts import BETTER, SLIGHTLY, WORSE, Origin, Row, Summary, counted, duration
-from .plane import plane
+from ..table import Table
+from .drawing import Figure, curves, hardness, learned, legend, plane
+from .parts import Origin, Row, Summary, counted, duration
 from .tables import (
     TITLE,
-    Cell,
-    Table,
     beside_note,
     beside_tables,
     beside_words,
@@ -173,7 +170,6 @@ SCRIPT = (
 )
 
 
-_SHORT = 30  # letters of a name that stays on one line where there is room
 # Nothing may be fetched, from anywhere; what a page like this shows is all inside it.
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
@@ -241,8 +237,8 @@ def _many(rows: Sequence[Row]) -> str:
 
 
 def _model(recipe: Recipe) -> str:
-    given = ", ".join(f"{name} {_value(value)}" for name, value in recipe.model.arguments.items())
-    return f"model {recipe.model.build}" + (f" ({given})" if given else "")
+    arguments = ", ".join(f"{name} {_value(value)}" for name, value in recipe.model.arguments.items())
+    return f"model {recipe.model.build}" + (f" ({arguments})" if arguments else "")
 
 
 def _value(value: object) -> str:
@@ -251,8 +247,8 @@ def _value(value: object) -> str:
 
 def _answers(summary: Summary) -> str:
     cards = "".join(
-        f"<div><dt>{escape(one.question)}</dt><dd><strong>{escape(one.label)}</strong>{escape(one.words)}</dd></div>"
-        for one in summary.sentences
+        f"<div><dt>{escape(sentence.question)}</dt><dd><strong>{escape(sentence.label)}</strong>{escape(sentence.words)}</dd></div>"
+        for sentence in summary.sentences
     )
     return f'<dl class="answers">{cards}</dl>' if cards else ""
 
@@ -264,23 +260,19 @@ def _notes(summary: Summary) -> str:
 def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
     """Anchor, title and content of each section; one without content is left out."""
     drawn = plane(summary)
-    tests = [table for one in tested(summary) if (table := significance(summary, one))]
+    tests = [table for measure in tested(summary) if (table := significance(summary, measure))]
     more = [table for table in (measures_table(summary), inside(summary)) if table]
     return [
-        (
-            "results",
-            "Results",
-            _table(headline(summary), baseline=summary.baseline.label if summary.baseline else None),
-        ),
-        ("online", "In percent of the baseline's losses", _table(shown) if (shown := relative_losses(summary)) else ""),
+        ("results", "Results", headline(summary).html()),
+        ("online", "In percent of the baseline's losses", shown.html() if (shown := relative_losses(summary)) else ""),
         ("beside", TITLE, _beside(summary)),
         ("plane", "Accuracy against reproducibility", _figures([drawn] if drawn else [])),
-        ("tests", "Which differences are shown", _TESTS + "".join(map(_table, tests)) if tests else ""),
+        ("tests", "Which differences are shown", _TESTS + _tables(tests) if tests else ""),
         ("curves", "Training", _figures(curves(summary))),
         ("shapes", "What activations learned", _figures(learned(summary))),
         ("hardness", "Hardness by depth", _figures(hardness(summary))),
-        ("replacement", "Replaced by the hard limit", _table(found) if (found := replacement(summary)) else ""),
-        ("measures", "Everything measured", "".join(map(_table, more))),
+        ("replacement", "Replaced by the hard limit", replaced.html() if (replaced := replacement(summary)) else ""),
+        ("measures", "Everything measured", _tables(more)),
         ("rerun", "Run it again", _rerun(summary, origin)),
     ]
 
@@ -293,51 +285,8 @@ _TESTS = (
 )
 
 
-# -- pieces -----------------------------------------------------------------------------------------------
-
-
-def _table(table: Table, baseline: str | None = None) -> str:
-    kinds = [cell.kind for cell in table.rows[0]] if table.rows else []
-    head = "".join(
-        f'<th scope="col"{_class("number" if kind == "number" else "")}>{escape(words)}</th>'
-        for words, kind in zip(table.head, kinds, strict=True)
-    )
-    rows = []
-    for row in table.rows:
-        is_baseline = baseline is not None and row[0].text.removesuffix(" (baseline)") == baseline
-        cells = "".join(map(_cell, row))
-        rows.append(f"<tr{_class('baseline' if is_baseline else '')}>{cells}</tr>")
-    name = f"table-{escape(table.name, quote=True)}"
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{name}-caption">'
-        f'<table id="{name}"><caption id="{name}-caption"><span>{escape(table.caption)}</span></caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _class(*names: str) -> str:
-    kept = " ".join(name for name in names if name)
-    return f' class="{kept}"' if kept else ""
-
-
-def _cell(cell: Cell) -> str:
-    words = escape(cell.text)
-    if cell.kind == "name":
-        words = words.removesuffix(" (baseline)")
-        tag = ' <span class="tag">baseline</span>' if words != escape(cell.text) else ""
-        short = _class("short" if len(cell.text) <= _SHORT else "")
-        return f'<th scope="row"{short}>{_link(words, cell)}{tag}</th>'
-    verdict = {BETTER: "better", WORSE: "worse"}.get(cell.text.removeprefix(SLIGHTLY), "other")
-    classes = _class("number" if cell.kind == "number" else verdict, "best" if cell.best else "")
-    return f"<td{classes}>{_link(words, cell)}</td>"
-
-
-def _link(words: str, cell: Cell) -> str:
-    """The record that a number is from is a file beside the folder of the report."""
-    title = f' title="{escape(cell.title, quote=True)}"' if cell.title else ""
-    if cell.key is None:
-        return f"<span{title}>{words}</span>" if title else words
-    return f'<a href="../trials/{escape(cell.key, quote=True)}.json"{title}>{words}</a>'
+def _tables(tables: Sequence[Table]) -> str:
+    return "".join(table.html() for table in tables)
 
 
 def _beside(summary: Summary) -> str:
@@ -345,29 +294,25 @@ def _beside(summary: Summary) -> str:
         return ""
     best = "".join(f"<li>{escape(words)}</li>" for words in beside_words(summary))
     note = escape(beside_note(summary))
-    return (
-        (f"<ul>{best}</ul>" if best else "")
-        + "".join(map(_table, beside_tables(summary)))
-        + (f"<p>{note}</p>" if note else "")
-    )
+    return (f"<ul>{best}</ul>" if best else "") + _tables(beside_tables(summary)) + (f"<p>{note}</p>" if note else "")
 
 
 def _figures(figures: Sequence[Figure]) -> str:
     if not figures:
         return ""
     content = "".join(map(_figure, figures))
-    return content if all(one.wide for one in figures) else f'<div class="pair">{content}</div>'
+    return content if all(figure.wide for figure in figures) else f'<div class="pair">{content}</div>'
 
 
-def _figure(one: Figure) -> str:
+def _figure(figure: Figure) -> str:
     # Inside a script nothing is markup but "</" and "<!--", so no "<" may be there.
-    data = json.dumps(one.on_page).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    hint = " Names in the legend show and hide what they name." if one.wide and len(one.legend) > 1 else ""
+    data = json.dumps(figure.on_page).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    hint = " Names in the legend show and hide what they name." if figure.wide and len(figure.legend) > 1 else ""
     return (
-        f'<figure data-figure="{escape(one.name, quote=True)}">'
-        f'<div class="plot" role="img" aria-label="{escape(one.label, quote=True)}"></div>'
-        f'{legend(one.legend)}<script type="application/json">{data}</script>'
-        f"<figcaption>{escape(one.caption)}{hint}</figcaption></figure>"
+        f'<figure data-figure="{escape(figure.name, quote=True)}">'
+        f'<div class="plot" role="img" aria-label="{escape(figure.label, quote=True)}"></div>'
+        f'{legend(figure.legend)}<script type="application/json">{data}</script>'
+        f"<figcaption>{escape(figure.caption)}{hint}</figcaption></figure>"
     )
 
 
@@ -376,7 +321,7 @@ def _rerun(summary: Summary, origin: Origin) -> str:
     return (
         "<p>This command runs the study again, with the recipe below.</p>"
         f"<pre><code>{escape(origin.command)}</code></pre>"
-        f'<dl class="facts">{facts}</dl>{_table(trials(summary))}'
+        f'<dl class="facts">{facts}</dl>{trials(summary).html()}'
         f"<details><summary>The recipe, with everything that was left to its default</summary>"
         f"<pre><code>{escape(origin.recipe)}</code></pre></details>"
     )

@@ -14,8 +14,6 @@ from ..studies.reading import to_yaml
 from ..studies.recipe import Recipe, Value
 from ..studies.trials import Outcome
 
-BETTER, WORSE = "better", "worse"
-SLIGHTLY = "slightly "  # before the two above: shown, and shown to be too small to matter
 EQUIVALENT, UNDECIDED = "equivalent", "no difference shown"
 
 
@@ -310,29 +308,31 @@ def log_ticks(low: float, high: float) -> list[float]:
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    found = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
-    return found if len(found) > 1 else []
+    ticks = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
+    return ticks if len(ticks) > 1 else []
 
 
-def reach(found: Score | Estimate) -> float | None:
+def reach(result: Score | Estimate) -> float | None:
     """How far the interval goes from the value, to the side where nothing bounds it."""
-    return None if found.interval is None else max(found.value - found.interval[0], found.interval[1] - found.value)
+    return (
+        None if result.interval is None else max(result.value - result.interval[0], result.interval[1] - result.value)
+    )
 
 
-def decimals(found: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
+def decimals(results: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
     """Digits behind the point for a column: two that count in its typical interval; of none, three in the values."""
-    shown = [one for one in found if one is not None]
-    widths = sorted(scale * wide for one in shown if (wide := reach(one)))
+    shown = [result for result in results if result is not None]
+    widths = sorted(scale * wide for result in shown if (wide := reach(result)))
     if widths:
         return place_of(widths[len(widths) // 2])
-    sizes = sorted(abs(scale * one.value) for one in shown if one.value)
+    sizes = sorted(abs(scale * result.value) for result in shown if result.value)
     return place_of(sizes[len(sizes) // 2], digits=3) if sizes else 2
 
 
-def column_places(found: Iterable[Score | Estimate], *, scale: float = 1.0, logarithmic: bool = False) -> int | None:
+def column_places(results: Iterable[Score | Estimate], *, scale: float = 1.0, logarithmic: bool = False) -> int | None:
     """`decimals`, or None for powers of ten: of a quantity that is seen by its order where a column has several."""
-    shown = list(found)
-    sizes = [abs(one.value) for one in shown if one.value]
+    shown = list(results)
+    sizes = [abs(result.value) for result in shown if result.value]
     if logarithmic and sizes and (max(sizes) > _DECADES * min(sizes) or max(sizes) < 1 / _DECADES):
         return None
     return decimals(shown, scale=scale)
@@ -353,12 +353,12 @@ def fixed(value: float, places: int | None, *, signed: bool = False) -> str:
     return minus(f"{value:+.{places}f}" if signed else text)
 
 
-def with_reach(found: Score | Estimate | None, places: int | None, *, scale: float = 1.0) -> str:
+def with_reach(result: Score | Estimate | None, places: int | None, *, scale: float = 1.0) -> str:
     """`97.31 ± 0.22`, the 95 % interval being 0.22 to either side; a dash for None."""
-    if found is None:
+    if result is None:
         return DASH
-    wide = reach(found)
-    value = fixed(scale * found.value, places)
+    wide = reach(result)
+    value = fixed(scale * result.value, places)
     return value if wide is None else f"{value} ± {fixed(scale * wide, places)}"
 
 
@@ -458,7 +458,7 @@ PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_be
 
 def score_called(name: str) -> Measure:
     """The score or the prediction difference of that name, as an outcome has it."""
-    return next(one for one in (*_SCORES, *_DIFFERENCES) if one.name == name)
+    return next(measure for measure in (*_SCORES, *_DIFFERENCES) if measure.name == name)
 
 
 def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
@@ -472,9 +472,9 @@ def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
 
 
 def _named(known: Sequence[Measure], names: Mapping[str, None], of_sets: bool) -> list[Measure]:
-    found = [measure for measure in known if measure.name in names]
+    measures = [measure for measure in known if measure.name in names]
     others = [name for name in names if name not in {measure.name for measure in known}]
-    return found + [
+    return measures + [
         Measure(name=name, title=name.replace("_", " "), larger_is_better=False, of_sets=of_sets) for name in others
     ]
 
@@ -508,10 +508,10 @@ class Origin:
 
     def facts(self) -> list[tuple[str, str]]:
         """Name and words, one after the other."""
-        found = [("Seeds", self.seeds)]
-        found += [("Hardware", words) for words in self.hardware]
-        found += [("Versions", words) for words in self.versions]
-        return found + ([("Measured", self.created)] if self.created else [])
+        facts = [("Seeds", self.seeds)]
+        facts += [("Hardware", words) for words in self.hardware]
+        facts += [("Versions", words) for words in self.versions]
+        return facts + ([("Measured", self.created)] if self.created else [])
 
 
 def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -> Origin:
@@ -524,7 +524,7 @@ def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -
         command=without_paths(command),
         recipe=to_yaml(recipe),
         seeds=", ".join(str(seed) for seed in recipe.seeds.numbers),
-        hardware=tuple(dict.fromkeys(one.sentence() for one in machines)),
-        versions=tuple(dict.fromkeys(one.sentence() for one in versions)),
+        hardware=tuple(dict.fromkeys(machine.sentence() for machine in machines)),
+        versions=tuple(dict.fromkeys(version.sentence() for version in versions)),
         created=" to ".join(words),
     )

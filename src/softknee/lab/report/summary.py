@@ -5,20 +5,29 @@ A trial with a diverged seed has no averages at all: the survivors alone would m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from ...errors import DataError
 from ...measure.estimate import Estimate, Score, score
 from ...measure.record import Quantity
-from ...measure.significance import compare_each
+from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ...registry import get
 from ...spec import Activation
-from ..studies.recipe import Recipe
+from ..studies.recipe import PAPER_MEASURES, Paper, Recipe
 from ..studies.trials import Outcome
+from ..table import BETTER, SLIGHTLY, WORSE
 from .parts import (
+    EQUIVALENT,
+    PARAMETERS,
+    UNDECIDED,
+    Answer,
     Band,
+    Beside,
+    BesidePaper,
     Cost,
     Inside,
     Knob,
@@ -29,11 +38,301 @@ from .parts import (
     Shape,
     Summary,
     Trajectory,
+    Verdict,
+    column_places,
+    counted,
+    decimals,
+    fixed,
+    listed,
     measured,
+    score_called,
     with_margin,
+    with_reach,
 )
-from .tables import first_measures, progressive_note
-from .verdicts import against_baseline, beside_paper, best_and_rivals, notes_of, sentences_of
+
+_NAMED = 4  # rivals that a sentence lists; more are counted
+
+
+def sentences_of(
+    rows: Sequence[Row], metric: Measure, spread: Measure | None, cost_baseline: str, *, level: float
+) -> tuple[Answer, ...]:
+    """The most accurate, the most reproducible and the cheapest, a sentence each."""
+    able = [row for row in rows if not row.diverged]
+    answers: list[Answer] = []
+    title = "Most accurate" if metric.name == "accuracy" else f"Best by {metric.title}"
+    for question, measure in ((title, metric), ("Most reproducible", spread)):
+        if measure is not None and (answer := _by_measure(able, question, measure, level=level)):
+            answers.append(answer)
+    if answer := _by_cost(able, cost_baseline):
+        answers.append(answer)
+    return tuple(answers)
+
+
+def _by_measure(rows: Sequence[Row], question: str, measure: Measure, *, level: float) -> Answer | None:
+    ranking = best_and_rivals(rows, measure, level=level)
+    if ranking is None:
+        return None
+    best, rivals = ranking
+    had = [result for row in rows if (result := row.found(measure)) is not None]
+    places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
+    unit = f"\u00a0{measure.unit}" if measure.unit else ""
+    number = with_reach(best.found(measure), places, scale=measure.scale).replace(" ", "\u00a0")
+    lead = f", with {measure.title} {number}{unit}"
+    others = sum(row.found(measure) is not None for row in rows) - 1
+    seeds = len(best.seeds)
+    if not others:
+        rest = "; nothing was there to compare it with."
+    elif seeds < (4 if measure.of_sets else 2):
+        rest = f"; {counted(seeds, 'seed')} {'is' if seeds == 1 else 'are'} too few to tell activations apart."
+    elif not rivals:
+        rest = "; every other activation is shown to be worse."
+    elif len(rivals) == others:
+        rest = ", but these seeds do not tell it apart from any other activation."
+    else:
+        rest = f", but these seeds do not tell it apart from {_named(rivals)}."
+    return Answer(question=question, label=best.label, words=lead + rest)
+
+
+def _by_cost(rows: Sequence[Row], cost_baseline: str) -> Answer | None:
+    timed = [(row, row.cost.train_ratio) for row in rows if row.cost is not None]
+    if not timed:
+        return None
+    best, ratio = min(timed, key=lambda pair: pair[1].value)
+    near = [row for row, other in timed if row is not best and other.low <= ratio.high]
+    lead = f", whose training step takes {fixed(ratio.value, 2)} times that of {cost_baseline}"
+    if not near:
+        rest = "; the quartiles of all others lie above." if len(timed) > 1 else "."
+    elif len(near) == len(timed) - 1:
+        rest = ", but the quartiles of all others overlap with its own."
+    else:
+        rest = f", but its quartiles overlap with those of {_named(near)}."
+    return Answer(question="Cheapest", label=best.label, words=lead + rest)
+
+
+def _named(rows: Sequence[Row]) -> str:
+    names = [row.label for row in rows[:_NAMED]]
+    more = len(rows) - len(names)
+    return listed([*names, counted(more, "other")] if more else names)
+
+
+def notes_of(rows: Sequence[Row], baseline: Row | None, wanted: str) -> tuple[str, ...]:
+    """Diverged trials, and what could not be compared."""
+    notes = []
+    for row in rows:
+        if row.diverged:
+            gone = listed(f"seed {seed} in epoch {epoch}" for seed, epoch in row.diverged)
+            share = f"{len(row.diverged)} of {counted(len(row.seeds), 'seed')}"
+            notes.append(
+                f"{row.label} diverged with {share} ({gone}). It has a dash in place of averages: those of the "
+                "other seeds alone would flatter it."
+            )
+    if baseline is None:
+        notes.append(f"The baseline {wanted} is not among the activations, so there is nothing to test against.")
+    elif baseline.diverged:
+        notes.append(f"The baseline {wanted} diverged, so there is nothing to test against.")
+    return tuple(notes)
+
+
+def compare(row: Row, other: Row, measure: Measure, *, level: float) -> Comparison | None:
+    """Row minus other by a measure, seed by seed over the seeds that both have; None where one has no such number."""
+    if measure.of_sets:
+        first, second = row.differences.get(measure.name), other.differences.get(measure.name)
+        if first is None or second is None or row.seeds != other.seeds:
+            return None
+        return compare_sets(first, second, margin=measure.margin, level=level)
+    mine, theirs = (_by_seed(side, measure.name) for side in (row, other))
+    seeds = [seed for seed in mine if seed in theirs]
+    if not seeds:
+        return None
+    pairs = [mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+    return compare_each(*pairs, margin=measure.margin, level=level)
+
+
+def _by_seed(row: Row, name: str) -> dict[int, float]:
+    score = row.scores.get(name)
+    return {} if score is None else dict(zip(row.seeds, score.each, strict=True))
+
+
+def against_baseline(
+    rows: Sequence[Row], baseline: Row, measure: Measure, *, level: float = 0.95
+) -> Mapping[str, Verdict]:
+    """The verdict on every other row that can be compared, by its label; the tests of one measure are one family."""
+    others = [row for row in rows if row is not baseline]
+    comparisons = {row.label: compared for row in others if (compared := compare(row, baseline, measure, level=level))}
+    adjusted = holm([comparison.p for comparison in comparisons.values()])
+    equivalent = holm([comparison.equivalence for comparison in comparisons.values()])
+    return {
+        label: Verdict(
+            comparison=comparison,
+            adjusted=p,
+            equivalence=same,
+            words=_words(comparison, p, same, measure, alpha=1 - level),
+        )
+        for (label, comparison), p, same in zip(comparisons.items(), adjusted, equivalent, strict=True)
+    }
+
+
+def _words(comparison: Comparison, p: float | None, same: float | None, measure: Measure, *, alpha: float) -> str:
+    small = same is not None and same <= alpha
+    if p is not None and p <= alpha:
+        words = BETTER if (comparison.difference > 0) == measure.larger_is_better else WORSE
+        return SLIGHTLY + words if small else words
+    return EQUIVALENT if small else UNDECIDED
+
+
+def best_and_rivals(
+    rows: Sequence[Row], measure: Measure, *, level: float = 0.95
+) -> tuple[Row, tuple[Row, ...]] | None:
+    """The best row by a measure, and the others that are not shown to be worse; None where no row has the measure.
+
+    Where the best is the baseline its tests were planned; see `may_be_best`.
+    """
+    had = {row.label: found.value for row in rows if (found := row.found(measure)) is not None}
+    if not had:
+        return None
+    sign = 1 if measure.larger_is_better else -1
+    able = [row for row in rows if row.label in had]
+    best = max(able, key=lambda row: sign * had[row.label])
+    others = [row for row in able if row is not best]
+    found = [
+        None if (comparison := compare(row, best, measure, level=level)) is None else comparison.p for row in others
+    ]
+    rivals = may_be_best(found, planned=best.baseline, level=level)
+    return best, tuple(row for row, may in zip(others, rivals, strict=True) if may)
+
+
+SAME, SAME_INTERVAL = "as in the paper", "as in the paper (inside our interval)"
+_MEAN, _GEOMETRIC, TOGETHER = "mean", "geometric mean", "all models together"
+_SPREAD = 10.0  # from the smallest seed to the largest: a decade
+_FEWEST_DIGITS = 2  # that a paper shows of a quantity in powers of ten
+_MORE_PLACES = 2  # decimals that ours may have beyond the paper's
+
+
+def beside_paper(paper: Paper | None, rows: Sequence[Row], *, level: float) -> tuple[BesidePaper, ...]:
+    """A table for each measure of the paper, in the order of the report; empty where there is none."""
+    if paper is None:
+        return ()
+    by_label = {row.label: row for row in rows}
+    tables = []
+    for name in PAPER_MEASURES:
+        numbers = {label: values[name] for label, values in paper.values.items() if name in values}
+        if numbers and name == PARAMETERS.name:
+            tables.append(_counts(numbers, by_label))
+        elif numbers:
+            tables.append(_scores(score_called(name), numbers, by_label, level=level))
+    return tuple(tables)
+
+
+def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row], *, level: float) -> BesidePaper:
+    had = {label: result for label in numbers if label in rows and (result := rows[label].found(measure))}
+    logs = measure.logarithmic and _over_decades([result for result in had.values() if isinstance(result, Score)])
+    shown = {label: _shown(result, measure, logs=logs, level=level) for label, result in had.items()}
+    places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
+    own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
+    half = _half_units(list(numbers.values()), places)
+    compared = [
+        _beside(label, number, rows.get(label), shown.get(label), measure, half[place])
+        for place, (label, number) in enumerate(numbers.items())
+    ]
+    values = {label: result.value for label, result in shown.items()}
+    return BesidePaper(
+        measure=measure,
+        average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
+        rows=tuple(compared),
+        paper_places=places,
+        places=own,
+        best=f"Best by {measure.title}: {_best(numbers, measure)} in the paper, {_best(values, measure)} here.",
+    )
+
+
+def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> BesidePaper:
+    """How many parameters are trained, which every seed has alike."""
+    compared = []
+    for label, number in numbers.items():
+        row = rows.get(label)
+        ours = None if row is None else row.trained
+        words = "not known" if ours is None else SAME if ours == number else "more" if ours > number else "fewer"
+        compared.append(
+            Beside(
+                label=label,
+                key=None if row is None else row.key,
+                paper=number,
+                value=ours,
+                interval=None,
+                seeds=0 if row is None else len(row.seeds),
+                diverged=0,
+                verdict=words,
+            )
+        )
+    return BesidePaper(measure=PARAMETERS, average="", rows=tuple(compared), paper_places=0, places=0, best="")
+
+
+def _beside(label: str, number: float, row: Row | None, ours: Score | None, measure: Measure, half: float) -> Beside:
+    gone = 0 if row is None else len(row.diverged)
+    return Beside(
+        label=label,
+        key=None if row is None else row.key,
+        paper=number,
+        value=None if ours is None else ours.value,
+        interval=None if ours is None else ours.interval,
+        seeds=0 if row is None else len(row.seeds),
+        diverged=gone,
+        verdict=_verdict(number, ours, measure, half)
+        if ours is not None
+        else "not run"
+        if row is None
+        else f"{gone} of {counted(len(row.seeds), 'seed')} diverged"
+        if gone
+        else "not measured",
+    )
+
+
+def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
+    low, high = ours.interval or (ours.value, ours.value)
+    slack = 1e-9 * abs(number)  # what a decimal number and its float differ by
+    if low - half - slack <= number <= high + half + slack:
+        return SAME if ours.interval is None else SAME_INTERVAL
+    return BETTER if (ours.value > number) == measure.larger_is_better else WORSE
+
+
+def _shown(result: Score | Estimate, measure: Measure, *, logs: bool, level: float) -> Score:
+    """The average, or the difference of all models together, with its interval, in the unit that is shown."""
+    if not logs or not isinstance(result, Score):
+        ends = None if result.interval is None else (result.interval[0], result.interval[1])
+        scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
+        each = result.each if isinstance(result, Score) else ()
+        return Score(measure.scale * result.value, None, scaled, each, measure.larger_is_better)
+    over = score([math.log(measure.scale * value) for value in result.each], larger_is_better=False, level=level)
+    ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
+    return Score(math.exp(over.value), None, ends, result.each, result.larger_is_better)
+
+
+def _over_decades(scores: Sequence[Score]) -> bool:
+    """Whether the seeds of any activation spread so far, and all have a logarithm."""
+    return all(min(score.each) > 0 for score in scores) and any(
+        max(score.each) > _SPREAD * min(score.each) for score in scores
+    )
+
+
+def _decimals(number: float) -> int:
+    exponent = Decimal(repr(number)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _half_units(numbers: Sequence[float], places: int | None) -> list[float]:
+    """Half of the last digit of each number: as far as rounding may have moved it."""
+    if places is not None:
+        return [0.5 * 10.0**-places] * len(numbers)
+    digits = max(_FEWEST_DIGITS, *(len(Decimal(repr(number)).normalize().as_tuple().digits) for number in numbers))
+    return [0.5 * 10.0 ** (math.floor(math.log10(abs(number))) + 1 - digits) if number else 0.0 for number in numbers]
+
+
+def _best(values: Mapping[str, float], measure: Measure) -> str:
+    if not values:
+        return "none"
+    best = (max if measure.larger_is_better else min)(values.values())
+    return listed(label for label, value in values.items() if value == best)
+
 
 _INSIDE = {
     "zero_fraction": "outputs exactly 0",
@@ -49,20 +348,20 @@ def has_diverged(outcome: Outcome) -> bool:
 def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
     """Each training curve: mean and interval over seeds; every seed for itself where one diverged."""
     label = outcome.trial.activation.label
-    found = []
+    bands = []
     for name, curve in outcome.curves.items():
         if has_diverged(outcome):
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
-            found.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
+            bands.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
         elif curve:
-            points = [score([_number(one) for one in row], larger_is_better=False, level=level) for row in curve]
-            middle = tuple(one.value for one in points)
-            ends = [one.interval or (one.value, one.value) for one in points]
-            low, high = [one[0] for one in ends], tuple(one[1] for one in ends)
-            below = [place for place, one in enumerate(low) if name.endswith("loss") and one <= 0]
+            points = [score([_number(value) for value in row], larger_is_better=False, level=level) for row in curve]
+            middle = tuple(point.value for point in points)
+            ends = [point.interval or (point.value, point.value) for point in points]
+            low, high = [end[0] for end in ends], tuple(end[1] for end in ends)
+            below = [place for place, value in enumerate(low) if name.endswith("loss") and value <= 0]
             for place in below:
                 low[place] = min(points[place].each)
-            found.append(
+            bands.append(
                 Band(
                     label=label,
                     curve=name,
@@ -73,7 +372,7 @@ def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
                     cut=bool(below),
                 )
             )
-    return found
+    return bands
 
 
 def _number(value: float | None) -> float:
@@ -82,21 +381,21 @@ def _number(value: float | None) -> float:
 
 def shapes_of(outcome: Outcome) -> list[Shape]:
     """The activation at each site whose parameters moved, where these are all that its formula needs."""
-    one = outcome.trial.activation
+    activation = outcome.trial.activation
     try:
-        act = get(one.name)
+        act = get(activation.name)
     except KeyError:  # of a package that is not installed here, or a module without a definition
         return []
     if not isinstance(act, Activation):  # a table of many numbers, of which the outcome keeps only means
         return []
     known = {p.name: p.start for p in act.params}
-    known |= {name: float(value) for name, value in one.values.items() if name in known}
+    known |= {name: float(value) for name, value in activation.values.items() if name in known}
     sites: dict[str, dict[str, str]] = {}
     for key in outcome.parameters:
         path, _, name = key.rpartition(".")
         if name in known:
             sites.setdefault(path, {})[name] = key
-    found = []
+    shapes = []
     for path, names in sites.items():
         start = known | {name: float(outcome.parameters[key]["start"]) for name, key in names.items()}
         ends = {name: outcome.parameters[key]["end"] for name, key in names.items()}
@@ -106,19 +405,22 @@ def shapes_of(outcome: Outcome) -> list[Shape]:
             if all(values[seed] is not None for values in ends.values())
         ]
         if each:
-            found.append(Shape(label=one.label, name=one.name, path=path, start=start, ends=tuple(each)))
-    return found
+            shapes.append(Shape(label=activation.label, name=activation.name, path=path, start=start, ends=tuple(each)))
+    return shapes
 
 
 def trajectories_of(outcome: Outcome) -> list[Trajectory]:
     """Every parameter that moved, epoch by epoch."""
-    found = []
+    trajectories = []
     for key, moved in outcome.parameters.items():
         path, _, name = key.rpartition(".")
         starts = moved.get("starts") or [moved["start"]]
-        epochs = [[float(one) for one in starts], *([one for one in row if one is not None] for row in moved["curve"])]
+        epochs = [
+            [float(start) for start in starts],
+            *([value for value in row if value is not None] for row in moved["curve"]),
+        ]
         if all(epochs):
-            found.append(
+            trajectories.append(
                 Trajectory(
                     label=outcome.trial.activation.label,
                     path=path,
@@ -129,7 +431,7 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
                     high=tuple(map(max, epochs)),
                 )
             )
-    return found
+    return trajectories
 
 
 def profile_of(outcome: Outcome) -> Profile | None:
@@ -138,7 +440,7 @@ def profile_of(outcome: Outcome) -> Profile | None:
         return None
 
     def column(name: str) -> tuple[tuple[float, ...], ...]:
-        return tuple(tuple(one for one in site.get(name) or () if one is not None) for site in outcome.hardness)
+        return tuple(tuple(value for value in site.get(name) or () if value is not None) for site in outcome.hardness)
 
     return Profile(
         label=outcome.trial.activation.label,
@@ -152,15 +454,15 @@ def profile_of(outcome: Outcome) -> Profile | None:
 
 def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float) -> Replacement | None:
     """Before and after the limit took the activation's place, by the metric; None where seeds diverged."""
-    found, before = outcome.replacement, row.scores.get(metric.name)
-    after = None if found is None else found["test"].get(metric.name)
-    if found is None or before is None or after is None or None in after:
+    replaced, before = outcome.replacement, row.scores.get(metric.name)
+    after = None if replaced is None else replaced["test"].get(metric.name)
+    if replaced is None or before is None or after is None or None in after:
         return None
-    changed = found.get("changed")
+    changed = replaced.get("changed")
     return Replacement(
         label=row.label,
         key=row.key,
-        limit=str(found["limit"]),
+        limit=str(replaced["limit"]),
         measure=metric,
         before=before,
         after=score(after, larger_is_better=metric.larger_is_better, level=level),
@@ -172,7 +474,7 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float)
 def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
     """Activity over all sites, and the gradient norm over all steps; empty where seeds diverged."""
     scores: dict[str, Score] = {}
-    one = outcome.trial.activation
+    activation = outcome.trial.activation
     if not has_diverged(outcome):
         for name, title in _INSIDE.items():
             columns = [site[name] for site in outcome.activity if site.get(name) is not None]
@@ -187,12 +489,16 @@ def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
             scores["generalisation gap"] = score(gap, larger_is_better=False, level=level)
     elif not outcome.activity and not outcome.gradients:
         return None
-    return Inside(label=one.label, key=outcome.trial.key, scores=scores) if scores or has_diverged(outcome) else None
+    return (
+        Inside(label=activation.label, key=outcome.trial.key, scores=scores)
+        if scores or has_diverged(outcome)
+        else None
+    )
 
 
 def _mean_over(columns: Sequence[Sequence[float | None]], *, level: float) -> Score:
     """The mean over the columns of each seed, over the seeds."""
-    each = [sum(_number(one) for one in row) / len(row) for row in zip(*columns, strict=True)]
+    each = [sum(_number(value) for value in row) / len(row) for row in zip(*columns, strict=True)]
     return score(each, larger_is_better=False, level=level, bounds=(0.0, float("inf")))
 
 
@@ -201,7 +507,7 @@ def _gap(outcome: Outcome) -> list[float] | None:
     seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
     if not seen or not unseen or None in seen or None in unseen:
         return None
-    return [_number(one) - _number(other) for one, other in zip(seen, unseen, strict=True)]
+    return [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
 
 
 LEVEL = 0.95
@@ -214,6 +520,29 @@ _BOUNDS = {
     "ssim": (-1.0, 1.0),
 }
 _POSITIVE = (0.0, _INFINITY)
+
+
+_CLICKS = "criteo"
+RELATIVE = "binary"
+
+
+def first_measures(recipe: Recipe) -> tuple[str, ...]:
+    """The names of the metric and of the prediction difference that a report is about, where they are not the usual."""
+    if recipe.training.progressive is not None:
+        return "log_loss", RELATIVE
+    return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
+
+
+def progressive_note(recipe: Recipe) -> tuple[str, ...]:
+    """What the scores of a progressive study are of."""
+    share = recipe.training.progressive
+    if share is None:
+        return ()
+    which = "all" if share == 1 else f"the last {100 * share:g} % of the"
+    return (
+        f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
+        "it was trained on, in a single pass; no test example was read.",
+    )
 
 
 def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
@@ -233,10 +562,10 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
     measures = _in_order(measures, first_measures(recipe))
-    metric = next((one for one in measures if not one.of_sets), None)
+    metric = next((measure for measure in measures if not measure.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
-    spread = next((one for one in measures if one.of_sets), None)
+    spread = next((measure for measure in measures if measure.of_sets), None)
     whole = [outcome for outcome in trained if not has_diverged(outcome)]
     return Summary(
         recipe=recipe,
@@ -265,7 +594,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
 
 
 def _in_order(measures: Sequence[Measure], first: Sequence[str]) -> tuple[Measure, ...]:
-    return tuple(sorted(measures, key=lambda one: one.name not in first))
+    return tuple(sorted(measures, key=lambda measure: measure.name not in first))
 
 
 def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
@@ -275,9 +604,11 @@ def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
         first.setdefault(choice.name, place)
 
     def order(outcome: Outcome) -> tuple[int, str, tuple[tuple[float, str], ...]]:
-        one = outcome.trial.activation
-        values = tuple((0.0, value) if isinstance(value, str) else (float(value), "") for value in one.values.values())
-        return first.get(one.name, len(first)), f"{one.learn}{one.harden}{one.per}", values
+        activation = outcome.trial.activation
+        values = tuple(
+            (0.0, value) if isinstance(value, str) else (float(value), "") for value in activation.values.values()
+        )
+        return first.get(activation.name, len(first)), f"{activation.learn}{activation.harden}{activation.per}", values
 
     return sorted(trained, key=order)
 
@@ -299,7 +630,7 @@ def _rows(
 
 
 def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost], *, baseline: bool) -> Row:
-    trial, one = outcome.trial, outcome.trial.activation
+    trial, activation = outcome.trial, outcome.trial.activation
     gone = tuple(
         (seed, epoch) for seed, epoch in zip(trial.seeds.numbers, outcome.diverged, strict=False) if epoch is not None
     )
@@ -310,19 +641,19 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
                 differences[measure.name] = _estimate(found)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
-                _whole(each, one.label, measure.name),
+                _whole(each, activation.label, measure.name),
                 larger_is_better=measure.larger_is_better,
                 level=LEVEL,
                 bounds=_BOUNDS.get(measure.name, _POSITIVE),
             )
     return Row(
-        label=one.label,
-        name=one.name,
-        values=dict(one.values),
+        label=activation.label,
+        name=activation.name,
+        values=dict(activation.values),
         variant=(
-            one.learn if isinstance(one.learn, bool | str) else tuple(one.learn),
-            one.harden,
-            tuple((one.last or {}).items()),
+            activation.learn if isinstance(activation.learn, bool | str) else tuple(activation.learn),
+            activation.harden,
+            tuple((activation.last or {}).items()),
         ),
         key=trial.key,
         seeds=trial.seeds.numbers,
@@ -330,7 +661,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         diverged=gone,
         scores=scores,
         differences=differences,
-        cost=costs.get(one.label),
+        cost=costs.get(activation.label),
         learning_rate=trial.training.learning_rate,
         weight_decay=trial.training.weight_decay,
         seconds=outcome.seconds,
@@ -340,57 +671,59 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
 
 def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
     """Of a truth that is the same for every example there is no R^2."""
-    return measure.name == "r2" and all(one is None for one in each)
+    return measure.name == "r2" and all(value is None for value in each)
 
 
 def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
-    found = [one for one in each if one is not None]
-    if len(found) < len(each):
+    values = [value for value in each if value is not None]
+    if len(values) < len(each):
         raise DataError(
-            f"{label!r} lacks {name} of {len(each) - len(found)} of {len(each)} seeds, and none of them diverged; its "
+            f"{label!r} lacks {name} of {len(each) - len(values)} of {len(each)} seeds, and none of them diverged; its "
             "record is incomplete. Run that trial again."
         )
-    return found
+    return values
 
 
-def _estimate(found: Mapping[str, Any]) -> Estimate:
-    interval, without = found.get("interval"), found.get("without")
+def _estimate(difference: Mapping[str, Any]) -> Estimate:
+    interval, without = difference.get("interval"), difference.get("without")
     return Estimate(
-        found["value"],
-        found.get("stdev"),
+        difference["value"],
+        difference.get("stdev"),
         None if interval is None else (interval[0], interval[1]),
         None if without is None else tuple(without),
     )
 
 
 def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
-    found = {}
+    costs = {}
     for outcome in outcomes:
         for entry in outcome.cost:
             names = ("train", "infer", "train_ratio", "infer_ratio")
             numbers = {name: _quantity(entry[name]) for name in names}
-            found[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
-    return found
+            costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
+    return costs
 
 
-def _quantity(found: Any) -> Quantity:
-    return found if isinstance(found, Quantity) else Quantity(**found)
+def _quantity(value: Any) -> Quantity:
+    return value if isinstance(value, Quantity) else Quantity(**value)
 
 
 def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:
     """The rows with their verdicts, and with the measures by which nothing is shown to be better."""
     able = [row for row in rows if not row.diverged]
     baseline = next((row for row in able if row.baseline), None)
-    verdicts = {one.name: against_baseline(able, baseline, one, level=LEVEL) if baseline else {} for one in measures}
+    verdicts = {
+        measure.name: against_baseline(able, baseline, measure, level=LEVEL) if baseline else {} for measure in measures
+    }
     best: dict[str, set[str]] = {row.label: set() for row in rows}
     for measure in measures:
-        if found := best_and_rivals(able, measure, level=LEVEL):
-            for row in (found[0], *found[1]):
+        if ranking := best_and_rivals(able, measure, level=LEVEL):
+            for row in (ranking[0], *ranking[1]):
                 best[row.label].add(measure.name)
     return tuple(
         replace(
             row,
-            verdicts={name: of[row.label] for name, of in verdicts.items() if row.label in of},
+            verdicts={name: verdict[row.label] for name, verdict in verdicts.items() if row.label in verdict},
             best=frozenset(best[row.label]),
         )
         for row in rows
@@ -399,14 +732,14 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
 
 def _knobs(rows: Sequence[Row]) -> tuple[Knob, ...]:
     """Rows that differ in one parameter alone, for each activation that has two of them or more."""
-    found = []
+    knobs = []
     for name, variant in dict.fromkeys((row.name, row.variant) for row in rows):
         mine = [row for row in rows if (row.name, row.variant) == (name, variant) and row.values]
-        moving = [one for one in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, one)]
+        moving = [name for name in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, name)]
         if len(mine) > 1 and len(moving) == 1 and all(_is_number(row.values.get(moving[0])) for row in mine):
             ordered = sorted(mine, key=lambda row, parameter=moving[0]: row.number(parameter))
-            found.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
-    return tuple(found)
+            knobs.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
+    return tuple(knobs)
 
 
 def _is_number(value: Any) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
-from ..studies.recipe import Recipe
 from ..studies.trials import Each, Outcome
+from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .parts import (
     DASH,
     EQUIVALENT,
@@ -34,32 +31,7 @@ from .parts import (
     probability,
     with_reach,
 )
-from .verdicts import SAME_INTERVAL, TOGETHER
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One cell: what it shows, the key of the record it is from, and what it says when pointed at.
-
-    kind: "number" stands right, "words" left, "name" is the head of its row.
-    best: it is the best of its column, or not shown to be worse than the best.
-    """
-
-    text: str
-    key: str | None = None
-    title: str = ""
-    kind: str = "number"
-    best: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table with its caption; `name` is its anchor."""
-
-    name: str
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+from .summary import RELATIVE, SAME_INTERVAL, TOGETHER
 
 
 def name_cell(label: str, key: str | None = None) -> Cell:
@@ -75,13 +47,13 @@ def head_of(measure: Measure) -> str:
 def headline(summary: Summary) -> Table:
     """Each activation: the metric, the prediction difference and the cost, with their intervals."""
     shown = [summary.metric, *([summary.spread] if summary.spread else [])]
-    places = {one.name: _places(summary.rows, one) for one in shown}
+    places = {measure.name: _places(summary.rows, measure) for measure in shown}
     timed = any(row.cost for row in summary.rows)
     known = any(row.trained is not None for row in summary.rows)
     rows = []
     for row in summary.rows:
-        cells = [Cell(text=f"{row.label}{' (baseline)' if row.baseline else ''}", key=row.key, kind="name")]
-        cells += [_measured(row, one, places[one.name]) for one in shown]
+        cells = [Cell(text=f"{row.label}{BASELINE if row.baseline else ''}", key=row.key, kind="name")]
+        cells += [_measured(row, measure, places[measure.name]) for measure in shown]
         cells += [Cell(text=DASH if row.trained is None else f"{row.trained:,}", key=row.key)] if known else []
         cells += [_ratio(row, row.cost.train_ratio if row.cost else None)] if timed else []
         rows.append((*cells, *_verdicts(row, shown, bool(_against(summary, shown)))))
@@ -95,7 +67,7 @@ def headline(summary: Summary) -> Table:
         caption += f"Cost: time of a training step relative to {basis}, median ± half the distance of the quartiles."
     head = (
         "activation",
-        *(head_of(one) for one in shown),
+        *(head_of(measure) for measure in shown),
         *(("parameters",) if known else ()),
         *(("cost",) if timed else ()),
         *_against(summary, shown),
@@ -104,29 +76,29 @@ def headline(summary: Summary) -> Table:
 
 
 def _places(rows: Iterable[Row], measure: Measure) -> int | None:
-    found = [one for row in rows if (one := row.found(measure)) is not None]
-    return column_places(found, scale=measure.scale, logarithmic=measure.logarithmic)
+    results = [result for row in rows if (result := row.found(measure)) is not None]
+    return column_places(results, scale=measure.scale, logarithmic=measure.logarithmic)
 
 
 def _measured(row: Row, measure: Measure, places: int | None) -> Cell:
     if row.diverged:
         gone = f"{len(row.diverged)} of {len(row.seeds)} diverged"
         return Cell(text=DASH, key=row.key, title=gone)
-    found = row.found(measure)
+    result = row.found(measure)
     best = measure.name in row.best
     return Cell(
-        text=with_reach(found, places, scale=measure.scale),
+        text=with_reach(result, places, scale=measure.scale),
         key=row.key,
-        title=_title(found, measure, places),
+        title=_title(result, measure, places),
         best=best,
     )
 
 
-def _title(found: Score | Estimate | None, measure: Measure, places: int | None) -> str:
-    if found is None:
+def _title(result: Score | Estimate | None, measure: Measure, places: int | None) -> str:
+    if result is None:
         return "not measured"
-    within = interval_words(found.interval, None if places is None else places + 1, scale=measure.scale)
-    spread = "" if found.stdev is None else f", standard deviation {measure.scale * found.stdev:.3g}"
+    within = interval_words(result.interval, None if places is None else places + 1, scale=measure.scale)
+    spread = "" if result.stdev is None else f", standard deviation {measure.scale * result.stdev:.3g}"
     return f"{measure.title}: 95 % interval {within}{spread}"
 
 
@@ -144,7 +116,7 @@ def _against(summary: Summary, shown: Sequence[Measure]) -> list[str]:
     """The heads of the columns of verdicts; there are none where nothing could be compared."""
     if summary.baseline is None or summary.baseline.diverged:
         return []
-    return [f"{_short(one)} against {summary.baseline.label}" for one in shown]
+    return [f"{_short(measure)} against {summary.baseline.label}" for measure in shown]
 
 
 def _short(measure: Measure) -> str:
@@ -155,17 +127,17 @@ def _verdicts(row: Row, shown: Sequence[Measure], compared: bool) -> list[Cell]:
     """Each verdict in a word; the first says how many seeds diverged where some did."""
     if not compared:
         return []
-    found = [row.verdicts.get(one.name) for one in shown]
-    words = ["" if row.baseline else DASH if one is None else one.words for one in found]
+    verdicts = [row.verdicts.get(verdict.name) for verdict in shown]
+    words = ["" if row.baseline else DASH if verdict is None else verdict.words for verdict in verdicts]
     if row.diverged:
         words[0] = f"{len(row.diverged)} of {counted(len(row.seeds), 'seed')} diverged"
-    return [Cell(text=one, kind="words") for one in words]
+    return [Cell(text=word, kind="words") for word in words]
 
 
 def measures_table(summary: Summary) -> Table | None:
     """Everything else that was measured on the test set."""
     first = {summary.metric.name, summary.spread.name if summary.spread else ""}
-    shown = [one for one in summary.measures if one.name not in first]
+    shown = [measure for measure in summary.measures if measure.name not in first]
     if not shown:
         return None
     places = {one.name: _places(summary.rows, one) for one in shown}
@@ -183,22 +155,22 @@ def significance(summary: Summary, measure: Measure) -> Table | None:
     judged = [(row, row.verdicts[measure.name]) for row in summary.judged if measure.name in row.verdicts]
     if not judged or summary.baseline is None:
         return None
-    widths = [one.comparison.interval for _, one in judged if one.comparison.interval]
+    widths = [comparison.comparison.interval for _, comparison in judged if comparison.comparison.interval]
     typical = sorted(measure.scale * (high - low) / 2 for low, high in widths)
     places = place_of(typical[len(typical) // 2]) if typical and typical[len(typical) // 2] > 0 else 3
     places = None if _places(summary.rows, measure) is None else places
     rows = []
     for row, verdict in judged:
-        one = verdict.comparison
-        title = "" if one.p_flips is None else f"exact sign-flip test: p {probability(one.p_flips)}"
+        comparison = verdict.comparison
+        title = "" if comparison.p_flips is None else f"exact sign-flip test: p {probability(comparison.p_flips)}"
         rows.append(
             (
                 name_cell(row.label, row.key),
-                Cell(text=fixed(measure.scale * one.difference, places, signed=True), key=row.key),
-                Cell(text=interval_words(one.interval, places, scale=measure.scale), key=row.key),
-                Cell(text=probability(one.p), key=row.key, title=title),
+                Cell(text=fixed(measure.scale * comparison.difference, places, signed=True), key=row.key),
+                Cell(text=interval_words(comparison.interval, places, scale=measure.scale), key=row.key),
+                Cell(text=probability(comparison.p), key=row.key, title=title),
                 Cell(text=probability(verdict.adjusted), key=row.key),
-                Cell(text=DASH if one.effect is None else fixed(one.effect, 2, signed=True), key=row.key),
+                Cell(text=DASH if comparison.effect is None else fixed(comparison.effect, 2, signed=True), key=row.key),
                 Cell(text=probability(verdict.equivalence), key=row.key),
                 Cell(text=verdict.words, kind="words"),
             )
@@ -226,30 +198,28 @@ def replacement(summary: Summary) -> Table | None:
         return None
     metric = summary.metric
     places = decimals(
-        [one for found in summary.replacements for one in (found.before, found.after)], scale=metric.scale
+        [score for replaced in summary.replacements for score in (replaced.before, replaced.after)], scale=metric.scale
     )
     head = ("activation", "replaced by", f"{head_of(metric)}, before", "after", "change", "p", "predictions changed, %")
     caption = (
         "The activation was moved to its hard limit while training; then the limit took its place with no weight "
         "changed. Change: after minus before, seed by seed, with its 95 % interval."
     )
-    rows = tuple(_replaced(found, places) for found in summary.replacements)
+    rows = tuple(_replaced(replaced, places) for replaced in summary.replacements)
     return Table(name="replacement", caption=caption, head=head, rows=rows)
 
 
-def _replaced(found: Replacement, places: int) -> tuple[Cell, ...]:
-    scale, key, change = found.measure.scale, found.key, found.change
+def _replaced(row: Replacement, places: int) -> tuple[Cell, ...]:
+    scale, key, change = row.measure.scale, row.key, row.change
     words = fixed(scale * change.difference, places, signed=True)
     if change.interval is not None:
         words += f" {interval_words(change.interval, places, scale=scale)}"
-    share = (
-        DASH if found.changed is None else with_reach(found.changed, decimals([found.changed], scale=100), scale=100)
-    )
+    share = DASH if row.changed is None else with_reach(row.changed, decimals([row.changed], scale=100), scale=100)
     return (
-        name_cell(found.label, key),
-        Cell(text=found.limit, kind="words"),
-        Cell(text=with_reach(found.before, places, scale=scale), key=key),
-        Cell(text=with_reach(found.after, places, scale=scale), key=key),
+        name_cell(row.label, key),
+        Cell(text=row.limit, kind="words"),
+        Cell(text=with_reach(row.before, places, scale=scale), key=key),
+        Cell(text=with_reach(row.after, places, scale=scale), key=key),
         Cell(text=words, key=key),
         Cell(text=probability(change.p), key=key),
         Cell(text=share, key=key),
@@ -261,21 +231,21 @@ _SHARES = ("outputs exactly 0", "dead units", "generalisation gap")
 
 def inside(summary: Summary) -> Table | None:
     """What was seen inside the networks."""
-    titles = list(dict.fromkeys(title for one in summary.inside for title in one.scores))
+    titles = list(dict.fromkeys(title for row in summary.inside for title in row.scores))
     if not titles:
         return None
     scales = {title: 100.0 if title in _SHARES else 1.0 for title in titles}
-    every = {title: [one.scores[title] for one in summary.inside if title in one.scores] for title in titles}
-    places = {title: decimals(found, scale=scales[title]) for title, found in every.items()}
+    every = {title: [row.scores[title] for row in summary.inside if title in row.scores] for title in titles}
+    places = {title: decimals(value, scale=scales[title]) for title, value in every.items()}
     rows = tuple(
         (
-            name_cell(one.label, one.key),
+            name_cell(row.label, row.key),
             *(
-                Cell(text=with_reach(one.scores.get(title), places[title], scale=scales[title]), key=one.key)
+                Cell(text=with_reach(row.scores.get(title), places[title], scale=scales[title]), key=row.key)
                 for title in titles
             ),
         )
-        for one in summary.inside
+        for row in summary.inside
     )
     units = {"entropy of inputs": ",\u00a0nats"} | dict.fromkeys(_SHARES, ",\u00a0%")
     head = ("activation", *(f"{title}{units.get(title, '')}" for title in titles))
@@ -308,14 +278,21 @@ def trials(summary: Summary) -> Table:
 def tested(summary: Summary) -> list[Measure]:
     """The measures that have a table of tests of their own."""
     first = [summary.metric, *([summary.spread] if summary.spread else [])]
-    return first + [one for one in summary.measures if one.name == "log_loss" and one not in first]
+    return first + [measure for measure in summary.measures if measure.name == "log_loss" and measure not in first]
 
 
 def every_table(summary: Summary) -> Sequence[Table]:
     """All tables that there is something to show in, in the order of the page."""
-    tests = [significance(summary, one) for one in tested(summary)]
-    found = [headline(summary), *tests, replacement(summary), measures_table(summary), inside(summary), trials(summary)]
-    return [table for table in found if table is not None]
+    tests = [significance(summary, measure) for measure in tested(summary)]
+    tables = [
+        headline(summary),
+        *tests,
+        replacement(summary),
+        measures_table(summary),
+        inside(summary),
+        trials(summary),
+    ]
+    return [table for table in tables if table is not None]
 
 
 TITLE = "Beside the paper"
@@ -328,12 +305,12 @@ COLUMNS = (
 def beside_tables(summary: Summary) -> list[Table]:
     """Each measure of the paper: its number, ours with its interval, and the verdict."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
-    return [_table(one, source) for one in summary.beside]
+    return [_table(measured, source) for measured in summary.beside]
 
 
 def beside_words(summary: Summary) -> list[str]:
     """Who is best in the paper and here, a sentence for each measure."""
-    return [one.best for one in summary.beside if one.best]
+    return [measured.best for measured in summary.beside if measured.best]
 
 
 def beside_note(summary: Summary) -> str:
@@ -345,74 +322,51 @@ def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
     """The rows of paper.csv, in the unit that the paper has."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
     lines = []
-    for found in summary.beside:
-        for one in found.rows:
-            low, high = one.interval or (None, None)
-            values = (one.label, found.measure.name, source, one.paper, found.average, one.value, low, high)
-            lines.append(dict(zip(COLUMNS, (*values, one.seeds, one.diverged, one.verdict, one.key), strict=True)))
+    for measured in summary.beside:
+        for row in measured.rows:
+            low, high = row.interval or (None, None)
+            values = (row.label, measured.measure.name, source, row.paper, measured.average, row.value, low, high)
+            lines.append(dict(zip(COLUMNS, (*values, row.seeds, row.diverged, row.verdict, row.key), strict=True)))
     return lines
 
 
-def _table(found: BesidePaper, source: str) -> Table:
-    counts = not found.average
-    rows = tuple(_counted(one) if counts else _scored(one, found) for one in found.rows)
-    name, title = f"beside-{found.measure.name}", head_of(found.measure)
+def _table(measured: BesidePaper, source: str) -> Table:
+    counts = not measured.average
+    rows = tuple(_counted(row) if counts else _scored(row, measured) for row in measured.rows)
+    name, title = f"beside-{measured.measure.name}", head_of(measured.measure)
     if counts:
         caption = f"{title[0].upper()}{title[1:]} of one model, in the paper ({source}) and here."
         return Table(name=name, caption=caption, head=("activation", "paper", "here", "verdict"), rows=rows)
-    taken = f"of {TOGETHER}" if found.average == TOGETHER else f"{found.average} over seeds"
+    taken = f"of {TOGETHER}" if measured.average == TOGETHER else f"{measured.average} over seeds"
     caption = (
         f"{title[0].upper()}{title[1:]}, in the paper ({source}) and here: {taken} with its 95 % "
         f"interval. “{SAME_INTERVAL}” allows for the rounding of the paper's number."
     )
-    if found.average not in ("mean", TOGETHER):
+    if measured.average not in ("mean", TOGETHER):
         caption += " Seeds spread over more than a decade: the interval is that of their logarithms."
-    head = ("activation", "paper", f"here, {found.average}", "95 % interval", "seeds", "diverged", "verdict")
+    head = ("activation", "paper", f"here, {measured.average}", "95 % interval", "seeds", "diverged", "verdict")
     return Table(name=name, caption=caption, head=head, rows=rows)
 
 
-def _scored(one: Beside, found: BesidePaper) -> tuple[Cell, ...]:
+def _scored(row: Beside, measured: BesidePaper) -> tuple[Cell, ...]:
     return (
-        name_cell(one.label, one.key),
-        Cell(text=fixed(one.paper, found.paper_places)),
-        Cell(text=DASH if one.value is None else fixed(one.value, found.places), key=one.key),
-        Cell(text=interval_words(one.interval, found.places), key=one.key),
-        Cell(text=str(one.seeds), title=counted(one.seeds, "seed")),
-        Cell(text=str(one.diverged)),
-        Cell(text=one.verdict, kind="words"),
+        name_cell(row.label, row.key),
+        Cell(text=fixed(row.paper, measured.paper_places)),
+        Cell(text=DASH if row.value is None else fixed(row.value, measured.places), key=row.key),
+        Cell(text=interval_words(row.interval, measured.places), key=row.key),
+        Cell(text=str(row.seeds), title=counted(row.seeds, "seed")),
+        Cell(text=str(row.diverged)),
+        Cell(text=row.verdict, kind="words"),
     )
 
 
-def _counted(one: Beside) -> tuple[Cell, ...]:
-    ours = DASH if one.value is None else f"{one.value:,.0f}"
+def _counted(row: Beside) -> tuple[Cell, ...]:
+    ours = DASH if row.value is None else f"{row.value:,.0f}"
     return (
-        name_cell(one.label, one.key),
-        Cell(text=f"{one.paper:,.0f}"),
-        Cell(text=ours, key=one.key),
-        Cell(text=one.verdict, kind="words"),
-    )
-
-
-_CLICKS = "criteo"
-_RELATIVE = "binary"
-
-
-def first_measures(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the metric and of the prediction difference that a report is about, where they are not the usual."""
-    if recipe.training.progressive is not None:
-        return "log_loss", _RELATIVE
-    return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
-
-
-def progressive_note(recipe: Recipe) -> tuple[str, ...]:
-    """What the scores of a progressive study are of."""
-    share = recipe.training.progressive
-    if share is None:
-        return ()
-    which = "all" if share == 1 else f"the last {100 * share:g} % of the"
-    return (
-        f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
-        "it was trained on, in a single pass; no test example was read.",
+        name_cell(row.label, row.key),
+        Cell(text=f"{row.paper:,.0f}"),
+        Cell(text=ours, key=row.key),
+        Cell(text=row.verdict, kind="words"),
     )
 
 
@@ -454,8 +408,8 @@ def relative_losses(summary: Summary) -> Table | None:
 
 
 def _loss(row: Row, name: str) -> float | None:
-    found = row.scores.get(name)
-    return None if found is None else 1 - found.value if name == "auc" else found.value
+    score = row.scores.get(name)
+    return None if score is None else 1 - score.value if name == "auc" else score.value
 
 
 def _change(row: Row, basis: Row, name: str) -> Cell:
@@ -466,39 +420,29 @@ def _change(row: Row, basis: Row, name: str) -> Cell:
 
 
 def _relative(row: Row) -> Cell:
-    found = row.differences.get(_RELATIVE)
-    if found is None:
+    difference = row.differences.get(RELATIVE)
+    if difference is None:
         return Cell(text=DASH, title="not measured")
-    return Cell(text=fixed(100 * found.value, 2), key=row.key)
-
-
-_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~$])")
+    return Cell(text=fixed(100 * difference.value, 2), key=row.key)
 
 
 def markdown(summary: Summary, origin: Origin) -> str:
     """The whole text. The name of a row leads to its record."""
-    parts = [f"# {escaped(summary.recipe.title or summary.recipe.name)}"]
-    parts.append(
-        "\n".join(f"- {one.question}: **{escaped(one.label)}**{escaped(one.words)}" for one in summary.sentences)
-    )
-    parts += [f"> {escaped(note)}" for note in summary.notes]
-    parts += [_markdown_table(table) for table in every_table(summary)]
-    parts += [_markdown_table(found)] if (found := relative_losses(summary)) else []
+    text = escape_markdown
+    parts = [f"# {text(summary.recipe.title or summary.recipe.name)}"]
+    answers = [f"- {answer.question}: **{text(answer.label)}**{text(answer.words)}" for answer in summary.sentences]
+    parts += ["\n".join(answers), *(f"> {text(note)}" for note in summary.notes)]
+    online = relative_losses(summary)
+    parts += [table.markdown(DENSE).rstrip() for table in (*every_table(summary), *([online] if online else []))]
     if summary.beside:
         parts.append(f"## {TITLE}")
-        parts.append("\n".join(f"- {escaped(words)}" for words in beside_words(summary)))
-        parts += [_markdown_table(table) for table in beside_tables(summary)]
-        parts.append(escaped(beside_note(summary)))
-    parts.append("## Run it again")
-    parts.append(_fenced(origin.command))
-    parts.append("\n".join(f"- {name}: {escaped(words)}" for name, words in origin.facts()))
+        parts.append("\n".join(f"- {text(sentence)}" for sentence in beside_words(summary)))
+        parts += [table.markdown(DENSE).rstrip() for table in beside_tables(summary)]
+        parts.append(text(beside_note(summary)))
+    parts += ["## Run it again", _fenced(origin.command)]
+    parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts()))
     parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text of the user's own, of which Markdown reads nothing as its own signs."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
 
 
 def _fenced(text: str, kind: str = "") -> str:
@@ -506,21 +450,6 @@ def _fenced(text: str, kind: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{text}\n{fence}"
-
-
-def _markdown_table(table: Table) -> str:
-    kinds = [cell.kind for cell in table.rows[0]]
-    head = "| " + " | ".join(escaped(words) for words in table.head) + " |"
-    rule = "|" + "|".join("---:" if kind == "number" else "---" for kind in kinds) + "|"
-    rows = ["| " + " | ".join(map(_cell, row)) + " |" for row in table.rows]
-    return "\n".join([head, rule, *rows]) + f"\n\n{escaped(table.caption)}"
-
-
-def _cell(cell: Cell) -> str:
-    words = escaped(cell.text)
-    if cell.kind == "name" and cell.key:
-        return f"[{words}](../trials/{cell.key}.json)"
-    return f"**{words}**" if cell.best else words
 
 
 RESULTS = (
@@ -536,28 +465,28 @@ def results_csv(summary: Summary) -> str:
     lines = [_result(summary, row, measure) for row in summary.rows for measure in summary.measures]
     lines += [_head(row) | {"measure": "parameters", "value": row.trained} for row in summary.rows if row.trained]
     lines += [line for row in summary.rows for line in _costs(row)]
-    return _written(RESULTS, lines)
+    return _csv(RESULTS, lines)
 
 
 def _result(summary: Summary, row: Row, measure: Measure) -> Mapping[str, object]:
-    found, verdict = row.found(measure), row.verdicts.get(measure.name)
+    result, verdict = row.found(measure), row.verdicts.get(measure.name)
     line: dict[str, object] = _head(row) | {"measure": measure.name, "best": measure.name in row.best}
-    if found is not None:
-        low, high = found.interval or (None, None)
-        line |= {"value": found.value, "low": low, "high": high, "stdev": found.stdev}
+    if result is not None:
+        low, high = result.interval or (None, None)
+        line |= {"value": result.value, "low": low, "high": high, "stdev": result.stdev}
     if verdict is not None and summary.baseline is not None:
-        one = verdict.comparison
-        low, high = one.interval or (None, None)
+        comparison = verdict.comparison
+        low, high = comparison.interval or (None, None)
         line |= {
             "baseline": summary.baseline.label,
-            "difference": one.difference,
+            "difference": comparison.difference,
             "difference_low": low,
             "difference_high": high,
-            "p": one.p,
+            "p": comparison.p,
             "p_holm": verdict.adjusted,
-            "p_sign_flips": one.p_flips,
-            "effect_g": one.effect,
-            "margin": one.margin,
+            "p_sign_flips": comparison.p_flips,
+            "effect_g": comparison.effect,
+            "margin": comparison.margin,
             "p_equivalence_holm": verdict.equivalence,
             "verdict": verdict.words,
         }
@@ -587,18 +516,19 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
     }
     head = _head(row) | {"record": row.cost.key, "seeds": None, "diverged": None}
     return [
-        head | {"measure": name, "value": one.value, "low": one.low, "high": one.high} for name, one in named.items()
+        head | {"measure": name, "value": quantity.value, "low": quantity.low, "high": quantity.high}
+        for name, quantity in named.items()
     ]
 
 
 def paper_csv(summary: Summary) -> str:
     """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
-    return _written(COLUMNS, beside_lines(summary))
+    return _csv(COLUMNS, beside_lines(summary))
 
 
 def seeds_csv(outcomes: Sequence[Outcome]) -> str:
     """Every number that a seed has for itself, and prediction differences without that seed."""
-    return _written(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
+    return _csv(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
 
 
 def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
@@ -613,10 +543,10 @@ def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
             {"replaced.changed": tuple(outcome.replacement["changed"])} if outcome.replacement.get("changed") else {}
         )
     seeds = outcome.trial.seeds.numbers
-    kept = [place for place, epoch in enumerate(outcome.diverged) if epoch is None]
+    finished = [place for place, epoch in enumerate(outcome.diverged) if epoch is None]
     for name, found in outcome.difference.items():
-        if found.get("without") is not None and len(found["without"]) == len(kept):
-            values = dict(zip(kept, found["without"], strict=True))
+        if found.get("without") is not None and len(found["without"]) == len(finished):
+            values = dict(zip(finished, found["without"], strict=True))
             measures[f"{name}.without_this_seed"] = tuple(values.get(place) for place in range(len(seeds)))
     for name, each in measures.items():
         for place, (seed, value) in enumerate(zip(seeds, each, strict=True)):
@@ -630,10 +560,5 @@ def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
             }
 
 
-def _written(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
-    writer.writeheader()
-    for line in lines:
-        writer.writerow({name: repr(value) if isinstance(value, float) else value for name, value in line.items()})
-    return text.getvalue()
+def _csv(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
+    return Table(head=head, rows=[[line.get(name) for name in head] for line in lines]).csv()

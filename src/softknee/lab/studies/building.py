@@ -30,8 +30,7 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..builders import build_network
-from ..networks import CLICKS, SMALL, VISION, build
+from ..networks import CLICKS, SMALL, VISION, build, build_network
 from .examples import Examples
 from .own_functions import find_function, takes
 from .reading import TIMM, module_of

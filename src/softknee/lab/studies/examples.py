@@ -18,14 +18,12 @@ from torch import Tensor
 from ...errors import DataError, did_you_mean
 from ...train.streamed import Streamed
 from ..data.adult import load_adult
-from ..data.cifar import IMAGES, load_image_set
 from ..data.criteo import LABELS as CLICKS
 from ..data.criteo import load_criteo
 from ..data.files import data_folder, numpy, pandas
 from ..data.imagenet import PictureBytes, find_bytes
-from ..pictures import PICTURES, SIDE, picture_parts
-from ..splits import OWN_PARTS, ROW_SETS, load_split
-from ..synthetic import CLUSTERS, synthetic_parts
+from ..data.images import IMAGES, OWN_PARTS, ROW_SETS, load_image_set, load_split
+from ..data.synthetic import CLUSTERS, PICTURES, SIDE, picture_parts, synthetic_parts
 from .recipe import Data, Recipe, split, standardised
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from ...registry import FILE_ENDING
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
+from ..data.images import IMAGE_SETS
 from ..networks import BUILDERS, CLICKS
-from ..splits import IMAGE_SETS
 from .fitting import fit, is_unsaid, shown
 from .recipe import FIRST_TUNING_SEED, Choice, Data, Model, Recipe, Value
 from .trial import Chosen

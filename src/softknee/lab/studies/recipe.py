@@ -17,7 +17,7 @@ from torch import Tensor
 from ...errors import ParameterError, RecipeError, did_you_mean
 from ...train.augment import Augment
 from ...train.optimizers import KINDS, read_options
-from ..splits import DATA_SETS
+from ..data.images import DATA_SETS
 from .fitting import later, refusal, settle
 
 # The test scores, prediction differences, and "parameters": how many numbers of one model are trained.

@@ -32,10 +32,9 @@ from typing import Any
 import torch
 
 from ...errors import ParameterError, SoftkneeError
-from ...files import ReadError, WriteError
+from ...files import ReadError, WriteError, sync_folder
 from ...measure.record import Record, RecordError
 from ...version import VERSION
-from ..whole_folder import sync_folder
 from .trials import Outcome
 
 

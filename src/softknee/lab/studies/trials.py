@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 from ...errors import ParameterError, RecipeError, SoftkneeError, did_you_mean
 from ...measure.record import Record, RecordError
+from ..data.images import OWN_PARTS
 from ..networks import BUILDERS
-from ..splits import OWN_PARTS
 from .examples import Examples
 from .own_functions import source_fingerprint
 from .reading import TIMM, combinations

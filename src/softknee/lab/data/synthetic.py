@@ -1,4 +1,4 @@
-r"""Data that are made and not collected: two functions to fit, and clusters of points to tell apart.
+"""Data that are made and not collected: two functions to fit, and clusters of points to tell apart.
 
     sine-1d  g(x) = 0.4 sin 19x + 0.2 sin 23x + 0.3 sin 29x + 0.1 sin 31x on [-1, 1]
     sine-2d  g(x, y) = 0.4 sin(9x - 7y) + 0.1 sin(-9x + 11y) + 0.15 sin(3x + 13y) + 0.15 sin(9x + 9y)
@@ -27,6 +27,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from ...errors import MissingToolError, ParameterError, did_you_mean
 
 # Height and frequencies of each sine.
 FUNCTIONS: dict[str, tuple[tuple[float, tuple[int, ...]], ...]] = {
@@ -94,9 +96,51 @@ def _cluster_parts(classes: int, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
         return (centres.unsqueeze(2) + _SPREAD * away).float()
 
     points, more = around(_POINTS), around(_VALIDATION_POINTS)
-    kept = _POINTS - _TEST_POINTS
-    parts = {"train": points[:, :, :kept], "validation": more, "test": points[:, :, kept:]}
+    trained = _POINTS - _TEST_POINTS
+    parts = {"train": points[:, :, :trained], "validation": more, "test": points[:, :, trained:]}
     return {
         part: (x.flatten(0, 2), torch.arange(classes).repeat_interleave(x[0, :, :, 0].numel()))
         for part, x in parts.items()
     }
+
+
+PICTURES = ("camera", "grass", "page")
+SIDE = 128  # pixels
+
+
+def load_picture(name: str, *, side: int = SIDE) -> Tensor:
+    """The picture as grey values between 0 and 1, of shape (side, side) and in float32.
+
+    >>> load_picture("camera").shape
+    torch.Size([128, 128])
+    """
+    if name not in PICTURES:
+        known = ", ".join(map(repr, PICTURES))
+        raise ParameterError(f"There is no picture {name!r} here; there are {known}.{did_you_mean(name, PICTURES)}")
+    try:
+        from skimage import data
+        from skimage.transform import resize
+    except ModuleNotFoundError as error:
+        raise MissingToolError(
+            f"The picture {name!r} comes with scikit-image, which is not installed. Install it with: "
+            "pip install 'softknee[pictures]'"
+        ) from error
+    grey = getattr(data, name)() / 255.0
+    # In float64 and rounded once: another order of summation on another machine gives the same float32.
+    return torch.from_numpy(resize(grey, (side, side), anti_aliasing=True)).float().clamp(0.0, 1.0)
+
+
+def picture_parts(name: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Places (row, column) in [-1, 1]^2 and grey values, each of shape (pixels, ...): the same for all three parts."""
+    grey = load_picture(name)
+    return dict.fromkeys(("train", "validation", "test"), (places(*grey.shape), grey.reshape(-1, 1)))
+
+
+def places(height: int, width: int) -> Tensor:
+    """Row and column of every pixel, row by row, on even grids from -1 to 1; (height * width, 2).
+
+    >>> places(2, 3).tolist()
+    [[-1.0, -1.0], [-1.0, 0.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 0.0], [1.0, 1.0]]
+    """
+    down, across = (torch.linspace(-1.0, 1.0, count, dtype=torch.float64) for count in (height, width))
+    return torch.cartesian_prod(down, across).float()

@@ -9,6 +9,7 @@ Merity et al., "Pointer Sentinel Mixture Models", 2016.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from .files import data_folder, find_file, read_text
+from .files import data_folder, find_file, read_bytes, read_text
 
 PARTS = ("train", "validation", "test")
 END = "<eos>"
@@ -101,3 +102,42 @@ def _read(root: Path, part: str) -> str:
     if not text.strip():
         raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")
     return text
+
+
+_PLACES = ("tinyshakespeare/input.txt", "tinyshakespeare/input.txt.gz", "input.txt")
+_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+_SHAKESPEARE = "github.com/karpathy/char-rnn (data/tinyshakespeare/input.txt)"
+_MOST_SHAKESPEARE = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Characters:
+    """The characters as numbers from 0, and how many different ones there are; the last tenth is for validation."""
+
+    train: Tensor
+    validation: Tensor
+    vocabulary: int
+
+    def to(self, device: torch.device | str) -> Characters:
+        train, validation = self.train.to(device), self.validation.to(device)
+        return Characters(train=train, validation=validation, vocabulary=self.vocabulary)
+
+
+def load_characters(folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Characters:
+    """Tiny-shakespeare from the data folder; `check=False` takes another text under its name."""
+    path = find_file(data_folder(folder), _PLACES, what="Tiny-shakespeare", source=_SHAKESPEARE)
+    content = read_bytes(path, what="text of characters", most_bytes=_MOST_SHAKESPEARE)
+    if check and hashlib.sha256(content).hexdigest() != _SHA256:
+        raise DataError(
+            f"The file '{path}' is not tiny-shakespeare as published (its SHA-256 differs); take it again from "
+            f"{_SHAKESPEARE}, or pass check=False to use another text."
+        )
+    return from_bytes(content)
+
+
+def from_bytes(content: bytes) -> Characters:
+    """A text of any kind, byte by byte."""
+    values = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    kinds, numbers = values.unique(return_inverse=True)
+    cut = len(numbers) - len(numbers) // 10
+    return Characters(train=numbers[:cut].long(), validation=numbers[cut:].long(), vocabulary=len(kinds))
