@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import get
+from ..kernels import choose_variant
+from ..registry import resolve
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
 from ..spec.pieces import Pieces, split
-from .evaluate import resolved
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -66,8 +66,8 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
     >>> f.seams, f.two_lines, concrete("leaky_relu").two_lines
     ((-0.5, 0.5), None, (0.01, 1.0))
     """
-    definition = resolved(f)
-    given = dict(params or {})
+    definition, values, _ = resolve(f)
+    given = {**values, **(params or {})}
     if isinstance(definition, SoftTable):
         return _of_table(definition, given)
     if isinstance(definition, Activation):
@@ -80,13 +80,7 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
 
 
 def _of_formula(act: Activation, given: dict[str, Any]) -> Concrete:
-    for option, choices in act.variants.items():
-        if (chosen := given.pop(option, None)) is not None:
-            if chosen not in choices:
-                raise ParameterError(
-                    f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given."
-                )
-            act = get(choices[chosen])
+    act, given = choose_variant(act, given)
     given = act.configured(given)[1]
     numbers = {name: _number(act.name, name, value) for name, value in given.items()}
     act.check(numbers)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import holds, remake, restore, service
+from ..registry import get, holds, remake, restore, service
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
@@ -279,6 +279,24 @@ class Activation:
                     )
                 left |= dict(zip(names, each, strict=True))
         return left
+
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that are words."""
+        temperature = ["temperature"] if any(isinstance(p.constraint, AtLeastOne) for p in self.params) else []
+        return [*(p.name for p in self.params), *temperature], list(self.variants)
+
+    def with_defaults(self, **values: Any) -> Activation:
+        """The same definition with these values as the defaults of its parameters."""
+        act: Activation = self
+        for option in self.variants.keys() & values.keys():
+            act = get(self.variants[option][values.pop(option)])
+        params, numbers = act.configured(values)
+        act.check(numbers)
+        changed = (
+            replace(p, default=float(numbers[p.name]), learned_default=None) if p.name in numbers else p for p in params
+        )
+        return act.with_(params=tuple(changed), recipe=act.recipe or act.name)
 
     # -- mathematics ------------------------------------------------------------------------------------
 

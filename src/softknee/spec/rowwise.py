@@ -59,6 +59,11 @@ class Rowwise:
         """Refuse names that do not exist and numbers that are not allowed."""
         check_values(self.name, self.params, values)
 
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that are words."""
+        return [p.name for p in self.params], []
+
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers, or tensors that broadcast against it."""
         import torch

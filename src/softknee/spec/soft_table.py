@@ -128,6 +128,12 @@ class SoftTable:
                 words = constraint.words
                 raise ParameterError(f"{self.name}: {name} must be {words}, and {value!r} was given.")
 
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that may be words."""
+        numbers = [*(p.name for p in self.params), *(name for name in self.options if name != "grid")]
+        return numbers, ["z", "alpha", "window", "weights", "mode", "tails"]
+
     # -- mathematics ------------------------------------------------------------------------------------
 
     @property

@@ -7,6 +7,7 @@ the formula language. Symbols are matched by name, so that `sympy.Symbol("beta")
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import DefinitionError, FormulaError, ParameterError, did_you_mean
-from ...registry import FILE_ENDING, get, ships
+from ...registry import resolve, ships
 from ...spec import Activation, AtLeastOne, Between, Constraint, Param, Positive, Real, u, v, x
 from ...spec.algebra import Expr, Float, Rational, sympy
 from ...spec.param import RESERVED
@@ -164,12 +165,8 @@ class Given:
 
     def function(self, f: Any) -> Expr:
         """The expression in x that a function of any form stands for."""
-        if isinstance(f, str) and f.endswith(FILE_ENDING):
-            f = get(f)
-        elif isinstance(f, str):
-            from .language import read
-
-            f = read(f, params=tuple(self._declared.values()))
+        if isinstance(f, str | os.PathLike):
+            f = resolve(f, params=tuple(self._declared.values())).as_definition()
         if isinstance(f, Activation):
             return self._definition(f)
         return self._expression(f, "a function")

@@ -30,7 +30,7 @@ from typing import Any
 
 from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import FormulaError, SoftkneeError, did_you_mean
-from ...registry import get, names
+from ...registry import get, names, resolve_call
 from ...spec import Activation, Param, x
 from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
@@ -127,6 +127,8 @@ class Language:
             return self.named(node.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
             return self.engine(node, depth)
+        if isinstance(node, ast.Call) and not node.args and (call := resolve_call(ast.unparse(node))) is not None:
+            return call.as_definition()
         brought: dict[str, Param] = {}
         expr = self._reader(brought).formula(node, depth)
         known = brought | self.params
@@ -207,7 +209,9 @@ class Language:
         act = self.named(node.func.id)
         self._closed(act)
         if len(node.args) != 1:
-            raise FormulaError(f"{act.name} takes one argument, and {len(node.args)} were given.")
+            raise FormulaError(
+                f"{act.name} takes one argument inside a formula, as in {act.name}(x), and {len(node.args)} were given."
+            )
         values = {p.symbol: sympy.Rational(repr(p.default)) for p in act.params}
         for keyword in node.keywords:
             known = [p.name for p in act.params]
