@@ -106,11 +106,11 @@ def curve(expr: Expr) -> Curve:
     >>> curve(x * Sigmoid(x))(torch.tensor([0.0, 1.0], dtype=torch.float64))
     tensor([0.0000, 0.7311], dtype=torch.float64)
     """
-    given = sympy.sympify(expr)
+    expression = sympy.sympify(expr)
 
     def compute(at: Tensor) -> Tensor:
         with torch.no_grad():
-            return _Walk(at).value(given).expand(at.shape)
+            return _Walk(at).value(expression).expand(at.shape)
 
     return compute
 
@@ -144,10 +144,10 @@ class _Walk:
         raise DefinitionError(f"{expr.func} has no meaning on numbers here; use a function of the formula language.")
 
     def _choose(self, expr: Expr) -> Tensor:
-        found = torch.full((), math.nan, dtype=self.at.dtype, device=self.at.device)
+        result = torch.full((), math.nan, dtype=self.at.dtype, device=self.at.device)
         for value, when in reversed(expr.args):
-            found = torch.where(self._holds(when), self.value(value), found)
-        return found
+            result = torch.where(self._holds(when), self.value(value), result)
+        return result
 
     def _holds(self, when: Any) -> Tensor:
         if isinstance(when, BooleanTrue | BooleanFalse):

@@ -140,8 +140,8 @@ def resolve(f: Concrete, q: float) -> Resolved:
         left = waiting[~good]
         middle = left.mean(dim=1, keepdim=True)
         waiting = torch.cat([torch.cat([left[:, :1], middle], 1), torch.cat([middle, left[:, 1:]], 1)])
-    found = torch.cat([torch.cat(done)[:, 0].sort().values, torch.tensor(ends[-1:], dtype=torch.float64)])
-    return Resolved(_tabulated(f, found) if f.costly else f, q, found)
+    grid = torch.cat([torch.cat(done)[:, 0].sort().values, torch.tensor(ends[-1:], dtype=torch.float64)])
+    return Resolved(_tabulated(f, grid) if f.costly else f, q, grid)
 
 
 def _tabulated(f: Concrete, ends: Tensor) -> Concrete:

@@ -52,8 +52,8 @@ def add(*several: Polynomial) -> Polynomial:
 
 def times(first: Polynomial, second: Polynomial | Fraction | int) -> Polynomial:
     if not isinstance(second, tuple):
-        return add(tuple(one * second for one in first))
-    shifted = [(Fraction(0),) * i + tuple(one * c for c in second) for i, one in enumerate(first)]
+        return add(tuple(coefficient * second for coefficient in first))
+    shifted = [(Fraction(0),) * i + tuple(factor * c for c in second) for i, factor in enumerate(first)]
     return add(*shifted)
 
 
@@ -81,7 +81,7 @@ def basis(order: int, fixed: bool) -> tuple[tuple[Polynomial, ...], tuple[Polyno
     """P_0 .. P_order and Q_0 .. Q_order for that many derivatives at both ends."""
     count = order + 1 if fixed else order
     left = [_left(j, count) for j in range(count)]
-    right = [times(mirrored(one), (-1) ** j) for j, one in enumerate(left)]
+    right = [times(mirrored(polynomial), (-1) ** j) for j, polynomial in enumerate(left)]
     if fixed:
         return tuple(left), tuple(right)
     return (ONE, *map(integral, left)), ((), *map(integral, right))
@@ -99,17 +99,17 @@ def moving_basis(order: int, fixed: bool) -> dict[str, list[Polynomial]]:
 
     With s = (x - a)/h at a fixed x, ds/dp = -(a' (1 - s) + b' s)/h, and L_j itself moves by L_(j+1) a'.
     """
-    first, second = ([*one, ()] for one in basis(order, fixed))
-    found: dict[str, list[Polynomial]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
+    first, second = ([*polynomials, ()] for polynomials in basis(order, fixed))
+    moving: dict[str, list[Polynomial]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
     for j in range(order + 2):
         for side, own in (("L", first), ("R", second)):
             before = own[j - 1] if j else ()
             slope = times(derivative(own[j]), -1)
             moved = add(times(own[j], -j), times(slope, REST))
-            found[side + "a"].append(add(moved, before) if side == "L" else moved)
+            moving[side + "a"].append(add(moved, before) if side == "L" else moved)
             moved = add(times(own[j], j), times(slope, PLACE))
-            found[side + "b"].append(add(moved, before) if side == "R" else moved)
-    return found
+            moving[side + "b"].append(add(moved, before) if side == "R" else moved)
+    return moving
 
 
 def written(polynomial: Polynomial, place: Expr, rest: Expr) -> Expr:
@@ -181,17 +181,17 @@ def neat(expr: Expr) -> Expr:
 
 def pieces_of(expr: Expr, low: Expr | None, high: Expr | None) -> Pieces:
     """An expression's own pieces between two points (None is infinity), as written where it has but one."""
-    found = split(expr)
+    pieces = split(expr)
     inner = [
         seam
-        for seam in found.seams
+        for seam in pieces.seams
         if (low is None or sign_of(seam - low) > 0) and (high is None or sign_of(high - seam) > 0)
     ]
-    if not found.seams:
+    if not pieces.seams:
         return Pieces((), (expr,))
     ends = [low, *inner, high]
     samples = [_between(a, b) for a, b in itertools.pairwise(ends)]
-    return Pieces(tuple(inner), tuple(found.part_of(sample) for sample in samples))
+    return Pieces(tuple(inner), tuple(pieces.part_of(sample) for sample in samples))
 
 
 def _between(low: Expr | None, high: Expr | None) -> Expr:
@@ -233,22 +233,22 @@ _WORDS = ("values", "slopes", "derivatives of order {}")
 
 
 def _apart(engine: str, meeting: Meeting, order: int, witness: Mapping[Symbol, Expr]) -> str:
-    said = []
-    for one in dict.fromkeys((0, 1, order)):
-        left, right = meeting.sides(one)
-        text = f"{_WORDS[min(one, 2)].format(one)} {short(left)} and {short(right)}"
+    sentences = []
+    for value in dict.fromkeys((0, 1, order)):
+        left, right = meeting.sides(value)
+        text = f"{_WORDS[min(value, 2)].format(value)} {short(left)} and {short(right)}"
         if left.free_symbols or right.free_symbols:
             text += f" ({_number(left, witness)} and {_number(right, witness)})"
-        said.append(text)
+        sentences.append(text)
     hint = ""
-    if all(_nearly(*meeting.sides(one), witness) for one in range(order + 1)):
+    if all(_nearly(*meeting.sides(item), witness) for item in range(order + 1)):
         hint = (
             " They differ by rounding alone: 1.2 in Python is a binary number, and 1/1.2 another. Write the piece as a "
             "text, in which decimals are exact, or with sympy.Rational."
         )
     place = f" (numbers are for {', '.join(f'{s} = {float(n):g}' for s, n in witness.items())})" if witness else ""
     return (
-        f"{engine}: {meeting.names} do not join at x = {meeting.at}: {'; '.join(said)}{place}. A RESCU is "
+        f"{engine}: {meeting.names} do not join at x = {meeting.at}: {'; '.join(sentences)}{place}. A RESCU is "
         f"continuously differentiable.{hint} Change a piece or the point, or let softknee.design.join(left, right, "
         f"between=...) solve for a piece between."
     )
@@ -413,8 +413,8 @@ class Guarded(Mapping[Index, Expr]):
     better: Callable[[Index], Expr | None] | None = None
 
     def __getitem__(self, index: Index) -> Expr:
-        found = self.better(index) if self.better else None
-        return guard(self.bare.partial(*index).bound_formula) if found is None else found
+        form = self.better(index) if self.better else None
+        return guard(self.bare.partial(*index).bound_formula) if form is None else form
 
     def __iter__(self) -> Iterator[Index]:
         return iter([()])
@@ -453,12 +453,12 @@ def join(
         raise DefinitionError("join takes between=(a, b): where the left function ends and where the right one begins.")
     if not isinstance(fixed, bool):
         raise DefinitionError(f"join takes fixed=True or fixed=False, and {fixed!r} was given.")
-    given = Given("join", params)
-    sides = given.function(left), given.function(right)
-    a, b = (given.point(end) for end in between)
+    arguments = Given("join", params)
+    sides = arguments.function(left), arguments.function(right)
+    a, b = (arguments.point(end) for end in between)
     if sign_of(b - a) <= 0:
         raise DefinitionError(f"join takes between=(a, b) with a below b, and {a} is not below {b}.")
-    used = given.params_of(*sides, a, b)
+    used = arguments.params_of(*sides, a, b)
     before, after = pieces_of(sides[0], None, a), pieces_of(sides[1], b, None)
     for pieces, which in ((before, "left"), (after, "right")):
         for i, seam in enumerate(pieces.seams):
@@ -479,7 +479,7 @@ def join(
         claims=window.claims(),
         better=window.computed,
         about=about or f"Two functions and the polynomial of degree {2 * smoothness + fixed} between them.",
-        recipe=given.recipe(*sides, between=(a, b), smoothness=smoothness, fixed=fixed),
+        recipe=arguments.recipe(*sides, between=(a, b), smoothness=smoothness, fixed=fixed),
     )
 
 
@@ -519,11 +519,11 @@ class _Window:
         return left, right
 
     def _ends_of(self, side: Expr, at: Expr) -> list[Expr]:
-        found = []
+        ends = []
         for _ in range(self.order + 2):
-            found.append(neat(side.subs(x, at)))
+            ends.append(neat(side.subs(x, at)))
             side = sympy.diff(side, x)
-        return found
+        return ends
 
     # -- the middle -----------------------------------------------------------------------------------
 
@@ -531,7 +531,7 @@ class _Window:
         """The polynomial, or its derivative of an order by x, in the place in the window and 1 minus it."""
         h, terms = self.width, []
         for data, polynomials in zip(self.ends, basis(self.order, self.fixed), strict=True):
-            for j, polynomial in enumerate(derivative(one, times) for one in polynomials):
+            for j, polynomial in enumerate(derivative(polynomial, times) for polynomial in polynomials):
                 if data[j] != 0:
                     terms.append(data[j] * h ** (j - times) * written(polynomial, place, rest))
         return Add(*terms)
@@ -620,8 +620,8 @@ class _Window:
         """The value, the first two slopes and the first derivatives by parameters as they are computed."""
         if set(index) <= {"x"}:
             return self.slope(len(index)) if len(index) < 3 else None
-        found = [p.symbol for p in self.params if index == (p.name,)]
-        return self.by(found[0]) if found else None
+        symbols = [p.symbol for p in self.params if index == (p.name,)]
+        return self.by(symbols[0]) if symbols else None
 
     def slope(self, order: int) -> Expr:
         """The derivative of that order by x, as it is computed."""
@@ -691,9 +691,9 @@ def rescu(
     """
     if not isinstance(smoothness, int) or isinstance(smoothness, bool) or not 1 <= smoothness <= SMOOTHEST_RESCU:
         raise DefinitionError(f"rescu takes a smoothness from 1 to {SMOOTHEST_RESCU}, and {smoothness!r} was given.")
-    given = Given("rescu", params)
-    functions, points = _read(pieces, given)
-    used = given.params_of(*functions, *points)
+    arguments = Given("rescu", params)
+    functions, points = _read(pieces, arguments)
+    used = arguments.params_of(*functions, *points)
     seams, parts, titles = _flat(functions, points)
     for i, seam in enumerate(seams):
         meeting = Meeting(parts[i], parts[i + 1], seam, _titles(titles[i], titles[i + 1]))
@@ -706,11 +706,11 @@ def rescu(
         params=used,
         claims=_claims(seams, parts, used, smoothness),
         about=about or f"A RESCU of {len(parts)} pieces.",
-        recipe=given.recipe(*zip(functions, points, strict=False), functions[-1], **options),
+        recipe=arguments.recipe(*zip(functions, points, strict=False), functions[-1], **options),
     )
 
 
-def _read(pieces: Sequence[Any], given: Given) -> tuple[list[Expr], list[Expr]]:
+def _read(pieces: Sequence[Any], arguments: Given) -> tuple[list[Expr], list[Expr]]:
     if isinstance(pieces, str) or not isinstance(pieces, Sequence) or not 2 <= len(pieces) <= MOST_PIECES:
         raise DefinitionError(
             f"rescu takes a list of 2 to {MOST_PIECES} pieces: pairs (function, where it ends), and a last function."
@@ -723,9 +723,9 @@ def _read(pieces: Sequence[Any], given: Given) -> tuple[list[Expr], list[Expr]]:
             )
     if isinstance(last, tuple | list):
         raise DefinitionError("The last piece of rescu goes on for ever: give it as a function, without an end.")
-    functions = [given.function(f) for f, _ in pairs]
-    functions.append(given.function(last))
-    points = [given.point(end) for _, end in pairs]
+    functions = [arguments.function(f) for f, _ in pairs]
+    functions.append(arguments.function(last))
+    points = [arguments.point(end) for _, end in pairs]
     for place, (before, after) in enumerate(itertools.pairwise(points), start=1):
         if sign_of(after - before) <= 0:
             raise DefinitionError(

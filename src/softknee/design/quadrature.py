@@ -38,21 +38,21 @@ def panels(curve: Curve, edges: Sequence[float] | Tensor, *, relative: float = 1
     A panel that differs from the sum of its halves by more than its share of the error is replaced by them; one that is
     as narrow as a float allows, or part of too many, is left as it is.
     """
-    given = torch.as_tensor(edges, dtype=torch.float64)
-    low, high = given[:-1], given[1:]
+    bounds = torch.as_tensor(edges, dtype=torch.float64)
+    low, high = bounds[:-1], bounds[1:]
     whole = fixed_sums(curve, low, high)
     done: list[tuple[Tensor, Tensor, Tensor]] = []
-    kept = 0
+    settled_sum = 0
     for _ in range(MOST_ROUNDS):
         middle = (low + high) / 2
         left, right = fixed_sums(curve, low, middle), fixed_sums(curve, middle, high)
-        size = float(torch.cat([one[2] for one in done] + [left, right]).abs().sum())
+        size = float(torch.cat([panel[2] for panel in done] + [left, right]).abs().sum())
         good = (whole - left - right).abs() <= relative * max(size, 1e-300) * 0.01
         good |= (middle <= low) | (middle >= high)
         done.append((low[good], high[good], (left + right)[good]))
-        kept += int(good.sum())
+        settled_sum += int(good.sum())
         bad = ~good
-        if not bool(bad.any()) or kept + 2 * int(bad.sum()) > MOST_PANELS:
+        if not bool(bad.any()) or settled_sum + 2 * int(bad.sum()) > MOST_PANELS:
             done.append((low[bad], high[bad], (left + right)[bad]))
             break
         low, high = torch.cat([low[bad], middle[bad]]), torch.cat([middle[bad], high[bad]])
@@ -86,5 +86,5 @@ def points(low: float, high: float, *, centre: float, spread: float, count: int 
     wide = outwards(low, high, count, centre=centre, spread=spread)
     share = torch.logspace(-8, -1, 71, dtype=torch.float64) * min(high - low, spread)
     near = torch.cat([low + share, high - share, share, -share, torch.zeros(1, dtype=torch.float64)])
-    found = torch.unique(torch.cat([wide, near]))
-    return found[(found > low) & (found < high)]
+    places = torch.unique(torch.cat([wide, near]))
+    return places[(places > low) & (places < high)]

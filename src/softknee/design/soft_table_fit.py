@@ -146,29 +146,29 @@ def curve_of(target: Any, *, title: str = "fit_table") -> tuple[Callable[[Any], 
 def values_of(curve: Callable[[Any], Any], at: Tensor, *, title: str = "fit_table") -> Tensor:
     """The target at these places: asked for all at once, or one by one if it is a function of a number."""
     with torch.no_grad():
-        found = _values_at(curve, at, title)
-    if found.shape != at.shape:
+        values = _values_at(curve, at, title)
+    if values.shape != at.shape:
         raise InputError(f"{title}: the target must give one value for each number of the tensor it is called with.")
-    if not bool(found.isfinite().all()):
-        place = int((~found.isfinite()).nonzero()[0])
+    if not bool(values.isfinite().all()):
+        place = int((~values.isfinite()).nonzero()[0])
         raise InputError(
-            f"{title}: the target is not finite everywhere: at {float(at[place]):g} it is {float(found[place]):g}. "
+            f"{title}: the target is not finite everywhere: at {float(at[place]):g} it is {float(values[place]):g}. "
             "Choose low, high and q so that the grid and what it is compared on lie where it is."
         )
-    return found.detach().double().cpu()
+    return values.detach().double().cpu()
 
 
 def _values_at(curve: Callable[[Any], Any], at: Tensor, title: str) -> Tensor:
     try:
-        found = curve(at)
+        result = curve(at)
     except SoftkneeError:
         raise
     except Exception as error:  # of whatever kind: it is the user's function, and may be one of a number
         why = f"{type(error).__name__}: {error}"
     else:
-        if isinstance(found, Tensor):
-            return found
-        why = f"it gave {type(found).__name__}"
+        if isinstance(result, Tensor):
+            return result
+        why = f"it gave {type(result).__name__}"
     values: list[float] = []
     for x in at.tolist():
         try:

@@ -34,16 +34,16 @@ def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Exp
     """
     if not (left.has(Piecewise) or right.has(Piecewise)):
         return rule(left, right)
-    found = []
+    parts = []
     for when, difference in _cases(left - right):
-        if len(found) == MOST_CASES:
+        if len(parts) == MOST_CASES:
             raise FormulaError(
                 f"A condition, or the corner of relu, max, min or clip, has more than {MOST_CASES} cases of pieces "
                 "inside; write the pieces outermost, or fewer of them."
             )
         if not difference.has(sympy.nan, sympy.zoo, sympy.I):
-            found.append(sympy.And(when, rule(difference, sympy.Integer(0))))
-    return sympy.Or(*found)
+            parts.append(sympy.And(when, rule(difference, sympy.Integer(0))))
+    return sympy.Or(*parts)
 
 
 def _cases(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
@@ -345,8 +345,8 @@ BOUNDED = (Sigmoid, Tanh, SechSquared, MishGate, NormalCdf, NormalPdf)
 
 def elementary(expr: Expr) -> Expr:
     """The expression with every primitive replaced by its textbook form."""
-    found = [node for node in sympy.preorder_traversal(expr) if isinstance(node, Primitive)]
-    if not found:
+    primitives = [node for node in sympy.preorder_traversal(expr) if isinstance(node, Primitive)]
+    if not primitives:
         return expr
     # Innermost first: a primitive inside another is replaced before the outer one is rewritten.
     return expr.replace(lambda node: isinstance(node, Primitive), lambda node: node.elementary(*node.args))

@@ -101,9 +101,9 @@ class SoftTable:
 
     def param(self, name: str) -> Param | VectorParam:
         """The parameter of that name, or an error with a did-you-mean."""
-        for one in self.params:
-            if one.name == name:
-                return one
+        for param in self.params:
+            if param.name == name:
+                return param
         names = [p.name for p in self.params]
         raise ParameterError(
             f"{self.name} has no parameter {name!r}; its parameters are {', '.join(names)}.{did_you_mean(name, names)}"
@@ -154,8 +154,8 @@ class SoftTable:
         return self._relative(self.weights, self.order + order)
 
     def _relative(self, weights: str, order: int) -> SoftTable:
-        found = self._family.get((weights, order))
-        return replace(self, weights=weights, order=order) if found is None else found
+        relative = self._family.get((weights, order))
+        return replace(self, weights=weights, order=order) if relative is None else relative
 
     def latex(self) -> str:
         """The formula, typeset."""
@@ -171,9 +171,9 @@ class SoftTable:
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{p.name}={p.default}" for p in self.params)
+        defaults = ", ".join(f"{p.name}={p.default}" for p in self.params)
         kind = "" if self.weights == next(iter(self.formulas)) else f", {self.weights} weights"
-        return f"<activation {self.name}{chr(39) * self.order}({given}{kind})>"
+        return f"<activation {self.name}{chr(39) * self.order}({defaults}{kind})>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SoftTable:
         return self  # immutable, and compared by identity

@@ -84,7 +84,7 @@ def entropy_change(
     >>> [round(sk.design.entropy_change("relu", "crrelu", between=half, eps=e), 6) for e in (0.01, -0.01)]
     [0.003516, -0.003555]
     """
-    given = densities.read(density)
+    distribution = densities.read(density)
     low, high = _interval(between)
     new = definition_of(after, needed_by="entropy")
     values = param_values(new, params)
@@ -100,14 +100,16 @@ def entropy_change(
     def gain(at: Tensor) -> Tensor:
         sizes = [slope(at) for slope in slopes]
         for name, size in zip(names, sizes, strict=True):
-            _refuse_folds(name, at, size, given.pdf(at))
+            _refuse_folds(name, at, size, distribution.pdf(at))
         total = torch.log(sizes[0].abs())
         return total - torch.log(sizes[1].abs()) if len(sizes) > 1 else total
 
-    mean, mass = mean_of(gain, given, low, high, seams, sure=True)
+    mean, mass = mean_of(gain, distribution, low, high, seams, sure=True)
     if mass == 0:
-        raise ParameterError(f"entropy: no x lies between {low:g} and {high:g} under {given}; take a wider interval.")
-    return mean if before is not None else mean + _input_entropy(given, low, high, mass)
+        raise ParameterError(
+            f"entropy: no x lies between {low:g} and {high:g} under {distribution}; take a wider interval."
+        )
+    return mean if before is not None else mean + _input_entropy(distribution, low, high, mass)
 
 
 def _interval(between: Any) -> tuple[float, float]:
@@ -126,7 +128,7 @@ def _interval(between: Any) -> tuple[float, float]:
 
 def _refuse_folds(name: str, at: Tensor, slope: Tensor, weight: Tensor) -> None:
     seen = weight > 0
-    flat, up, down = (bool((seen & found).any()) for found in (slope == 0, slope > 0, slope < 0))
+    flat, up, down = (bool((seen & mask).any()) for mask in (slope == 0, slope > 0, slope < 0))
     if flat or (up and down):
         what = "is flat on part of it" if flat else "goes up and down"
         where = at[seen & (slope == 0 if flat else slope < 0)]
@@ -169,14 +171,14 @@ def mean_of(
     return (total / mass if there else math.nan), mass
 
 
-def _exists(weighted: Curve, density: Density, found: tuple[Tensor, Tensor, Tensor]) -> bool:
+def _exists(weighted: Curve, density: Density, integrals: tuple[Tensor, Tensor, Tensor]) -> bool:
     """Whether the integral of |weighted| over these panels is finite, and beyond them where the density goes on."""
-    ends = float(found[0][0]), float(found[1][-1])
+    ends = float(integrals[0][0]), float(integrals[1][-1])
     for end, reach, support in zip(ends, density.reach, density.support, strict=True):
         goes_on = end == reach and not math.isfinite(float(support))
         if goes_on and has_heavy_tail(weighted, density.pdf, centre=density.centre, end=end):
             return False
-    return not has_poles(weighted, *found, spread=density.spread)
+    return not has_poles(weighted, *integrals, spread=density.spread)
 
 
 def _input_entropy(density: Density, low: float, high: float, mass: float) -> float:
@@ -184,8 +186,8 @@ def _input_entropy(density: Density, low: float, high: float, mass: float) -> fl
     if density.samples is not None:
         inside = density.samples[(density.samples > low) & (density.samples < high)]
         return spacing_entropy(inside)
-    found, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high, sure=True)
-    return found + math.log(mass)
+    entropy, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high, sure=True)
+    return entropy + math.log(mass)
 
 
 def spacing_entropy(samples: Tensor | Sequence[float]) -> float:

@@ -46,14 +46,14 @@ def _value(at: Tensor, table: Tensor) -> Tensor:
 
 def _slope(at: Tensor, table: Tensor) -> Tensor:
     _, cell, d = _cell(at, table)
-    found = table[SLOPES][cell] + table[BENDS][cell] * d
-    return torch.where(torch.isnan(at), at, found)
+    slope = table[SLOPES][cell] + table[BENDS][cell] * d
+    return torch.where(torch.isnan(at), at, slope)
 
 
 def _bend(at: Tensor, table: Tensor) -> Tensor:
     inside, cell, _ = _cell(at, table)
-    found = torch.where(inside == at, table[BENDS][cell], 0.0)
-    return torch.where(torch.isnan(at), at, found)
+    bend = torch.where(inside == at, table[BENDS][cell], 0.0)
+    return torch.where(torch.isnan(at), at, bend)
 
 
 class _Slope(torch.autograd.Function):
@@ -97,8 +97,8 @@ class _Value(torch.autograd.Function):
 def spline_value(at: Tensor, table: Tensor) -> Tensor:
     """The spline on a tensor of any floating type; half types are computed in float32. Twice differentiable in x."""
     work = torch.promote_types(at.dtype, torch.float32)
-    found: Any = _Value.apply(at.to(work), table.to(work))
-    return found.to(at.dtype)
+    value: Any = _Value.apply(at.to(work), table.to(work))
+    return value.to(at.dtype)
 
 
 @dataclass(frozen=True, eq=False)

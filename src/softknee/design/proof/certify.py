@@ -113,10 +113,10 @@ def _need_flint() -> None:
 
 def exact_params(act: Activation, params: dict[str, Any]) -> dict[str, Fraction]:
     """Every parameter of a definition as an exact number, checked against its constraint."""
-    given = {name: _exact(act.name, name, value) for name, value in params.items()}
-    for name, value in given.items():
+    numbers = {name: _exact(act.name, name, value) for name, value in params.items()}
+    for name, value in numbers.items():
         act.check({name: float(value)})
-    return {p.name: given.get(p.name, Fraction(p.default)) for p in act.params}
+    return {p.name: numbers.get(p.name, Fraction(p.default)) for p in act.params}
 
 
 def _exact(title: str, name: str, value: Any) -> Fraction:
