@@ -18,7 +18,7 @@ from ..spec import Activation, SoftTable
 from ..spec.algebra import sympy
 from ..spec.precision import to_digits
 from .concrete import concrete
-from .quadrature import _rule
+from .quadrature import legendre_rule
 from .soft_table_fit import _WEAKEST, curve_of, even, on_panels, shares_of, values_of
 
 _NODES = 8
@@ -71,7 +71,7 @@ class Target:
             x, y = self.samples
             return Rows(x, y, torch.full_like(x, 1 / len(x)), x, y)
         edges = self.edges(k=k, q=q)
-        x, mass = on_panels(edges, *_rule(_NODES))
+        x, mass = on_panels(edges, *legendre_rule(_NODES))
         look_x, _ = on_panels(edges, *even(_LOOKS))
         values = self.values(torch.cat([x, look_x]))
         return Rows(x, values[: len(x)], mass / (self.high - self.low), look_x, values[len(x) :])
@@ -189,14 +189,12 @@ class Task:
 def solve(task: Task, *, k: int, q: float, alpha: float) -> tuple[Solution, Rows]:
     """The table of least mean square."""
     rows = task.target.rows(k=k, q=q)
-    start = task.target.values((q * torch.arange(-k, k + 1, dtype=torch.float64)).clamp(*_end_rows(task.target)))
+    start = task.target.values(
+        (q * torch.arange(-k, k + 1, dtype=torch.float64)).clamp(task.target.low, task.target.high)
+    )
     design = task.shares(rows.x, k=k, q=q, alpha=alpha)
     z = start + _least_squares(design, rows.y - design @ start, rows.mass)
     return _judged(task, rows, k=k, q=q, alpha=alpha, z=z), rows
-
-
-def _end_rows(target: Target) -> tuple[float, float]:
-    return target.low, target.high
 
 
 def _least_squares(design: Tensor, missing: Tensor, mass: Tensor) -> Tensor:

@@ -8,8 +8,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import zip_longest
 from typing import Any
 
 from ..errors import DefinitionError
@@ -33,119 +31,82 @@ from ..spec import (
     x,
 )
 from ..spec.algebra import Abs, Add, Expr, Interval, Max, Mul, Piecewise, Pow, Rational, Symbol, oo, sympy
-from ..spec.pieces import Pieces, sign_of, split
+from ..spec.pieces import Pieces, sign_of, split, within
 from ..spec.precision import compiled, context, to_digits
 from .texts.given import Given
 
-Polynomial = tuple[Fraction, ...]
-ONE: Polynomial = (Fraction(1),)
-PLACE: Polynomial = (Fraction(0), Fraction(1))
-REST: Polynomial = (Fraction(1), Fraction(-1))
-
-
-def add(*several: Polynomial) -> Polynomial:
-    total = [sum(column, Fraction(0)) for column in zip_longest(*several, fillvalue=Fraction(0))]
-    while total and total[-1] == 0:
-        total.pop()
-    return tuple(total)
-
-
-def times(first: Polynomial, second: Polynomial | Fraction | int) -> Polynomial:
-    if not isinstance(second, tuple):
-        return add(tuple(coefficient * second for coefficient in first))
-    shifted = [(Fraction(0),) * i + tuple(factor * c for c in second) for i, factor in enumerate(first)]
-    return add(*shifted)
-
-
-def power(base: Polynomial, exponent: int) -> Polynomial:
-    return functools.reduce(times, [base] * exponent, ONE)
-
-
-def derivative(polynomial: Polynomial, order: int = 1) -> Polynomial:
-    for _ in range(order):
-        polynomial = tuple(i * c for i, c in enumerate(polynomial))[1:]
-    return polynomial
-
-
-def integral(polynomial: Polynomial) -> Polynomial:
-    return (Fraction(0), *(c / (i + 1) for i, c in enumerate(polynomial))) if polynomial else ()
-
-
-def mirrored(polynomial: Polynomial) -> Polynomial:
-    """The polynomial of 1 - s."""
-    return add(*(times(power(REST, i), c) for i, c in enumerate(polynomial)))
+_s = sympy.Symbol("s")
+ONE, PLACE, REST = (sympy.Poly(polynomial, _s, domain="QQ") for polynomial in (1, _s, 1 - _s))
 
 
 @functools.cache
-def basis(order: int, fixed: bool) -> tuple[tuple[Polynomial, ...], tuple[Polynomial, ...]]:
+def basis(order: int, fixed: bool) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """P_0 .. P_order and Q_0 .. Q_order for that many derivatives at both ends."""
     count = order + 1 if fixed else order
     left = [_left(j, count) for j in range(count)]
-    right = [times(mirrored(polynomial), (-1) ** j) for j, polynomial in enumerate(left)]
+    right = [polynomial.compose(REST) * (-1) ** j for j, polynomial in enumerate(left)]
     if fixed:
         return tuple(left), tuple(right)
-    return (ONE, *map(integral, left)), ((), *map(integral, right))
+    return (ONE, *(polynomial.integrate() for polynomial in left)), (
+        0 * ONE,
+        *(polynomial.integrate() for polynomial in right),
+    )
 
 
-def _left(j: int, count: int) -> Polynomial:
+def _left(j: int, count: int) -> Expr:
     """The polynomial whose derivative of order j at 0 is 1, all others of order below `count` at 0 and 1 being 0."""
-    tail = tuple(Fraction(math.comb(count - 1 + m, m), math.factorial(j)) for m in range(count - j))
-    return times(times(power(PLACE, j), power(REST, count)), tail)
+    tail = sum(math.comb(count - 1 + m, m) * PLACE**m for m in range(count - j))
+    return PLACE**j * REST**count * tail * Rational(1, math.factorial(j))
+
+
+def derivative(polynomial: Expr, order: int) -> Expr:
+    """The derivative of that order, 0 included."""
+    return polynomial.diff((_s, order)) if order else polynomial
 
 
 @functools.cache
-def moving_basis(order: int, fixed: bool) -> dict[str, list[Polynomial]]:
+def moving_basis(order: int, fixed: bool) -> dict[str, list[Expr]]:
     """The polynomials that a moving end brings: "La"[j] goes with (da/dp) L_j h^(j-1), and so on for R and b.
 
     With s = (x - a)/h at a fixed x, ds/dp = -(a' (1 - s) + b' s)/h, and L_j itself moves by L_(j+1) a'.
     """
-    first, second = ([*polynomials, ()] for polynomials in basis(order, fixed))
-    moving: dict[str, list[Polynomial]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
-    for j in range(order + 2):
-        for side, own in (("L", first), ("R", second)):
-            before = own[j - 1] if j else ()
-            slope = times(derivative(own[j]), -1)
-            moved = add(times(own[j], -j), times(slope, REST))
-            moving[side + "a"].append(add(moved, before) if side == "L" else moved)
-            moved = add(times(own[j], j), times(slope, PLACE))
-            moving[side + "b"].append(add(moved, before) if side == "R" else moved)
+    moving: dict[str, list[Expr]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
+    for side, own in zip("LR", basis(order, fixed), strict=True):
+        for j, (before, polynomial) in enumerate(itertools.pairwise([0 * ONE, *own, 0 * ONE])):
+            slope = polynomial.diff()
+            moving[side + "a"].append(-j * polynomial - slope * REST + (before if side == "L" else 0))
+            moving[side + "b"].append(j * polynomial - slope * PLACE + (before if side == "R" else 0))
     return moving
 
 
-def written(polynomial: Polynomial, place: Expr, rest: Expr) -> Expr:
+def written(polynomial: Expr, place: Expr, rest: Expr) -> Expr:
     """A polynomial, written in the place and in 1 minus it so that it does not cancel on [0, 1].
 
     Factors s and 1 - s are taken out; what is left stays a sum of powers where all signs agree, and becomes a sum of
     Bernstein polynomials where they do not.
     """
     left, right, terms = _terms(polynomial)
-    return (
-        place**left
-        * rest**right
-        * Add(*(Rational(c.numerator, c.denominator) * place**i * rest**j for c, i, j in terms))
-    )
+    return place**left * rest**right * Add(*(c * place**i * rest**j for c, i, j in terms))
 
 
 @functools.cache
-def _terms(polynomial: Polynomial) -> tuple[int, int, list[tuple[Fraction, int, int]]]:
+def _terms(polynomial: Expr) -> tuple[int, int, list[tuple[Expr, int, int]]]:
     """The powers of s and 1 - s that are factors, and the rest as (coefficient, power of s, power of 1 - s)."""
-    polynomial = add(polynomial)
-    if not polynomial:
+    if polynomial.is_zero:
         return 0, 0, []
     left = right = 0
-    while polynomial[0] == 0:
-        polynomial, left = polynomial[1:], left + 1
-    while sum(polynomial) == 0:  # by 1 - s: the partial sums of the coefficients
-        sums = [sum(polynomial[: i + 1], Fraction(0)) for i in range(len(polynomial))]
-        polynomial, right = add(tuple(sums)), right + 1
-    degree = len(polynomial) - 1
-    if all(c >= 0 for c in polynomial) or all(c <= 0 for c in polynomial):
-        return left, right, [(c, i, 0) for i, c in enumerate(polynomial) if c != 0]
+    while polynomial.eval(0) == 0:
+        polynomial, left = polynomial.exquo(PLACE), left + 1
+    while polynomial.eval(1) == 0:
+        polynomial, right = polynomial.exquo(REST), right + 1
+    degree, coefficients = polynomial.degree(), polynomial.all_coeffs()[::-1]
+    if all(c >= 0 for c in coefficients) or all(c <= 0 for c in coefficients):
+        return left, right, [(c, i, 0) for i, c in enumerate(coefficients) if c != 0]
     bernstein = [
-        math.comb(degree, i) * sum(math.comb(i, j) * polynomial[j] / math.comb(degree, j) for j in range(i + 1))
+        math.comb(degree, i) * sum(math.comb(i, j) * coefficients[j] / math.comb(degree, j) for j in range(i + 1))
         for i in range(degree + 1)
     ]
-    return left, right, [(Fraction(c), i, degree - i) for i, c in enumerate(bernstein) if c != 0]
+    return left, right, [(c, i, degree - i) for i, c in enumerate(bernstein) if c != 0]
 
 
 _DRAWS, _DIGITS = 3, 30
@@ -182,22 +143,7 @@ def neat(expr: Expr) -> Expr:
 def pieces_of(expr: Expr, low: Expr | None, high: Expr | None) -> Pieces:
     """An expression's own pieces between two points (None is infinity), as written where it has but one."""
     pieces = split(expr)
-    inner = [
-        seam
-        for seam in pieces.seams
-        if (low is None or sign_of(seam - low) > 0) and (high is None or sign_of(high - seam) > 0)
-    ]
-    if not pieces.seams:
-        return Pieces((), (expr,))
-    ends = [low, *inner, high]
-    samples = [_between(a, b) for a, b in itertools.pairwise(ends)]
-    return Pieces(tuple(inner), tuple(pieces.part_of(sample) for sample in samples))
-
-
-def _between(low: Expr | None, high: Expr | None) -> Expr:
-    if low is None:
-        return sympy.Integer(0) if high is None else high - 1
-    return low + 1 if high is None else (low + high) / 2
+    return within(pieces, low, high) if pieces.seams else Pieces((), (expr,))
 
 
 def joined(seams: Sequence[Expr], parts: Sequence[Expr]) -> Expr:
@@ -599,11 +545,7 @@ class _Window:
 
     def _outer(self, part: Expr, at: Expr) -> Expr:
         slope = line_slope(part)
-        if slope is None:
-            return part
-        if slope.is_number:
-            return sympy.expand(part)
-        return Line(slope, x - at) + neat(part.subs(x, at))
+        return sympy.expand(part) if slope is not None and slope.is_number else straight(part, at)
 
     def _joined(self, left: Expr, middle: Expr, right: Expr, do: Callable[[Expr], Expr] = lambda e: e) -> Expr:
         """One expression; parts further out, if the functions have any, are treated by `do`."""

@@ -29,7 +29,7 @@ from torch import Tensor
 from ..errors import InputError, ParameterError, SoftkneeError
 from ..spec import Activation, Rowwise, SoftTable
 from .concrete import concrete
-from .quadrature import _rule
+from .quadrature import legendre_rule
 
 # Directions of z that move the function by less than this share of what the strongest direction does are left alone:
 # a table may then be ten thousand times its own effect, which float32 still computes to 1e-3 of it.
@@ -93,7 +93,7 @@ def fit_table(
     curve, seams = curve_of(target)
     halves = [q * i / 2 for i in range(-2 * k - 1, 2 * k + 2)]
     edges = sorted({low, high, *(edge for edge in [*halves, *seams] if low < edge < high)})
-    nodes, node_weights = on_panels(edges, *_rule(_NODES))
+    nodes, node_weights = on_panels(edges, *legendre_rule(_NODES))
     points = q * torch.arange(-k, k + 1, dtype=torch.float64)
     sampled = values_of(curve, points)
     design = shares_of(nodes, k=k, q=q, alpha=alpha, weights=weights, window=window)

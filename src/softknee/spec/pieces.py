@@ -128,7 +128,7 @@ def _together(several: Sequence[Pieces], build: Callable[[Sequence[Expr]], Expr]
     for low, high in _cells(seams):
         sample = _inside(low, high)
         made = build([part.part_of(sample) for part in several])
-        cells.append(_within(_split_piecewise(made), low, high) if isinstance(made, Piecewise) else Pieces((), (made,)))
+        cells.append(within(_split_piecewise(made), low, high) if isinstance(made, Piecewise) else Pieces((), (made,)))
     return _chain(seams, cells)
 
 
@@ -223,7 +223,7 @@ def _inside(low: Expr | None, high: Expr | None) -> Expr:
     return low + 1 if high is None else (low + high) / 2
 
 
-def _within(pieces: Pieces, low: Expr | None, high: Expr | None) -> Pieces:
+def within(pieces: Pieces, low: Expr | None, high: Expr | None) -> Pieces:
     """The pieces between two points."""
     inner = [
         seam

@@ -221,9 +221,6 @@ class Log1p(Primitive):
 class Log1pUnit(Log1p):
     """log(1 + u) for an argument that is known to lie in [0, 1], where one short series does."""
 
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return 1 / (1 + self.args[0])
-
 
 class Log1pMinus(Primitive):
     """log(1 + u) - u, exact relative to its size near 0, where it is -u^2/2."""
@@ -241,10 +238,6 @@ class Log1pMinus(Primitive):
 
 class Log1pMinusNear(Log1pMinus):
     """log(1 + u) - u for an argument that is known to lie in [-0.29, 0.41], where one series does."""
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        (u,) = self.args
-        return -u / (1 + u)
 
 
 class Ramp(Primitive):

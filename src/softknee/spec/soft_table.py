@@ -16,7 +16,7 @@ from ..registry import get, service
 from .activation import Claims
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
-from .param import Param, check_order, read_number
+from .param import Param, check_order, find_param, read_number
 from .primitives import x
 
 if TYPE_CHECKING:
@@ -101,13 +101,7 @@ class SoftTable:
 
     def param(self, name: str) -> Param | VectorParam:
         """The parameter of that name, or an error with a did-you-mean."""
-        for param in self.params:
-            if param.name == name:
-                return param
-        names = [p.name for p in self.params]
-        raise ParameterError(
-            f"{self.name} has no parameter {name!r}; its parameters are {', '.join(names)}.{did_you_mean(name, names)}"
-        )
+        return find_param(self.name, self.params, name)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse names that do not exist and numbers that are not allowed."""

@@ -23,7 +23,7 @@ from ...spec import NormalCdf, NormalPdf, Sigmoid, Tanh, Unit, parse, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, oo, sympy
 from ...spec.pieces import split
 from ..evaluate import Curve, curve
-from ..quadrature import integrate, outwards, panels, points
+from ..quadrature import integrate, legendre_values, outwards, panels, points
 
 # Below this share of its peak a density is as good as 0; its square root is still a number in float32.
 NEGLIGIBLE = 1e-36
@@ -371,12 +371,8 @@ def _base(z: Tensor) -> Tensor:
 
 
 def _features(z: Tensor) -> Tensor:
-    """-z^2, and the Legendre polynomials of tanh(z/2) by their recurrence (powers would be nearly dependent)."""
-    t = torch.tanh(z / 2)
-    columns = [torch.ones_like(t), t]
-    for k in range(1, DEGREE):
-        columns.append(((2 * k + 1) * t * columns[k] - k * columns[k - 1]) / (k + 1))
-    return torch.stack([-z * z, *columns[1:]], dim=1)
+    """-z^2, and the Legendre polynomials of tanh(z/2) (powers would be nearly dependent)."""
+    return torch.cat([-(z * z)[:, None], legendre_values(torch.tanh(z / 2), DEGREE + 1)[:, 1:]], dim=1)
 
 
 def _fitted(mean: Tensor, grid: Tensor, cells: Tensor) -> Tensor:

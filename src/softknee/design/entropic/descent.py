@@ -34,11 +34,11 @@ from ...spec.algebra import Expr, Float, Piecewise, sympy
 from ...spec.precision import to_digits
 from ...spec.primitives import Primitive
 from ...spec.printers import TORCH
+from ..concrete import concrete
 from ..evaluate import curve, definition_of
 from ..quadrature import outwards, panels
 from . import densities
 from .densities import Density, number, piecewise, sorted_samples
-from .entropy import param_values
 from .spline import Spline
 
 SMOOTH = 2.0  # the reach of the smoothing, in knots
@@ -149,8 +149,7 @@ def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:
     if isinstance(f, str | Activation | sympy.Expr):
         act = definition_of(f, needed_by="eafo_descent")
-        values = param_values(act, params)
-        return lambda at: act(at, **values).detach()
+        return concrete(act, params).value
     if not callable(f):
         raise InputError(f"eafo_descent: f is a name, a definition or a function, and {type(f).__name__} was given.")
     if params:

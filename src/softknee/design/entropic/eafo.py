@@ -25,16 +25,17 @@ from sympy.core.expr import AtomicExpr
 from torch import Tensor
 
 from ...errors import DefinitionError, ParameterError
-from ...registry import get, names
+from ...registry import holds
 from ...spec import Activation, Expm1, Param, elementary, real, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, pi, sqrt, sympy
 from ...spec.pieces import split
 from ...spec.primitives import Primitive
+from ..concrete import concrete
 from ..evaluate import Curve, curve, definition_of
 from ..quadrature import integrate, points
 from . import densities
 from .densities import Density, number
-from .entropy import mean_of, param_values, slope_of
+from .entropy import mean_of
 
 # |(w c)'| <= STEEPEST |f'|: the corrected function is one-to-one wherever f is, for every |eps| below 1/STEEPEST.
 STEEPEST = 10.0
@@ -454,7 +455,7 @@ def eafo(
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")
     if act.index:
         raise DefinitionError(f"{act.name} is a derivative; eafo takes the function itself.")
-    values = param_values(act, params)
+    values = concrete(act, params).params
     distribution = densities.read(density)
     pieces = pieces_of(act, values, distribution)
     if flat == "continue":
@@ -463,7 +464,9 @@ def eafo(
     largest = 1 / steepest if steepest > 0 else math.inf
     size = _size(eps, largest)
     plain = not params and eps is None and flat == "leave" and distribution.name in densities.NAMED
-    recipe = f"eafo({act.recipe or act.name}, density={distribution.name})" if plain and _can_be_named(act) else ""
+    recipe = (
+        f"eafo({act.recipe or act.name}, density={distribution.name})" if plain and (act.recipe or holds(act)) else ""
+    )
     corrected = _definition(act, values, pieces, size, name or f"{act.name}_eafo", recipe)
     measured, mass = _measured(act, values, distribution, pieces, size)
     if math.isnan(measured):
@@ -482,11 +485,6 @@ def eafo(
         pieces=pieces,
         values=values,
     )
-
-
-def _can_be_named(act: Activation) -> bool:
-    """Whether a text can say which function is meant."""
-    return bool(act.recipe) or (act.name in names() and get(act.name) is act)
 
 
 def _folds(eps: float) -> ParameterError:
@@ -593,7 +591,7 @@ def _definition(
     inside = sympy.Symbol("t", real=True)
     plain = term.count_ops() <= SHORT and all(piece.weight == 1 for piece in pieces)
     short = term if plain else _Unopened(x, _Sealed(sympy.Lambda(inside, term.xreplace({x: inside}))))
-    known = act.name in names() and get(act.name) is act
+    known = holds(act)
     return Activation(
         name,
         act.formula + eps.symbol * term,
@@ -616,7 +614,7 @@ def _measured(
     act: Activation, values: Mapping[str, float], density: Density, pieces: tuple[Piece, ...], size: float
 ) -> tuple[float, float]:
     """E log|f_new'/f'| over the pieces that are not flat, and their probability."""
-    old, added = slope_of(act, values), curve(computed(pieces, 1))
+    old, added = concrete(act, values).slope, curve(computed(pieces, 1))
 
     def gain(at: Tensor) -> Tensor:
         return torch.log1p(size * added(at) / old(at))
@@ -638,7 +636,7 @@ def _measured(
 
 def _variation(act: Activation, values: Mapping[str, float], density: Density, pieces: tuple[Piece, ...]) -> float:
     """The first variation along the correction: minus the integral of w c^2/|f'| over the pieces that are not flat."""
-    slope = slope_of(act, values)
+    slope = concrete(act, values).slope
     total = 0.0
     for piece in pieces:
         if piece.flat or piece.equation5 == 0:

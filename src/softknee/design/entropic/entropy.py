@@ -8,7 +8,7 @@ are refused with the interval they can be asked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,45 +16,12 @@ from torch import Tensor
 
 from ...errors import DefinitionError, ParameterError
 from ...spec import Activation
-from ...spec.algebra import sympy
-from ...spec.pieces import split
+from ..concrete import concrete
 from ..evaluate import Curve, definition_of
 from ..existence import has_heavy_tail, has_poles
 from ..quadrature import panels
 from . import densities
 from .densities import Density, sorted_samples
-
-
-def param_values(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:
-    """A number for every parameter: what was given, and the defaults."""
-    given = act.configured(params)[1]
-    act.check(given)
-    found = {p.name: p.default for p in act.params}
-    for name, value in given.items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ParameterError(f"{act.name}: {name} must be one number here, and {value!r} was given.") from error
-    return found
-
-
-def slope_of(act: Activation, values: Mapping[str, float]) -> Curve:
-    """The derivative as a function of float64 tensors."""
-
-    def compute(at: Tensor) -> Tensor:
-        with torch.no_grad():
-            return act.derivative(1)(at, **values)
-
-    return compute
-
-
-def seams_of(act: Activation, values: Mapping[str, float]) -> list[float]:
-    """Where the pieces of a definition meet, for these parameters; empty where its formula does not say."""
-    exact = {p.symbol: densities.number(values[p.name]) for p in act.params}
-    try:
-        return [float(seam) for seam in split(sympy.sympify(act.formula).subs(exact)).seams]
-    except DefinitionError:
-        return []  # seams that cannot be written down are found by halving panels
 
 
 def entropy(
@@ -86,21 +53,15 @@ def entropy_change(
     """
     distribution = densities.read(density)
     low, high = _interval(between)
-    new = definition_of(after, needed_by="entropy")
-    values = param_values(new, params)
-    slopes = [slope_of(new, values)]
-    seams = seams_of(new, values)
-    names = [new.name]
+    functions = [concrete(definition_of(after, needed_by="entropy"), params)]
     if before is not None:
-        old = definition_of(before, needed_by="entropy_change")
-        slopes.append(slope_of(old, param_values(old, {})))
-        seams += seams_of(old, param_values(old, {}))
-        names.append(old.name)
+        functions.append(concrete(definition_of(before, needed_by="entropy_change")))
+    seams = [seam for function in functions for seam in function.seams]
 
     def gain(at: Tensor) -> Tensor:
-        sizes = [slope(at) for slope in slopes]
-        for name, size in zip(names, sizes, strict=True):
-            _refuse_folds(name, at, size, distribution.pdf(at))
+        sizes = [function.slope(at) for function in functions]
+        for function, size in zip(functions, sizes, strict=True):
+            _refuse_folds(function.name, at, size, distribution.pdf(at))
         total = torch.log(sizes[0].abs())
         return total - torch.log(sizes[1].abs()) if len(sizes) > 1 else total
 

@@ -56,18 +56,20 @@ def _bend(at: Tensor, table: Tensor) -> Tensor:
     return torch.where(torch.isnan(at), at, bend)
 
 
-class _Slope(torch.autograd.Function):
-    """The slope, whose own derivative is the bend of the cell."""
-
+class _Function(torch.autograd.Function):
     generate_vmap_rule = True
-
-    @staticmethod
-    def forward(at: Tensor, table: Tensor) -> Tensor:
-        return _slope(at, table)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
+
+
+class _Slope(_Function):
+    """The slope, whose own derivative is the bend of the cell."""
+
+    @staticmethod
+    def forward(at: Tensor, table: Tensor) -> Tensor:
+        return _slope(at, table)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -75,18 +77,12 @@ class _Slope(torch.autograd.Function):
         return grads[0] * _bend(at, table), None
 
 
-class _Value(torch.autograd.Function):
+class _Value(_Function):
     """The value. Differentiating the operations of `_value` would multiply an infinite x by 0."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(at: Tensor, table: Tensor) -> Tensor:
         return _value(at, table)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
