@@ -195,3 +195,38 @@ def test_a_name_used_again_does_not_find_the_old_function() -> None:
         assert torch.autograd.gradcheck(again, points)
         del again
         gc.collect()
+
+
+# -- one grammar ------------------------------------------------------------------------------------------
+
+
+def test_one_text_names_the_function_everywhere(tmp_path: Path):
+    text = "mollify(relu, box, width=0.5)"
+    made = sk.get(text)
+    assert sk.get(text) is made
+    assert sk.nn.make(text).definition is made
+    net = torch.nn.Sequential(torch.nn.ReLU())
+    sk.swap_(net, text)
+    torch.testing.assert_close(net.double()(X), made(X))
+    assert registry.resolve(sk.save(made, tmp_path / "knee.json")).definition.formula == made.formula
+    torch.testing.assert_close(sk.nn.make("x * sigmoid(2 * x)").double()(X), sk.get("swish")(X, beta=2.0))
+
+
+def test_values_in_a_text_are_defaults_of_a_definition_and_values_of_a_module():
+    act = sk.get("srelu(delta=0.05)")
+    torch.testing.assert_close(act(X), sk.get("srelu")(X, delta=0.05))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(act))(X), act(X))
+    assert sk.get("gelu(approximate=tanh)").name == "gelu_tanh"
+    assert repr(sk.nn.make("srelu(delta=0.05, learn=delta)")) == "SReLU(delta=0.05 (learned), per='layer')"
+    net = torch.nn.Sequential(torch.nn.ReLU())
+    assert sk.swap_(net, "srelu(delta=0.05)", delta=0.5).changed
+    assert float(net[0].delta) == 0.5
+    mollified = sk.design.mollify("leaky_relu(slope=0.25)", "box", width=0.5)
+    assert mollified.params[0].default == 0.25
+
+
+def test_a_module_without_a_definition_is_refused_as_one():
+    with pytest.raises(sk.UnknownActivationError, match="module without a definition"):
+        sk.get("kaf")
+    with pytest.raises(sk.ParameterError, match=r"sk\.nn\.make"):
+        sk.get("srelu(learn=delta)")

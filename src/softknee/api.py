@@ -8,12 +8,13 @@ from . import registry, zoo  # noqa: F401 - importing the zoo announces its name
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
 
     from .kernels import Choice
-    from .spec import Activation
+    from .spec import Activation, Param
     from .spec.soft_table import SoftTable
 
 
@@ -22,7 +23,11 @@ def get(name: Literal["squaf"]) -> SoftTable: ...  # pyright: ignore[reportOverl
 @overload
 def get(name: str) -> Activation: ...
 def get(name: str) -> Any:
-    """The definition of an activation, by its name or by the file (.json) that holds it.
+    """The definition that a text stands for.
+
+    Args:
+        name: a name of `names()`, also with values that become its defaults ("srelu(delta=0.05)"), a file (.json) that
+            holds a definition, a formula ("x * sigmoid(2 * x)") or an engine's call ("mollify(relu, box, width=0.5)").
 
     >>> import softknee as sk, torch
     >>> act = sk.get("srelu")
@@ -93,10 +98,36 @@ def _remake(recipe: str, name: str, params: tuple[Any, ...]) -> Activation:
     return remake(recipe, name, params)
 
 
+def _read_text(text: str, *, params: Sequence[Param]) -> Activation:
+    from .design.texts.language import read
+
+    return read(text, params=params)
+
+
+def _read_expression(expression: Any) -> Activation:
+    from .design.evaluate import from_expression
+
+    return from_expression(expression)
+
+
 def _make_module(activation: str, **arguments: Any) -> Any:
     from .nn import make
 
     return make(activation, **arguments)
 
 
-registry.set_services(load_file=load, remake=_remake, load_engines=_load_engines, make_module=_make_module)
+def _find_baseline(name: str) -> Any:
+    from .nn.baselines import baseline_named
+
+    return baseline_named(name)
+
+
+registry.set_services(
+    load_file=load,
+    remake=_remake,
+    read_text=_read_text,
+    read_expression=_read_expression,
+    load_engines=_load_engines,
+    make_module=_make_module,
+    find_baseline=_find_baseline,
+)

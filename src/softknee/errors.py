@@ -64,4 +64,4 @@ class MissingToolError(SoftkneeError, RuntimeError):
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or an empty string when none is near."""
     near = get_close_matches(str(name).lower(), list(dict.fromkeys(known)), n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
+    return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import get
+from ..kernels import choose_variant
+from ..registry import resolve
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
 from ..spec.pieces import Pieces, split
-from .evaluate import resolved
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -66,12 +66,12 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
     >>> f.seams, f.two_lines, concrete("leaky_relu").two_lines
     ((-0.5, 0.5), None, (0.01, 1.0))
     """
-    definition = resolved(f)
-    given = dict(params or {})
+    definition, values, _ = resolve(f)
+    arguments = {**values, **(params or {})}
     if isinstance(definition, SoftTable):
-        return _of_table(definition, given)
+        return _of_table(definition, arguments)
     if isinstance(definition, Activation):
-        return _of_formula(definition, given)
+        return _of_formula(definition, arguments)
     raise ParameterError(
         f"An element-wise definition is needed here, by name, as a formula in x or as an Activation, and "
         f"{type(definition).__name__} was given. Of a module take its definition; a function of whole rows has no "
@@ -79,16 +79,10 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
     )
 
 
-def _of_formula(act: Activation, given: dict[str, Any]) -> Concrete:
-    for option, choices in act.variants.items():
-        if (chosen := given.pop(option, None)) is not None:
-            if chosen not in choices:
-                raise ParameterError(
-                    f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given."
-                )
-            act = get(choices[chosen])
-    given = act.configured(given)[1]
-    numbers = {name: _number(act.name, name, value) for name, value in given.items()}
+def _of_formula(act: Activation, arguments: dict[str, Any]) -> Concrete:
+    act, arguments = choose_variant(act, arguments)
+    arguments = act.configured(arguments)[1]
+    numbers = {name: _number(act.name, name, value) for name, value in arguments.items()}
     act.check(numbers)
     numbers = {p.name: numbers.get(p.name, p.default) for p in act.params}
     # Exact fractions: SymPy then decides the order of seams exactly.
@@ -107,14 +101,14 @@ def _of_formula(act: Activation, given: dict[str, Any]) -> Concrete:
     )
 
 
-def _of_table(table: SoftTable, given: dict[str, Any]) -> Concrete:
-    table.check(given)
-    if "weights" in given:
-        table = table.with_weights(given["weights"])
-    points = _grid(table, given)
+def _of_table(table: SoftTable, arguments: dict[str, Any]) -> Concrete:
+    table.check(arguments)
+    if "weights" in arguments:
+        table = table.with_weights(arguments["weights"])
+    points = _grid(table, arguments)
     # Laplacian weights have their kinks at the points; a window slides, and a sharp table turns, half way between.
     seams = sorted({*points, *((a + b) / 2 for a, b in itertools.pairwise(points))})
-    return Concrete(table.name, given, *_curves(table, given), seams=tuple(seams), landmarks=tuple(seams))
+    return Concrete(table.name, arguments, *_curves(table, arguments), seams=tuple(seams), landmarks=tuple(seams))
 
 
 def _curves(definition: Any, values: Mapping[str, Any]) -> tuple[Curve, Curve, Curve]:
@@ -130,12 +124,12 @@ def _curves(definition: Any, values: Mapping[str, Any]) -> tuple[Curve, Curve, C
 
 def _number(title: str, name: str, value: Any) -> float:
     try:
-        found = float(value)
+        result = float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError(f"{title}: {name} must be one number here, and {value!r} was given.") from error
-    if not math.isfinite(found):
+    if not math.isfinite(result):
         raise ParameterError(f"{title}: {name} must be a finite number, and {value!r} was given.")
-    return found
+    return result
 
 
 def _pieces(formula: Expr) -> Pieces:
@@ -148,7 +142,7 @@ def _pieces(formula: Expr) -> Pieces:
 
 def _centres(formula: Expr) -> list[float]:
     """Where the argument of some function inside the formula is 0: its step, gate or bump is there."""
-    found = set()
+    centres = set()
     for node in sympy.preorder_traversal(formula):
         if not isinstance(node, sympy.Function):
             continue
@@ -157,8 +151,8 @@ def _centres(formula: Expr) -> list[float]:
                 slope, offset = sympy.Poly(arg, x).all_coeffs()
                 place = -offset / slope
                 if place.is_number and place.is_real:
-                    found.add(float(place))
-    return sorted(found)
+                    centres.add(float(place))
+    return sorted(centres)
 
 
 def _two_lines(pieces: Pieces) -> tuple[float, float] | None:
@@ -170,23 +164,23 @@ def _two_lines(pieces: Pieces) -> tuple[float, float] | None:
     return float(slopes[0]), float(slopes[-1])
 
 
-def _grid(table: SoftTable, given: Mapping[str, Any]) -> list[float]:
-    if given.get("grid") is not None:
-        return sorted(torch.as_tensor(given["grid"], dtype=torch.float64).reshape(-1).tolist())
-    z, k = given.get("z"), given.get("k")
+def _grid(table: SoftTable, arguments: Mapping[str, Any]) -> list[float]:
+    if arguments.get("grid") is not None:
+        return sorted(torch.as_tensor(arguments["grid"], dtype=torch.float64).reshape(-1).tolist())
+    z, k = arguments.get("z"), arguments.get("k")
     if k is None:
         k = len(z) // 2 if isinstance(z, list | tuple | Tensor) else table.options["k"]
-    spacing = given.get("q")
+    spacing = arguments.get("q")
     step = float(table.param("q").default if spacing is None else spacing)
     return [step * i for i in range(-k, k + 1)]
 
 
 def _jumps(curve: Curve, seams: tuple[float, ...]) -> dict[float, float]:
-    found = {}
+    jumps = {}
     for seam in seams:
         # A few units in the last place to either side: nearer, rounding could put both on one side.
         off = max(abs(seam) * 1e-15, 1e-30)
         left, right = curve(torch.tensor([seam - off, seam + off], dtype=torch.float64)).tolist()
         if abs(right - left) > 1e-9 * max(1.0, abs(left), abs(right)):
-            found[seam] = right - left
-    return found
+            jumps[seam] = right - left
+    return jumps

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from .. import zoo  # noqa: F401 - importing the zoo announces its names
 from ..errors import DefinitionError
-from ..registry import FILE_ENDING, get
+from ..registry import resolve
 from ..spec import Activation, x
 from ..spec import primitives as p
 from ..spec.algebra import Add, Expr, Mul, Piecewise, Pow, sympy
@@ -28,7 +27,7 @@ from .texts.given import exact, is_finite_real
 
 def definition_of(f: Any, *, needed_by: str) -> Activation:
     """The element-wise definition that is meant; a formula that comes alone has x alone in it."""
-    definition = resolved(f)
+    definition = resolve(f).as_definition()
     if isinstance(definition, Activation):
         return definition
     what = getattr(definition, "name", None) or type(definition).__name__
@@ -38,18 +37,8 @@ def definition_of(f: Any, *, needed_by: str) -> Activation:
     )
 
 
-def resolved(f: Any) -> Any:
-    """The definition of any kind that a name, a file, a text or a formula stands for; whatever else comes as it is."""
-    if isinstance(f, os.PathLike):
-        return get(f)
-    if isinstance(f, str):
-        return _named(f)
-    if isinstance(f, sympy.Expr | int | float) and not isinstance(f, bool):
-        return _formula(f)
-    return f
-
-
-def _formula(f: Any) -> Activation:
+def from_expression(f: Any) -> Activation:
+    """The definition of a SymPy expression in x, or of a number."""
     formula = exact(sympy.sympify(f))
     formula = formula.xreplace({s: x for s in formula.free_symbols if s.name == "x"})
     if strange := formula.free_symbols - {x}:
@@ -61,14 +50,6 @@ def _formula(f: Any) -> Activation:
     if not is_finite_real(formula):
         raise DefinitionError(f"The formula {f} is not a finite real number everywhere; an activation has to be.")
     return Activation("formula", formula)
-
-
-def _named(text: str) -> Any:
-    if text.endswith(FILE_ENDING) or (text.isidentifier() and text not in ("x", "pi", "e")):
-        return get(text)
-    from .texts.language import read  # the language knows every engine, and so also the one that asks
-
-    return read(text)
 
 
 Curve = Callable[[Tensor], Tensor]
@@ -125,11 +106,11 @@ def curve(expr: Expr) -> Curve:
     >>> curve(x * Sigmoid(x))(torch.tensor([0.0, 1.0], dtype=torch.float64))
     tensor([0.0000, 0.7311], dtype=torch.float64)
     """
-    given = sympy.sympify(expr)
+    expression = sympy.sympify(expr)
 
     def compute(at: Tensor) -> Tensor:
         with torch.no_grad():
-            return _Walk(at).value(given).expand(at.shape)
+            return _Walk(at).value(expression).expand(at.shape)
 
     return compute
 
@@ -163,10 +144,10 @@ class _Walk:
         raise DefinitionError(f"{expr.func} has no meaning on numbers here; use a function of the formula language.")
 
     def _choose(self, expr: Expr) -> Tensor:
-        found = torch.full((), math.nan, dtype=self.at.dtype, device=self.at.device)
+        result = torch.full((), math.nan, dtype=self.at.dtype, device=self.at.device)
         for value, when in reversed(expr.args):
-            found = torch.where(self._holds(when), self.value(value), found)
-        return found
+            result = torch.where(self._holds(when), self.value(value), result)
+        return result
 
     def _holds(self, when: Any) -> Tensor:
         if isinstance(when, BooleanTrue | BooleanFalse):

@@ -46,9 +46,9 @@ def has_poles(curve: Curve, low: Tensor, high: Tensor, parts: Tensor, *, spread:
 
     for run in runs[:_PLACES]:
         # Where f is largest, and not where panels are narrowest: rounding errors leave many as narrow as can be.
-        one = run[int((parts[run].abs() / width[run]).nan_to_num(nan=math.inf).argmax())]
-        centre = float(low[one] + high[one]) / 2
-        apart = max(float(width[one]), 4 * torch.finfo(torch.float64).eps * abs(centre))
+        panel = run[int((parts[run].abs() / width[run]).nan_to_num(nan=math.inf).argmax())]
+        centre = float(low[panel] + high[panel]) / 2
+        apart = max(float(width[panel]), 4 * torch.finfo(torch.float64).eps * abs(centre))
         radii = apart * 2.0 ** torch.arange(_FIRST, _FIRST + _SHELLS + 1, dtype=torch.float64)
         shells = fixed_sums(inside, centre + radii[:-1], centre + radii[1:])
         shells += fixed_sums(inside, centre - radii[1:], centre - radii[:-1])

@@ -18,7 +18,7 @@ from ..spec import Activation, SoftTable
 from ..spec.algebra import sympy
 from ..spec.precision import to_digits
 from .concrete import concrete
-from .quadrature import _rule
+from .quadrature import legendre_rule
 from .soft_table_fit import _WEAKEST, curve_of, even, on_panels, shares_of, values_of
 
 _NODES = 8
@@ -71,7 +71,7 @@ class Target:
             x, y = self.samples
             return Rows(x, y, torch.full_like(x, 1 / len(x)), x, y)
         edges = self.edges(k=k, q=q)
-        x, mass = on_panels(edges, *_rule(_NODES))
+        x, mass = on_panels(edges, *legendre_rule(_NODES))
         look_x, _ = on_panels(edges, *even(_LOOKS))
         values = self.values(torch.cat([x, look_x]))
         return Rows(x, values[: len(x)], mass / (self.high - self.low), look_x, values[len(x) :])
@@ -95,7 +95,7 @@ def read_target(target: Any, *, low: float | None, high: float | None, lipschitz
 
 
 def _ends(low: Any, high: Any) -> tuple[float, float]:
-    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (low, high))
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (low, high))
     if not numbers or not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(f"fit: low must be below high, both finite numbers, and {low!r}, {high!r} were given.")
     return float(low), float(high)
@@ -103,7 +103,7 @@ def _ends(low: Any, high: Any) -> tuple[float, float]:
 
 def _of_samples(target: Any, *, low: float | None, high: float | None) -> Target:
     try:
-        x, y = (torch.as_tensor(one, dtype=torch.float64).detach().cpu().reshape(-1) for one in target)
+        x, y = (torch.as_tensor(column, dtype=torch.float64).detach().cpu().reshape(-1) for column in target)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError("fit: samples are a pair (x, y) of tensors or lists of numbers.") from error
     if len(x) != len(y) or len(x) < 2:
@@ -135,11 +135,11 @@ def _claimed(target: Any) -> float | None:
     """The Lipschitz constant that a definition claims, at the defaults of its parameters."""
     if not isinstance(target, str | Activation | SoftTable):
         return None
-    found = concrete(target)
+    function = concrete(target)
     definition = get(target) if isinstance(target, str) else target
     if not isinstance(definition, Activation) or definition.claims is None:
         return None
-    values = {definition.param(name).symbol: value for name, value in found.params.items()}
+    values = {definition.param(name).symbol: value for name, value in function.params.items()}
     claimed = sympy.sympify(definition.claims.lipschitz).subs(values)
     constant = float(to_digits(claimed, 17)) if claimed.is_number else math.inf
     return constant if math.isfinite(constant) else None
@@ -176,8 +176,8 @@ class Task:
     def shares(self, x: Tensor, *, k: int, q: float, alpha: float) -> Tensor:
         return shares_of(x, k=k, q=q, alpha=alpha, weights=self.weights, window=self.window)
 
-    def measure(self, one: Solution) -> float:
-        return one.sup if self.error == "sup" else one.mean_square
+    def measure(self, solution: Solution) -> float:
+        return solution.sup if self.error == "sup" else solution.mean_square
 
     def softness(self, q: float, alpha: float) -> float:
         return alpha * q if self.weights == "laplacian" else alpha * q * q
@@ -189,20 +189,18 @@ class Task:
 def solve(task: Task, *, k: int, q: float, alpha: float) -> tuple[Solution, Rows]:
     """The table of least mean square."""
     rows = task.target.rows(k=k, q=q)
-    start = task.target.values((q * torch.arange(-k, k + 1, dtype=torch.float64)).clamp(*_end_rows(task.target)))
+    start = task.target.values(
+        (q * torch.arange(-k, k + 1, dtype=torch.float64)).clamp(task.target.low, task.target.high)
+    )
     design = task.shares(rows.x, k=k, q=q, alpha=alpha)
     z = start + _least_squares(design, rows.y - design @ start, rows.mass)
     return _judged(task, rows, k=k, q=q, alpha=alpha, z=z), rows
 
 
-def _end_rows(target: Target) -> tuple[float, float]:
-    return target.low, target.high
-
-
 def _least_squares(design: Tensor, missing: Tensor, mass: Tensor) -> Tensor:
     root = mass.sqrt()
-    found = torch.linalg.lstsq(root[:, None] * design, (root * missing)[:, None], rcond=_WEAKEST, driver="gelsd")
-    return found.solution[:, 0]
+    fit = torch.linalg.lstsq(root[:, None] * design, (root * missing)[:, None], rcond=_WEAKEST, driver="gelsd")
+    return fit.solution[:, 0]
 
 
 def _judged(task: Task, rows: Rows, *, k: int, q: float, alpha: float, z: Tensor) -> Solution:
@@ -211,75 +209,77 @@ def _judged(task: Task, rows: Rows, *, k: int, q: float, alpha: float, z: Tensor
     return Solution(k, q, alpha, z, float(looks.abs().max()), float(off.square() @ rows.mass))
 
 
-def levelled(task: Task, one: Solution, rows: Rows, *, enough: float = 0.0) -> Solution:
+def levelled(task: Task, solution: Solution, rows: Rows, *, enough: float = 0.0) -> Solution:
     """The same grid with a table of smaller largest error."""
-    design = task.shares(rows.look_x, k=one.k, q=one.q, alpha=one.alpha)
+    design = task.shares(rows.look_x, k=solution.k, q=solution.q, alpha=solution.alpha)
     mass = torch.full_like(rows.look_x, 1 / len(rows.look_x))
-    best, z = one, one.z
-    for _ in range(_ROUNDS if one.k <= 48 else _ROUNDS // 3):
+    best, z = solution, solution.z
+    for _ in range(_ROUNDS if solution.k <= 48 else _ROUNDS // 3):
         off = (rows.look_y - design @ z).abs()
         if float(off.max()) < best.sup:
-            best = _judged(task, rows, k=one.k, q=one.q, alpha=one.alpha, z=z)
+            best = _judged(task, rows, k=solution.k, q=solution.q, alpha=solution.alpha, z=z)
         if best.sup <= enough or not float(off.max()) > 0:
             break
         mass = mass * (off / off.max() + 1e-3)
         mass = mass / mass.sum()
-        z = one.z + _least_squares(design, rows.look_y - design @ one.z, mass)
+        z = solution.z + _least_squares(design, rows.look_y - design @ solution.z, mass)
     return best
 
 
-def improved(task: Task, one: Solution, rows: Rows, *, free: tuple[bool, bool], enough: float) -> tuple[Solution, Rows]:
+def improved(
+    task: Task, solution: Solution, rows: Rows, *, free: tuple[bool, bool], enough: float
+) -> tuple[Solution, Rows]:
     """Gauss-Newton along those of q and alpha that are free."""
-    for _ in range(_STEPS if one.k <= 64 else 2):
-        if not any(free) or task.measure(one) <= enough:
+    for _ in range(_STEPS if solution.k <= 64 else 2):
+        if not any(free) or task.measure(solution) <= enough:
             break
-        step = _step(task, one, rows, free)
-        before = task.measure(one)
+        step = _step(task, solution, rows, free)
+        before = task.measure(solution)
         for share in (1.0, 0.5, 0.25, 0.0625):
-            q, alpha = _moved(task, one, [share * part for part in step], free)
-            if (q, alpha) == (one.q, one.alpha):
+            q, alpha = _moved(task, solution, [share * part for part in step], free)
+            if (q, alpha) == (solution.q, solution.alpha):
                 continue
-            tried, its_rows = solve(task, k=one.k, q=q, alpha=alpha)
+            tried, its_rows = solve(task, k=solution.k, q=q, alpha=alpha)
             if task.measure(tried) < before:
-                one, rows = tried, its_rows
+                solution, rows = tried, its_rows
                 break
-        if task.measure(one) > 0.995 * before:
+        if task.measure(solution) > 0.995 * before:
             break
-    return one, rows
+    return solution, rows
 
 
-def _step(task: Task, one: Solution, rows: Rows, free: tuple[bool, bool]) -> list[float]:
+def _step(task: Task, start: Solution, rows: Rows, free: tuple[bool, bool]) -> list[float]:
     """The change of log q and log alpha."""
     root = rows.mass.sqrt()[:, None]
-    shares = task.shares(rows.x, k=one.k, q=one.q, alpha=one.alpha)
-    slopes = _slopes(task, one, rows.x, shares)[:, list(free)] * root
+    shares = task.shares(rows.x, k=start.k, q=start.q, alpha=start.alpha)
+    slopes = _slopes(task, start, rows.x, shares)[:, list(free)] * root
     basis = torch.linalg.qr(root * shares).Q
     slopes = slopes - basis @ (basis.T @ slopes)
-    off = root * (rows.y - shares @ one.z)[:, None]
-    found = iter(torch.linalg.lstsq(slopes, off, driver="gelsd").solution[:, 0].tolist())
-    return [max(-0.5, min(0.5, next(found))) if is_free else 0.0 for is_free in free]
+    off = root * (rows.y - shares @ start.z)[:, None]
+    changes = iter(torch.linalg.lstsq(slopes, off, driver="gelsd").solution[:, 0].tolist())
+    return [max(-0.5, min(0.5, next(changes))) if is_free else 0.0 for is_free in free]
 
 
-def _slopes(task: Task, one: Solution, x: Tensor, shares: Tensor) -> Tensor:
+def _slopes(task: Task, solution: Solution, x: Tensor, shares: Tensor) -> Tensor:
     """d SQUAF/d log q and d SQUAF/d log alpha at fixed z, one row for each x."""
-    steps = torch.arange(-one.k, one.k + 1, dtype=torch.float64)
-    away = x[:, None] - steps * one.q
-    value = (shares @ one.z)[:, None]
-    pull = shares * (one.z - value)
+    steps = torch.arange(-solution.k, solution.k + 1, dtype=torch.float64)
+    away = x[:, None] - steps * solution.q
+    value = (shares @ solution.z)[:, None]
+    pull = shares * (solution.z - value)
     if task.weights == "laplacian":
-        along_q = one.alpha * one.q * (pull * steps * away.sign()).sum(1)
-        along_alpha = -one.alpha * (pull * away.abs()).sum(1)
+        along_q = solution.alpha * solution.q * (pull * steps * away.sign()).sum(1)
+        along_alpha = -solution.alpha * (pull * away.abs()).sum(1)
     else:
-        along_q = 2 * one.alpha * one.q * (pull * steps * away).sum(1)
-        along_alpha = -one.alpha * (pull * away.square()).sum(1)
+        along_q = 2 * solution.alpha * solution.q * (pull * steps * away).sum(1)
+        along_alpha = -solution.alpha * (pull * away.square()).sum(1)
     return torch.stack([along_q, along_alpha], dim=1)
 
 
-def _moved(task: Task, one: Solution, step: list[float], free: tuple[bool, bool]) -> tuple[float, float]:
+def _moved(task: Task, solution: Solution, step: list[float], free: tuple[bool, bool]) -> tuple[float, float]:
     """q and alpha after a step, within the limits of what is sensible."""
-    q, alpha = one.q * math.exp(step[0]), one.alpha * math.exp(step[1])
+    q, alpha = solution.q * math.exp(step[0]), solution.alpha * math.exp(step[1])
     if free[0]:
-        q = min(max(q, _NARROWEST * task.target.reach / one.k), _WIDEST * task.target.reach / one.k)
+        q = min(max(q, _NARROWEST * task.target.reach / solution.k), _WIDEST * task.target.reach / solution.k)
     if free[1]:
         softness = min(max(task.softness(q, alpha), SOFTEST), HARDEST)
         alpha = task.alpha_for(q, softness)
@@ -292,12 +292,12 @@ def best_of_size(
     """The best SQUAF with 2k+1 points, or the first that is good enough. near: one of another size, to begin like."""
     best: Solution | None = None
     for width, sharp in _starts(task, k=k, q=q, alpha=alpha, near=near):
-        one, rows = solve(task, k=k, q=width, alpha=sharp)
-        one, rows = improved(task, one, rows, free=(q is None, alpha is None), enough=enough)
-        if task.error == "sup" and one.sup > enough:
-            one = levelled(task, one, rows, enough=enough)
-        if best is None or task.measure(one) < task.measure(best):
-            best = one
+        solution, rows = solve(task, k=k, q=width, alpha=sharp)
+        solution, rows = improved(task, solution, rows, free=(q is None, alpha is None), enough=enough)
+        if task.error == "sup" and solution.sup > enough:
+            solution = levelled(task, solution, rows, enough=enough)
+        if best is None or task.measure(solution) < task.measure(best):
+            best = solution
         if task.measure(best) <= enough:
             break
     assert best is not None
@@ -308,7 +308,7 @@ def _starts(
     task: Task, *, k: int, q: float | None, alpha: float | None, near: Solution | None
 ) -> list[tuple[float, float]]:
     """The pairs of q and alpha to begin from. Large sizes are costly, and much like one half as large."""
-    found: list[tuple[float, float]] = []
+    pairs: list[tuple[float, float]] = []
     if near is not None:
         tries = [(near.k * near.q / k, task.softness(near.q, near.alpha))]
     else:
@@ -317,9 +317,9 @@ def _starts(
     for width, softness in tries:
         width = width if q is None else q
         pair = width, task.alpha_for(width, softness) if alpha is None else alpha
-        if pair not in found:
-            found.append(pair)
-    return found
+        if pair not in pairs:
+            pairs.append(pair)
+    return pairs
 
 
 # -- the result of fit, and a bound for its largest error -------------------------------------------------
@@ -380,24 +380,24 @@ class Fitted:
         return get("squaf")(x, **self.starts)
 
 
-def finished(task: Task, one: Solution) -> Fitted:
+def finished(task: Task, solution: Solution) -> Fitted:
     """The result, with what has to be said of it."""
-    ends = (one.k + _STEPS_OUT) * one.q * torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    steps = torch.arange(-one.k, one.k + 1, dtype=torch.float64)
-    shares = task.shares(ends, k=one.k, q=one.q, alpha=one.alpha)
-    away = ends[:, None] - steps * one.q
-    push = -one.alpha * away.sign() if task.weights == "laplacian" else -2 * one.alpha * away
+    ends = (solution.k + _STEPS_OUT) * solution.q * torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    steps = torch.arange(-solution.k, solution.k + 1, dtype=torch.float64)
+    shares = task.shares(ends, k=solution.k, q=solution.q, alpha=solution.alpha)
+    away = ends[:, None] - steps * solution.q
+    push = -solution.alpha * away.sign() if task.weights == "laplacian" else -2 * solution.alpha * away
     # The slope of a softmax mean is the covariance of z with the slopes of the exponents.
     off = push - (shares * push).sum(1, keepdim=True)
-    slopes = (shares * off * (one.z - (shares * one.z).sum(1, keepdim=True))).sum(1)
+    slopes = (shares * off * (solution.z - (shares * solution.z).sum(1, keepdim=True))).sum(1)
     return Fitted(
-        k=one.k,
-        q=one.q,
-        alpha=one.alpha,
-        z=one.z,
-        sup=one.sup,
-        bound=_bound(task, one),
-        mean_square=one.mean_square,
+        k=solution.k,
+        q=solution.q,
+        alpha=solution.alpha,
+        z=solution.z,
+        sup=solution.sup,
+        bound=_bound(task, solution),
+        mean_square=solution.mean_square,
         slopes_outside=(float(slopes[0]), float(slopes[1])),
         low=task.target.low,
         high=task.target.high,
@@ -407,7 +407,7 @@ def finished(task: Task, one: Solution) -> Fitted:
     )
 
 
-def _bound(task: Task, one: Solution) -> float | None:
+def _bound(task: Task, solution: Solution) -> float | None:
     """An upper bound of |SQUAF - target|: in a piece of half width w around m it is below |error at m| + w L.
 
     Pieces whose bound is not good enough are halved. They end where a window slides, and a window is a SQUAF of fewer
@@ -416,16 +416,18 @@ def _bound(task: Task, one: Solution) -> float | None:
     target = task.target
     if target.lipschitz is None or target.samples is not None:
         return None
-    steepest = target.lipschitz + steepest_slope(one, task)
-    pairs = torch.tensor(list(itertools.pairwise(target.edges(k=one.k, q=one.q))), dtype=torch.float64)
+    steepest = target.lipschitz + steepest_slope(solution, task)
+    pairs = torch.tensor(list(itertools.pairwise(target.edges(k=solution.k, q=solution.q))), dtype=torch.float64)
     middle, half = pairs.mean(1), (pairs[:, 1] - pairs[:, 0]) / 2
     largest = 0.0
     while True:
-        parts = middle.split(_AT_ONCE // len(one.z))
-        curve = torch.cat([task.shares(part, k=one.k, q=one.q, alpha=one.alpha) @ one.z for part in parts])
+        parts = middle.split(_AT_ONCE // len(solution.z))
+        curve = torch.cat(
+            [task.shares(part, k=solution.k, q=solution.q, alpha=solution.alpha) @ solution.z for part in parts]
+        )
         above = (curve - target.values(middle)).abs() + steepest * half
         # What is within 5% of the largest error seen need not be known better.
-        open_ = above > 1.05 * one.sup + 1e-12
+        open_ = above > 1.05 * solution.sup + 1e-12
         largest = max(largest, float(above[~open_].max()) if bool((~open_).any()) else 0.0)
         if not bool(open_.any()):
             return largest
@@ -435,12 +437,12 @@ def _bound(task: Task, one: Solution) -> float | None:
         middle, half = torch.cat([middle - half, middle + half]), torch.cat([half, half])
 
 
-def steepest_slope(one: Solution, task: Task) -> float:
+def steepest_slope(solution: Solution, task: Task) -> float:
     """The Lipschitz constant that the zoo claims of SQUAF, for this table."""
     if task.weights == "laplacian":
-        return one.alpha * float(one.z.max() - one.z.min()) / 2
-    h = one.alpha * one.q**2
-    return float(one.z.diff().abs().max()) / one.q * h / -math.expm1(-h)
+        return solution.alpha * float(solution.z.max() - solution.z.min()) / 2
+    h = solution.alpha * solution.q**2
+    return float(solution.z.diff().abs().max()) / solution.q * h / -math.expm1(-h)
 
 
 # -- fit: the smallest SQUAF within a tolerance of a function ---------------------------------------------
@@ -506,7 +508,7 @@ def fit(
     made: dict[int, Solution] = {}
 
     def size(k: int, thorough: bool = False) -> Solution:
-        known = min(made, key=lambda one: abs(one - k), default=None)
+        known = min(made, key=lambda other: abs(other - k), default=None)
         quick = k > _LARGE and known is not None and not thorough
         if k not in made or (thorough and k > _LARGE):
             near = made[known] if quick and known is not None else None
@@ -587,23 +589,23 @@ def start(
     )
 
 
-def _check(**given: Any) -> None:
-    k, tolerance, window = given["k"], given["tolerance"], given["window"]
+def _check(**arguments: Any) -> None:
+    k, tolerance, window = arguments["k"], arguments["tolerance"], arguments["window"]
     if k is None and tolerance is None:
         raise ParameterError("fit: give k for the best of one size, or a tolerance for the smallest that reaches it.")
     for name in ("k", "largest"):
-        value = given[name]
+        value = arguments[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
     for name in ("q", "alpha", "tolerance"):
-        value = given[name]
+        value = arguments[name]
         wrong = isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
         if value is not None and wrong:
             raise ParameterError(f"fit: {name} must be a finite number above 0, and {value!r} was given.")
-    if given["error"] not in ("sup", "mean_square"):
-        raise ParameterError(f"fit: error must be 'sup' or 'mean_square', and {given['error']!r} was given.")
-    if given["weights"] not in ("gaussian", "laplacian"):
-        raise ParameterError(f"fit: weights must be 'gaussian' or 'laplacian', and {given['weights']!r} was given.")
+    if arguments["error"] not in ("sup", "mean_square"):
+        raise ParameterError(f"fit: error must be 'sup' or 'mean_square', and {arguments['error']!r} was given.")
+    if arguments["weights"] not in ("gaussian", "laplacian"):
+        raise ParameterError(f"fit: weights must be 'gaussian' or 'laplacian', and {arguments['weights']!r} was given.")
     if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 3 or not window % 2):
         raise ParameterError(
             f"fit: window must be an odd number of points (3, 5, ...) or None for all, and {window!r} was given."

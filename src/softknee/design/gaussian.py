@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..errors import DefinitionError
 from .concrete import Concrete, Curve
+from .quadrature import legendre_rule, legendre_values
 
 NODES = 16
 REACH = 14.0  # panels go to 14 standard deviations: U and V are m + d and m - d, each of which goes to FAR
@@ -33,31 +34,6 @@ MOST_PANELS = 4000
 _START = (0.0, 1.5, 3.0, 4.5, 6.5, FAR, REACH)
 _OUTER = (0.0, 1.2, 3.0, 5.5, FAR)
 _EPS = torch.finfo(torch.float64).eps
-
-
-@functools.cache
-def legendre_rule(count: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], by Newton's method."""
-    place = torch.arange(count, 0, -1, dtype=torch.float64)
-    nodes = torch.cos(math.pi * (place - 0.25) / (count + 0.5))
-    for _ in range(100):
-        values = legendre_values(nodes, count + 1)
-        slope = count * (values[:, -2] - nodes * values[:, -1]) / (1 - nodes**2)
-        step = values[:, -1] / slope
-        nodes = nodes - step
-        if float(step.abs().max()) < 1e-16:
-            break
-    values = legendre_values(nodes, count + 1)
-    slope = count * (values[:, -2] - nodes * values[:, -1]) / (1 - nodes**2)
-    return nodes, 2 / ((1 - nodes**2) * slope**2)
-
-
-def legendre_values(at: Tensor, count: int) -> Tensor:
-    """P_0 .. P_{count-1} at some points, one column for each polynomial."""
-    columns = [torch.ones_like(at), at]
-    for n in range(1, count - 1):
-        columns.append(((2 * n + 1) * at * columns[n] - n * columns[n - 1]) / (n + 1))
-    return torch.stack(columns[:count], dim=-1)
 
 
 @functools.cache
@@ -140,8 +116,8 @@ def resolve(f: Concrete, q: float) -> Resolved:
         left = waiting[~good]
         middle = left.mean(dim=1, keepdim=True)
         waiting = torch.cat([torch.cat([left[:, :1], middle], 1), torch.cat([middle, left[:, 1:]], 1)])
-    found = torch.cat([torch.cat(done)[:, 0].sort().values, torch.tensor(ends[-1:], dtype=torch.float64)])
-    return Resolved(_tabulated(f, found) if f.costly else f, q, found)
+    grid = torch.cat([torch.cat(done)[:, 0].sort().values, torch.tensor(ends[-1:], dtype=torch.float64)])
+    return Resolved(_tabulated(f, grid) if f.costly else f, q, grid)
 
 
 def _tabulated(f: Concrete, ends: Tensor) -> Concrete:

@@ -8,8 +8,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import zip_longest
 from typing import Any
 
 from ..errors import DefinitionError
@@ -33,119 +31,82 @@ from ..spec import (
     x,
 )
 from ..spec.algebra import Abs, Add, Expr, Interval, Max, Mul, Piecewise, Pow, Rational, Symbol, oo, sympy
-from ..spec.pieces import Pieces, sign_of, split
+from ..spec.pieces import Pieces, sign_of, split, within
 from ..spec.precision import compiled, context, to_digits
 from .texts.given import Given
 
-Polynomial = tuple[Fraction, ...]
-ONE: Polynomial = (Fraction(1),)
-PLACE: Polynomial = (Fraction(0), Fraction(1))
-REST: Polynomial = (Fraction(1), Fraction(-1))
-
-
-def add(*several: Polynomial) -> Polynomial:
-    total = [sum(column, Fraction(0)) for column in zip_longest(*several, fillvalue=Fraction(0))]
-    while total and total[-1] == 0:
-        total.pop()
-    return tuple(total)
-
-
-def times(first: Polynomial, second: Polynomial | Fraction | int) -> Polynomial:
-    if not isinstance(second, tuple):
-        return add(tuple(one * second for one in first))
-    shifted = [(Fraction(0),) * i + tuple(one * c for c in second) for i, one in enumerate(first)]
-    return add(*shifted)
-
-
-def power(base: Polynomial, exponent: int) -> Polynomial:
-    return functools.reduce(times, [base] * exponent, ONE)
-
-
-def derivative(polynomial: Polynomial, order: int = 1) -> Polynomial:
-    for _ in range(order):
-        polynomial = tuple(i * c for i, c in enumerate(polynomial))[1:]
-    return polynomial
-
-
-def integral(polynomial: Polynomial) -> Polynomial:
-    return (Fraction(0), *(c / (i + 1) for i, c in enumerate(polynomial))) if polynomial else ()
-
-
-def mirrored(polynomial: Polynomial) -> Polynomial:
-    """The polynomial of 1 - s."""
-    return add(*(times(power(REST, i), c) for i, c in enumerate(polynomial)))
+_s = sympy.Symbol("s")
+ONE, PLACE, REST = (sympy.Poly(polynomial, _s, domain="QQ") for polynomial in (1, _s, 1 - _s))
 
 
 @functools.cache
-def basis(order: int, fixed: bool) -> tuple[tuple[Polynomial, ...], tuple[Polynomial, ...]]:
+def basis(order: int, fixed: bool) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     """P_0 .. P_order and Q_0 .. Q_order for that many derivatives at both ends."""
     count = order + 1 if fixed else order
     left = [_left(j, count) for j in range(count)]
-    right = [times(mirrored(one), (-1) ** j) for j, one in enumerate(left)]
+    right = [polynomial.compose(REST) * (-1) ** j for j, polynomial in enumerate(left)]
     if fixed:
         return tuple(left), tuple(right)
-    return (ONE, *map(integral, left)), ((), *map(integral, right))
+    return (ONE, *(polynomial.integrate() for polynomial in left)), (
+        0 * ONE,
+        *(polynomial.integrate() for polynomial in right),
+    )
 
 
-def _left(j: int, count: int) -> Polynomial:
+def _left(j: int, count: int) -> Expr:
     """The polynomial whose derivative of order j at 0 is 1, all others of order below `count` at 0 and 1 being 0."""
-    tail = tuple(Fraction(math.comb(count - 1 + m, m), math.factorial(j)) for m in range(count - j))
-    return times(times(power(PLACE, j), power(REST, count)), tail)
+    tail = sum(math.comb(count - 1 + m, m) * PLACE**m for m in range(count - j))
+    return PLACE**j * REST**count * tail * Rational(1, math.factorial(j))
+
+
+def derivative(polynomial: Expr, order: int) -> Expr:
+    """The derivative of that order, 0 included."""
+    return polynomial.diff((_s, order)) if order else polynomial
 
 
 @functools.cache
-def moving_basis(order: int, fixed: bool) -> dict[str, list[Polynomial]]:
+def moving_basis(order: int, fixed: bool) -> dict[str, list[Expr]]:
     """The polynomials that a moving end brings: "La"[j] goes with (da/dp) L_j h^(j-1), and so on for R and b.
 
     With s = (x - a)/h at a fixed x, ds/dp = -(a' (1 - s) + b' s)/h, and L_j itself moves by L_(j+1) a'.
     """
-    first, second = ([*one, ()] for one in basis(order, fixed))
-    found: dict[str, list[Polynomial]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
-    for j in range(order + 2):
-        for side, own in (("L", first), ("R", second)):
-            before = own[j - 1] if j else ()
-            slope = times(derivative(own[j]), -1)
-            moved = add(times(own[j], -j), times(slope, REST))
-            found[side + "a"].append(add(moved, before) if side == "L" else moved)
-            moved = add(times(own[j], j), times(slope, PLACE))
-            found[side + "b"].append(add(moved, before) if side == "R" else moved)
-    return found
+    moving: dict[str, list[Expr]] = {"La": [], "Lb": [], "Ra": [], "Rb": []}
+    for side, own in zip("LR", basis(order, fixed), strict=True):
+        for j, (before, polynomial) in enumerate(itertools.pairwise([0 * ONE, *own, 0 * ONE])):
+            slope = polynomial.diff()
+            moving[side + "a"].append(-j * polynomial - slope * REST + (before if side == "L" else 0))
+            moving[side + "b"].append(j * polynomial - slope * PLACE + (before if side == "R" else 0))
+    return moving
 
 
-def written(polynomial: Polynomial, place: Expr, rest: Expr) -> Expr:
+def written(polynomial: Expr, place: Expr, rest: Expr) -> Expr:
     """A polynomial, written in the place and in 1 minus it so that it does not cancel on [0, 1].
 
     Factors s and 1 - s are taken out; what is left stays a sum of powers where all signs agree, and becomes a sum of
     Bernstein polynomials where they do not.
     """
     left, right, terms = _terms(polynomial)
-    return (
-        place**left
-        * rest**right
-        * Add(*(Rational(c.numerator, c.denominator) * place**i * rest**j for c, i, j in terms))
-    )
+    return place**left * rest**right * Add(*(c * place**i * rest**j for c, i, j in terms))
 
 
 @functools.cache
-def _terms(polynomial: Polynomial) -> tuple[int, int, list[tuple[Fraction, int, int]]]:
+def _terms(polynomial: Expr) -> tuple[int, int, list[tuple[Expr, int, int]]]:
     """The powers of s and 1 - s that are factors, and the rest as (coefficient, power of s, power of 1 - s)."""
-    polynomial = add(polynomial)
-    if not polynomial:
+    if polynomial.is_zero:
         return 0, 0, []
     left = right = 0
-    while polynomial[0] == 0:
-        polynomial, left = polynomial[1:], left + 1
-    while sum(polynomial) == 0:  # by 1 - s: the partial sums of the coefficients
-        sums = [sum(polynomial[: i + 1], Fraction(0)) for i in range(len(polynomial))]
-        polynomial, right = add(tuple(sums)), right + 1
-    degree = len(polynomial) - 1
-    if all(c >= 0 for c in polynomial) or all(c <= 0 for c in polynomial):
-        return left, right, [(c, i, 0) for i, c in enumerate(polynomial) if c != 0]
+    while polynomial.eval(0) == 0:
+        polynomial, left = polynomial.exquo(PLACE), left + 1
+    while polynomial.eval(1) == 0:
+        polynomial, right = polynomial.exquo(REST), right + 1
+    degree, coefficients = polynomial.degree(), polynomial.all_coeffs()[::-1]
+    if all(c >= 0 for c in coefficients) or all(c <= 0 for c in coefficients):
+        return left, right, [(c, i, 0) for i, c in enumerate(coefficients) if c != 0]
     bernstein = [
-        math.comb(degree, i) * sum(math.comb(i, j) * polynomial[j] / math.comb(degree, j) for j in range(i + 1))
+        math.comb(degree, i) * sum(math.comb(i, j) * coefficients[j] / math.comb(degree, j) for j in range(i + 1))
         for i in range(degree + 1)
     ]
-    return left, right, [(Fraction(c), i, degree - i) for i, c in enumerate(bernstein) if c != 0]
+    return left, right, [(c, i, degree - i) for i, c in enumerate(bernstein) if c != 0]
 
 
 _DRAWS, _DIGITS = 3, 30
@@ -181,23 +142,8 @@ def neat(expr: Expr) -> Expr:
 
 def pieces_of(expr: Expr, low: Expr | None, high: Expr | None) -> Pieces:
     """An expression's own pieces between two points (None is infinity), as written where it has but one."""
-    found = split(expr)
-    inner = [
-        seam
-        for seam in found.seams
-        if (low is None or sign_of(seam - low) > 0) and (high is None or sign_of(high - seam) > 0)
-    ]
-    if not found.seams:
-        return Pieces((), (expr,))
-    ends = [low, *inner, high]
-    samples = [_between(a, b) for a, b in itertools.pairwise(ends)]
-    return Pieces(tuple(inner), tuple(found.part_of(sample) for sample in samples))
-
-
-def _between(low: Expr | None, high: Expr | None) -> Expr:
-    if low is None:
-        return sympy.Integer(0) if high is None else high - 1
-    return low + 1 if high is None else (low + high) / 2
+    pieces = split(expr)
+    return within(pieces, low, high) if pieces.seams else Pieces((), (expr,))
 
 
 def joined(seams: Sequence[Expr], parts: Sequence[Expr]) -> Expr:
@@ -233,22 +179,22 @@ _WORDS = ("values", "slopes", "derivatives of order {}")
 
 
 def _apart(engine: str, meeting: Meeting, order: int, witness: Mapping[Symbol, Expr]) -> str:
-    said = []
-    for one in dict.fromkeys((0, 1, order)):
-        left, right = meeting.sides(one)
-        text = f"{_WORDS[min(one, 2)].format(one)} {short(left)} and {short(right)}"
+    sentences = []
+    for value in dict.fromkeys((0, 1, order)):
+        left, right = meeting.sides(value)
+        text = f"{_WORDS[min(value, 2)].format(value)} {short(left)} and {short(right)}"
         if left.free_symbols or right.free_symbols:
             text += f" ({_number(left, witness)} and {_number(right, witness)})"
-        said.append(text)
+        sentences.append(text)
     hint = ""
-    if all(_nearly(*meeting.sides(one), witness) for one in range(order + 1)):
+    if all(_nearly(*meeting.sides(item), witness) for item in range(order + 1)):
         hint = (
             " They differ by rounding alone: 1.2 in Python is a binary number, and 1/1.2 another. Write the piece as a "
             "text, in which decimals are exact, or with sympy.Rational."
         )
     place = f" (numbers are for {', '.join(f'{s} = {float(n):g}' for s, n in witness.items())})" if witness else ""
     return (
-        f"{engine}: {meeting.names} do not join at x = {meeting.at}: {'; '.join(said)}{place}. A RESCU is "
+        f"{engine}: {meeting.names} do not join at x = {meeting.at}: {'; '.join(sentences)}{place}. A RESCU is "
         f"continuously differentiable.{hint} Change a piece or the point, or let softknee.design.join(left, right, "
         f"between=...) solve for a piece between."
     )
@@ -413,8 +359,8 @@ class Guarded(Mapping[Index, Expr]):
     better: Callable[[Index], Expr | None] | None = None
 
     def __getitem__(self, index: Index) -> Expr:
-        found = self.better(index) if self.better else None
-        return guard(self.bare.partial(*index).bound_formula) if found is None else found
+        form = self.better(index) if self.better else None
+        return guard(self.bare.partial(*index).bound_formula) if form is None else form
 
     def __iter__(self) -> Iterator[Index]:
         return iter([()])
@@ -453,12 +399,12 @@ def join(
         raise DefinitionError("join takes between=(a, b): where the left function ends and where the right one begins.")
     if not isinstance(fixed, bool):
         raise DefinitionError(f"join takes fixed=True or fixed=False, and {fixed!r} was given.")
-    given = Given("join", params)
-    sides = given.function(left), given.function(right)
-    a, b = (given.point(end) for end in between)
+    arguments = Given("join", params)
+    sides = arguments.function(left), arguments.function(right)
+    a, b = (arguments.point(end) for end in between)
     if sign_of(b - a) <= 0:
         raise DefinitionError(f"join takes between=(a, b) with a below b, and {a} is not below {b}.")
-    used = given.params_of(*sides, a, b)
+    used = arguments.params_of(*sides, a, b)
     before, after = pieces_of(sides[0], None, a), pieces_of(sides[1], b, None)
     for pieces, which in ((before, "left"), (after, "right")):
         for i, seam in enumerate(pieces.seams):
@@ -479,7 +425,7 @@ def join(
         claims=window.claims(),
         better=window.computed,
         about=about or f"Two functions and the polynomial of degree {2 * smoothness + fixed} between them.",
-        recipe=given.recipe(*sides, between=(a, b), smoothness=smoothness, fixed=fixed),
+        recipe=arguments.recipe(*sides, between=(a, b), smoothness=smoothness, fixed=fixed),
     )
 
 
@@ -519,11 +465,11 @@ class _Window:
         return left, right
 
     def _ends_of(self, side: Expr, at: Expr) -> list[Expr]:
-        found = []
+        ends = []
         for _ in range(self.order + 2):
-            found.append(neat(side.subs(x, at)))
+            ends.append(neat(side.subs(x, at)))
             side = sympy.diff(side, x)
-        return found
+        return ends
 
     # -- the middle -----------------------------------------------------------------------------------
 
@@ -531,7 +477,7 @@ class _Window:
         """The polynomial, or its derivative of an order by x, in the place in the window and 1 minus it."""
         h, terms = self.width, []
         for data, polynomials in zip(self.ends, basis(self.order, self.fixed), strict=True):
-            for j, polynomial in enumerate(derivative(one, times) for one in polynomials):
+            for j, polynomial in enumerate(derivative(polynomial, times) for polynomial in polynomials):
                 if data[j] != 0:
                     terms.append(data[j] * h ** (j - times) * written(polynomial, place, rest))
         return Add(*terms)
@@ -599,11 +545,7 @@ class _Window:
 
     def _outer(self, part: Expr, at: Expr) -> Expr:
         slope = line_slope(part)
-        if slope is None:
-            return part
-        if slope.is_number:
-            return sympy.expand(part)
-        return Line(slope, x - at) + neat(part.subs(x, at))
+        return sympy.expand(part) if slope is not None and slope.is_number else straight(part, at)
 
     def _joined(self, left: Expr, middle: Expr, right: Expr, do: Callable[[Expr], Expr] = lambda e: e) -> Expr:
         """One expression; parts further out, if the functions have any, are treated by `do`."""
@@ -620,8 +562,8 @@ class _Window:
         """The value, the first two slopes and the first derivatives by parameters as they are computed."""
         if set(index) <= {"x"}:
             return self.slope(len(index)) if len(index) < 3 else None
-        found = [p.symbol for p in self.params if index == (p.name,)]
-        return self.by(found[0]) if found else None
+        symbols = [p.symbol for p in self.params if index == (p.name,)]
+        return self.by(symbols[0]) if symbols else None
 
     def slope(self, order: int) -> Expr:
         """The derivative of that order by x, as it is computed."""
@@ -691,9 +633,9 @@ def rescu(
     """
     if not isinstance(smoothness, int) or isinstance(smoothness, bool) or not 1 <= smoothness <= SMOOTHEST_RESCU:
         raise DefinitionError(f"rescu takes a smoothness from 1 to {SMOOTHEST_RESCU}, and {smoothness!r} was given.")
-    given = Given("rescu", params)
-    functions, points = _read(pieces, given)
-    used = given.params_of(*functions, *points)
+    arguments = Given("rescu", params)
+    functions, points = _read(pieces, arguments)
+    used = arguments.params_of(*functions, *points)
     seams, parts, titles = _flat(functions, points)
     for i, seam in enumerate(seams):
         meeting = Meeting(parts[i], parts[i + 1], seam, _titles(titles[i], titles[i + 1]))
@@ -706,11 +648,11 @@ def rescu(
         params=used,
         claims=_claims(seams, parts, used, smoothness),
         about=about or f"A RESCU of {len(parts)} pieces.",
-        recipe=given.recipe(*zip(functions, points, strict=False), functions[-1], **options),
+        recipe=arguments.recipe(*zip(functions, points, strict=False), functions[-1], **options),
     )
 
 
-def _read(pieces: Sequence[Any], given: Given) -> tuple[list[Expr], list[Expr]]:
+def _read(pieces: Sequence[Any], arguments: Given) -> tuple[list[Expr], list[Expr]]:
     if isinstance(pieces, str) or not isinstance(pieces, Sequence) or not 2 <= len(pieces) <= MOST_PIECES:
         raise DefinitionError(
             f"rescu takes a list of 2 to {MOST_PIECES} pieces: pairs (function, where it ends), and a last function."
@@ -723,9 +665,9 @@ def _read(pieces: Sequence[Any], given: Given) -> tuple[list[Expr], list[Expr]]:
             )
     if isinstance(last, tuple | list):
         raise DefinitionError("The last piece of rescu goes on for ever: give it as a function, without an end.")
-    functions = [given.function(f) for f, _ in pairs]
-    functions.append(given.function(last))
-    points = [given.point(end) for _, end in pairs]
+    functions = [arguments.function(f) for f, _ in pairs]
+    functions.append(arguments.function(last))
+    points = [arguments.point(end) for _, end in pairs]
     for place, (before, after) in enumerate(itertools.pairwise(points), start=1):
         if sign_of(after - before) <= 0:
             raise DefinitionError(

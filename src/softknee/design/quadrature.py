@@ -16,17 +16,33 @@ MOST_ROUNDS, MOST_PANELS = 48, 40_000
 
 
 @functools.cache
-def _rule(order: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on (-1, 1), from the eigenvectors of the three-term recurrence (Golub and Welsch 1969)."""
-    k = torch.arange(1, order, dtype=torch.float64)
-    off = k / torch.sqrt(4 * k * k - 1)
-    values, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
-    return values, 2 * vectors[0] ** 2
+def legendre_rule(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of Gauss-Legendre quadrature on [-1, 1], by Newton's method."""
+    place = torch.arange(count, 0, -1, dtype=torch.float64)
+    nodes = torch.cos(math.pi * (place - 0.25) / (count + 0.5))
+    for _ in range(100):
+        values = legendre_values(nodes, count + 1)
+        slope = count * (values[:, -2] - nodes * values[:, -1]) / (1 - nodes**2)
+        step = values[:, -1] / slope
+        nodes = nodes - step
+        if float(step.abs().max()) < 1e-16:
+            break
+    values = legendre_values(nodes, count + 1)
+    slope = count * (values[:, -2] - nodes * values[:, -1]) / (1 - nodes**2)
+    return nodes, 2 / ((1 - nodes**2) * slope**2)
+
+
+def legendre_values(at: Tensor, count: int) -> Tensor:
+    """P_0 .. P_{count-1} at some points, one column for each polynomial."""
+    columns = [torch.ones_like(at), at]
+    for n in range(1, count - 1):
+        columns.append(((2 * n + 1) * at * columns[n] - n * columns[n - 1]) / (n + 1))
+    return torch.stack(columns[:count], dim=-1)
 
 
 def fixed_sums(curve: Curve, low: Tensor, high: Tensor) -> Tensor:
     """The integral over each panel by one rule of 16 points, however good that is."""
-    nodes, weights = _rule(ORDER)
+    nodes, weights = legendre_rule(ORDER)
     half = (high - low) / 2
     at = (low + high)[:, None] / 2 + half[:, None] * nodes
     return half * (curve(at.reshape(-1)).reshape(at.shape) * weights).sum(1)
@@ -38,21 +54,21 @@ def panels(curve: Curve, edges: Sequence[float] | Tensor, *, relative: float = 1
     A panel that differs from the sum of its halves by more than its share of the error is replaced by them; one that is
     as narrow as a float allows, or part of too many, is left as it is.
     """
-    given = torch.as_tensor(edges, dtype=torch.float64)
-    low, high = given[:-1], given[1:]
+    bounds = torch.as_tensor(edges, dtype=torch.float64)
+    low, high = bounds[:-1], bounds[1:]
     whole = fixed_sums(curve, low, high)
     done: list[tuple[Tensor, Tensor, Tensor]] = []
-    kept = 0
+    finished = 0
     for _ in range(MOST_ROUNDS):
         middle = (low + high) / 2
         left, right = fixed_sums(curve, low, middle), fixed_sums(curve, middle, high)
-        size = float(torch.cat([one[2] for one in done] + [left, right]).abs().sum())
+        size = float(torch.cat([panel[2] for panel in done] + [left, right]).abs().sum())
         good = (whole - left - right).abs() <= relative * max(size, 1e-300) * 0.01
         good |= (middle <= low) | (middle >= high)
         done.append((low[good], high[good], (left + right)[good]))
-        kept += int(good.sum())
+        finished += int(good.sum())
         bad = ~good
-        if not bool(bad.any()) or kept + 2 * int(bad.sum()) > MOST_PANELS:
+        if not bool(bad.any()) or finished + 2 * int(bad.sum()) > MOST_PANELS:
             done.append((low[bad], high[bad], (left + right)[bad]))
             break
         low, high = torch.cat([low[bad], middle[bad]]), torch.cat([middle[bad], high[bad]])
@@ -86,5 +102,5 @@ def points(low: float, high: float, *, centre: float, spread: float, count: int 
     wide = outwards(low, high, count, centre=centre, spread=spread)
     share = torch.logspace(-8, -1, 71, dtype=torch.float64) * min(high - low, spread)
     near = torch.cat([low + share, high - share, share, -share, torch.zeros(1, dtype=torch.float64)])
-    found = torch.unique(torch.cat([wide, near]))
-    return found[(found > low) & (found < high)]
+    places = torch.unique(torch.cat([wide, near]))
+    return places[(places > low) & (places < high)]

@@ -29,7 +29,7 @@ from torch import Tensor
 from ..errors import InputError, ParameterError, SoftkneeError
 from ..spec import Activation, Rowwise, SoftTable
 from .concrete import concrete
-from .quadrature import _rule
+from .quadrature import legendre_rule
 
 # Directions of z that move the function by less than this share of what the strongest direction does are left alone:
 # a table may then be ten thousand times its own effect, which float32 still computes to 1e-3 of it.
@@ -93,7 +93,7 @@ def fit_table(
     curve, seams = curve_of(target)
     halves = [q * i / 2 for i in range(-2 * k - 1, 2 * k + 2)]
     edges = sorted({low, high, *(edge for edge in [*halves, *seams] if low < edge < high)})
-    nodes, node_weights = on_panels(edges, *_rule(_NODES))
+    nodes, node_weights = on_panels(edges, *legendre_rule(_NODES))
     points = q * torch.arange(-k, k + 1, dtype=torch.float64)
     sampled = values_of(curve, points)
     design = shares_of(nodes, k=k, q=q, alpha=alpha, weights=weights, window=window)
@@ -146,29 +146,29 @@ def curve_of(target: Any, *, title: str = "fit_table") -> tuple[Callable[[Any], 
 def values_of(curve: Callable[[Any], Any], at: Tensor, *, title: str = "fit_table") -> Tensor:
     """The target at these places: asked for all at once, or one by one if it is a function of a number."""
     with torch.no_grad():
-        found = _values_at(curve, at, title)
-    if found.shape != at.shape:
+        values = _values_at(curve, at, title)
+    if values.shape != at.shape:
         raise InputError(f"{title}: the target must give one value for each number of the tensor it is called with.")
-    if not bool(found.isfinite().all()):
-        place = int((~found.isfinite()).nonzero()[0])
+    if not bool(values.isfinite().all()):
+        place = int((~values.isfinite()).nonzero()[0])
         raise InputError(
-            f"{title}: the target is not finite everywhere: at {float(at[place]):g} it is {float(found[place]):g}. "
+            f"{title}: the target is not finite everywhere: at {float(at[place]):g} it is {float(values[place]):g}. "
             "Choose low, high and q so that the grid and what it is compared on lie where it is."
         )
-    return found.detach().double().cpu()
+    return values.detach().double().cpu()
 
 
 def _values_at(curve: Callable[[Any], Any], at: Tensor, title: str) -> Tensor:
     try:
-        found = curve(at)
+        result = curve(at)
     except SoftkneeError:
         raise
     except Exception as error:  # of whatever kind: it is the user's function, and may be one of a number
         why = f"{type(error).__name__}: {error}"
     else:
-        if isinstance(found, Tensor):
-            return found
-        why = f"it gave {type(found).__name__}"
+        if isinstance(result, Tensor):
+            return result
+        why = f"it gave {type(result).__name__}"
     values: list[float] = []
     for x in at.tolist():
         try:

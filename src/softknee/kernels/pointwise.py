@@ -268,7 +268,7 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
     return p
 
 
-def resolve(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dict[str, Any]]:
+def choose_variant(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dict[str, Any]]:
     """The definition that a variant such as approximate="tanh" selects, and the values without it."""
     left = dict(values)
     for option, choices in act.variants.items():
@@ -285,7 +285,7 @@ def resolve(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dic
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     if act.variants and not act.index:
-        act, values = resolve(act, values)
+        act, values = choose_variant(act, values)
     if act.groups:
         values = act.spread(values)
     check_input(act, x)
@@ -317,4 +317,4 @@ def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float
 
 set_engine(run)
 
-__all__ = ["call", "check_input", "choose", "find", "fit_shape", "resolve", "run", "runtime_of"]
+__all__ = ["call", "check_input", "choose", "choose_variant", "find", "fit_shape", "run", "runtime_of"]

@@ -21,7 +21,8 @@ from ..errors import MissingToolError, ParameterError, did_you_mean
 from ..files import write_whole
 from ..measure.record import Quantity, Record
 from ..nn.row_norm import row_norm
-from ..surgery.activation_text import module_of, read_name
+from ..registry import resolve
+from ..surgery.activation_text import module_of
 from ..surgery.clipping import clip_activations_
 from . import chart
 from .chart import INK, SOFT, Chart, Page, coloured, rgb
@@ -36,9 +37,10 @@ def named(activation: str) -> str:
     """
     if activation == LINEAR:
         return "no activation"
-    said = read_name(activation)
-    parts = [f"{sign(key)} = {value:g}" for key, value in said.values.items() if not isinstance(value, str)]
-    return ", ".join([said.name.replace("_", " "), *parts])
+    values = resolve(activation).values
+    parts = [f"{sign(key)} = {value:g}" for key, value in values.items() if isinstance(value, int | float)]
+    name = activation.partition("(")[0] if parts else activation
+    return ", ".join([name.replace("_", " "), *parts])
 
 
 def _norm(setting: Setting) -> str:
@@ -107,7 +109,7 @@ class Setting:
             if value is not None and not 0 < value < math.inf:
                 raise ParameterError(f"{name} must be a finite number above 0, and {value!r} was given.")
         if self.activation != LINEAR:
-            read_name(self.activation)
+            resolve(self.activation)
 
 
 def network(setting: Setting, *, seed: int, dtype: torch.dtype = torch.float64) -> nn.Sequential:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from ..kernels import Choice, choose, find
 from ..kernels.squaf import choose_path
+from ..registry import resolve
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
-from .baselines import Baseline, baseline_named
+from .baselines import Baseline
 from .module import Pointwise
 from .rowwise import RowwiseModule
 from .squaf import Squaf
@@ -61,11 +63,15 @@ CLASSES: dict[str, type[Pointwise]] = {
 }
 
 
-def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **arguments: Any) -> nn.Module:
-    """The module of an activation, given by name or as a definition of your own.
+def make(
+    activation: str | os.PathLike[str] | Activation | SoftTable | Rowwise | Baseline, **arguments: Any
+) -> nn.Module:
+    """The module of an activation, given as a text or as a definition of your own.
 
     Args:
-        activation: a name of `sk.names()`, the path of a file that holds a definition, or a definition.
+        activation: a name of `sk.names()`, a name with values ("srelu(delta=0.05, learn=delta)"), the path of a file
+            that holds a definition, a formula ("x * sigmoid(2 * x)"), an engine's call ("mollify(relu, box)"), or a
+            definition.
         arguments: what the class of the module takes, above all
             its parameters by name: beta=0.5;
             learn: the parameters to train: a name, several names, or True for all (False where nothing is given);
@@ -79,16 +85,21 @@ def make(activation: str | Activation | SoftTable | Rowwise | Baseline, **argume
     >>> import softknee as sk
     >>> sk.nn.make("smelu", beta=0.5, learn="beta", per="channel", size=64)
     SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
+    >>> sk.nn.make("mollify(relu, box, width=0.5)")
+    Pointwise('relu_box')
     """
-    baseline = activation if isinstance(activation, Baseline) else baseline_named(activation)
-    if baseline is not None:
-        return baseline.module(**arguments)
-    assert not isinstance(activation, Baseline)
-    definition = find(activation) if isinstance(activation, str) else activation
+    definition, values, learn = resolve(activation)
+    arguments = {**values, **({} if learn is None else {"learn": learn}), **arguments}
+    if isinstance(definition, Baseline):
+        return definition.module(**arguments)
     if not isinstance(definition, (Activation, SoftTable, Rowwise)):
         raise ParameterError(
             f"make() takes the name of an activation or a definition, and {type(definition).__name__} was given; "
             "sk.names() lists the names."
+        )
+    if isinstance(activation, str) and isinstance(definition, Activation) and not definition.formula.free_symbols:
+        raise ParameterError(
+            f"The formula {activation!r} has no x: it is a constant. Give a name its values as in srelu(delta=0.05)."
         )
     if isinstance(definition, SoftTable):
         return read_mode(arguments.pop("mode", "soft"))(definition, **arguments)

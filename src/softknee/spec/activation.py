@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import holds, remake, restore, service
+from ..registry import get, holds, remake, restore, service
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
@@ -256,12 +256,12 @@ class Activation:
         params = []
         for p in self.params:
             if isinstance(p.constraint, AtLeastOne) and "temperature" in left:
-                given = left.pop("temperature")
-                if not isinstance(given, (int, float)) or isinstance(given, bool) or not 0 < given < math.inf:
+                value = left.pop("temperature")
+                if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
                     raise ParameterError(
-                        f"{self.name}: temperature must be a finite number above 0, and {given!r} was given."
+                        f"{self.name}: temperature must be a finite number above 0, and {value!r} was given."
                     )
-                p = replace(p, constraint=AtLeastOne(temperature=float(given)))
+                p = replace(p, constraint=AtLeastOne(temperature=float(value)))
             params.append(p)
         return tuple(params), left
 
@@ -270,8 +270,8 @@ class Activation:
         left = dict(values)
         for group, names in self.groups.items():
             if group in left:
-                given = left.pop(group)
-                each = list(given.unbind(-1) if hasattr(given, "unbind") else given)
+                vector = left.pop(group)
+                each = list(vector.unbind(-1) if hasattr(vector, "unbind") else vector)
                 if len(each) != len(names):
                     raise ParameterError(
                         f"{self.name}: {group} takes {len(names)} numbers ({', '.join(names)}), and {len(each)} were "
@@ -279,6 +279,24 @@ class Activation:
                     )
                 left |= dict(zip(names, each, strict=True))
         return left
+
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that are words."""
+        temperature = ["temperature"] if any(isinstance(p.constraint, AtLeastOne) for p in self.params) else []
+        return [*(p.name for p in self.params), *temperature], list(self.variants)
+
+    def with_defaults(self, **values: Any) -> Activation:
+        """The same definition with these values as the defaults of its parameters."""
+        act: Activation = self
+        for option in self.variants.keys() & values.keys():
+            act = get(self.variants[option][values.pop(option)])
+        params, numbers = act.configured(values)
+        act.check(numbers)
+        changed = (
+            replace(p, default=float(numbers[p.name]), learned_default=None) if p.name in numbers else p for p in params
+        )
+        return act.with_(params=tuple(changed), recipe=act.recipe or act.name)
 
     # -- mathematics ------------------------------------------------------------------------------------
 
@@ -310,8 +328,8 @@ class Activation:
     @functools.cached_property
     def computed(self) -> Expr:
         """The expression that kernels evaluate: the stable one where one is given."""
-        given = self.root.stable.get(self._index)
-        return self.bound_formula if given is None else sympy.sympify(given)
+        better = self.root.stable.get(self._index)
+        return self.bound_formula if better is None else sympy.sympify(better)
 
     def latex(self) -> str:
         """The formula, typeset."""
@@ -336,8 +354,8 @@ class Activation:
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
-        return f"<activation {self.name}({given})>"
+        defaults = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
+        return f"<activation {self.name}({defaults})>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Activation:
         return self  # immutable, and compared by identity
@@ -347,14 +365,16 @@ class Activation:
         if self._index:
             raise DefinitionError(f"{self.name!r} is a derivative; change the activation that it belongs to.")
         another = not changes.keys().isdisjoint({"formula", "inner", "implicit", "worked", "stable"})
-        given = self._fields()
-        given["recipe"] = "" if another else self.recipe
-        return Activation(**(given | changes))
+        arguments = self._fields()
+        arguments["recipe"] = "" if another else self.recipe
+        return Activation(**(arguments | changes))
 
     def _fields(self) -> dict[str, Any]:
         """What it was made from. `formula` has u written out by now; the form with u is the bound one."""
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name[0] != "_"}
-        return given | ({} if self.worked is not None else {"formula": self.bound_formula})
+        arguments = {
+            entry.name: getattr(self, entry.name) for entry in fields(self) if entry.init and entry.name[0] != "_"
+        }
+        return arguments | ({} if self.worked is not None else {"formula": self.bound_formula})
 
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.root
@@ -362,9 +382,9 @@ class Activation:
             return restore, (root.name, self._index)
         # Nobody else can look it up by its name: it travels as its recipe, or whole.
         if root.recipe:
-            given = (root.recipe, root.name, root.params)
-            _remembered.setdefault(given, root)
-            return remake, (*given, self._index)
+            key = (root.recipe, root.name, root.params)
+            _remembered.setdefault(key, root)
+            return remake, (*key, self._index)
         return rebuild, (root._fields(), self._index)
 
 
@@ -372,15 +392,15 @@ class Activation:
 _remembered: weakref.WeakValueDictionary[tuple[Any, ...], Activation] = weakref.WeakValueDictionary()
 
 
-def remembered(given: tuple[Any, ...], make: Callable[[], Activation]) -> Activation:
+def remembered(key: tuple[Any, ...], make: Callable[[], Activation]) -> Activation:
     """The definition that these words stand for, made if nobody has it."""
-    found = _remembered.get(given)
-    if found is None:
-        _remembered[given] = found = make()
-    return found
+    activation = _remembered.get(key)
+    if activation is None:
+        _remembered[key] = activation = make()
+    return activation
 
 
-def rebuild(given: Mapping[str, Any], index: tuple[str, ...]) -> Activation:
+def rebuild(arguments: Mapping[str, Any], index: tuple[str, ...]) -> Activation:
     """The (derivative of the) definition with these fields; how one without a name or a recipe is unpickled."""
-    found = Activation(**given)
-    return found.partial(*index) if index else found
+    activation = Activation(**arguments)
+    return activation.partial(*index) if index else activation

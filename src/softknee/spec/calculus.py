@@ -38,7 +38,7 @@ def partial(act: Activation, index: tuple[str, ...]) -> Expr:
     as_x = act.inner.as_x if act.inner is not None else x
 
     def total(piece: Expr) -> Expr:
-        result = Add(*(sympy.diff(piece, one) * rate for one, rate in along.items()))
+        result = Add(*(sympy.diff(piece, variable) * rate for variable, rate in along.items()))
         result = without_jumps(result.replace(FiniteLeft, lambda arg: arg))
         return _tidy(_outside_seams(result, lambda part: part.xreplace({x: as_x})))
 

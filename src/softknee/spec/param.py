@@ -74,10 +74,10 @@ def real(name: str, default: float, about: str = "") -> Param:
     return Param(name, default, Real(), about=about)
 
 
-def find_param(title: str, params: Sequence[Param], name: str) -> Param:
+def find_param(title: str, params: Sequence[Any], name: str) -> Any:
     """The parameter of that name, or an error with a did-you-mean."""
     check_name(title, [p.name for p in params], name)
-    return next(one for one in params if one.name == name)
+    return next(param for param in params if param.name == name)
 
 
 def check_name(title: str, known: Sequence[str], name: str) -> None:

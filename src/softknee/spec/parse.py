@@ -147,7 +147,7 @@ class Reader:
     def __init__(
         self, params: Sequence[Param] = (), calls: Mapping[str, Callable[[ast.Call, int], Expr]] | None = None
     ) -> None:
-        self.known = {"x": p.x, "pi": sympy.pi, "e": sympy.E} | {one.name: one.symbol for one in params}
+        self.known = {"x": p.x, "pi": sympy.pi, "e": sympy.E} | {param.name: param.symbol for param in params}
         self.calls = {} if calls is None else calls
         self.nodes = 0
         self._sizes: dict[Expr, int] = {}
@@ -270,7 +270,7 @@ class Reader:
 
     def _piecewise(self, node: ast.Call, depth: int) -> Expr:
         *pieces, default = node.args or [None]
-        pairs = [one.elts for one in pieces if isinstance(one, ast.Tuple) and len(one.elts) == 2]
+        pairs = [piece.elts for piece in pieces if isinstance(piece, ast.Tuple) and len(piece.elts) == 2]
         if default is None or not pairs or len(pairs) != len(pieces) or isinstance(default, ast.Tuple):
             raise FormulaError("piecewise takes pairs (value, condition) and a last value for everywhere else.")
         if len(pairs) > MOST_PIECES:
@@ -296,7 +296,7 @@ class Reader:
     def _compared(self, node: ast.AST, depth: int) -> Expr:
         self._step(depth)
         if isinstance(node, ast.BoolOp):
-            parts = [self._condition(one, depth + 1) for one in node.values]
+            parts = [self._condition(value, depth + 1) for value in node.values]
             return sympy.And(*parts) if isinstance(node.op, ast.And) else sympy.Or(*parts)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return sympy.Not(self._condition(node.operand, depth + 1))

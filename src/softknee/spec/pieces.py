@@ -50,14 +50,14 @@ def split(expr: Expr) -> Pieces:
 
 def sign_of(expr: Expr) -> int:
     """-1, 0 or 1, whatever the parameters are; an error where they decide."""
-    found = _sign(sympy.sympify(expr))
-    if found is None:
+    result = _sign(sympy.sympify(expr))
+    if result is None:
         raise DefinitionError(
             f"The order of two seams hangs on the sign of {expr}, which the parameters' constraints leave open. "
             f"Make the parameters positive, write the later seam as the earlier one plus a positive width, or put "
             f"numbers in."
         )
-    return found
+    return result
 
 
 @functools.lru_cache(maxsize=4096)
@@ -123,30 +123,30 @@ def _split(expr: Expr) -> Pieces:
 
 def _together(several: Sequence[Pieces], build: Callable[[Sequence[Expr]], Expr]) -> Pieces:
     """Build something from the parts of several split expressions, cell by cell."""
-    seams = _sorted([seam for one in several for seam in one.seams])
+    seams = _sorted([seam for part in several for seam in part.seams])
     cells = []
     for low, high in _cells(seams):
         sample = _inside(low, high)
-        made = build([one.part_of(sample) for one in several])
-        cells.append(_within(_split_piecewise(made), low, high) if isinstance(made, Piecewise) else Pieces((), (made,)))
+        made = build([part.part_of(sample) for part in several])
+        cells.append(within(_split_piecewise(made), low, high) if isinstance(made, Piecewise) else Pieces((), (made,)))
     return _chain(seams, cells)
 
 
 def _split_piecewise(expr: Expr) -> Pieces:
     conditions = [when for _, when in expr.args]
-    relations = {one for when in conditions for one in _relations(when) if one.has(x)}
+    relations = {relation for when in conditions for relation in _relations(when) if relation.has(x)}
     values = [_split(value) for value, _ in expr.args]
-    gaps = {one: _split(one.lhs - one.rhs) for one in relations}
+    gaps = {relation: _split(relation.lhs - relation.rhs) for relation in relations}
     seams = _sorted(
         [
-            *(seam for one in [*values, *gaps.values()] for seam in one.seams),
+            *(seam for value in [*values, *gaps.values()] for seam in value.seams),
             *(root for gap in gaps.values() for root in _crossings(gap)),
         ]
     )
     parts = []
     for low, high in _cells(seams):
         sample = _inside(low, high)
-        truth = {one: _holds(one, gap.part_of(sample), sample) for one, gap in gaps.items()}
+        truth = {comparison: _holds(comparison, gap.part_of(sample), sample) for comparison, gap in gaps.items()}
         parts.append(_chosen(expr, values, truth, sample))
     return Pieces(tuple(seams), tuple(parts))
 
@@ -159,12 +159,12 @@ def _relations(when: Expr) -> list[Expr]:
 
 def _crossings(gap: Pieces) -> list[Expr]:
     """Where the difference of the two sides of a comparison is 0, within the part it belongs to."""
-    found = []
+    roots = []
     for part, (low, high) in zip(gap.parts, _cells(gap.seams), strict=True):
         for root in _roots(part):
             if (low is None or sign_of(root - low) > 0) and (high is None or sign_of(high - root) > 0):
-                found.append(root)
-    return found
+                roots.append(root)
+    return roots
 
 
 def _roots(part: Expr) -> list[Expr]:
@@ -202,14 +202,14 @@ def _chosen(expr: Expr, values: Sequence[Pieces], truth: dict[Expr, Boolean], sa
 
 
 def _sorted(seams: Sequence[Expr]) -> list[Expr]:
-    found: list[Expr] = []
+    ordered: list[Expr] = []
     for seam in dict.fromkeys(seams):
-        if len(found) >= MOST_PIECES:
+        if len(ordered) >= MOST_PIECES:
             raise DefinitionError(f"The formula has more than {MOST_PIECES} pieces.")
-        orders = [sign_of(seam - other) for other in found]
+        orders = [sign_of(seam - other) for other in ordered]
         if 0 not in orders:
-            found.insert(sum(order > 0 for order in orders), seam)
-    return found
+            ordered.insert(sum(order > 0 for order in orders), seam)
+    return ordered
 
 
 def _cells(seams: Sequence[Expr]) -> list[tuple[Expr | None, Expr | None]]:
@@ -223,7 +223,7 @@ def _inside(low: Expr | None, high: Expr | None) -> Expr:
     return low + 1 if high is None else (low + high) / 2
 
 
-def _within(pieces: Pieces, low: Expr | None, high: Expr | None) -> Pieces:
+def within(pieces: Pieces, low: Expr | None, high: Expr | None) -> Pieces:
     """The pieces between two points."""
     inner = [
         seam

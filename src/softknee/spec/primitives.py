@@ -34,16 +34,16 @@ def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Exp
     """
     if not (left.has(Piecewise) or right.has(Piecewise)):
         return rule(left, right)
-    found = []
+    parts = []
     for when, difference in _cases(left - right):
-        if len(found) == MOST_CASES:
+        if len(parts) == MOST_CASES:
             raise FormulaError(
                 f"A condition, or the corner of relu, max, min or clip, has more than {MOST_CASES} cases of pieces "
                 "inside; write the pieces outermost, or fewer of them."
             )
         if not difference.has(sympy.nan, sympy.zoo, sympy.I):
-            found.append(sympy.And(when, rule(difference, sympy.Integer(0))))
-    return sympy.Or(*found)
+            parts.append(sympy.And(when, rule(difference, sympy.Integer(0))))
+    return sympy.Or(*parts)
 
 
 def _cases(expr: Expr) -> Iterator[tuple[Expr, Expr]]:
@@ -221,9 +221,6 @@ class Log1p(Primitive):
 class Log1pUnit(Log1p):
     """log(1 + u) for an argument that is known to lie in [0, 1], where one short series does."""
 
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return 1 / (1 + self.args[0])
-
 
 class Log1pMinus(Primitive):
     """log(1 + u) - u, exact relative to its size near 0, where it is -u^2/2."""
@@ -241,10 +238,6 @@ class Log1pMinus(Primitive):
 
 class Log1pMinusNear(Log1pMinus):
     """log(1 + u) - u for an argument that is known to lie in [-0.29, 0.41], where one series does."""
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        (u,) = self.args
-        return -u / (1 + u)
 
 
 class Ramp(Primitive):
@@ -345,8 +338,8 @@ BOUNDED = (Sigmoid, Tanh, SechSquared, MishGate, NormalCdf, NormalPdf)
 
 def elementary(expr: Expr) -> Expr:
     """The expression with every primitive replaced by its textbook form."""
-    found = [node for node in sympy.preorder_traversal(expr) if isinstance(node, Primitive)]
-    if not found:
+    primitives = [node for node in sympy.preorder_traversal(expr) if isinstance(node, Primitive)]
+    if not primitives:
         return expr
     # Innermost first: a primitive inside another is replaced before the outer one is rewritten.
     return expr.replace(lambda node: isinstance(node, Primitive), lambda node: node.elementary(*node.args))

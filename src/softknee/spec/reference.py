@@ -86,8 +86,8 @@ def evaluate(act: Activation, at: float, **values: float) -> Any:
     """
     mp, (function, inverse) = _own.mp, _own.function(act)
     mp.dps = WORKING_DIGITS  # an interrupt inside one of mpmath's functions could have left another
-    given = {p.name: p.default for p in act.params} | values
-    numbers = [mp.mpf(given[p.name]) for p in act.root.params]
+    values_by_name = {p.name: p.default for p in act.params} | values
+    numbers = [mp.mpf(values_by_name[p.name]) for p in act.root.params]
     point = mp.mpf(at)
     value = mp.mpf(0)
     if inverse is not None:

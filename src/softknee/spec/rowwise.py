@@ -59,6 +59,11 @@ class Rowwise:
         """Refuse names that do not exist and numbers that are not allowed."""
         check_values(self.name, self.params, values)
 
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that are words."""
+        return [p.name for p in self.params], []
+
     def __call__(self, input: Tensor, **values: Any) -> Tensor:
         """Compute the function on a tensor; parameters are numbers, or tensors that broadcast against it."""
         import torch
@@ -82,23 +87,23 @@ class Rowwise:
     def _fitted(self, p: Param, values: Mapping[str, Any], input: Tensor) -> Tensor:
         import torch
 
-        given = values.get(p.name, p.default)
-        if not isinstance(given, torch.Tensor):
-            return torch.full((1,), float(given), dtype=input.dtype, device=input.device)
-        lead = input.dim() - given.dim()
+        number = values.get(p.name, p.default)
+        if not isinstance(number, torch.Tensor):
+            return torch.full((1,), float(number), dtype=input.dtype, device=input.device)
+        lead = input.dim() - number.dim()
         row = self.dim % input.dim()
-        if given.numel() != 1 and (
+        if number.numel() != 1 and (
             lead < 0
             or any(
-                size != 1 and (lead + d == row or size != input.shape[lead + d]) for d, size in enumerate(given.shape)
+                size != 1 and (lead + d == row or size != input.shape[lead + d]) for d, size in enumerate(number.shape)
             )
         ):
             raise ParameterError(
-                f"{self.name}: {p.name} has shape {tuple(given.shape)}, which does not broadcast against an "
+                f"{self.name}: {p.name} has shape {tuple(number.shape)}, which does not broadcast against an "
                 f"input of shape {tuple(input.shape)} with one value for each row (rows lie along dimension "
                 f"{self.dim}); (1,) is one value for all."
             )
-        return (given.reshape(1) if given.numel() == 1 else given).to(input.dtype)
+        return (number.reshape(1) if number.numel() == 1 else number).to(input.dtype)
 
     def _check_input(self, input: Any) -> None:
         import torch
@@ -119,8 +124,8 @@ class Rowwise:
             )
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
-        return f"<row-wise activation {self.name}({given})>"
+        defaults = ", ".join(f"{p.name}={p.default:g}" for p in self.params)
+        return f"<row-wise activation {self.name}({defaults})>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rowwise:
         return self  # immutable, and compared by identity

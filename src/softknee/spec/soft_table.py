@@ -16,7 +16,7 @@ from ..registry import get, service
 from .activation import Claims
 from .algebra import Expr, IndexedBase, sympy
 from .constraints import Constraint, Real
-from .param import Param, check_order, read_number
+from .param import Param, check_order, find_param, read_number
 from .primitives import x
 
 if TYPE_CHECKING:
@@ -101,13 +101,7 @@ class SoftTable:
 
     def param(self, name: str) -> Param | VectorParam:
         """The parameter of that name, or an error with a did-you-mean."""
-        for one in self.params:
-            if one.name == name:
-                return one
-        names = [p.name for p in self.params]
-        raise ParameterError(
-            f"{self.name} has no parameter {name!r}; its parameters are {', '.join(names)}.{did_you_mean(name, names)}"
-        )
+        return find_param(self.name, self.params, name)
 
     def check(self, values: Mapping[str, Any]) -> None:
         """Refuse names that do not exist and numbers that are not allowed."""
@@ -127,6 +121,12 @@ class SoftTable:
             if not constraint.allows(read_number(self.name, name, value)):
                 words = constraint.words
                 raise ParameterError(f"{self.name}: {name} must be {words}, and {value!r} was given.")
+
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that may be words."""
+        numbers = [*(p.name for p in self.params), *(name for name in self.options if name != "grid")]
+        return numbers, ["z", "alpha", "window", "weights", "mode", "tails"]
 
     # -- mathematics ------------------------------------------------------------------------------------
 
@@ -148,8 +148,8 @@ class SoftTable:
         return self._relative(self.weights, self.order + order)
 
     def _relative(self, weights: str, order: int) -> SoftTable:
-        found = self._family.get((weights, order))
-        return replace(self, weights=weights, order=order) if found is None else found
+        relative = self._family.get((weights, order))
+        return replace(self, weights=weights, order=order) if relative is None else relative
 
     def latex(self) -> str:
         """The formula, typeset."""
@@ -165,9 +165,9 @@ class SoftTable:
         return _engine[0](self, input, values)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{p.name}={p.default}" for p in self.params)
+        defaults = ", ".join(f"{p.name}={p.default}" for p in self.params)
         kind = "" if self.weights == next(iter(self.formulas)) else f", {self.weights} weights"
-        return f"<activation {self.name}{chr(39) * self.order}({given}{kind})>"
+        return f"<activation {self.name}{chr(39) * self.order}({defaults}{kind})>"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SoftTable:
         return self  # immutable, and compared by identity

@@ -104,10 +104,10 @@ def _product(expr: Expr) -> str:
 
 
 def _fraction(above: Sequence[Expr], below: Sequence[Expr]) -> str:
-    text = " * ".join(_held(one, _POWER) for one in above) or "1"
+    text = " * ".join(_held(factor, _POWER) for factor in above) or "1"
     if len(below) == 1:
         return f"{text} / {_held(below[0], _POWER)}"
-    return f"{text} / ({' * '.join(_held(one, _POWER) for one in below)})" if below else text
+    return f"{text} / ({' * '.join(_held(divisor, _POWER) for divisor in below)})" if below else text
 
 
 def _power(expr: Expr) -> tuple[str, int]:
@@ -146,7 +146,7 @@ def _condition(when: Any) -> str:
         return f"{write(when.lhs)} {sign} {write(when.rhs)}"
     if isinstance(when, (And, Or)):
         joint = " and " if isinstance(when, And) else " or "
-        return joint.join(f"({_condition(one)})" for one in sorted(when.args, key=sympy.default_sort_key))
+        return joint.join(f"({_condition(argument)})" for argument in sorted(when.args, key=sympy.default_sort_key))
     if isinstance(when, Not):
         return f"not ({_condition(when.args[0])})"
     raise FormulaError(f"The text language compares with <, <=, > and >=, and {when} does not.")

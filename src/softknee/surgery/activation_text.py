@@ -1,21 +1,11 @@
-"""A module as one text, for configs that hold nothing else: a name, and in parentheses what must go with it.
+"""Modules as texts of the grammar in `softknee.registry`, and those texts in the configurations of transformers.
 
-    srelu        srelu(delta=0.05)        softknee:srelu(delta=0.05, learn=delta)        squaf(k=16, q=0.25, z=gelu)
-
-    text     = ["softknee:"] name ["(" [argument {"," argument}] ")"]
-    argument = parameter "=" number  |  choice "=" word  |  "learn" "=" word {"+" word}  |  "per" "=" "layer"
-
-with quotes allowed around words, and `learn=all` for all parameters. The baselines (polyrelu, polynorm, kaf, ditac) are
-learned unless the text says `learn=none`. Nothing in a text is ever run. `name_of` writes the prefix, so that a reader
-of a config who lacks softknee is told what is missing.
+`name_of` writes the prefix "softknee:", so that a reader of a config who lacks softknee is told what is missing.
 """
 
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -26,29 +16,12 @@ from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
 from ..errors import MissingToolError, ParameterError, SoftkneeError, UnknownActivationError, did_you_mean
 from ..kernels.squaf.arguments import sample, uniform_points
 from ..nn import Squaf, make
-from ..nn.baselines import Baseline, baseline_named
+from ..nn.baselines import baseline_named
 from ..nn.baselines.vector import OneVector
 from ..nn.parameters import Parameterised
-from ..registry import get, holds, names
+from ..registry import PREFIX, get, holds, names, resolve
 from ..spec import Activation, SoftTable
 from ..spec.constraints import AtLeastOne
-
-PREFIX = "softknee:"
-_LONGEST = 1000
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_TEXT = re.compile(rf"\s*({re.escape(PREFIX)})?\s*({_NAME})\s*(?:\((.*)\)\s*)?", re.DOTALL)
-_ARGUMENT = re.compile(rf"\s*({_NAME})\s*=\s*(\S(?:.*\S)?)\s*", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
-_WORDS = re.compile(rf"{_NAME}(?:\s*\+\s*{_NAME})*")
-
-
-@dataclass(frozen=True)
-class Named:
-    """What a text says: the name, the parameters' numbers and choices, and what is learned (True: everything)."""
-
-    name: str
-    values: Mapping[str, Any]
-    learn: tuple[str, ...] | bool = False
 
 
 def module_of(text: str) -> nn.Module:
@@ -60,96 +33,9 @@ def module_of(text: str) -> nn.Module:
     >>> name_of(module_of("squaf(k=16, q=0.25, z=gelu, learn=z+q)"))
     'softknee:squaf(k=16, q=0.25, alpha=24, z=gelu, window=5, learn=q+z)'
     """
-    named = read_name(text)
-    values = dict(named.values)
-    for key in ("window", "gate"):  # the full sum; no gate
-        if values.get(key) == "none":
-            values[key] = None
-    return make(named.name, learn=named.learn, **values)
-
-
-def read_name(text: str) -> Named:
-    """What a text says, checked as far as the names in it; values are checked by the module that is made."""
     if not isinstance(text, str):
         raise ParameterError(f"An activation is named by a text here, and {type(text).__name__} was given.")
-    found = _TEXT.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
-        raise ParameterError(
-            f"{text[:100]!r} does not name an activation: write a name, or a name with numbers and what is learned, "
-            f"such as 'srelu(delta=0.05, learn=delta)'."
-        )
-    name, inside = found[2], found[3]
-    baseline = baseline_named(name)
-    definition = get(name) if baseline is None else baseline
-    given: dict[str, Any] = {}
-    for argument in (inside or "").split(",") if (inside or "").strip() else ():
-        key, value = _read_argument(text, argument)
-        if key in given:
-            raise ParameterError(f"{text!r} gives {key} twice; leave one of the two out.")
-        _check_key(text, definition, key, value)
-        given[key] = value
-    given.pop("per", None)
-    learn = given.pop("learn", ("all",) if baseline is not None else False)
-    if baseline is not None and learn == ("none",):
-        learn = False
-    if learn and learn != ("all",):
-        return Named(name, given, learn)
-    return Named(name, given, bool(learn))
-
-
-def _read_argument(text: str, argument: str) -> tuple[str, Any]:
-    found = _ARGUMENT.fullmatch(argument)
-    if found is None:
-        raise ParameterError(
-            f"{text!r}: what stands in the parentheses must be like delta=0.05 or learn=delta, with commas between, "
-            f"and {argument.strip()!r} is not."
-        )
-    key, value = found[1], found[2]
-    if number := _NUMBER.fullmatch(value):
-        whole = not any(number.groups())
-        return key, int(value) if whole else float(value)
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-        value = value[1:-1].strip()
-    if not _WORDS.fullmatch(value) or ("+" in value and key != "learn"):
-        raise ParameterError(
-            f"{text!r}: {key} must be a number or a word, and {value!r} is neither; a text carries one number for each "
-            f"parameter, so give tensors and lists to sk.nn.make."
-        )
-    words = tuple(word.strip() for word in value.split("+"))
-    return key, words if key == "learn" else words[0]
-
-
-def _check_key(text: str, definition: Any, key: str, value: Any) -> None:
-    numbers, choices = _keys(definition)
-    known = [*numbers, *choices, "learn", "per"]
-    if key in ("size", "dim") or (key == "per" and value != "layer"):
-        raise ParameterError(
-            f"{text!r}: a text can only say per=layer, because it does not know the sizes of the layers; for "
-            f"per='channel' or 'neuron' change the model with sk.swap_ after it is built."
-        )
-    if key not in known:
-        raise ParameterError(
-            f"{text!r}: {definition.name} has no {key!r} that a text can carry; it takes {', '.join(known)}."
-            f"{did_you_mean(key, known)}"
-        )
-    if isinstance(value, str) and key not in choices and key != "per":
-        raise ParameterError(f"{text!r}: {key} must be a number, and {value!r} was given.")
-    if key == "learn" and not isinstance(value, tuple):
-        raise ParameterError(f"{text!r}: learn must be the names of parameters, as in learn=delta or learn=q+z.")
-
-
-def _keys(definition: Any) -> tuple[list[str], list[str]]:
-    """The arguments that are numbers, and those that may be words."""
-    if isinstance(definition, Baseline):
-        return list(definition.module.settings), list(definition.module.words)
-    own = [p.name for p in definition.params]
-    if isinstance(definition, SoftTable):
-        words = ["z", "alpha", "window", "weights", "mode", "tails"]
-        return [*own, *(name for name in definition.options if name != "grid")], words
-    if isinstance(definition, Activation):
-        learned_so = any(isinstance(p.constraint, AtLeastOne) for p in definition.params)
-        return own + ["temperature"] * learned_so, list(definition.variants)
-    return own, []
+    return make(text)
 
 
 # -- from a module to its text ------------------------------------------------------------------------------------
@@ -331,7 +217,7 @@ class _Answers:
         if super().__contains__(key):  # pyright: ignore[reportAttributeAccessIssue] - the table's own, which follows
             return True
         try:
-            return isinstance(key, str) and bool(read_name(key))
+            return isinstance(key, str) and resolve(key) is not None
         except SoftkneeError:
             return False
 
@@ -340,7 +226,7 @@ class _Answers:
         if not isinstance(key, str):
             raise KeyError(key)
         try:
-            read_name(key)
+            resolve(key)
         except UnknownActivationError as error:
             raise UnknownActivationError(_unknown(key, self)) from error
         return module_of, {"text": key}

@@ -23,7 +23,7 @@ from ...spec import NormalCdf, NormalPdf, Sigmoid, Tanh, Unit, parse, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, oo, sympy
 from ...spec.pieces import split
 from ..evaluate import Curve, curve
-from ..quadrature import integrate, outwards, panels, points
+from ..quadrature import integrate, legendre_values, outwards, panels, points
 
 # Below this share of its peak a density is as good as 0; its square root is still a number in float32.
 NEGLIGIBLE = 1e-36
@@ -94,10 +94,10 @@ class Density:
         low, high = max(low, self.reach[0]), min(high, self.reach[1])
         steps = outwards(low, high, 49, centre=self.centre, spread=self.spread)
         inner = torch.tensor([*map(float, self.seams), *also], dtype=torch.float64)
-        found = torch.unique(torch.cat([steps, inner, torch.zeros(1, dtype=torch.float64)]))
+        cuts = torch.unique(torch.cat([steps, inner, torch.zeros(1, dtype=torch.float64)]))
         bounds = torch.tensor([low, high], dtype=torch.float64)
         gap = 1e-12 * (high - low)  # the outermost steps are the ends again, up to rounding
-        return torch.cat([bounds[:1], found[(found > low + gap) & (found < high - gap)], bounds[1:]])
+        return torch.cat([bounds[:1], cuts[(cuts > low + gap) & (cuts < high - gap)], bounds[1:]])
 
     @functools.cached_property
     def entropy(self) -> float:
@@ -165,7 +165,7 @@ def laplace(*, mean: float = 0.0, scale: float = 1.0) -> Density:
     sides = exp(z) / 2, exp(-z) / 2
     seams = (number(mean),)
     cdf = piecewise(seams, (sides[0], 1 - sides[1]))
-    return Density(_titled("laplace", mean, scale), tuple(one / s for one in sides), seams, cdf, mean, 1.4 * scale)
+    return Density(_titled("laplace", mean, scale), tuple(side / s for side in sides), seams, cdf, mean, 1.4 * scale)
 
 
 def uniform(*, low: float = -1.0, high: float = 1.0) -> Density:
@@ -190,49 +190,54 @@ NAMED: dict[str, Callable[[], Density]] = {
 # -- of the user's own ------------------------------------------------------------------------------------
 
 
-def of_formula(given: str | Expr) -> Density:
+def of_formula(formula: str | Expr) -> Density:
     """The density that is proportional to a formula in x, such as "exp(-x**4)"; its integral is found here.
 
     >>> from softknee.design.entropic.densities import of_formula
     >>> round(of_formula("exp(-x**2 / 2)").entropy, 12)  # log(2 pi e)/2
     1.418938533205
     """
-    expr = parse(given) if isinstance(given, str) else in_x(given)
+    expr = parse(formula) if isinstance(formula, str) else in_x(formula)
     pieces = split(expr)
     value = curve(piecewise(pieces.seams, pieces.parts))
     edges = _whole_line([float(seam) for seam in pieces.seams])
 
     def on_line(t: Tensor) -> Tensor:
         room = 1 - t * t
-        found = value(t / room) * (1 + t * t) / (room * room)
-        return torch.where(found.isfinite(), found, math.nan)
+        stretched = value(t / room) * (1 + t * t) / (room * room)
+        return torch.where(stretched.isfinite(), stretched, math.nan)
 
     low, high, parts = panels(on_line, edges, relative=1e-12)
     total = math.fsum(parts.tolist())
     seen = value(points(-1e4, 1e4, centre=0.0, spread=1.0, count=20001))
     if not bool(seen.isfinite().all()) or float(seen.min()) < -1e-12 * float(seen.abs().max()):
         raise FormulaError(
-            f"The density {given} is negative or undefined somewhere; a density is 0 or more for every x."
+            f"The density {formula} is negative or undefined somewhere; a density is 0 or more for every x."
         )
     rough = math.fsum(panels(on_line, edges[::2], relative=1e-4)[2].tolist())
     # Beyond |x| of about 5e6; mass there means a tail that does not end, or one too heavy to be followed.
     tail = float(parts[low.abs() > 1 - 1e-7].abs().sum() + parts[high.abs() > 1 - 1e-7].abs().sum())
     if not math.isfinite(total) or total <= 0 or tail > _WIDE * total or abs(rough - total) > 1e-3 * total:
         raise FormulaError(
-            f"The density {given} has no finite positive integral over the line, or falls off too slowly to find it; "
+            f"The density {formula} has no finite positive integral over the line, or falls off too slowly to find it; "
             f"let it fall off like 1/x**2 or faster on both sides, or end it with where(...)."
         )
     quantile = _quantiles(low, high, parts / total)
     middle, width = quantile(0.5), quantile(0.75) - quantile(0.25)
     scale = sympy.Integer(1) if abs(total - 1) < 1e-11 else Float(1 / total, 17)
     return Density(
-        str(given), tuple(part * scale for part in pieces.parts), pieces.seams, None, middle, max(width / 1.349, 1e-300)
+        str(formula),
+        tuple(part * scale for part in pieces.parts),
+        pieces.seams,
+        None,
+        middle,
+        max(width / 1.349, 1e-300),
     )
 
 
-def in_x(given: Expr) -> Expr:
+def in_x(expression: Expr) -> Expr:
     """The expression in our own x, refused where anything else stands in it."""
-    expr = sympy.sympify(given)
+    expr = sympy.sympify(expression)
     expr = expr.xreplace({s: x for s in expr.free_symbols if s.name == "x"})
     if strange := expr.free_symbols - {x}:
         raise FormulaError(f"A formula in x alone is needed here, and {', '.join(sorted(map(str, strange)))} is in it.")
@@ -259,40 +264,40 @@ def _quantiles(low: Tensor, high: Tensor, parts: Tensor) -> Callable[[float], fl
     return at
 
 
-def read(given: Any) -> Density:
+def read(source: Any) -> Density:
     """A density in any form: a name, a formula, samples (a tensor, an array or a list), or a `Density`."""
-    if isinstance(given, Density):
-        return given
-    if isinstance(given, str):
-        if given in NAMED:
-            return NAMED[given]()
+    if isinstance(source, Density):
+        return source
+    if isinstance(source, str):
+        if source in NAMED:
+            return NAMED[source]()
         try:
-            return of_formula(given)
+            return of_formula(source)
         except FormulaError as error:
-            if not given.isidentifier():
+            if not source.isidentifier():
                 raise
             raise ParameterError(
-                f"There is no density {given!r}; the named ones are {', '.join(NAMED)}, and a formula in x such as "
-                f"'exp(-x**4)' or a tensor of samples does as well.{did_you_mean(given, NAMED)}"
+                f"There is no density {source!r}; the named ones are {', '.join(NAMED)}, and a formula in x such as "
+                f"'exp(-x**4)' or a tensor of samples does as well.{did_you_mean(source, NAMED)}"
             ) from error
-    if isinstance(given, sympy.Expr):
-        return of_formula(given)
-    samples = given if isinstance(given, Tensor | list | tuple) else _array(given)
+    if isinstance(source, sympy.Expr):
+        return of_formula(source)
+    samples = source if isinstance(source, Tensor | list | tuple) else _array(source)
     if samples is not None:
         return of_samples(samples)
     raise InputError(
         f"A density is a name ({', '.join(NAMED)}), a formula in x, samples (a tensor, an array or a list) or a "
-        f"Density, and {type(given).__name__} was given."
+        f"Density, and {type(source).__name__} was given."
     )
 
 
-def _array(given: Any) -> Tensor | None:
+def _array(values: Any) -> Tensor | None:
     """An array of NumPy, or whatever else torch reads as more than one number."""
     try:
-        found = torch.as_tensor(given)
+        tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
         return None
-    return found if found.dim() else None
+    return tensor if tensor.dim() else None
 
 
 DEGREE = 6
@@ -316,17 +321,17 @@ def sorted_samples(given: Tensor | Sequence[float], what: str) -> Tensor:
         raise InputError(f"{what} needs at least {FEWEST} samples, and {vector.numel()} were given.")
     if not bool(vector.isfinite().all()):
         raise InputError(f"{what} was given samples that are infinite or NaN; leave them out with x[x.isfinite()].")
-    found = torch.sort(vector).values
-    runs = torch.unique_consecutive(found, return_counts=True)[1]
-    if float(runs.max()) > LARGEST_ATOM * len(found):
+    ordered = torch.sort(vector).values
+    runs = torch.unique_consecutive(ordered, return_counts=True)[1]
+    if float(runs.max()) > LARGEST_ATOM * len(ordered):
         raise InputError(
-            f"{what} was given {len(found)} samples of which {int(runs.max())} are the same number; a density cannot "
+            f"{what} was given {len(ordered)} samples of which {int(runs.max())} are the same number; a density cannot "
             f"describe them. Pass pre-activations from before a ReLU or a dropout."
         )
-    return found
+    return ordered
 
 
-def of_samples(given: Tensor | Sequence[float]) -> Density:
+def of_samples(values: Tensor | Sequence[float]) -> Density:
     """The density that makes these samples most likely, with its distance to them as `fit`.
 
     >>> import torch
@@ -335,7 +340,7 @@ def of_samples(given: Tensor | Sequence[float]) -> Density:
     >>> seen.fit < 0.02, abs(seen.entropy - 1.4189) < 0.02
     (True, True)
     """
-    samples = sorted_samples(given, "A density")
+    samples = sorted_samples(values, "A density")
     quarter = len(samples) // 4
     median, width = float(samples[2 * quarter]), float(samples[3 * quarter] - samples[quarter])
     spread = width / 1.349 if width > 0 else float(samples.std())
@@ -366,12 +371,8 @@ def _base(z: Tensor) -> Tensor:
 
 
 def _features(z: Tensor) -> Tensor:
-    """-z^2, and the Legendre polynomials of tanh(z/2) by their recurrence (powers would be nearly dependent)."""
-    t = torch.tanh(z / 2)
-    columns = [torch.ones_like(t), t]
-    for k in range(1, DEGREE):
-        columns.append(((2 * k + 1) * t * columns[k] - k * columns[k - 1]) / (k + 1))
-    return torch.stack([-z * z, *columns[1:]], dim=1)
+    """-z^2, and the Legendre polynomials of tanh(z/2) (powers would be nearly dependent)."""
+    return torch.cat([-(z * z)[:, None], legendre_values(torch.tanh(z / 2), DEGREE + 1)[:, 1:]], dim=1)
 
 
 def _fitted(mean: Tensor, grid: Tensor, cells: Tensor) -> Tensor:

@@ -34,11 +34,11 @@ from ...spec.algebra import Expr, Float, Piecewise, sympy
 from ...spec.precision import to_digits
 from ...spec.primitives import Primitive
 from ...spec.printers import TORCH
+from ..concrete import concrete
 from ..evaluate import curve, definition_of
 from ..quadrature import outwards, panels
 from . import densities
 from .densities import Density, number, piecewise, sorted_samples
-from .entropy import param_values
 from .spline import Spline
 
 SMOOTH = 2.0  # the reach of the smoothing, in knots
@@ -149,31 +149,30 @@ def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:
     if isinstance(f, str | Activation | sympy.Expr):
         act = definition_of(f, needed_by="eafo_descent")
-        values = param_values(act, params)
-        return lambda at: act(at, **values).detach()
+        return concrete(act, params).value
     if not callable(f):
         raise InputError(f"eafo_descent: f is a name, a definition or a function, and {type(f).__name__} was given.")
     if params:
         raise ParameterError(f"eafo_descent: {', '.join(params)} cannot be given to a function; bind them first.")
-    given: Any = f
-    return lambda at: given(at).detach().to(at.dtype)
+    start: Any = f
+    return lambda at: start(at).detach().to(at.dtype)
 
 
 def _knots(x: Tensor, count: int) -> Tensor:
     """Quantiles of sorted samples, with the twins left out."""
     share = torch.linspace(_TAIL, 1 - _TAIL, count, dtype=x.dtype, device=x.device)
-    found = x[(share * (len(x) - 1)).round().long()]
+    quantiles = x[(share * (len(x) - 1)).round().long()]
     # Apart enough to stay apart as float32 numbers, in which a module keeps them.
-    least = max(1e-4 * float(found[-1] - found[0]), 1e-6 * float(found.abs().max()))
-    kept = [float(found[0])]
-    for one in found.tolist()[1:]:
-        if one - kept[-1] > least:
-            kept.append(one)
-    if len(kept) < 4:
+    least = max(1e-4 * float(quantiles[-1] - quantiles[0]), 1e-6 * float(quantiles.abs().max()))
+    distinct = [float(quantiles[0])]
+    for knot in quantiles.tolist()[1:]:
+        if knot - distinct[-1] > least:
+            distinct.append(knot)
+    if len(distinct) < 4:
         raise InputError(
             "eafo_descent: fewer than four of the quantiles of the samples differ; too many of them coincide."
         )
-    return torch.tensor(kept, dtype=x.dtype, device=x.device)
+    return torch.tensor(distinct, dtype=x.dtype, device=x.device)
 
 
 class _Sample:
@@ -224,13 +223,13 @@ class _Sample:
         """
         n, h = float(len(self.x)), self.width
         s, b, value = slopes[:-1], (slopes[1:] - slopes[:-1]) / 2, self.values(slopes)
-        one, u, uu, uuu, uuuu = self.sums
+        ones, u, uu, uuu, uuuu = self.sums
         (n0, r0, rr0), (n1, r1, rr1) = self.tails
         rise = h * (s * u + b * uu)
-        mean = ((one * value[:-1] + rise).sum() + slopes[0] * r0 + n1 * value[-1] + slopes[-1] * r1) / n
+        mean = ((ones * value[:-1] + rise).sum() + slopes[0] * r0 + n1 * value[-1] + slopes[-1] * r1) / n
         off = value - mean
         # Sums over each cell of (f - mean) times 1, u, u^2, and over the tails of it times 1 and the distance.
-        by_one = off[:-1] * one + rise
+        by_one = off[:-1] * ones + rise
         by_u, by_uu = off[:-1] * u + h * (s * uu + b * uuu), off[:-1] * uu + h * (s * uuu + b * uuuu)
         left, right = n0 * off[0] + slopes[0] * r0, n1 * off[-1] + slopes[-1] * r1
         by_left, by_right = off[0] * r0 + slopes[0] * rr0, off[-1] * r1 + slopes[-1] * rr1
@@ -291,17 +290,17 @@ def _descend(sample: _Sample, slopes: Tensor, steps: int, rate: float, started: 
         steepest = torch.where(held, 0.0, -gradient)
         smooth = torch.where(held, 0.0, smoothing @ steepest)
         # Cut off at the limits a smooth direction may lead up; the steepest one cannot, and has the last word.
-        found = _step(sample, log, smooth, now, rate, (low, high))
-        if found is None:
-            found = _step(sample, log, steepest, now, rate, (low, high))
-        if found is None:
+        lower = _step(sample, log, smooth, now, rate, (low, high))
+        if lower is None:
+            lower = _step(sample, log, steepest, now, rate, (low, high))
+        if lower is None:
             limit = int((log <= low + 1e-9).sum())
             stopped = (
                 f"after {len(history) - 1} steps no step lowered the entropy by {LEAST_FALL:g} nats "
                 f"({limit} of {len(slopes)} slopes are the lowest allowed)."
             )
             break
-        slopes = found
+        slopes = lower
         history.append(_measured(sample, slopes))
     entropies, means, variances = zip(*history, strict=True)
     return EafoDescent(sample.spline(slopes), entropies, means, variances, stopped, started)
@@ -359,21 +358,23 @@ def worst(density: Any = "normal", low: float = 0.0, high: float = 1.0, *, name:
 
     Reference: the EAFO paper, section 2.2 and appendix D.
     """
-    given = densities.read(density)
+    distribution = densities.read(density)
     for bound in (low, high):
         if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
             raise ParameterError(f"worst: a bound must be a finite number, and {bound!r} was given.")
     if not low < high:
         raise ParameterError(f"worst: low must lie below high, and {low} and {high} were given.")
-    cdf = given.cdf if given.cdf is not None else _closed(given)
+    cdf = distribution.cdf if distribution.cdf is not None else _closed(distribution)
     if cdf is None:
-        cdf = _spline(*(_of_samples(given.samples) if given.samples is not None else _of_formula(given)))
+        cdf = _spline(
+            *(_of_samples(distribution.samples) if distribution.samples is not None else _of_formula(distribution))
+        )
     rise = number(high) - number(low)
     return Activation(
         name or "worst",
         number(low) + rise * cdf,
-        claims=_claims(given, rise),
-        about=f"The function of largest output entropy between {low:g} and {high:g} for {given}.",
+        claims=_claims(distribution, rise),
+        about=f"The function of largest output entropy between {low:g} and {high:g} for {distribution}.",
     )
 
 
@@ -419,9 +420,9 @@ def _agrees(cdf: Expr, density: Density) -> bool:
     low, high, masses = panels(density.pdf, density.edges())
     at = torch.cat([low[:1], high])
     truth = torch.cat([torch.zeros(1, dtype=at.dtype), torch.cumsum(masses, 0)])
-    found = curve(cdf)(torch.cat([at, torch.tensor([-math.inf, math.inf], dtype=at.dtype)]))
+    values = curve(cdf)(torch.cat([at, torch.tensor([-math.inf, math.inf], dtype=at.dtype)]))
     ends = torch.cat([truth, torch.tensor([0.0, 1.0], dtype=at.dtype)])
-    return bool(((found - ends).abs() < 1e-8).all())
+    return bool(((values - ends).abs() < 1e-8).all())
 
 
 def _of_formula(density: Density) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,16 +25,17 @@ from sympy.core.expr import AtomicExpr
 from torch import Tensor
 
 from ...errors import DefinitionError, ParameterError
-from ...registry import get, names
+from ...registry import holds
 from ...spec import Activation, Expm1, Param, elementary, real, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, pi, sqrt, sympy
 from ...spec.pieces import split
 from ...spec.primitives import Primitive
+from ..concrete import concrete
 from ..evaluate import Curve, curve, definition_of
 from ..quadrature import integrate, points
 from . import densities
 from .densities import Density, number
-from .entropy import mean_of, param_values, slope_of
+from .entropy import mean_of
 
 # |(w c)'| <= STEEPEST |f'|: the corrected function is one-to-one wherever f is, for every |eps| below 1/STEEPEST.
 STEEPEST = 10.0
@@ -86,17 +87,17 @@ def pieces_of(act: Activation, values: Mapping[str, float], density: Density) ->
     whole = split(sympy.sympify(act.formula).subs(exact))
     ends = sorted({*whole.seams, *density.seams}, key=float)
     merged = [end for i, end in enumerate(ends) if i == 0 or float(end) > float(ends[i - 1])]
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for low, high in zip([-oo, *merged], [*merged, oo], strict=True):
         inside = _between(float(low), float(high))
         part = whole.parts[sum(float(seam) < inside for seam in whole.seams)]
         p = density.parts[sum(float(seam) < inside for seam in density.seams)]
         if p == 0 or float(high) <= density.reach[0] or float(low) >= density.reach[1]:
             continue
-        found += _monotone(part, p, low, high, density)
-    if all(piece.flat for piece in found):
+        pieces += _monotone(part, p, low, high, density)
+    if all(piece.flat for piece in pieces):
         raise DefinitionError(f"{act.name} is flat wherever the density is not 0: there is no entropy to lower.")
-    return tuple(found)
+    return tuple(pieces)
 
 
 def _between(low: float, high: float) -> float:
@@ -136,19 +137,19 @@ def _zeros(slope: Curve, at: Tensor) -> list[float]:
     at, values = at[alive[0] : alive[-1] + 1], values[alive[0] : alive[-1] + 1]
     if not bool(values.isfinite().all()):
         raise DefinitionError("The slope of the function is infinite or undefined somewhere, so it has no correction.")
-    found = at[values == 0].tolist()
-    kept, signs = at[values != 0], torch.sign(values[values != 0])
+    zeros = at[values == 0].tolist()
+    places, signs = at[values != 0], torch.sign(values[values != 0])
     for i in torch.nonzero(signs[1:] != signs[:-1]).flatten().tolist():
-        a, b = float(kept[i]), float(kept[i + 1])
-        if not any(a < zero < b for zero in found):
-            found.append(_crossing(slope, a, b))
+        a, b = float(places[i]), float(places[i + 1])
+        if not any(a < zero < b for zero in zeros):
+            zeros.append(_crossing(slope, a, b))
     size = values.abs()
     dips = torch.nonzero((size[1:-1] < size[:-2]) & (size[1:-1] < size[2:]) & (size[1:-1] > 0)).flatten() + 1
     for i in dips.tolist():
         a, b = float(at[i - 1]), float(at[i + 1])
-        if not any(a <= zero <= b for zero in found) and (touch := _touch(slope, a, b)) is not None:
-            found.append(touch)
-    return sorted(found)
+        if not any(a <= zero <= b for zero in zeros) and (touch := _touch(slope, a, b)) is not None:
+            zeros.append(touch)
+    return sorted(zeros)
 
 
 def _crossing(slope: Curve, low: float, high: float) -> float:
@@ -253,8 +254,8 @@ def _at_end(expr: Expr, end: float) -> float:
 
 def _fall(correction: Expr, slope: Curve, at: Tensor) -> Tensor:
     """-(w c)'/f': what eps takes from the slope, in units of the slope."""
-    found = -curve(sympy.diff(correction, x))(at) / slope(at)
-    return torch.where(found.isfinite(), found, math.inf)
+    fall = -curve(sympy.diff(correction, x))(at) / slope(at)
+    return torch.where(fall.isfinite(), fall, math.inf)
 
 
 def _runaway(correction: Expr, slope: Curve, at: Tensor, ends: Sequence[Expr]) -> list[tuple[int, float]]:
@@ -263,12 +264,12 @@ def _runaway(correction: Expr, slope: Curve, at: Tensor, ends: Sequence[Expr]) -
     alive = slope(at).abs() > _DEAD
     middle = int(torch.where(alive, curve(correction)(at).abs().nan_to_num(0.0), 0.0).argmax())
     wild = torch.nonzero(fall > STEEPEST / 4).flatten()
-    found = []
+    cuts = []
     for side, beyond in ((0, wild[wild < middle]), (1, wild[wild > middle])):
         # A passing peak of moderate height is a matter of a factor.
         if math.isinf(float(ends[side])) and len(beyond) and float(fall[beyond].max()) > 4 * STEEPEST:
-            found.append((side, float(at[int(beyond[-1] if side == 0 else beyond[0])])))
-    return found
+            cuts.append((side, float(at[int(beyond[-1] if side == 0 else beyond[0])])))
+    return cuts
 
 
 # -- all pieces -------------------------------------------------------------------------------------------
@@ -276,15 +277,19 @@ def _runaway(correction: Expr, slope: Curve, at: Tensor, ends: Sequence[Expr]) -
 
 def continued(pieces: Sequence[Piece], density: Density) -> tuple[Piece, ...]:
     """Flat pieces with the correction of the next piece continued into them, as the paper does below 0 for ReLU."""
-    found = list(pieces)
+    corrected = list(pieces)
     for i, piece in enumerate(pieces):
-        beside = [pieces[j] for j in (i + 1, i - 1) if 0 <= j < len(pieces) and pieces[j].equation5 != 0]
-        if piece.flat and beside:
+        neighbours = [pieces[j] for j in (i + 1, i - 1) if 0 <= j < len(pieces) and pieces[j].equation5 != 0]
+        if piece.flat and neighbours:
             span = max(float(piece.low), density.reach[0]), min(float(piece.high), density.reach[1])
-            found[i] = replace(
-                piece, equation5=beside[0].equation5, weight=beside[0].weight, inner=(piece.low, piece.high), span=span
+            corrected[i] = replace(
+                piece,
+                equation5=neighbours[0].equation5,
+                weight=neighbours[0].weight,
+                inner=(piece.low, piece.high),
+                span=span,
             )
-    return tuple(found)
+    return tuple(corrected)
 
 
 def textbook(pieces: Sequence[Piece], order: int = 0) -> Expr:
@@ -368,10 +373,10 @@ class Eafo:
 
     def change(self, eps: float) -> float:
         """The measured change of the entropy at another eps, in nats."""
-        found = _measured(self.source, self.values, self.density, self.pieces, _size(eps, self.largest))[0]
-        if math.isnan(found):
+        measured = _measured(self.source, self.values, self.density, self.pieces, _size(eps, self.largest))[0]
+        if math.isnan(measured):
             raise _folds(eps)
-        return found
+        return measured
 
     @property
     def crrelu(self) -> Expr | None:
@@ -450,39 +455,36 @@ def eafo(
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")
     if act.index:
         raise DefinitionError(f"{act.name} is a derivative; eafo takes the function itself.")
-    values = param_values(act, params)
-    given = densities.read(density)
-    pieces = pieces_of(act, values, given)
+    values = concrete(act, params).params
+    distribution = densities.read(density)
+    pieces = pieces_of(act, values, distribution)
     if flat == "continue":
-        pieces = continued(pieces, given)
+        pieces = continued(pieces, distribution)
     steepest = max(piece.steepest for piece in pieces)
     largest = 1 / steepest if steepest > 0 else math.inf
     size = _size(eps, largest)
-    plain = not params and eps is None and flat == "leave" and given.name in densities.NAMED
-    recipe = f"eafo({act.recipe or act.name}, density={given.name})" if plain and _can_be_named(act) else ""
+    plain = not params and eps is None and flat == "leave" and distribution.name in densities.NAMED
+    recipe = (
+        f"eafo({act.recipe or act.name}, density={distribution.name})" if plain and (act.recipe or holds(act)) else ""
+    )
     corrected = _definition(act, values, pieces, size, name or f"{act.name}_eafo", recipe)
-    measured, mass = _measured(act, values, given, pieces, size)
+    measured, mass = _measured(act, values, distribution, pieces, size)
     if math.isnan(measured):
         raise _folds(size)
     return Eafo(
         source=act,
-        density=given,
+        density=distribution,
         activation=corrected,
         correction=textbook(pieces),
         eps=size,
-        predicted=size * _variation(act, values, given, pieces) / mass,
+        predicted=size * _variation(act, values, distribution, pieces) / mass,
         measured=measured,
         mass=mass,
         largest=largest,
-        symbolic=given.samples is None and all(piece.exact for piece in pieces),
+        symbolic=distribution.samples is None and all(piece.exact for piece in pieces),
         pieces=pieces,
         values=values,
     )
-
-
-def _can_be_named(act: Activation) -> bool:
-    """Whether a text can say which function is meant."""
-    return bool(act.recipe) or (act.name in names() and get(act.name) is act)
 
 
 def _folds(eps: float) -> ParameterError:
@@ -517,9 +519,9 @@ class _Sums(Mapping[tuple[str, ...], Expr]):
         return self._made[index]
 
     def _sum(self, index: tuple[str, ...]) -> Expr:
-        others = [one for one in index if one != self.eps.name]
+        others = [item for item in index if item != self.eps.name]
         by_eps = len(index) - len(others)
-        alone = all(one == "x" for one in others)
+        alone = all(other == "x" for other in others)
         own = computed(self.pieces, len(others)) if alone and by_eps < 2 else sympy.Integer(0)
         return own if by_eps else self.act.partial(*others).computed + self.eps.symbol * own
 
@@ -551,10 +553,10 @@ class _Sealed(AtomicExpr):
 
     def expression(self) -> Expr:
         (bound,) = self.inside.variables
-        found = self.inside.expr
+        derivative = self.inside.expr
         for _ in range(self.order):
-            found = sympy.diff(found, bound, simplify=False)
-        return sympy.Lambda(bound, found)
+            derivative = sympy.diff(derivative, bound, simplify=False)
+        return sympy.Lambda(bound, derivative)
 
 
 class _Unopened(Primitive):
@@ -589,7 +591,7 @@ def _definition(
     inside = sympy.Symbol("t", real=True)
     plain = term.count_ops() <= SHORT and all(piece.weight == 1 for piece in pieces)
     short = term if plain else _Unopened(x, _Sealed(sympy.Lambda(inside, term.xreplace({x: inside}))))
-    known = act.name in names() and get(act.name) is act
+    known = holds(act)
     return Activation(
         name,
         act.formula + eps.symbol * term,
@@ -612,7 +614,7 @@ def _measured(
     act: Activation, values: Mapping[str, float], density: Density, pieces: tuple[Piece, ...], size: float
 ) -> tuple[float, float]:
     """E log|f_new'/f'| over the pieces that are not flat, and their probability."""
-    old, added = slope_of(act, values), curve(computed(pieces, 1))
+    old, added = concrete(act, values).slope, curve(computed(pieces, 1))
 
     def gain(at: Tensor) -> Tensor:
         return torch.log1p(size * added(at) / old(at))
@@ -634,7 +636,7 @@ def _measured(
 
 def _variation(act: Activation, values: Mapping[str, float], density: Density, pieces: tuple[Piece, ...]) -> float:
     """The first variation along the correction: minus the integral of w c^2/|f'| over the pieces that are not flat."""
-    slope = slope_of(act, values)
+    slope = concrete(act, values).slope
     total = 0.0
     for piece in pieces:
         if piece.flat or piece.equation5 == 0:

@@ -8,7 +8,7 @@ are refused with the interval they can be asked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,45 +16,12 @@ from torch import Tensor
 
 from ...errors import DefinitionError, ParameterError
 from ...spec import Activation
-from ...spec.algebra import sympy
-from ...spec.pieces import split
+from ..concrete import concrete
 from ..evaluate import Curve, definition_of
 from ..existence import has_heavy_tail, has_poles
 from ..quadrature import panels
 from . import densities
 from .densities import Density, sorted_samples
-
-
-def param_values(act: Activation, params: Mapping[str, Any]) -> dict[str, float]:
-    """A number for every parameter: what was given, and the defaults."""
-    given = act.configured(params)[1]
-    act.check(given)
-    found = {p.name: p.default for p in act.params}
-    for name, value in given.items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ParameterError(f"{act.name}: {name} must be one number here, and {value!r} was given.") from error
-    return found
-
-
-def slope_of(act: Activation, values: Mapping[str, float]) -> Curve:
-    """The derivative as a function of float64 tensors."""
-
-    def compute(at: Tensor) -> Tensor:
-        with torch.no_grad():
-            return act.derivative(1)(at, **values)
-
-    return compute
-
-
-def seams_of(act: Activation, values: Mapping[str, float]) -> list[float]:
-    """Where the pieces of a definition meet, for these parameters; empty where its formula does not say."""
-    exact = {p.symbol: densities.number(values[p.name]) for p in act.params}
-    try:
-        return [float(seam) for seam in split(sympy.sympify(act.formula).subs(exact)).seams]
-    except DefinitionError:
-        return []  # seams that cannot be written down are found by halving panels
 
 
 def entropy(
@@ -84,30 +51,26 @@ def entropy_change(
     >>> [round(sk.design.entropy_change("relu", "crrelu", between=half, eps=e), 6) for e in (0.01, -0.01)]
     [0.003516, -0.003555]
     """
-    given = densities.read(density)
+    distribution = densities.read(density)
     low, high = _interval(between)
-    new = definition_of(after, needed_by="entropy")
-    values = param_values(new, params)
-    slopes = [slope_of(new, values)]
-    seams = seams_of(new, values)
-    names = [new.name]
+    functions = [concrete(definition_of(after, needed_by="entropy"), params)]
     if before is not None:
-        old = definition_of(before, needed_by="entropy_change")
-        slopes.append(slope_of(old, param_values(old, {})))
-        seams += seams_of(old, param_values(old, {}))
-        names.append(old.name)
+        functions.append(concrete(definition_of(before, needed_by="entropy_change")))
+    seams = [seam for function in functions for seam in function.seams]
 
     def gain(at: Tensor) -> Tensor:
-        sizes = [slope(at) for slope in slopes]
-        for name, size in zip(names, sizes, strict=True):
-            _refuse_folds(name, at, size, given.pdf(at))
+        sizes = [function.slope(at) for function in functions]
+        for function, size in zip(functions, sizes, strict=True):
+            _refuse_folds(function.name, at, size, distribution.pdf(at))
         total = torch.log(sizes[0].abs())
         return total - torch.log(sizes[1].abs()) if len(sizes) > 1 else total
 
-    mean, mass = mean_of(gain, given, low, high, seams, sure=True)
+    mean, mass = mean_of(gain, distribution, low, high, seams, sure=True)
     if mass == 0:
-        raise ParameterError(f"entropy: no x lies between {low:g} and {high:g} under {given}; take a wider interval.")
-    return mean if before is not None else mean + _input_entropy(given, low, high, mass)
+        raise ParameterError(
+            f"entropy: no x lies between {low:g} and {high:g} under {distribution}; take a wider interval."
+        )
+    return mean if before is not None else mean + _input_entropy(distribution, low, high, mass)
 
 
 def _interval(between: Any) -> tuple[float, float]:
@@ -126,7 +89,7 @@ def _interval(between: Any) -> tuple[float, float]:
 
 def _refuse_folds(name: str, at: Tensor, slope: Tensor, weight: Tensor) -> None:
     seen = weight > 0
-    flat, up, down = (bool((seen & found).any()) for found in (slope == 0, slope > 0, slope < 0))
+    flat, up, down = (bool((seen & mask).any()) for mask in (slope == 0, slope > 0, slope < 0))
     if flat or (up and down):
         what = "is flat on part of it" if flat else "goes up and down"
         where = at[seen & (slope == 0 if flat else slope < 0)]
@@ -169,14 +132,14 @@ def mean_of(
     return (total / mass if there else math.nan), mass
 
 
-def _exists(weighted: Curve, density: Density, found: tuple[Tensor, Tensor, Tensor]) -> bool:
+def _exists(weighted: Curve, density: Density, integrals: tuple[Tensor, Tensor, Tensor]) -> bool:
     """Whether the integral of |weighted| over these panels is finite, and beyond them where the density goes on."""
-    ends = float(found[0][0]), float(found[1][-1])
+    ends = float(integrals[0][0]), float(integrals[1][-1])
     for end, reach, support in zip(ends, density.reach, density.support, strict=True):
         goes_on = end == reach and not math.isfinite(float(support))
         if goes_on and has_heavy_tail(weighted, density.pdf, centre=density.centre, end=end):
             return False
-    return not has_poles(weighted, *found, spread=density.spread)
+    return not has_poles(weighted, *integrals, spread=density.spread)
 
 
 def _input_entropy(density: Density, low: float, high: float, mass: float) -> float:
@@ -184,8 +147,8 @@ def _input_entropy(density: Density, low: float, high: float, mass: float) -> fl
     if density.samples is not None:
         inside = density.samples[(density.samples > low) & (density.samples < high)]
         return spacing_entropy(inside)
-    found, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high, sure=True)
-    return found + math.log(mass)
+    entropy, _ = mean_of(lambda at: -torch.log(density.pdf(at)), density, low, high, sure=True)
+    return entropy + math.log(mass)
 
 
 def spacing_entropy(samples: Tensor | Sequence[float]) -> float:

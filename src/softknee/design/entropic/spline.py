@@ -46,28 +46,30 @@ def _value(at: Tensor, table: Tensor) -> Tensor:
 
 def _slope(at: Tensor, table: Tensor) -> Tensor:
     _, cell, d = _cell(at, table)
-    found = table[SLOPES][cell] + table[BENDS][cell] * d
-    return torch.where(torch.isnan(at), at, found)
+    slope = table[SLOPES][cell] + table[BENDS][cell] * d
+    return torch.where(torch.isnan(at), at, slope)
 
 
 def _bend(at: Tensor, table: Tensor) -> Tensor:
     inside, cell, _ = _cell(at, table)
-    found = torch.where(inside == at, table[BENDS][cell], 0.0)
-    return torch.where(torch.isnan(at), at, found)
+    bend = torch.where(inside == at, table[BENDS][cell], 0.0)
+    return torch.where(torch.isnan(at), at, bend)
 
 
-class _Slope(torch.autograd.Function):
-    """The slope, whose own derivative is the bend of the cell."""
-
+class _Function(torch.autograd.Function):
     generate_vmap_rule = True
-
-    @staticmethod
-    def forward(at: Tensor, table: Tensor) -> Tensor:
-        return _slope(at, table)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
+
+
+class _Slope(_Function):
+    """The slope, whose own derivative is the bend of the cell."""
+
+    @staticmethod
+    def forward(at: Tensor, table: Tensor) -> Tensor:
+        return _slope(at, table)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -75,18 +77,12 @@ class _Slope(torch.autograd.Function):
         return grads[0] * _bend(at, table), None
 
 
-class _Value(torch.autograd.Function):
+class _Value(_Function):
     """The value. Differentiating the operations of `_value` would multiply an infinite x by 0."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(at: Tensor, table: Tensor) -> Tensor:
         return _value(at, table)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -97,8 +93,8 @@ class _Value(torch.autograd.Function):
 def spline_value(at: Tensor, table: Tensor) -> Tensor:
     """The spline on a tensor of any floating type; half types are computed in float32. Twice differentiable in x."""
     work = torch.promote_types(at.dtype, torch.float32)
-    found: Any = _Value.apply(at.to(work), table.to(work))
-    return found.to(at.dtype)
+    value: Any = _Value.apply(at.to(work), table.to(work))
+    return value.to(at.dtype)
 
 
 @dataclass(frozen=True, eq=False)

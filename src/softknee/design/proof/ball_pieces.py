@@ -89,14 +89,14 @@ class Patch:
 
 def with_exact_numbers(expr: Expr) -> Expr:
     """Every Float as the binary fraction that it is."""
-    floats = {one: sympy.Rational(one) for one in expr.atoms(sympy.Float)}
+    floats = {number: sympy.Rational(number) for number in expr.atoms(sympy.Float)}
     return expr.xreplace(floats)
 
 
 def split_exact(expr: Expr) -> Pieces:
     """The pieces of a formula whose parameters are numbers, the order of the seams proved."""
     relations = expr.atoms(sympy.Eq, sympy.Ne)
-    if any(one.has(x) for one in relations):
+    if any(relation.has(x) for relation in relations):
         raise Unsettled("The formula gives single points a value of their own, which is not followed.")
     try:
         pieces = split(expr)
@@ -104,7 +104,7 @@ def split_exact(expr: Expr) -> Pieces:
     except DefinitionError as error:
         raise Unsettled(f"The pieces of the formula cannot be laid out: {error}") from None
     places = [Program(seam)() for seam in pieces.seams]
-    if not all(one.hi < two.lo for one, two in itertools.pairwise(places)):
+    if not all(left.hi < right.lo for left, right in itertools.pairwise(places)):
         raise Unsettled(f"The order of the seams {', '.join(map(str, pieces.seams))} is not proved.")
     return pieces
 
@@ -119,7 +119,7 @@ def _check_single_points(expr: Expr, pieces: Pieces) -> None:
         for point in dict.fromkeys([*cut.seams, *(root for part in cut.parts for root in _crossings(part))]):
             if any(proves_zero(point - seam) for seam in pieces.seams):
                 continue
-            values = (elementary(one).xreplace({x: point}) for one in (expr, pieces.part_of(point)))
+            values = (elementary(value).xreplace({x: point}) for value in (expr, pieces.part_of(point)))
             if not proves_zero(next(values) - next(values)):
                 raise Unsettled(f"At {point} the formula has a value of its own, which is not followed.")
 
@@ -137,10 +137,10 @@ def _crossings(gap: Expr) -> list[Expr]:
     return list(dict.fromkeys(sympy.real_roots(poly)))
 
 
-def merged(one: Pieces, other: Pieces) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
+def merged(first: Pieces, second: Pieces) -> tuple[list[Expr], list[tuple[Expr, Expr]]]:
     """The seams of both, and the pair of parts between each two of them."""
     places: list[tuple[Expr, Span]] = []
-    for seam in dict.fromkeys((*one.seams, *other.seams)):
+    for seam in dict.fromkeys((*first.seams, *second.seams)):
         where = Program(seam)()
         for known, span in places:
             if span.lo <= where.hi and where.lo <= span.hi:
@@ -152,7 +152,7 @@ def merged(one: Pieces, other: Pieces) -> tuple[list[Expr], list[tuple[Expr, Exp
     places.sort(key=lambda pair: pair[1].lo.fmpq())
     parts = []
     for index in range(len(places) + 1):
-        cell = [_part(pieces, places, index) for pieces in (one, other)]
+        cell = [_part(pieces, places, index) for pieces in (first, second)]
         parts.append((cell[0], cell[1]))
     return [seam for seam, _ in places], parts
 
@@ -174,14 +174,14 @@ def patches(
 ) -> list[Patch]:
     """The smooth patches of a function, each proved to be smooth up to both of its ends."""
     ends = [-oo, *seams, oo]
-    found = []
+    smooth = []
     for place, part in enumerate(parts):
         start, end = ends[place : place + 2]
         patch = smooth_patch(start, end, part, implicit, budget)
         if slopes is not None:
             patch = replace(patch, slope=slopes[place].xreplace({x: patch.place}))
-        found.append(patch)
-    return found
+        smooth.append(patch)
+    return smooth
 
 
 def smooth_patch(start: Expr, end: Expr, part: Expr, implicit: Implicit | None, budget: Budget) -> Patch:
@@ -347,16 +347,16 @@ def meet(left: Patch, right: Patch, value: Expr) -> Meeting:
     return Meeting(left.end, value, HIGHEST_ORDER - 1, False)
 
 
-def _gap(one: Expr, other: Expr) -> Span:
+def _gap(first: Expr, second: Expr) -> Span:
     """The difference of two exact numbers: 0 where algebra shows it."""
-    gap = constant(one) - constant(other)
-    return NOTHING if gap.sign is None and proves_zero(one - other) else gap
+    gap = constant(first) - constant(second)
+    return NOTHING if gap.sign is None and proves_zero(first - second) else gap
 
 
 def smoothness(meetings: list[Meeting]) -> tuple[float | None, Meeting | None]:
     """The number of continuous derivatives of the whole, and the meeting that leaves it open where one does."""
     if not meetings:
         return math.inf, None
-    least = min((one.order for one in meetings if one.settled), default=math.inf)
-    doubtful = [one for one in meetings if not one.settled and one.order < least]
+    least = min((meeting.order for meeting in meetings if meeting.settled), default=math.inf)
+    doubtful = [meeting for meeting in meetings if not meeting.settled and meeting.order < least]
     return (None, doubtful[0]) if doubtful else (least, None)

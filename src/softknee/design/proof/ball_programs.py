@@ -54,16 +54,16 @@ def tidy(expr: Expr) -> Expr:
         # sin a cos a as sin(2a)/2: the range of one wave is known, that of a product of two is not.
         waves = TR8(sympy.expand(expr))
         expr = waves if waves.count(_is_wave) < expr.count(_is_wave) else expr
-    return min((factored(expr), _without_roots_squared(expr), expr), key=lambda one: one.count_ops())
+    return min((factored(expr), _without_roots_squared(expr), expr), key=lambda form: form.count_ops())
 
 
 def _without_roots_squared(expr: Expr) -> Expr:
     """Squares of roots cancel only when a numerator is multiplied out: 1/r - w^2/r^3 is 1/r^3 for r^2 = 1 + w^2."""
-    rooted = [one for one in Add.make_args(expr) if any(map(_is_root, sympy.preorder_traversal(one)))]
+    rooted = [term for term in Add.make_args(expr) if any(map(_is_root, sympy.preorder_traversal(term)))]
     if not rooted:
         return expr
     top, bottom = sympy.fraction(sympy.together(Add(*rooted)))
-    return Add(factored(sympy.expand(top)) / bottom, *(one for one in Add.make_args(expr) if one not in rooted))
+    return Add(factored(sympy.expand(top)) / bottom, *(term for term in Add.make_args(expr) if term not in rooted))
 
 
 def _is_root(node: Expr) -> bool:
@@ -275,10 +275,10 @@ class Polynomial:
         middle = box.middle
         reach = Span.ball(box.lo - middle).join(Span.ball(box.hi - middle))
         shifted = self.poly(flint.arb_poly([middle, 1]))
-        found = NOTHING
+        total = NOTHING
         for power in range(len(shifted)):
-            found = found + Span.ball(shifted[power]) * reach.power(power)
-        return found
+            total = total + Span.ball(shifted[power]) * reach.power(power)
+        return total
 
 
 def _as_ball(span: Span) -> Arb:

@@ -86,19 +86,19 @@ def placed(patch: Patch, peak: Peak) -> Peak:
 
 def extremum(peak: Peak) -> Extremum:
     """A peak, its places already in x, as the certificate writes it."""
-    found = sorted(dict.fromkeys(peak.places), key=lambda one: (one.begin.lower, one.end.upper))
-    return Extremum(as_fraction(peak.lower), as_fraction(peak.upper), tidied(found), peak.attained)
+    ordered = sorted(dict.fromkeys(peak.places), key=lambda place: (place.begin.lower, place.end.upper))
+    return Extremum(as_fraction(peak.lower), as_fraction(peak.upper), tidied(ordered), peak.attained)
 
 
 def tidied(regions: Sequence[Region]) -> tuple[Region, ...]:
     """Regions in order, those that touch as one."""
-    found: list[Region] = []
-    for one in regions:
-        if found and found[-1].touches(one):
-            found[-1] = found[-1].joined(one)
+    disjoint: list[Region] = []
+    for region in regions:
+        if disjoint and disjoint[-1].touches(region):
+            disjoint[-1] = disjoint[-1].joined(region)
         else:
-            found.append(one)
-    return tuple(found)
+            disjoint.append(region)
+    return tuple(disjoint)
 
 
 # -- where a smooth patch is 0: every zero isolated between two proven ends, and none missed --------------
@@ -121,32 +121,32 @@ def zeros(patch: Patch, budget: Budget) -> list[Span]:
         for factor in _factors(patch.value, patch.symbol)
         for root in _roots(factor, patch.symbol, patch.lo, patch.hi, budget)
     ]
-    found: list[Span] = []
+    disjoint: list[Span] = []
     for root in sorted(roots, key=lambda span: span.lo.fmpq()):
-        if found and root.lo <= found[-1].hi:
-            found[-1] = found[-1].join(root)
+        if disjoint and root.lo <= disjoint[-1].hi:
+            disjoint[-1] = disjoint[-1].join(root)
         else:
-            found.append(root)
-    return found
+            disjoint.append(root)
+    return disjoint
 
 
 def _factors(expr: Expr, symbol: Symbol) -> Iterator[Expr]:
     """Expressions of which one is 0 wherever the given one is."""
     whole = factored(expr) if expr.count_ops() <= LONGEST_FACTORED else expr
-    for one in Mul.make_args(whole):
-        if symbol not in one.free_symbols or isinstance(one, POSITIVE):
+    for term in Mul.make_args(whole):
+        if symbol not in term.free_symbols or isinstance(term, POSITIVE):
             continue
-        if isinstance(one, Pow):
-            power = rational(one.exp)
+        if isinstance(term, Pow):
+            power = rational(term.exp)
             if power is None or power < 0:
                 continue  # what has a power of this kind is not 0, or the patch would not be smooth
-            yield from _factors(one.base, symbol)
-        elif isinstance(one, sympy.log):
-            yield from _factors(one.args[0] - 1, symbol)
-        elif isinstance(one, ODD_LIKE):
-            yield from _factors(one.args[0], symbol)
+            yield from _factors(term.base, symbol)
+        elif isinstance(term, sympy.log):
+            yield from _factors(term.args[0] - 1, symbol)
+        elif isinstance(term, ODD_LIKE):
+            yield from _factors(term.args[0], symbol)
         else:
-            yield one
+            yield term
 
 
 def _roots(expr: Expr, symbol: Symbol, lo: Arb, hi: Arb, budget: Budget) -> Iterator[Span]:
@@ -155,17 +155,17 @@ def _roots(expr: Expr, symbol: Symbol, lo: Arb, hi: Arb, budget: Budget) -> Iter
         return
     curve = Curve(expr, symbol)
     boxes = [Span(lo, hi)]
-    found = 0
+    count = 0
     while boxes:
         box = boxes.pop()
         if curve.sign_on(box) in (1, -1):
             continue
-        if found > MOST_ZEROS or not budget.spend():
+        if count > MOST_ZEROS or not budget.spend():
             raise Unsettled("There may be more zeros than can be listed.")
         if curve.sign_on(box, 1) in (1, -1) or _one_way(curve, box):
             roots = _single(curve, box)
             if roots is not None:
-                found += len(roots)
+                count += len(roots)
                 yield from roots
                 continue
         cut = halves(box)
@@ -303,7 +303,7 @@ class _Proof:
         smallest = largest = lipschitz = Extremum(-math.inf, math.inf)
         order: float | None = None
         monotone: bool | None = None
-        found: tuple[Region, ...] | None = None
+        roots: tuple[Region, ...] | None = None
         distance: Extremum | None = None
         if subject is not None:
             self.patches = self.ask(lambda: self._patches(subject), [])
@@ -319,7 +319,7 @@ class _Proof:
                 )
                 lipschitz = self._lipschitz(slopes, met)
                 monotone = self._monotone(slopes[0], met)
-            found = self.ask(self._zeros, None) if met else None
+            roots = self.ask(self._zeros, None) if met else None
             if hard is not None:
                 distance = self.ask(lambda: self._distance(subject, hard[1]), None)
         return Certificate(
@@ -330,7 +330,7 @@ class _Proof:
             lipschitz=lipschitz,
             monotone=monotone,
             smoothness=order,
-            zeros=found,
+            zeros=roots,
             limit=None if hard is None else hard[0],
             distance=distance,
             open=tuple(self.notes),
@@ -341,13 +341,13 @@ class _Proof:
         return patches(pieces.seams, pieces.parts, subject.implicit, self.budget(), subject.slopes)
 
     def _meetings(self, subject: Subject) -> list[Meeting]:
-        found = []
+        meetings = []
         for left, right in itertools.pairwise(self.patches):
             if left.end in subject.invisible:
                 self.crossings.append(Meeting(left.end, left.at_end(1, 0), HIGHEST_ORDER, True))
             else:
-                found.append(meet(left, right, subject.value_at(left, right)))
-        return found
+                meetings.append(meet(left, right, subject.value_at(left, right)))
+        return meetings
 
     # -- slopes -----------------------------------------------------------------------------------------
 
@@ -355,12 +355,12 @@ class _Proof:
         """Infimum and supremum of the slope."""
         lows = [self._signed(patch, _search(patch, 1, -1, self.budget())) for patch in self.patches]
         highs = [_search(patch, 1, 1, self.budget()) for patch in self.patches]
-        return highest([one.turned() for one in lows]).turned(), highest(highs)
+        return highest([low.turned() for low in lows]).turned(), highest(highs)
 
     def _signed(self, patch: Patch, peak: Peak) -> Peak:
         """An infimum beside 0 is not below it where the slope is proved to be positive: rounding left it open."""
-        beside = peak.lower < 0 <= peak.upper and peak.lower.is_finite()
-        if beside and keeps_sign(patch.curve(1), patch.lo, patch.hi, self.budget()) == 1:
+        at_zero = peak.lower < 0 <= peak.upper and peak.lower.is_finite()
+        if at_zero and keeps_sign(patch.curve(1), patch.lo, patch.hi, self.budget()) == 1:
             return Peak(ZERO, peak.upper, peak.places, peak.attained)
         return peak
 
@@ -371,16 +371,16 @@ class _Proof:
         return extremum(peak)
 
     def _lipschitz(self, slopes: tuple[Peak, Peak], met: bool) -> Extremum:
-        jumps = [seam_enclosure(one.seam) for one in self.meetings if one.is_continuous is False]
+        jumps = [seam_enclosure(meeting.seam) for meeting in self.meetings if meeting.is_continuous is False]
         if jumps:
             return Extremum(math.inf, math.inf, tuple(Region(seam, seam) for seam in jumps), False)
         steepest = highest([slopes[0].turned(), slopes[1]])
-        if met and all(one.is_continuous for one in self.meetings):
+        if met and all(meeting.is_continuous for meeting in self.meetings):
             return extremum(steepest)
         return extremum(Peak(steepest.lower, INFINITY, steepest.places, None))
 
     def _monotone(self, smallest: Peak, met: bool) -> bool | None:
-        jumps = [jump for one in self.meetings for jump in one.jumps]
+        jumps = [jump for meeting in self.meetings for jump in meeting.jumps]
         if smallest.upper < 0 or any(jump.hi < 0 for jump in jumps):
             return False
         if smallest.lower >= 0 and met and all(jump.lo >= 0 for jump in jumps):
@@ -400,7 +400,7 @@ class _Proof:
     # -- zeros ------------------------------------------------------------------------------------------
 
     def _zeros(self) -> tuple[Region, ...]:
-        at_seams = {one.seam: one.is_zero for one in (*self.meetings, *self.crossings)}
+        at_seams = {meeting.seam: meeting.is_zero for meeting in (*self.meetings, *self.crossings)}
         regions: list[Region] = []
         for patch in self.patches:
             start, end = seam_enclosure(patch.start), seam_enclosure(patch.end)
@@ -451,7 +451,7 @@ def prove_range(expr: Expr, low: Fraction | float, high: Fraction | float) -> tu
                 patch = smooth_patch(start, end, part, None, Budget())
                 lows.append(placed(patch, search(patch.curve(0), patch.lo, patch.hi, -1, Budget())))
                 highs.append(placed(patch, search(patch.curve(0), patch.lo, patch.hi, 1, Budget())))
-        return extremum(highest([one.turned() for one in lows]).turned()), extremum(highest(highs))
+        return extremum(highest([low.turned() for low in lows]).turned()), extremum(highest(highs))
 
 
 def _exact_end(value: Fraction | float) -> Expr:
@@ -461,18 +461,18 @@ def _exact_end(value: Fraction | float) -> Expr:
     return sympy.Rational(exact.numerator, exact.denominator)
 
 
-def _order(one: Expr, other: Expr) -> int:
+def _order(first: Expr, second: Expr) -> int:
     """-1, 0 or 1 as one number is below, at or above another."""
-    if one == other:
+    if first == second:
         return 0
-    a, b = constant(one), constant(other)
+    a, b = constant(first), constant(second)
     if a.hi < b.lo:
         return -1
     if a.lo > b.hi:
         return 1
-    if proves_zero(one - other):
+    if proves_zero(first - second):
         return 0
-    raise Unsettled(f"{one} and {other} are too near to be told apart.")
+    raise Unsettled(f"{first} and {second} are too near to be told apart.")
 
 
 # -- the claims of a definition held against its certificate ----------------------------------------------
@@ -510,11 +510,11 @@ def check(act: Activation, certificate: Certificate) -> tuple[CheckedClaim, ...]
 
 
 def _smoothness(claims: Claims, certificate: Certificate) -> CheckedClaim:
-    claimed, found = claims.smoothness, certificate.smoothness
-    words = f"claimed {claimed}, proved {found}"
-    if found is None:
+    claimed, order = claims.smoothness, certificate.smoothness
+    words = f"claimed {claimed}, proved {order}"
+    if order is None:
         return CheckedClaim("smoothness", "open", words)
-    return CheckedClaim("smoothness", "holds" if found == claimed else "more" if found > claimed else "fails", words)
+    return CheckedClaim("smoothness", "holds" if order == claimed else "more" if order > claimed else "fails", words)
 
 
 def _monotone(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
@@ -529,14 +529,14 @@ def _monotone(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr
 
 
 def _lipschitz(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
-    claimed, found = claimed_number(claims.lipschitz, numbers), certificate.lipschitz
-    words = f"claimed {claimed}, proved {found}"
-    if claimed.upper < found.lower or claimed.lower > found.upper:
+    claimed, proved = claimed_number(claims.lipschitz, numbers), certificate.lipschitz
+    words = f"claimed {claimed}, proved {proved}"
+    if claimed.upper < proved.lower or claimed.lower > proved.upper:
         return CheckedClaim("lipschitz", "fails", words)
-    if found.lower == math.inf:
+    if proved.lower == math.inf:
         return CheckedClaim("lipschitz", "holds", words)  # both are infinite
-    apart = max(claimed.upper, found.upper) - min(claimed.lower, found.lower)
-    near = math.isfinite(apart) and apart <= AGREEMENT * max(1, abs(found.lower))
+    apart = max(claimed.upper, proved.upper) - min(claimed.lower, proved.lower)
+    near = math.isfinite(apart) and apart <= AGREEMENT * max(1, abs(proved.lower))
     return CheckedClaim("lipschitz", "holds" if near else "open", words)
 
 
@@ -552,8 +552,8 @@ class _Rounded(Program):
 
 def claimed_number(expr: Expr, numbers: dict[Expr, Expr]) -> Enclosure:
     """The number that a claimed expression is for these parameters."""
-    found = _Rounded(expr.xreplace(numbers))()
-    return Enclosure(as_fraction(found.lo), as_fraction(found.hi))
+    span = _Rounded(expr.xreplace(numbers))()
+    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
 
 
 def _zeros(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
@@ -561,10 +561,10 @@ def _zeros(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) 
     words = f"claimed {claims.zeros}, proved {', '.join(map(str, certificate.zeros or ())) or 'none'}"
     if certificate.zeros is None:
         return CheckedClaim("zeros", "open", words)
-    if not all(any(_inside(one, region) for region in certificate.zeros) for one in claimed):
+    if not all(any(_inside(item, region) for region in certificate.zeros) for item in claimed):
         return CheckedClaim("zeros", "fails", words)
     same = len(claimed) == len(certificate.zeros) and all(
-        any(_inside(region, one) for one in claimed) for region in certificate.zeros
+        any(_inside(region, item) for item in claimed) for region in certificate.zeros
     )
     return CheckedClaim("zeros", "holds" if same else "more", words)
 

@@ -65,7 +65,9 @@ def of_activation(act: Activation, values: Mapping[str, Fraction]) -> Subject:
     formula = numbers_in(act.formula, act, values)
     implicit = act.implicit
     if implicit is not None:
-        implicit = Implicit(*(numbers_in(one, act, values) for one in (implicit.inverse, implicit.low, implicit.high)))
+        implicit = Implicit(
+            *(numbers_in(value, act, values) for value in (implicit.inverse, implicit.low, implicit.high))
+        )
     return Subject(act.name, dict(values), split_exact(formula), formula, implicit)
 
 
@@ -86,9 +88,9 @@ def hard_limit(act: Activation, values: Mapping[str, Fraction]) -> tuple[str, Pi
     hard = get(act.limit)
     if not isinstance(hard, Activation):
         raise Unsettled(f"The hard limit {act.limit!r} is no formula.")
-    given = {p.name: Fraction(p.default) for p in hard.params}
-    given |= {theirs: values[ours] for theirs, ours in act.limit_params.items()}
-    return act.limit, split_exact(numbers_in(hard.formula, hard, given))
+    numbers = {p.name: Fraction(p.default) for p in hard.params}
+    numbers |= {theirs: values[ours] for theirs, ours in act.limit_params.items()}
+    return act.limit, split_exact(numbers_in(hard.formula, hard, numbers))
 
 
 def _followed(act: Activation, values: Mapping[str, Fraction]) -> tuple[str, Pieces]:
@@ -105,13 +107,13 @@ def _followed(act: Activation, values: Mapping[str, Fraction]) -> tuple[str, Pie
         raise Unsettled(open_words) from None
     toward = oo if act.toward == float("inf") else sympy.Rational(*float(act.toward).as_integer_ratio())
     follow = functools.partial(_limit, knobs=knobs, toward=toward, words=open_words)
-    kept: list[tuple[Expr, Expr]] = []
+    distinct: list[tuple[Expr, Expr]] = []
     for seam, part in zip((follow(seam, -oo, oo) for seam in pieces.seams), pieces.parts[1:], strict=True):
-        if kept and proves_zero(seam - kept[-1][0]):
-            kept.pop()
-        kept.append((seam, part))
-    ends = [-oo, *(seam for seam, _ in kept), oo]
-    parts = [pieces.parts[0], *(part for _, part in kept)]
+        if distinct and proves_zero(seam - distinct[-1][0]):
+            distinct.pop()
+        distinct.append((seam, part))
+    ends = [-oo, *(seam for seam, _ in distinct), oo]
+    parts = [pieces.parts[0], *(part for _, part in distinct)]
     hard = [follow(part, low, high) for part, low, high in zip(parts, ends[:-1], ends[1:], strict=True)]
     return f"its limit for {words} -> {act.toward:g}", Pieces(tuple(ends[1:-1]), tuple(hard))
 
@@ -156,15 +158,17 @@ def _limit(expr: Expr, low: Expr, high: Expr, knobs: list[Symbol], toward: Expr,
 SOFTNESS = Fraction(3, 2)
 
 
-def of_table(act: SoftTable, given: Mapping[str, Any], exact: Any) -> Subject:
+def of_table(act: SoftTable, arguments: Mapping[str, Any], exact: Any) -> Subject:
     """The subject of SQUAF with these arguments; `exact` turns one of them into a fraction."""
-    act.check({name: value for name, value in given.items() if isinstance(value, int | float)})
-    weights = act.with_weights(given.get("weights", act.weights)).weights
+    act.check({name: value for name, value in arguments.items() if isinstance(value, int | float)})
+    weights = act.with_weights(arguments.get("weights", act.weights)).weights
     if act.order:
         raise ParameterError(f"{act.name}: a certificate is made of the function itself, which tells of its slope.")
-    points, alpha, k, params = _grid(act, given, weights, exact)
-    z = _table(act.name, given.get("z", "relu"), points, exact)
-    half = None if given.get("grid") is not None else _half_window(act, given, params.get("q"), alpha, k, weights)
+    points, alpha, k, params = _grid(act, arguments, weights, exact)
+    z = _table(act.name, arguments.get("z", "relu"), points, exact)
+    half = (
+        None if arguments.get("grid") is not None else _half_window(act, arguments, params.get("q"), alpha, k, weights)
+    )
     params |= {"alpha": alpha, "z": z, "window": None if half is None else 2 * half + 1, "weights": weights}
     make = _laplacian if weights == "laplacian" else _gaussian
     pieces, slopes, values, invisible = make([_number(y) for y in points], _number(alpha), list(map(_number, z)), half)
@@ -175,21 +179,21 @@ def of_table(act: SoftTable, given: Mapping[str, Any], exact: Any) -> Subject:
 
 
 def _grid(
-    act: SoftTable, given: Mapping[str, Any], weights: str, exact: Any
+    act: SoftTable, arguments: Mapping[str, Any], weights: str, exact: Any
 ) -> tuple[list[Fraction], Fraction, int, dict[str, Any]]:
     usual = {p.name: Fraction(p.default) for p in act.params if isinstance(p, Param)}
-    alpha = None if given.get("alpha") in (None, "auto") else exact(act.name, "alpha", given["alpha"])
-    if given.get("grid") is not None:
-        points = [exact(act.name, "grid", y) for y in given["grid"]]
+    alpha = None if arguments.get("alpha") in (None, "auto") else exact(act.name, "alpha", arguments["alpha"])
+    if arguments.get("grid") is not None:
+        points = [exact(act.name, "grid", y) for y in arguments["grid"]]
         if points != sorted(set(points)) or len(points) < 2:
             raise ParameterError(f"{act.name}: grid must be two or more increasing numbers.")
         return points, usual["alpha"] if alpha is None else alpha, 0, {"grid": tuple(points)}
-    q = exact(act.name, "q", given.get("q", usual["q"]))
+    q = exact(act.name, "q", arguments.get("q", usual["q"]))
     if alpha is None:
         spread = SOFTNESS / (q if weights == "laplacian" else q * q)
-        alpha = usual["alpha"] if given.get("q") is None and given.get("alpha") is None else spread
-    z = given.get("z")
-    k = given.get("k", len(z) // 2 if isinstance(z, list | tuple) else act.options["k"])
+        alpha = usual["alpha"] if arguments.get("q") is None and arguments.get("alpha") is None else spread
+    z = arguments.get("z")
+    k = arguments.get("k", len(z) // 2 if isinstance(z, list | tuple) else act.options["k"])
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ParameterError(f"{act.name}: k must be a whole number of at least 1, and {k!r} was given.")
     return [q * i for i in range(-k, k + 1)], alpha, k, {"k": k, "q": q}
@@ -203,11 +207,13 @@ def _table(title: str, z: Any, points: Sequence[Fraction], exact: Any) -> tuple[
     return tuple(exact(title, "z", value) for value in z)
 
 
-def _half_window(act: SoftTable, given: Mapping[str, Any], q: Any, alpha: Fraction, k: int, weights: str) -> int | None:
-    window = given.get("window", act.options["window"])
+def _half_window(
+    act: SoftTable, arguments: Mapping[str, Any], q: Any, alpha: Fraction, k: int, weights: str
+) -> int | None:
+    window = arguments.get("window", act.options["window"])
     if window == "auto":
         laplacian = weights == "laplacian"
-        needed = -math.log(given.get("tolerance", act.options["tolerance"])) / float(
+        needed = -math.log(arguments.get("tolerance", act.options["tolerance"])) / float(
             alpha * (q if laplacian else q * q)
         )
         steps = (m for m in itertools.count(1) if (m if laplacian else m * (m + 1)) >= needed)
@@ -253,29 +259,29 @@ def _gaussian(points: list[Expr], alpha: Expr, z: list[Expr], half: int | None) 
         return _assembled(cells, [middle], [1], {middle})
     cells, seams, wins, invisible = [], [], [], set()
     for place in range(count):
-        kept = _kept(place, count, half)
-        cells.append(_mean(kept, points, alpha, z, place))
+        members = _kept(place, count, half)
+        cells.append(_mean(members, points, alpha, z, place))
         if place + 1 < count:
             seam = (points[place] + points[place + 1]) / 2
             seams.append(seam)
             wins.append((place - count // 2) % 2 == 0)  # halves are rounded to the even neighbour
-            if kept == _kept(place + 1, count, half):
+            if members == _kept(place + 1, count, half):
                 invisible.add(seam)
     return _assembled(cells, seams, wins, invisible)
 
 
-def _mean(kept: range, points: list[Expr], alpha: Expr, z: list[Expr], place: int) -> tuple[range, Expr, Expr]:
+def _mean(members: range, points: list[Expr], alpha: Expr, z: list[Expr], place: int) -> tuple[range, Expr, Expr]:
     """The mean of z over the kept points, with the weights relative to one of them."""
-    if len({z[i] for i in kept}) == 1:
-        return kept, z[kept[0]], sympy.Integer(0)
+    if len({z[i] for i in members}) == 1:
+        return members, z[members[0]], sympy.Integer(0)
     y = points[place]
-    weights = {i: exp(2 * alpha * (points[i] - y) * x - alpha * (points[i] ** 2 - y**2)) for i in kept}
+    weights = {i: exp(2 * alpha * (points[i] - y) * x - alpha * (points[i] ** 2 - y**2)) for i in members}
     total = Add(*weights.values())
     pairs = [
         (z[j] - z[i]) * 2 * alpha * (points[j] - points[i]) * weights[i] * weights[j]
-        for i, j in itertools.combinations(kept, 2)
+        for i, j in itertools.combinations(members, 2)
     ]
-    return kept, Add(*(z[i] * w for i, w in weights.items())) / total, Add(*pairs) / total**2
+    return members, Add(*(z[i] * w for i, w in weights.items())) / total, Add(*pairs) / total**2
 
 
 def _laplacian(points: list[Expr], alpha: Expr, z: list[Expr], half: int | None) -> _Made:
@@ -297,9 +303,9 @@ def _laplacian(points: list[Expr], alpha: Expr, z: list[Expr], half: int | None)
     return _assembled(cells, seams, wins, invisible)
 
 
-def _logistic(kept: range, points: list[Expr], alpha: Expr, z: list[Expr], inside: Expr) -> tuple[range, Expr, Expr]:
+def _logistic(window: range, points: list[Expr], alpha: Expr, z: list[Expr], inside: Expr) -> tuple[range, Expr, Expr]:
     """(A_z + B_z e^(2 alpha x))/(A + B e^(2 alpha x)), A and B the weights of the points below and above."""
-    sides = [[i for i in kept if (points[i] < inside) == below] for below in (True, False)]
+    sides = [[i for i in window if (points[i] < inside) == below] for below in (True, False)]
     totals, means = [], []
     for members, sign in zip(sides, (1, -1), strict=True):
         weights = [exp(sign * alpha * points[i]) for i in members]
@@ -307,7 +313,7 @@ def _logistic(kept: range, points: list[Expr], alpha: Expr, z: list[Expr], insid
         means.append(Add(*(z[i] * w for i, w in zip(members, weights, strict=True))) / totals[-1] if members else None)
     if means[0] is None or means[1] is None:
         constant = means[1] if means[0] is None else means[0]
-        return kept, constant, sympy.Integer(0)
+        return window, constant, sympy.Integer(0)
     gate = Sigmoid(2 * alpha * x + log(totals[1] / totals[0]))
     rise = means[1] - means[0]
-    return kept, means[0] + rise * gate, sympy.diff(rise * gate, x)
+    return window, means[0] + rise * gate, sympy.diff(rise * gate, x)

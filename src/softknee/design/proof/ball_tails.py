@@ -117,9 +117,9 @@ class HalfLine:
         power = self.start**n.numerator if whole else self.start ** arb(flint.fmpq(n.numerator, n.denominator))
         return power * (-arb(a) * self.start - arb(b) * self.start**2).exp()
 
-    def ratio(self, one: Growth, other: Growth) -> Arb:
+    def ratio(self, growth: Growth, other: Growth) -> Arb:
         """An upper bound of (shape of one)/(shape of other), which must fall from the start on."""
-        n, a, b = one.n - other.n, one.a - other.a, one.b - other.b
+        n, a, b = growth.n - other.n, growth.a - other.a, growth.b - other.b
         falls = (
             n <= 0
             if a == 0 and b == 0
@@ -150,12 +150,12 @@ class HalfLine:
             return ZERO
         return below(growth.c * self._at_start(growth.n, growth.a, growth.b))
 
-    def add_bounds(self, one: Growth, other: Growth) -> Growth:
-        if one.c == 0:
+    def add_bounds(self, growth: Growth, other: Growth) -> Growth:
+        if growth.c == 0:
             return other
         if other.c == 0:
-            return one
-        slow, fast = (one, other) if one.rank <= other.rank else (other, one)
+            return growth
+        slow, fast = (growth, other) if growth.rank <= other.rank else (other, growth)
         return Growth(above(slow.c + fast.c * self.ratio(fast, slow)), slow.n, slow.a, slow.b)
 
     def size(self, form: Form) -> Growth:
@@ -220,42 +220,42 @@ class HalfLine:
 
     def range(self, form: Form) -> Span:
         """An enclosure of every value on the half-line."""
-        found = Span(-self.sup(form.rest), self.sup(form.rest))
+        span = Span(-self.sup(form.rest), self.sup(form.rest))
         if not _is_zero(form.logs):
-            found = found + as_span(form.logs) * Span(below(self.start.log()), INFINITY)
+            span = span + as_span(form.logs) * Span(below(self.start.log()), INFINITY)
         for power, c in form.main.items():
             at_start = as_span(c) * Span.ball(self._at_start(power, 0, 0))
             if power == 0:
-                found = found + as_span(c)
+                span = span + as_span(c)
             elif power < 0:
-                found = found + at_start.join(NOTHING)
+                span = span + at_start.join(NOTHING)
             else:
                 ends = {1: Span(at_start.lo, INFINITY), -1: Span(MINUS_INFINITY, at_start.hi)}
                 sign = as_span(c).sign
-                found = found + (ends[sign] if sign else WHOLE)
+                span = span + (ends[sign] if sign else WHOLE)
         known = self.lower(form)
         if known is None:
-            return found
+            return span
         sign, low = known
         least = self.inf(low)
-        return found.meet(Span(least, INFINITY) if sign > 0 else Span(MINUS_INFINITY, -least))
+        return span.meet(Span(least, INFINITY) if sign > 0 else Span(MINUS_INFINITY, -least))
 
     # -- arithmetic -------------------------------------------------------------------------------------
 
-    def add(self, one: Form, other: Form) -> Form:
-        main = dict(one.main)
+    def add(self, form: Form, other: Form) -> Form:
+        main = dict(form.main)
         for power, c in other.main.items():
             main[power] = _plus(main[power], c) if power in main else c
         main = {power: c for power, c in main.items() if not _is_zero(c)}
-        sign, low = self._sum_low(one, other)
-        logs = _plus(one.logs, other.logs)
-        return Form(main, self.add_bounds(one.rest, other.rest), sign, low, logs)
+        sign, low = self._sum_low(form, other)
+        logs = _plus(form.logs, other.logs)
+        return Form(main, self.add_bounds(form.rest, other.rest), sign, low, logs)
 
-    def _sum_low(self, one: Form, other: Form) -> tuple[int, Growth | None]:
-        first, second = self.lower(one), self.lower(other)
+    def _sum_low(self, form: Form, other: Form) -> tuple[int, Growth | None]:
+        first, second = self.lower(form), self.lower(other)
         if first and second and first[0] == second[0]:
             return min((first, second), key=lambda pair: pair[1].rank)
-        for known, rival in ((first, other), (second, one)):
+        for known, rival in ((first, other), (second, form)):
             if known is None:
                 continue
             try:
@@ -267,16 +267,18 @@ class HalfLine:
                 return known[0], Growth(left, known[1].n, known[1].a, known[1].b)
         return 0, None
 
-    def multiply(self, one: Form, other: Form) -> Form:
+    def multiply(self, factor: Form, other: Form) -> Form:
         logs: Coefficient = NIL
-        for first, second in ((one, other), (other, one)):
+        for first, second in ((factor, other), (other, factor)):
             if not _is_zero(first.logs) and second.is_constant:
                 logs = _times(first.logs, second.main.get(Fraction(0), NIL))
-        known, also = self.lower(one), self.lower(other)
-        one, other = (self._shorn(form) if not _is_zero(logs) else self.without_logs(form) for form in (one, other))
+        known, also = self.lower(factor), self.lower(other)
+        factor, other = (
+            self._shorn(form) if not _is_zero(logs) else self.without_logs(form) for form in (factor, other)
+        )
         main: dict[Fraction, Coefficient] = {}
         rest = NONE
-        for i, a in one.main.items():
+        for i, a in factor.main.items():
             for j, b in other.main.items():
                 c = _times(a, b)
                 if i + j < LOWEST_POWER:
@@ -284,8 +286,8 @@ class HalfLine:
                 else:
                     main[i + j] = _plus(main[i + j], c) if i + j in main else c
         main = {power: c for power, c in main.items() if not _is_zero(c)}
-        first, second = self._main_size(one.main), self._main_size(other.main)
-        for extra in (first * other.rest, second * one.rest, one.rest * other.rest):
+        first, second = self._main_size(factor.main), self._main_size(other.main)
+        for extra in (first * other.rest, second * factor.rest, factor.rest * other.rest):
             if extra.c != 0:
                 rest = self.add_bounds(rest, Growth(above(extra.c), extra.n, extra.a, extra.b))
         sign, low = 0, None
@@ -430,10 +432,10 @@ class Tail:
                 self._found[expr] = self._make(expr)
             except NoForm:
                 self._found[expr] = self._plain(expr)
-        found = self._found[expr]
-        if found is None:
+        known = self._found[expr]
+        if known is None:
             raise NoForm(f"no form of {expr}")
-        return found
+        return known
 
     def _plain(self, expr: Expr) -> Form | None:
         """A bounded function has at least its bounds."""
@@ -496,8 +498,8 @@ class Tail:
         """Sigmoid, softplus and the normal distribution of something that goes to minus infinity."""
         highest = self.line.range(form).hi
         if kind in (p.Sigmoid, p.Softplus) and highest <= 0:
-            found = self._exp(form)
-            return _bounded_by(found, arb(0.5) if kind is p.Sigmoid else arb(0.6875))  # log 2 = 0.693
+            bound = self._exp(form)
+            return _bounded_by(bound, arb(0.5) if kind is p.Sigmoid else arb(0.6875))  # log 2 = 0.693
         if kind is p.NormalCdf and highest <= -1:
             # phi(z)/z > Phi(-z) > phi(z) z/(z^2 + 1), which is half as much or more for z >= 1.
             return _bounded_by(self.form(p.NormalPdf(w) * (-1 / w)), arb(0.5))
@@ -552,9 +554,9 @@ class Tail:
         if not off.is_finite:
             raise NoForm("an exponent that is not a polynomial and something bounded")
         if set(rising) <= {Fraction(1), Fraction(2)}:
-            (one, one_up), (two, two_up) = (_ends(rising.get(Fraction(i), NIL)) for i in (1, 2))
-            rest = Growth(above(off.hi.exp()), Fraction(0), -one_up, -two_up)
-            low = Growth(below(off.lo.exp()), Fraction(0), -one, -two)
+            (linear, linear_up), (square, square_up) = (_ends(rising.get(Fraction(i), NIL)) for i in (1, 2))
+            rest = Growth(above(off.hi.exp()), Fraction(0), -linear_up, -square_up)
+            low = Growth(below(off.lo.exp()), Fraction(0), -linear, -square)
             return Form({}, rest, 1, low if low.c > 0 else None)
         return Form({}, self._steep({power: as_span(c) for power, c in rising.items()}, off))
 
@@ -609,9 +611,9 @@ def unfolded(expr: Expr, symbol: Symbol, side: int) -> Expr | None:
 
     if expr.count_ops() > LONGEST_FACTORED:
         return None
-    found = sympy.expand(expr.replace(lambda node: isinstance(node, _UNFOLDED), rewritten))
-    shorter = len(Add.make_args(found)) <= len(Add.make_args(sympy.expand(expr)))
-    return tidy(found) if shorter and found != expr else None
+    rewritten_expr = sympy.expand(expr.replace(lambda node: isinstance(node, _UNFOLDED), rewritten))
+    shorter = len(Add.make_args(rewritten_expr)) <= len(Add.make_args(sympy.expand(expr)))
+    return tidy(rewritten_expr) if shorter and rewritten_expr != expr else None
 
 
 def _bounded_by(form: Form, share: Arb) -> Form:

@@ -143,14 +143,9 @@ class Span:
             return Span(below(_times(a.lo, b.lo)), above(_times(a.hi, b.hi)))
         if a is b:
             return a.power(2)
-        products = [_times(one, two) for one in (a.lo, a.hi) for two in (b.lo, b.hi)]
-        lows, highs = [below(p) for p in products], [above(p) for p in products]
-        low, high = lows[0], highs[0]
-        for one in lows[1:]:
-            low = smaller(low, one)
-        for one in highs[1:]:
-            high = larger(high, one)
-        return Span(low, high)
+        products = [_times(value, two) for value in (a.lo, a.hi) for two in (b.lo, b.hi)]
+        low = functools.reduce(smaller, map(below, products))
+        return Span(low, functools.reduce(larger, map(above, products)))
 
     def reciprocal(self) -> Span:
         """1 over it; a 0 inside makes it the whole line, a 0 at an end a half-line."""
@@ -325,7 +320,7 @@ def _largest(*several: Span) -> Span:
 
 
 def _smallest(*several: Span) -> Span:
-    return -_largest(*(-one for one in several))
+    return -_largest(*(-part for part in several))
 
 
 def _sign(a: Span) -> Span:

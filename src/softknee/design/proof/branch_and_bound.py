@@ -46,7 +46,7 @@ class Curve:
         if self._turned is not None:
             return -self._turned.at(box, order)
         tail = self._tail(box)
-        found = None
+        enclosure = None
         for expr in self._forms(box, order):
             program, poly = self._compiled(expr)
             several = [program(box)]
@@ -55,10 +55,10 @@ class Curve:
             seen = None if tail is None else tail.range(expr)
             if seen is not None:
                 several.append(seen)
-            for one in several:
-                found = one if found is None else found.meet(one)
-        assert found is not None
-        return found
+            for part in several:
+                enclosure = part if enclosure is None else enclosure.meet(part)
+        assert enclosure is not None
+        return enclosure
 
     def sign_on(self, box: Span, order: int = 0) -> int | None:
         """The sign that the function keeps on a box, 0 being none; also where it only tends to 0 at infinity."""
@@ -67,7 +67,7 @@ class Curve:
         if sign is not None or tail is None:
             return sign
         signs = (tail.sign(expr) for expr in self._forms(box, order))
-        return next((one for one in signs if one is not None), None)
+        return next((sign for sign in signs if sign is not None), None)
 
     def limit(self, box: Span, order: int = 0) -> Span | None:
         """The limit at the infinite end of a half-line."""
@@ -78,7 +78,7 @@ class Curve:
         if tail is None:
             return None
         limits = (tail.limit(expr) for expr in self._forms(box, order))
-        return next((one for one in limits if one is not None), None)
+        return next((limit for limit in limits if limit is not None), None)
 
     def _forms(self, box: Span, order: int) -> Iterator[Expr]:
         """The derivative as it is, and in the form that does not cancel on the box's side of 0."""
@@ -157,16 +157,16 @@ class Peak:
 def highest(peaks: list[Peak]) -> Peak:
     """The supremum over several intervals."""
     lower, upper = peaks[0].lower, peaks[0].upper
-    for one in peaks[1:]:
-        lower, upper = larger(lower, one.lower), larger(upper, one.upper)
-    rivals = [one for one in peaks if one.upper >= lower]
+    for peak in peaks[1:]:
+        lower, upper = larger(lower, peak.lower), larger(upper, peak.upper)
+    rivals = [peak for peak in peaks if peak.upper >= lower]
     # Among several that cannot be told apart the answer holds for all, or for one that surely reaches the top.
-    certain = any(one.attained and one.lower == upper for one in rivals)
-    answers = {one.attained for one in rivals}
+    certain = any(rival.attained and rival.lower == upper for rival in rivals)
+    answers = {rival.attained for rival in rivals}
     attained = True if certain else answers.pop() if len(answers) == 1 else None
     # Where some places are proved, the stretches that could not be ruled out are left unnamed.
-    named = [one for one in rivals if one.attained is not None] or rivals
-    return Peak(lower, upper, tuple(place for one in named for place in one.places), attained)
+    named = [rival for rival in rivals if rival.attained is not None] or rivals
+    return Peak(lower, upper, tuple(place for peak in named for place in peak.places), attained)
 
 
 def supremum(curve: Curve, lo: Arb, hi: Arb, budget: Budget | None = None) -> Peak:
@@ -183,8 +183,8 @@ def search(curve: Curve, lo: Arb, hi: Arb, side: int, budget: Budget) -> Peak:
     """The supremum (side 1) or infimum (side -1) on an interval; of a constant it is everywhere."""
     find = supremum if side > 0 else infimum
     if curve.symbol not in curve.expr.free_symbols:
-        one = find(curve, ZERO, ZERO, budget)
-        return Peak(one.lower, one.upper, (Span(lo, hi),), True)
+        peak = find(curve, ZERO, ZERO, budget)
+        return Peak(peak.lower, peak.upper, (Span(lo, hi),), True)
     return find(curve, lo, hi, budget)
 
 
@@ -338,11 +338,11 @@ class _Search:
             if upper > self.best:
                 self._leave(upper, box)
         self.open = []
-        found = highest([*self.done, self.witness])
-        if self.dropped >= found.upper and not found.attained:
+        peak = highest([*self.done, self.witness])
+        if self.dropped >= peak.upper and not peak.attained:
             # A dropped box may reach the same height.
-            return Peak(found.lower, found.upper, found.places, None)
-        return found
+            return Peak(peak.lower, peak.upper, peak.places, None)
+        return peak
 
 
 def _is_near_half_line(box: Span) -> bool:

@@ -75,13 +75,17 @@ class Region:
         if self.is_point and later.is_point:
             hull = Enclosure(self.begin.lower, max(self.end.upper, later.end.upper))
             return Region(hull, hull)
-        further = later if later.end.upper > self.end.upper else self
-        return Region(self.begin, further.end, self.begin_included, further.end_included)
+        last = later if later.end.upper > self.end.upper else self
+        return Region(self.begin, last.end, self.begin_included, last.end_included)
 
     def __str__(self) -> str:
         if self.is_point:
             return str(self.begin)
-        out = [str(end) for end, kept in ((self.begin, self.begin_included), (self.end, self.end_included)) if not kept]
+        out = [
+            str(end)
+            for end, included in ((self.begin, self.begin_included), (self.end, self.end_included))
+            if not included
+        ]
         return f"{self.begin} to {self.end}" + (f" without {' and '.join(out)}" if out else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,12 +159,12 @@ class Certificate:
             "smoothness": "inf" if smoothness == math.inf else smoothness,
             "limit": self.limit,
             "distance": None if self.distance is None else self.distance.to_dict(),
-            "zeros": None if self.zeros is None else [one.to_dict() for one in self.zeros],
+            "zeros": None if self.zeros is None else [region.to_dict() for region in self.zeros],
             "open": list(self.open),
         }
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={_exactly(value)}" for name, value in self.params.items())
+        values = ", ".join(f"{name}={_exactly(value)}" for name, value in self.params.items())
         rows = [
             ("smallest slope", _with_place(self.smallest_slope)),
             ("largest slope", _with_place(self.largest_slope)),
@@ -175,7 +179,7 @@ class Certificate:
         rows.append(("exactly 0 at", zeros))
         rows += [("open", sentence) for sentence in self.open]
         wide = max(len(label) for label, _ in rows)
-        lines = [f"certificate of {self.name}({given})", *(f"  {label:<{wide}}  {text}" for label, text in rows)]
+        lines = [f"certificate of {self.name}({values})", *(f"  {label:<{wide}}  {text}" for label, text in rows)]
         return "\n".join(lines)
 
 
@@ -260,7 +264,7 @@ def _digits(lower: Number, upper: Number) -> str:
     if not (lower <= 0 <= upper):
         # Towards 0 both ways: the digits of the number itself begin so.
         for digits in range(SHOWN, 4, -1):
-            first, second = (_scientific(one, digits, down=lower > 0) for one in (lower, upper))
+            first, second = (_scientific(value, digits, down=lower > 0) for value in (lower, upper))
             if first == second:
                 return f"{_written(*first)}..."
     half = (upper - lower) / 2

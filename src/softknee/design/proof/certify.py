@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DefinitionError, MissingToolError, ParameterError
+from ...registry import resolve
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
-from ..evaluate import resolved
 from .certificate import Certificate, Extremum
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def certify(f: Any, **params: Any) -> Certificate:
     Reference: F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic (2017).
     """
     _need_flint()
-    act = resolved(f)
+    act = resolve(f).as_definition()
     from .ball_proof import prove
     from .ball_subjects import hard_limit, of_activation, of_table
 
@@ -73,7 +73,7 @@ def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
     _need_flint()
     from .ball_proof import check
 
-    act = resolved(f)
+    act = resolve(f).as_definition()
     if not isinstance(act, Activation):
         raise DefinitionError("Claims are checked of an element-wise formula, given as a definition or by its name.")
     return check(act, certificate)
@@ -113,10 +113,10 @@ def _need_flint() -> None:
 
 def exact_params(act: Activation, params: dict[str, Any]) -> dict[str, Fraction]:
     """Every parameter of a definition as an exact number, checked against its constraint."""
-    given = {name: _exact(act.name, name, value) for name, value in params.items()}
-    for name, value in given.items():
+    numbers = {name: _exact(act.name, name, value) for name, value in params.items()}
+    for name, value in numbers.items():
         act.check({name: float(value)})
-    return {p.name: given.get(p.name, Fraction(p.default)) for p in act.params}
+    return {p.name: numbers.get(p.name, Fraction(p.default)) for p in act.params}
 
 
 def _exact(title: str, name: str, value: Any) -> Fraction:

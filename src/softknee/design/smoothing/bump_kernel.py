@@ -37,7 +37,7 @@ def error_bounds() -> tuple[float, ...]:
         bounds: list[Any] = []
         for order in range(len(bump_table.TAILS)):
             bounds.append(_bound(order, bounds))
-        return tuple(float(one.upper()) + 1e-30 for one in bounds)
+        return tuple(float(bound.upper()) + 1e-30 for bound in bounds)
     finally:
         flint.ctx.prec = before
 

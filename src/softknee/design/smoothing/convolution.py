@@ -95,7 +95,7 @@ class Convolution:
     def _along(self, weight: Weight, symbol: Symbol) -> Weight:
         assert self.rates is not None
         rates = self.rates[symbol]
-        return weight.map(lambda e: sympy.expand(sum(sympy.diff(e, one) * rate for one, rate in rates.items())))
+        return weight.map(lambda e: sympy.expand(sum(sympy.diff(e, share) * rate for share, rate in rates.items())))
 
     def _differentiate_bulk(self, bulk: Bulk, symbol: Symbol, bulks: list[Bulk], atoms: list[Atom]) -> None:
         parts, weight, power = bulk.parts, bulk.weight, bulk.power

@@ -62,12 +62,12 @@ def mollify(
     names = [kernel] if isinstance(kernel, str) or not isinstance(kernel, Iterable) else list(kernel)
     if not names:
         raise ParameterError(f"mollify needs a kernel; choose among {', '.join(KERNELS)}.")
-    for one in names:
-        _check_kernel(one, alone=len(names) == 1)
+    for word in names:
+        _check_kernel(word, alone=len(names) == 1)
     pieces = _pieces(source, names)
     window, params = _width(width, source)
     if len(names) > 1:
-        logits = tuple(real(f"weights_{one}", 0.0, f"logit of the share of the {one} kernel") for one in names)
+        logits = tuple(real(f"weights_{name}", 0.0, f"logit of the share of the {name} kernel") for name in names)
         method, rates = _mixture(names, logits)
         params = (*params, *logits)
     else:
@@ -192,8 +192,8 @@ def _mixture(
     """phi_0 + sum_i p_i (phi_i - phi_0): each difference has no mass, so a slope by a weight has none either."""
     if len(set(names)) != len(names):
         raise ParameterError(f"mollify: a kernel stands twice in the mixture {', '.join(names)}; name each once.")
-    shares = [sympy.Symbol(f"{SHARE}{one}", positive=True) for one in names]
-    members = {p: polynomial.density(one) for p, one in zip(shares, names, strict=True)}
+    shares = [sympy.Symbol(f"{SHARE}{name}", positive=True) for name in names]
+    members = {p: polynomial.density(word) for p, word in zip(shares, names, strict=True)}
     first, *others = members.values()
 
     def mixed(side: str) -> Expr:
@@ -221,7 +221,7 @@ def _claims(pieces: Pieces, kernels: Sequence[str], width: Expr) -> Claims | Non
     left, right = pieces.parts
     if sympy.simplify((right - left).subs(x, pieces.seams[0])) != 0:
         return None
-    smoothness = 2 + min(polynomial.SMOOTHNESS.get(one, float("inf")) for one in kernels)
+    smoothness = 2 + min(polynomial.SMOOTHNESS.get(kernel, float("inf")) for kernel in kernels)
     slopes = [sympy.diff(q, x) for q in (left, right)]
     monotone = sympy.And(*(slope >= 0 for slope in slopes))
     still = left == 0 and set(kernels) <= set(polynomial.NAMES)
@@ -254,8 +254,8 @@ def _recipe(source: Activation, pieces: Pieces, kernels: Sequence[str], width: s
         except FormulaError:
             return ""
     kernel = kernels[0] if len(kernels) == 1 else f"({', '.join(kernels)})"
-    said = width.name if isinstance(width, Param) else width if isinstance(width, str) else _digits(width)
-    return f"mollify({inner}, {kernel}, width={said})"
+    size = width.name if isinstance(width, Param) else width if isinstance(width, str) else _digits(width)
+    return f"mollify({inner}, {kernel}, width={size})"
 
 
 __all__ = ["KERNELS", "mollify"]

@@ -227,8 +227,10 @@ class PolynomialKernel:
         """The closed form as one reads it: a piece per window where there is one seam, a sum over seams otherwise."""
         (bulk,) = whole.bulks
         if self.members:
-            alone = {p: replace(whole, bulks=(replace(bulk, weight=one),)) for p, one in self.members.items()}
-            return Add(*(self.shares[p] * PolynomialKernel(self.members[p]).textbook(one) for p, one in alone.items()))
+            alone = {p: replace(whole, bulks=(replace(bulk, weight=member),)) for p, member in self.members.items()}
+            return Add(
+                *(self.shares[p] * PolynomialKernel(self.members[p]).textbook(member) for p, member in alone.items())
+            )
         parts, width = bulk.parts, whole.width
         start = self.averaged(parts[0], bulk.weight, width)
         changes = [self._change(whole, i) for i in range(len(whole.seams))]

@@ -36,10 +36,10 @@ class Call:
             if keyword.arg is None or keyword.arg in self.named:
                 raise FormulaError(f"{self.engine} takes arguments by place and by name, each once and without stars.")
             self.named[keyword.arg] = keyword.value
-        if any(isinstance(one, ast.Starred) for one in self.places):
+        if any(isinstance(argument, ast.Starred) for argument in self.places):
             raise FormulaError(f"{self.engine} takes arguments by place and by name, each once and without stars.")
-        given = self.named.pop("name", None)
-        self.name = None if given is None else self.word_of(given, "name")
+        own_name = self.named.pop("name", None)
+        self.name = None if own_name is None else self.word_of(own_name, "name")
 
     def take(self, name: str, *, default: Any = _MISSING) -> Any:
         """The node of an argument."""
@@ -48,10 +48,10 @@ class Call:
             if name in self.named:
                 raise FormulaError(f"{self.engine} was given {name} twice.")
             return self.places.pop(0)
-        found = self.named.pop(name, default)
-        if found is _MISSING:
+        node = self.named.pop(name, default)
+        if node is _MISSING:
             raise FormulaError(f"{self.engine} needs {name}.")
-        return found
+        return node
 
     def finish(self) -> None:
         """Refuse what nobody asked for."""
@@ -85,7 +85,7 @@ class Call:
         if isinstance(node, ast.Tuple | ast.List):
             if not 1 <= len(node.elts) <= MOST_PIECES:
                 raise FormulaError(f"{self.engine} takes 1 to {MOST_PIECES} words as {name}.")
-            return tuple(self.word_of(one, name) for one in node.elts)
+            return tuple(self.word_of(element, name) for element in node.elts)
         return default if node is None else self.word_of(node, name)
 
     def whole(self, name: str, default: int) -> int:
@@ -130,7 +130,7 @@ class Call:
         node = self.take(name)
         if not isinstance(node, ast.Tuple | ast.List) or len(node.elts) != 2:
             raise FormulaError(f"{self.engine} takes two points as {name}, such as {name}=(-1, 1).")
-        first, second = (self.language.expression(one, self.depth) for one in node.elts)
+        first, second = (self.language.expression(element, self.depth) for element in node.elts)
         return first, second
 
     def pieces(self) -> list[Any]:
@@ -143,19 +143,19 @@ class Call:
             raise FormulaError(
                 f"{self.engine} takes 2 to {MOST_PIECES} pieces: (function, where it ends), and a last one."
             )
-        found: list[Any] = []
+        parts: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2:
                 function, end = node.elts
-                found.append((self.language.source(function, self.depth), self.language.expression(end, self.depth)))
+                parts.append((self.language.source(function, self.depth), self.language.expression(end, self.depth)))
             else:
-                found.append(self.language.source(node, self.depth))
-        return found
+                parts.append(self.language.source(node, self.depth))
+        return parts
 
     def occurring(self, *points: Expr) -> tuple[Param, ...]:
         """The declared parameters that stand in some points."""
-        symbols = set().union(*(one.free_symbols for one in points))
-        return tuple(one for one in self.language.params.values() if one.symbol in symbols)
+        symbols = set().union(*(point.free_symbols for point in points))
+        return tuple(param for param in self.language.params.values() if param.symbol in symbols)
 
 
 def _mollify(call: Call) -> Activation:
@@ -171,7 +171,7 @@ def _join(call: Call) -> Activation:
 
 def _rescu(call: Call) -> Activation:
     pieces, smoothness = call.pieces(), call.whole("smoothness", 1)
-    ends = [one[1] for one in pieces if isinstance(one, tuple)]
+    ends = [piece[1] for piece in pieces if isinstance(piece, tuple)]
     return rescu(pieces, smoothness=smoothness, params=call.occurring(*ends))
 
 

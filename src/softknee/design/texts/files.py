@@ -66,7 +66,7 @@ def to_text(act: Activation) -> str:
         "version": VERSION,
         "name": act.name if isinstance(act, Activation) else "",
         "text": text_of(act),
-        "parameters": [_param_fields(one) for one in act.params],
+        "parameters": [_param_fields(param) for param in act.params],
         "about": act.about,
     }
     text = json.dumps(content, indent=2, ensure_ascii=True) + "\n"
@@ -168,11 +168,11 @@ def _checked(value: Any, keys: dict[str, Any], what: str) -> dict[str, Any]:
 def _params(values: list[Any]) -> tuple[Param, ...]:
     if len(values) > MOST_PARAMETERS:
         raise DefinitionError(f"it has {len(values)} parameters, and {MOST_PARAMETERS} are allowed.")
-    found: dict[str, Param] = {}
+    params: dict[str, Param] = {}
     for place, value in enumerate(values, start=1):
         fields = _checked(value, _PARAMETER_KEYS, f"parameter {place}")
         check_param_name(fields["name"])
-        if fields["name"] in found:
+        if fields["name"] in params:
             raise DefinitionError(f"two parameters are called {fields['name']!r}.")
         if len(fields["about"]) > LONGEST_NOTE:
             raise DefinitionError(f"the 'about' of parameter {place} is longer than {LONGEST_NOTE} characters.")
@@ -184,8 +184,8 @@ def _params(values: list[Any]) -> tuple[Param, ...]:
             learned_default=None if learned is None else _float(learned),
             about=fields["about"],
         )
-        found[param.name] = checked(param)
-    return tuple(found.values())
+        params[param.name] = checked(param)
+    return tuple(params.values())
 
 
 def _float(value: float) -> float:

@@ -7,6 +7,7 @@ the formula language. Symbols are matched by name, so that `sympy.Symbol("beta")
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import DefinitionError, FormulaError, ParameterError, did_you_mean
-from ...registry import FILE_ENDING, get, ships
+from ...registry import resolve, ships
 from ...spec import Activation, AtLeastOne, Between, Constraint, Param, Positive, Real, u, v, x
 from ...spec.algebra import Expr, Float, Rational, sympy
 from ...spec.param import RESERVED
@@ -30,9 +31,9 @@ _TAKEN = {"pi", "e", "where", "piecewise", "max", "min", "line", *FUNCTIONS, *RE
 
 def read_constraint(text: str) -> Constraint:
     """The constraint that a word stands for."""
-    found = _CALL.fullmatch(text.strip()) if isinstance(text, str) else None
-    word, inside = found.groups() if found else (text, None)
-    numbers = [_number(one, f"the constraint {text!r}") for one in inside.split(",")] if inside else []
+    match = _CALL.fullmatch(text.strip()) if isinstance(text, str) else None
+    word, inside = match.groups() if match else (text, None)
+    numbers = [_number(word, f"the constraint {text!r}") for word in inside.split(",")] if inside else []
     if word in ("positive", "real") and inside is None:
         return Positive() if word == "positive" else Real()
     if word == "at_least_one" and len(numbers) <= 1:
@@ -58,21 +59,21 @@ def write_constraint(constraint: Constraint) -> str:
     raise ParameterError(f"The constraint {constraint!r} is of your own making and has no word.")
 
 
-def read_param(name: str, given: Any) -> Param:
+def read_param(name: str, value: Any) -> Param:
     """A parameter from its name and a number, a text such as "0.1:real", or a parameter as it is."""
-    if isinstance(given, Param):
-        return given
+    if isinstance(value, Param):
+        return value
     check_param_name(name)
-    if isinstance(given, str):
-        number, colon, word = given.partition(":")
+    if isinstance(value, str):
+        number, colon, word = value.partition(":")
         default = _number(number, f"the parameter {name!r}")
         constraint = read_constraint(word) if colon else None
-    elif isinstance(given, int | float) and not isinstance(given, bool):
-        default, constraint = float(given), None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        default, constraint = float(value), None
     else:
         raise ParameterError(
             f"The parameter {name!r} is given as a number, a text such as '1.0:real' or a Param, and "
-            f"{type(given).__name__} was given."
+            f"{type(value).__name__} was given."
         )
     if constraint is None:
         constraint = Positive() if default > 0 else Real()
@@ -96,40 +97,40 @@ def check_param_name(name: Any) -> None:
         raise ParameterError(f"The name {name!r} means something else in the language; choose another.")
 
 
-def read_params(given: Sequence[Param] | Mapping[str, Any]) -> tuple[Param, ...]:
+def read_params(declared: Sequence[Param] | Mapping[str, Any]) -> tuple[Param, ...]:
     """Parameters from a mapping of names to numbers and texts, or from parameters as they are."""
-    if isinstance(given, Mapping):
-        return tuple(read_param(name, value) for name, value in given.items())
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    if isinstance(declared, Mapping):
+        return tuple(read_param(name, value) for name, value in declared.items())
+    if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise ParameterError("params is a mapping such as {'beta': 1.0} or several softknee.spec.Param.")
-    for one in given:
-        if not isinstance(one, Param):
+    for value in declared:
+        if not isinstance(value, Param):
             raise ParameterError(
                 f"params is a mapping such as {{'beta': 1.0}} or several softknee.spec.Param, and "
-                f"{type(one).__name__} was given."
+                f"{type(value).__name__} was given."
             )
-    return tuple(given)
+    return tuple(declared)
 
 
-def merged_params(own: Sequence[Param], declared: Sequence[Param], given: Any) -> tuple[Param, ...]:
+def merged_params(own: Sequence[Param], declared: Sequence[Param], params: Any) -> tuple[Param, ...]:
     """The parameters that a definition has, with what was declared of them.
 
     A number alone (no constraint beside it) sets the default of a parameter that a name or an engine brought along, and
     leaves its constraint.
     """
-    by_name = {one.name: one for one in declared}
-    found = []
-    for one in own:
-        wanted = by_name.get(one.name, one)
-        if wanted != one and isinstance(given, Mapping) and not _says_constraint(given[one.name]):
-            wanted = checked(replace(one, default=wanted.default, learned_default=None))
-        if wanted.symbol != one.symbol:
+    by_name = {param.name: param for param in declared}
+    merged = []
+    for param in own:
+        declaration = by_name.get(param.name, param)
+        if declaration != param and isinstance(params, Mapping) and not _says_constraint(params[param.name]):
+            declaration = checked(replace(param, default=declaration.default, learned_default=None))
+        if declaration.symbol != param.symbol:
             raise ParameterError(
-                f"The parameter {one.name!r} is {one.constraint.words} where it comes from, and was declared as "
-                f"{wanted.constraint.words}; leave its constraint out, or rename one of them."
+                f"The parameter {param.name!r} is {param.constraint.words} where it comes from, and was declared as "
+                f"{declaration.constraint.words}; leave its constraint out, or rename one of them."
             )
-        found.append(wanted)
-    return tuple(found)
+        merged.append(declaration)
+    return tuple(merged)
 
 
 def _says_constraint(value: Any) -> bool:
@@ -154,37 +155,33 @@ class Given:
         self._declared: dict[str, Param] = {}
         self._brought: dict[str, Param] = {}
         self._texts: dict[Expr, str] = {}
-        for one in read_params(params) if isinstance(params, Mapping) else params:
-            if not isinstance(one, Param):
+        for param in read_params(params) if isinstance(params, Mapping) else params:
+            if not isinstance(param, Param):
                 raise DefinitionError(
                     f"{engine} takes its parameters as softknee.spec.Param, such as positive('beta', 1.0), or as a "
-                    f"mapping such as {{'beta': 1.0}}, and {type(one).__name__} was given."
+                    f"mapping such as {{'beta': 1.0}}, and {type(param).__name__} was given."
                 )
-            self._declared[one.name] = one
+            self._declared[param.name] = param
 
     def function(self, f: Any) -> Expr:
         """The expression in x that a function of any form stands for."""
-        if isinstance(f, str) and f.endswith(FILE_ENDING):
-            f = get(f)
-        elif isinstance(f, str):
-            from .language import read
-
-            f = read(f, params=tuple(self._declared.values()))
+        if isinstance(f, str | os.PathLike):
+            f = resolve(f, params=tuple(self._declared.values())).as_definition()
         if isinstance(f, Activation):
             return self._definition(f)
         return self._expression(f, "a function")
 
     def point(self, value: Any) -> Expr:
         """A place on the line, which may hang on parameters but not on x."""
-        found = self.function(value) if isinstance(value, str) else self._expression(value, "a point")
-        if found.has(x):
-            raise DefinitionError(f"{self.engine} takes points that do not contain x, and {found} was given.")
-        return found
+        place = self.function(value) if isinstance(value, str) else self._expression(value, "a point")
+        if place.has(x):
+            raise DefinitionError(f"{self.engine} takes points that do not contain x, and {place} was given.")
+        return place
 
     def recipe(self, *arguments: Any, **options: Any) -> str:
         """The text of the call with these arguments, or an empty one where the language cannot say it."""
         try:
-            parts = [self._text(one) for one in arguments]
+            parts = [self._text(argument) for argument in arguments]
             parts += [f"{name}={self._text(value)}" for name, value in options.items()]
         except FormulaError:
             return ""
@@ -193,14 +190,14 @@ class Given:
 
     def _text(self, value: Any) -> str:
         if isinstance(value, tuple):
-            return f"({', '.join(self._text(one) for one in value)})"
+            return f"({', '.join(self._text(part) for part in value)})"
         if isinstance(value, bool | int):
             return repr(value)
         return self._texts.get(value) or write(value)
 
     def params_of(self, *expressions: Expr) -> tuple[Param, ...]:
         """The parameters that occur, the declared ones first; one that was declared and does not occur is refused."""
-        used = set().union(*(one.free_symbols for one in expressions))
+        used = set().union(*(expression.free_symbols for expression in expressions))
         known = self._brought | self._declared
         for name in self._declared:
             if known[name].symbol not in used:
@@ -213,14 +210,14 @@ class Given:
             raise DefinitionError(
                 f"{act.name!r} is given by its inverse and has no closed form, which {self.engine} needs."
             )
-        for one in act.params:
-            other = (self._declared | self._brought).get(one.name)
-            if other is not None and other.symbol != one.symbol:
+        for param in act.params:
+            other = (self._declared | self._brought).get(param.name)
+            if other is not None and other.symbol != param.symbol:
                 raise DefinitionError(
-                    f"{self.engine} was given two parameters called {one.name!r}, one {other.constraint.words} and one "
-                    f"{one.constraint.words}; rename one of them."
+                    f"{self.engine} was given two parameters called {param.name!r}, one {other.constraint.words} and "
+                    f"one {param.constraint.words}; rename one of them."
                 )
-            self._brought.setdefault(one.name, one)
+            self._brought.setdefault(param.name, param)
         with suppress(DefinitionError):
             self._texts[act.formula] = text_of(act)
         return act.formula
@@ -232,7 +229,7 @@ class Given:
                 f"given."
             )
         expr = exact(sympy.sympify(value))
-        known = {"x": x} | {one.name: one.symbol for one in (self._brought | self._declared).values()}
+        known = {"x": x} | {item.name: item.symbol for item in (self._brought | self._declared).values()}
         expr = expr.xreplace({s: known[s.name] for s in expr.free_symbols if s.name in known})
         if strange := expr.free_symbols - {*known.values()} | (expr.free_symbols & {u, v}):
             names = ", ".join(sorted(map(str, strange)))

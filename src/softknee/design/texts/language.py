@@ -30,7 +30,7 @@ from typing import Any
 
 from ... import zoo  # noqa: F401 - importing the zoo announces its names
 from ...errors import FormulaError, SoftkneeError, did_you_mean
-from ...registry import get, names
+from ...registry import get, names, resolve_call
 from ...spec import Activation, Param, x
 from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
@@ -52,28 +52,28 @@ def definition(text: str, *, params: Sequence[Param] | Mapping[str, Any] = (), n
     declared = read_params(params)
     if name is not None:
         check_name(name)
-    found = read(text, params=declared)
-    for one in declared:
-        if one.name not in {p.name for p in found.params}:
-            raise FormulaError(f"The parameter {one.name!r} was declared, and nothing in the text contains it.")
-    final = merged_params(found.params, declared, params)
-    if final == found.params and name in (None, found.name):
-        return found
-    return found.with_(name=name or found.name, params=final, recipe=text.strip())
+    activation = read(text, params=declared)
+    for param in declared:
+        if param.name not in {p.name for p in activation.params}:
+            raise FormulaError(f"The parameter {param.name!r} was declared, and nothing in the text contains it.")
+    final = merged_params(activation.params, declared, params)
+    if final == activation.params and name in (None, activation.name):
+        return activation
+    return activation.with_(name=name or activation.name, params=final, recipe=text.strip())
 
 
 def read(text: str, *, params: Sequence[Param] = ()) -> Activation:
     """As `definition`, for parameters of which some may not occur."""
     body = tree_of(text).body
     try:
-        found = Language(params).definition(body, 0)
+        activation = Language(params).definition(body, 0)
     except FormulaError:
         raise
     except SoftkneeError as error:  # what an engine refuses is, in a text, an error of the text
         raise FormulaError(str(error)) from error
     if isinstance(body, ast.Name):
-        return found
-    return found if found.recipe == text.strip() else found.with_(recipe=text.strip())
+        return activation
+    return activation if activation.recipe == text.strip() else activation.with_(recipe=text.strip())
 
 
 def remake(recipe: str, name: str, params: Sequence[Param]) -> Activation:
@@ -114,7 +114,7 @@ class Language:
     """Reads one text: formulas by the whitelist, engines by their own arguments."""
 
     def __init__(self, params: Sequence[Param]) -> None:
-        self.params = {one.name: one for one in params}
+        self.params = {param.name: param for param in params}
         self.engines = 0
 
     def definition(self, node: ast.AST, depth: int) -> Activation:
@@ -127,10 +127,12 @@ class Language:
             return self.named(node.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
             return self.engine(node, depth)
+        if isinstance(node, ast.Call) and not node.args and (call := resolve_call(ast.unparse(node))) is not None:
+            return call.as_definition()
         brought: dict[str, Param] = {}
         expr = self._reader(brought).formula(node, depth)
         known = brought | self.params
-        used = tuple(one for one in known.values() if one.symbol in expr.free_symbols)
+        used = tuple(param for param in known.values() if param.symbol in expr.free_symbols)
         return guarded("formula", expr, params=used, recipe=ast.unparse(node), about="A formula of a user's own.")
 
     def expression(self, node: ast.AST, depth: int) -> Expr:
@@ -146,10 +148,10 @@ class Language:
         if name not in known:
             near = did_you_mean(name, [*known, *self.params, *ENGINES, *FUNCTIONS])
             raise FormulaError(f"No activation is called {name!r}, and no such parameter is declared.{near}")
-        found = get(name)
-        if not isinstance(found, Activation):
+        definition = get(name)
+        if not isinstance(definition, Activation):
             raise FormulaError(f"{name!r} is not an element-wise formula, and the language has no other kind.")
-        return found
+        return definition
 
     def engine(self, node: ast.Call, depth: int) -> Activation:
         """The definition that an engine makes."""
@@ -174,10 +176,10 @@ class Language:
 
     def source(self, node: ast.AST, depth: int) -> Activation:
         """A function handed to an engine, which must be of moderate size."""
-        found = self.definition(node, depth)
-        if found.formula.count_ops() > LARGEST_SOURCE:
+        activation = self.definition(node, depth)
+        if activation.formula.count_ops() > LARGEST_SOURCE:
             raise FormulaError(f"A function handed to an engine has more than {LARGEST_SOURCE} operations.")
-        return found
+        return activation
 
     # -- calls inside formulas ------------------------------------------------------------------------
 
@@ -194,11 +196,11 @@ class Language:
     def _inner_engine(self, node: ast.Call, depth: int, brought: dict[str, Param], reader: Reader) -> Expr:
         made = self.engine(node, depth)
         self._closed(made)
-        for one in made.params:
-            other = (brought | self.params).setdefault(one.name, one)
-            if other.symbol != one.symbol:
-                raise FormulaError(f"Two different parameters are called {one.name!r}; rename one of them.")
-            brought.setdefault(one.name, one)
+        for param in made.params:
+            other = (brought | self.params).setdefault(param.name, param)
+            if other.symbol != param.symbol:
+                raise FormulaError(f"Two different parameters are called {param.name!r}; rename one of them.")
+            brought.setdefault(param.name, param)
         return reader.sized(made.formula)
 
     def _inner_name(self, node: ast.Call, depth: int, reader: Reader) -> Expr:
@@ -207,7 +209,9 @@ class Language:
         act = self.named(node.func.id)
         self._closed(act)
         if len(node.args) != 1:
-            raise FormulaError(f"{act.name} takes one argument, and {len(node.args)} were given.")
+            raise FormulaError(
+                f"{act.name} takes one argument inside a formula, as in {act.name}(x), and {len(node.args)} were given."
+            )
         values = {p.symbol: sympy.Rational(repr(p.default)) for p in act.params}
         for keyword in node.keywords:
             known = [p.name for p in act.params]

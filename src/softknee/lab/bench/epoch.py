@@ -19,9 +19,7 @@ from torch.nn import functional as F
 
 from ...errors import ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
-from ...registry import FILE_ENDING
 from ...surgery import param_groups, swap_
-from ...surgery.activation_text import read_name
 from ...train import Replicas
 from ...train.apart import read_precision
 from ...train.arguments import steps_of_epoch, tensor_of
@@ -223,11 +221,7 @@ def _make(settings: Settings, seed: int) -> tuple[nn.Module, dict[str, Tensor]]:
     """A model with its swap, and an input."""
     model, inputs = build(settings.model, Shape(batch=1, image=settings.image), settings.built_with, seed=seed)
     if settings.swap is not None:
-        if settings.swap.endswith(FILE_ENDING):
-            swap_(model, settings.swap)
-        else:
-            named = read_name(settings.swap)
-            swap_(model, named.name, learn=named.learn, **named.values)
+        swap_(model, settings.swap)
     return model, inputs
 
 

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
-from ...registry import FILE_ENDING
+from ...registry import resolve
 from ...surgery import param_groups, swap_
-from ...surgery.activation_text import read_name
 from .candidates import Shape, build
 from .clock import Clock, Samples, bytes_held, why_not
 from .speed import DTYPES
@@ -130,18 +129,12 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
 
 def _swap(model: nn.Module, text: str, settings: Settings, inputs: Mapping[str, Tensor]) -> Any:
     """The surgery that the text asks for."""
-    if text.endswith(FILE_ENDING):
-        name, values, learn = text, {}, False
-    else:
-        named = read_name(text)
-        name, values, learn = named.name, named.values, named.learn
+    learn = None
     if settings.learn:
-        if learn:
+        if resolve(text).learn:
             raise ParameterError(f"{text!r} says what is learned; leave out --learn, or the words in the text.")
         learn = True if settings.learn == ("all",) else settings.learn
-    return swap_(
-        model, name, where=settings.where, replacing=settings.replacing, learn=learn, example=dict(inputs), **values
-    )
+    return swap_(model, text, where=settings.where, replacing=settings.replacing, learn=learn, example=dict(inputs))
 
 
 def compare(

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError, did_you_mean
+from ...registry import resolve
 from ...surgery import relu_ize_, swap_
-from ...surgery.activation_text import read_name
 from ..data.files import VARIABLE, data_folder, read_bytes
 from .tokenizers import load_gpt2_tokenizer, read_story_tokenizer, transformers
 
@@ -99,9 +99,9 @@ def put_in_(model: Any, activation: str) -> list[str]:
     """
     if activation == AS_LOADED:
         return []
-    named = read_name(full_text(activation))
-    report = swap_(model, named.name, learn=named.learn, **named.values)
-    if named.name == "relu":
+    text = full_text(activation)
+    report = swap_(model, text)
+    if resolve(text).definition.name == "relu":
         relu_ize_(model)
     return [one.path for one in report.changed]
 

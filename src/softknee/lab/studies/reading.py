@@ -32,8 +32,8 @@ from ...files import read_small
 from ...kernels import find
 from ...measure.record import without_paths
 from ...nn import make
-from ...nn.baselines import baseline_named
-from ...registry import FILE_ENDING
+from ...nn.baselines import BASELINES
+from ...registry import FILE_ENDING, resolve_call
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
@@ -256,8 +256,20 @@ def _long_form(mapping: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         found["seeds"] = {"count": seeds}
     if isinstance(found.get("activations"), list | tuple):
-        found["activations"] = [{"name": one} if isinstance(one, str) else one for one in found["activations"]]
+        found["activations"] = [_section(one) if isinstance(one, str) else one for one in found["activations"]]
     return found
+
+
+def _section(text: str) -> dict[str, Any]:
+    """An activation that is written as one text, such as srelu(delta=0.05, learn=delta)."""
+    try:
+        call = resolve_call(text.strip())
+    except SoftkneeError as error:
+        raise RecipeError(f"activations: {error}") from error
+    if call is None:
+        return {"name": text}
+    learn = {} if call.learn is None else {"learn": call.learn}
+    return {"name": text.partition("(")[0].strip(), **call.values, **learn}
 
 
 def _nested(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,8 +298,6 @@ def _gathered(choice: Any, index: int) -> Any:
 
 
 def _is_parameter(name: str, key: str) -> bool:
-    from ...kernels import find
-
     try:
         return any(p.name == key for p in find(name).params)
     except SoftkneeError:
@@ -425,7 +435,7 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
 
 def is_baseline(name: str) -> bool:
     """Whether a name is of a module of `softknee.nn.baselines`, which has no definition: KAF, DiTAC and others."""
-    return baseline_named(name) is not None
+    return name in BASELINES and name not in sk.names()
 
 
 def module_of(chosen: Chosen, **more: Any) -> Any:

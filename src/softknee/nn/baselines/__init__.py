@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...registry import names
 from ...spec import VectorParam
 from .ditac import DiTAC
 from .kaf import KAF
@@ -26,12 +25,15 @@ class Baseline:
     def params(self) -> tuple[VectorParam, ...]:
         return (self.module.vector,)
 
+    @property
+    def text_arguments(self) -> tuple[list[str], list[str]]:
+        """What a text can set: the arguments that are numbers, and those that may be words."""
+        return list(self.module.settings), list(self.module.words)
+
 
 def baseline_named(name: object) -> Baseline | None:
-    """The baseline of that name; None where there is none, or where a definition of yours has the name."""
-    if not isinstance(name, str) or name not in BASELINES or name in names():
-        return None
-    return Baseline(name, BASELINES[name])
+    """The baseline of that name, or None; `registry.resolve` prefers a definition that has the name."""
+    return Baseline(name, BASELINES[name]) if isinstance(name, str) and name in BASELINES else None
 
 
 __all__ = ["BASELINES", "KAF", "Baseline", "DiTAC", "PolyNorm", "PolyReLU", "baseline_named"]

@@ -17,7 +17,6 @@ from ... import registry
 from ...design.texts.files import from_text, to_text
 from ...errors import InputError, SoftkneeError
 from ...files import read_small, write_whole
-from ...kernels import find
 from ...nn.baselines import Baseline, baseline_named
 from ...version import VERSION
 from ..finding.identify import Identity, harmless, identify, identify_module
@@ -300,9 +299,7 @@ def blamed_on(source: str) -> Iterator[None]:
 def _definition(said: Mapping[str, Any], source: str) -> Any:
     if "definition" in said:
         return from_text(json.dumps(said["definition"]), source)
-    if (baseline := baseline_named(said["name"])) is not None:
-        return baseline
-    definition = find(said["name"])
+    definition = registry.resolve(said["name"]).definition
     return definition.with_weights(said["weights"]) if "weights" in said else definition
 
 

@@ -10,9 +10,9 @@ from typing import Any, Self
 from torch import nn
 
 from ...errors import InputError
-from ...kernels import find
 from ...nn import make
-from ...nn.baselines import Baseline, baseline_named
+from ...nn.baselines import Baseline
+from ...registry import resolve
 from ...spec import Activation, Rowwise, SoftTable
 from ..finding.identify import compare, run_example
 from ..finding.rewriting import edits_of
@@ -43,7 +43,7 @@ def swap_(
     """Put another activation into a model, in place: everywhere it is meant, or nowhere if anything fails.
 
     Args:
-        activation: the new function, by name, as a definition, or the path of a file that holds one (.json).
+        activation: the new function, as `sk.nn.make` takes it: a text such as "srelu(delta=0.05)", or a definition.
         where: a pattern for the sites' paths ("*.mlp.act"), several, or a function of a `Site`.
         replacing: what to replace, by the function computed ("gelu" is every class and call that computes GELU, the
             tanh form included; "gelu_tanh" that form alone), or a class. Left out: every activation except gates
@@ -71,8 +71,8 @@ def swap_(
     GELU(approximate='none')
     """
     refuse_untouchable(model, "swap_")
-    definition = baseline_named(activation) or activation
-    definition = find(os.fspath(definition)) if isinstance(definition, str | os.PathLike) else definition
+    definition, own_values, own_learn = resolve(activation)
+    values, learn = {**own_values, **values}, own_learn if learn is None else learn
     if not isinstance(definition, Definition):
         given = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
         raise InputError(
