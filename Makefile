@@ -68,7 +68,7 @@ test-versions: $(VENV)/.test
 		$(if $(ONLY),--only $(ONLY)) $(RECORD)
 
 # The site: every block of every page is run, every link followed; it needs no network to build or to read.
-DOCS := PYTHONPATH=.:src:tests:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
+DOCS := PYTHONPATH=.:src:tests:tests/helpers:tools/docs OMP_NUM_THREADS=1 $(BIN)/python -m
 
 docs: $(VENV)/.test
 	$(DOCS) docsite.build

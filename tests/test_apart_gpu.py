@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 import softknee as sk
+from half import assert_rounds_well, every_number
 from softknee.train.augment import Augment
 from softknee.train.program import Program
 from softknee.train.random_keys import bits, fold, masks, seed_keys
 from softknee.train.stacked_modules import Draws
-from test_half import assert_rounds_well, every_number
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,15 +7,15 @@ import mpmath
 import pytest
 import sympy
 import torch
-from torch import Tensor
 
 import softknee as sk
-from helpers import F64, SUBJECTS, SYMBOL, ZOO, ordinary_values, settings, tolerance
+from helpers import F64, SUBJECTS, SYMBOL, ZOO, grid, ordinary_values, settings, tolerance
+from joined import FORMULAS
 from softknee.spec import Activation, elementary
 from softknee.spec.reference import evaluate
 
 # An engine makes no claim where it knows none; the zoo claims everything.
-CLAIMED = {name: act for name, act in SUBJECTS.items() if act.claims is not None}
+CLAIMED = {name: act for name, act in FORMULAS.items() if act.claims is not None}
 every_claimed = pytest.mark.parametrize("act", CLAIMED.values(), ids=CLAIMED)
 
 
@@ -27,13 +27,6 @@ def moderate_settings(act: Activation) -> list[dict[str, float]]:
     """Without the ends of the knobs' range, where a slope turns within 1e-6 and a grid would miss it."""
     found = [{name: value.item() for name, value in one.items()} for one in settings(act)]
     return [ordinary_values(act), *(one for one in found if all(1e-3 < abs(v) < 1e3 or v == 0 for v in one.values()))]
-
-
-def grid(values: dict[str, float]) -> Tensor:
-    """Dense around 0 at the scale of 1, of every width and of its inverse; to +-60, and one point far out each way."""
-    sizes = {1.0, 7.5, *(abs(v) for v in values.values() if v), *(1 / abs(v) for v in values.values() if v)}
-    near = torch.linspace(-8, 8, 8001, dtype=F64)
-    return torch.cat([size * part for size in sorted(sizes) for part in (near, 1e6 * near[::8000])])
 
 
 def steepest(act: Activation, values: dict[str, float]) -> float:

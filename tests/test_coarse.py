@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import softknee as sk
+from half import HALF_TYPES, UNDERFLOW, assert_rounds_well, every_number
 from helpers import F16, F32, F64, every_subject, settings
 from softknee.kernels import torch_math
 from softknee.kernels.generate import torch_function
 from softknee.spec import Activation
 from softknee.train.random_keys import bits, masks, seed_keys
 from softknee.train.stacked_modules import Draws
-from test_half import HALF_TYPES, UNDERFLOW, assert_rounds_well, every_number
 
 GELU = sk.get("gelu")
 

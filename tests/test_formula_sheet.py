@@ -8,10 +8,9 @@ import sympy
 import torch
 
 import softknee as sk
-from helpers import F64
+from helpers import F64, grid
 from softknee.spec import elementary
 from softknee.spec.reference import evaluate
-from test_claims import grid
 
 DISTANCES = {  # name: (parameter, distance to ReLU times or over the parameter, where)
     "srelu": lambda knob: (3 * knob / 16, 0.0),

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from language_files import TEXT
 from softknee.lab.language_models import Batches, Recipe, Steps, build, train, validation_loss
-from test_language_study import TEXT
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,13 +1,13 @@
 """The language study, end to end on a text and a network that are small enough to check, and its loader."""
 
 import gzip
-import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from language_files import TEXT
 from softknee.errors import DataError, ParameterError
 from softknee.lab import language_models
 from softknee.lab.data.text import from_bytes, load_characters
@@ -17,8 +17,6 @@ from softknee.measure.record import Record
 TINY = Recipe(
     layers=2, width=16, heads=2, context=12, batch=4, steps=8, warmup=2, recover=2, dropout=0.0, tolerance=0.05
 )
-WORDS = random.Random(0).choices(["to be, ", "or ", "not ", "that is ", "the question.\n"], k=150)
-TEXT = from_bytes("".join(WORDS).encode())
 
 
 def test_the_text_is_numbered_from_zero_and_its_last_tenth_is_kept() -> None:

@@ -7,16 +7,8 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import F32, every_learned, ordinary_values, tolerance
+from helpers import F32, GRANULARITIES, X, every_learned, ordinary_values, tolerance
 from softknee.spec import Activation, AtLeastOne, Between, Param, Positive
-
-GRANULARITIES = {
-    "layer": {},
-    "channel": {"per": "channel", "size": 4},
-    "channel_last": {"per": "channel", "size": 5, "dim": -1},
-    "neuron": {"per": "neuron", "size": (4, 5)},
-}
-X = torch.linspace(-3, 3, 60).reshape(3, 4, 5)
 
 
 def units(found: Tensor, wanted: Tensor) -> float:

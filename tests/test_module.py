@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import softknee as sk
-from helpers import F16, F32, F64, every_learned, every_subject, ordinary_values
+from helpers import F16, F32, F64, GRANULARITIES, X, every_learned, every_subject, ordinary_values
 from softknee.spec import Activation
-from test_learned import GRANULARITIES, X
 
 
 @every_subject

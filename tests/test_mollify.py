@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import softknee as sk
-from helpers import F64, SYMBOL, assert_close_to_reference, draw
+from helpers import F64, SYMBOL, assert_close_to_reference, at_once, draw
 from softknee.design.smoothing.bump_kernel import error_bounds
 from softknee.design.smoothing.bump_table import MOMENTS, SCALE
 from softknee.spec import Activation, Between, Param, elementary, positive, real
 from softknee.spec.pieces import split
 from softknee.spec.reference import evaluate
-from test_parse import at_once
 
 x = SYMBOL
 COMPACT = ("box", "triangle", "epanechnikov", "biweight", "triweight")

@@ -1,36 +1,19 @@
 """The text language: what it can say, and that nothing else gets through or takes long."""
 
-import gc
 import random
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import sympy
 import torch
 
 import softknee as sk
+from helpers import at_once
 from softknee import FormulaError
 from softknee.spec import Activation, parse, positive
 from softknee.spec.algebra import Expr
 
 BETA = positive("beta", 1.0)
-
-
-@contextmanager
-def at_once() -> Iterator[None]:
-    """Fails where the block takes two seconds of the processor.
-
-    Not of the clock: others may have the machine. Nor with the collector, which comes when it will.
-    """
-    gc.disable()
-    start = time.thread_time()
-    try:
-        yield
-    finally:
-        gc.enable()
-    assert time.thread_time() - start < 2
 
 
 SAME_AS_THE_ZOO = {

@@ -39,7 +39,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that runs nothing, and two nodes with one CPU each."""
     pytest.importorskip("ray", reason="ray is not installed; the extra 'cluster' brings it")
     here = Path(__file__).parent
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here), str(here.parent / "src")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here / "helpers"), str(here.parent / "src")]))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     from ray.cluster_utils import Cluster

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recipe_text import text
 from softknee.errors import RecipeError
 from softknee.files import ReadError
 from softknee.lab.studies.reading import (
@@ -22,13 +23,6 @@ from softknee.lab.studies.reading import (
     with_settings,
 )
 from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, Seeds, Training, Tuning
-
-USUAL = {"name": "t", "data": "{set: digits}", "activations": "[relu, {name: smelu, beta: [0.5, 1]}]"}
-
-
-def text(**changes: str) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in {**USUAL, **changes}.items()) + "\n"
-
 
 # -- what may be written ------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from recipe_text import text
 from softknee.errors import RecipeError
 from softknee.files import ReadError
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Choice, Data, Recipe, Seeds, Training
-from test_recipe import text
 
 
 def refused(**changes: str) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from recipe_text import text
 from softknee.errors import RecipeError
 from softknee.lab.studies.examples import Examples, load_examples
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Data, Model, Seeds, Training
 from softknee.lab.studies.trial import Chosen, Trial
 from softknee.lab.studies.trials import Outcome, choose_tuned, cost_trial, train_trials, tuning_trials
-from test_recipe import text
 
 SEVERAL = "[relu, {name: smelu, beta: [0.5, 1]}, {name: lambda_gelu, label: hard, learn: true, harden: true}]"
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import softknee as sk
+from replica_squaf import EACH, FIT, X, Y, mlp
 from softknee.kernels.squaf import squaf
 from softknee.kernels.squaf.cuda import soft
-from test_replicas_squaf import EACH, FIT, X, Y, mlp
 
 pytestmark = [
     pytest.mark.gpu,

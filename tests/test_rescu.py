@@ -9,7 +9,8 @@ import sympy
 import torch
 
 import softknee as sk
-from helpers import F32, F64, assert_close_to_reference, draw
+from helpers import F32, F64
+from joined import ALPHA, BETA, G_MINUS, G_PLUS, JOINED, alpha, beta, g_minus, g_plus, lines, t
 from softknee.design import join, joining, rescu
 from softknee.design.joining import guard
 from softknee.spec import (
@@ -21,61 +22,12 @@ from softknee.spec import (
     Sigmoid,
     Tanh,
     elementary,
-    positive,
     real,
     x,
 )
 from softknee.spec.algebra import Expr
 from softknee.spec.pieces import split
 from softknee.spec.reference import evaluate
-from test_claims import test_lipschitz_constant_holds_and_is_attained as lipschitz_holds
-from test_claims import test_monotone_exactly_where_claimed as monotone_holds
-from test_claims import test_smoothness as smoothness_holds
-from test_claims import test_zeros_are_exact_zeros as zeros_hold
-from test_extremes import test_a_nan_parameter_is_not_hidden as nan_parameter_shows
-from test_extremes import test_nan_out_exactly_for_nan_in as nan_for_nan_alone
-from test_extremes import test_the_limit_where_it_exists as limits_hold
-
-ALPHA, BETA = positive("alpha", 1.0), positive("beta", 1.0)
-G_MINUS, G_PLUS, T = real("g_minus", 0.0), real("g_plus", 1.0), real("t", 0.0)
-alpha, beta, g_minus, g_plus, t = (p.symbol for p in (ALPHA, BETA, G_MINUS, G_PLUS, T))
-FIVE = (ALPHA, BETA, G_MINUS, G_PLUS, T)
-CONCAVE, CONVEX = "-(x + 7 * beta)**2 / (80 * beta)", "(3 * x + beta) * (x + 3 * beta) / (16 * beta)"
-
-
-def lines(smoothness: int = 1, fixed: bool = False) -> Activation:
-    """Two lines of any slopes with a polynomial between them."""
-    return join(
-        g_minus * (x + alpha) + t,
-        g_plus * x,
-        between=(-alpha, beta),
-        smoothness=smoothness,
-        fixed=fixed,
-        params=FIVE,
-        name=f"lines_{smoothness}",
-    )
-
-
-MADE: dict[str, Activation] = {
-    "smelu": rescu([(0, "-beta"), ("(x + beta)**2 / (4 * beta)", "beta"), "x"], params=[BETA]),
-    "swish_like": rescu([(0, "-7 * beta"), (CONCAVE, "-2 * beta"), (CONVEX, "beta"), "x"], params=[BETA]),
-    "leaky": rescu(
-        [
-            (g_minus * (x + beta), -beta),
-            (g_minus * (x + beta) + (1 - g_minus) * (x + beta) ** 2 / (4 * beta), beta),
-            x + g_minus * beta,
-        ],
-        params=[BETA, G_MINUS],
-    ),
-    "lines": lines(),
-    "lines_2": lines(2),
-    "lines_3": lines(3),
-    "fixed_1": join(0, "x", between=(-alpha, beta), fixed=True, params=[ALPHA, BETA]),
-    "fixed_2": join(0, "x", between=(-alpha, beta), smoothness=2, fixed=True, params=[ALPHA, BETA]),
-    "asymmetric": join(0, x, between=(-alpha, beta), params=[ALPHA, BETA]),
-    "parabola": join(0, "x**2 / 4", between=(-1, 3), smoothness=2),
-}
-every_made = pytest.mark.parametrize("act", MADE.values(), ids=MADE)
 
 
 def same(first: Expr, second: Expr) -> bool:
@@ -92,7 +44,7 @@ def same(first: Expr, second: Expr) -> bool:
 def test_two_lines_make_the_family_of_smelu(name: str) -> None:
     made = {
         "generalized_smelu": lines(),
-        "asymmetric_smelu": MADE["asymmetric"],
+        "asymmetric_smelu": JOINED["asymmetric"],
         "leaky_smelu": join(g_minus * (x + beta), x, between=(-beta, beta), params=[BETA, G_MINUS]),
         "smelu": join(0, x, between=(-beta, beta), params=[BETA]),
     }
@@ -109,14 +61,14 @@ def test_rescu_assembles_the_papers_functions() -> None:
     smooth_relu = rescu([(0, 0), "-log1p_minus(beta * x) / beta"], params=[BETA])
     textbook = rescu([(0, 0), "x - log1p(beta * x) / beta"], params=[BETA])
     points = torch.linspace(-6, 6, 121, dtype=F64)
-    for name, made in {"sigmoid_rescu": sigmoid, "smooth_relu": smooth_relu, "smelu": MADE["smelu"]}.items():
+    for name, made in {"sigmoid_rescu": sigmoid, "smooth_relu": smooth_relu, "smelu": JOINED["smelu"]}.items():
         torch.testing.assert_close(made(points, beta=0.7), sk.get(name)(points, beta=0.7), rtol=1e-14, atol=1e-15)
     assert same(elementary(textbook.formula), elementary(sk.get("smooth_relu").formula))
     assert same(rescu([("celu", 0), "x"]).formula, sk.get("celu").formula)
 
 
 def test_the_swish_like_shape_dips_and_comes_back() -> None:
-    act = MADE["swish_like"]
+    act = JOINED["swish_like"]
     points = torch.linspace(-9, 3, 1201, dtype=F64)
     values = act(points)
     assert (values[points <= -7] == 0).all()
@@ -290,44 +242,17 @@ def test_wrong_arguments_get_a_sentence(call, words: str) -> None:
 # -- numbers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
-@every_made
-def test_every_quantity_matches_fifty_digits(act: Activation, dtype: torch.dtype) -> None:
-    names = [("x",), ("x", "x"), *((p.name,) for p in act.params)]
-    for seed, quantity in enumerate([act, *(act.partial(*one) for one in names)]):
-        points, params = draw(act, 120 if dtype == F64 else 60, dtype, seed)
-        assert_close_to_reference(quantity, quantity(points, **params), points, params)
-
-
-@pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
-@every_made
-def test_infinities_and_nan(act: Activation, dtype: torch.dtype) -> None:
-    limits_hold(act, dtype)
-    nan_for_nan_alone(act, dtype)
-    nan_parameter_shows(act)
-
-
 def test_slopes_are_exact_at_the_ends_of_the_window() -> None:
-    for act in (MADE["lines"], MADE["lines_2"], MADE["lines_3"]):
+    for act in (JOINED["lines"], JOINED["lines_2"], JOINED["lines_3"]):
         slope = act.derivative(1)
         at = torch.tensor([-0.3, 0.7, -math.inf, math.inf], dtype=F32)
         values = {"alpha": 0.3, "beta": 0.7, "g_minus": 0.1, "g_plus": 1.25, "t": 0.5}
         assert slope(at, **values).tolist() == torch.tensor([0.1, 1.25, 0.1, 1.25], dtype=F32).tolist()
 
 
-CLAIMED = {name: act for name, act in MADE.items() if act.claims is not None}
-
-
-@pytest.mark.parametrize("act", CLAIMED.values(), ids=CLAIMED)
-def test_claims_hold(act: Activation) -> None:
-    smoothness_holds(act)
-    monotone_holds(act)
-    lipschitz_holds(act)
-    zeros_hold(act)
-
-
 def test_only_what_is_proved_is_claimed() -> None:
-    assert set(CLAIMED) == {"smelu", "swish_like", "leaky", "lines", "lines_2", "lines_3", "asymmetric"}
+    claimed = {name for name, act in JOINED.items() if act.claims is not None}
+    assert claimed == {"smelu", "swish_like", "leaky", "lines", "lines_2", "lines_3", "asymmetric"}
     assert rescu([("celu", 0), "x"]).claims is None
     assert join("sigmoid", "x", between=(0, 1)).claims is None
 

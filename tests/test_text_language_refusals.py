@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import softknee as sk
+from helpers import at_once
 from softknee import FormulaError
 from softknee.design import definition
 from softknee.spec import Activation, positive
 from softknee.spec.parse import FUNCTIONS
-from test_parse import at_once
 
 BETA = positive("beta", 1.0)
 

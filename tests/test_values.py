@@ -5,7 +5,8 @@ import pytest
 import sympy
 import torch
 
-from helpers import F32, F64, SUBJECTS, assert_close_to_reference, draw, every_subject
+from helpers import F32, F64, SUBJECTS, assert_close_to_reference, draw
+from joined import every_formula
 from softknee.spec import Activation, primitives
 
 POINTS = 240
@@ -23,7 +24,7 @@ def test_the_zoo_is_there():
 
 
 @EXACT_TYPES
-@every_subject
+@every_formula
 def test_every_quantity_matches_fifty_digits(act: Activation, dtype: torch.dtype):
     for seed, quantity in enumerate(quantities(act)):
         x, params = draw(act, POINTS, dtype, seed)
@@ -31,7 +32,7 @@ def test_every_quantity_matches_fifty_digits(act: Activation, dtype: torch.dtype
 
 
 @EXACT_TYPES
-@every_subject
+@every_formula
 def test_autograd_gives_the_same_derivatives(act: Activation, dtype: torch.dtype):
     """Parameters of the shape of x have a gradient per element: the derivative itself."""
     x, params = draw(act, 60, dtype, seed=99)

@@ -7,7 +7,7 @@ import pytest
 from core_suite import LIBRARY, core_suite
 from version_runs import BEGIN, PAGE, RECORD, counted, line_of, oldest_torch, pinned, table
 
-from test_layers import ROOMS
+from layers import ROOMS
 
 TESTS = Path(__file__).parent
 

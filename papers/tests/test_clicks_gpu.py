@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from test_recipes_clicks import plain_stream, stream_model
 
 import softknee as sk
+from click_streams import plain_stream, stream_model
 from softknee.lab.clicks import click_model
 from softknee.lab.data.criteo import BUCKETS
 

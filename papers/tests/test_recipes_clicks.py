@@ -1,6 +1,5 @@
 """The SmeLU paper's click models: their inputs and counts, progressive validation against a plain loop, the recipes."""
 
-import math
 import os
 from dataclasses import replace
 from itertools import pairwise, product
@@ -12,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import softknee as sk
+from click_streams import FEW, plain_stream, stream_model
 from data_files import write_criteo
 from softknee.errors import DataError, InputError, ParameterError, RecipeError
 from softknee.lab.clicks import ClickInputs, build_by_name, click_model
@@ -28,7 +28,6 @@ N = [1373, 2148, 4847, 9781, 396, 28, 3591, 2798, 14, 7403, 2511, 5598, 9501, 46
 N += [23, 61, 3098, 494, 5087]
 D = [3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29]
 RECIPES = ("smelu-table-1", "smelu-table-2", "smelu-table-3", "smelu-figure-3", "smelu-figure-3-twelve")
-FEW = {"C6": 0, "C9": 3, "C20": 2}  # columns of 28, 14 and 12 buckets
 
 
 @pytest.fixture
@@ -138,32 +137,6 @@ def test_a_window_keeps_the_order_of_what_lies_apart(monkeypatch):
 
 
 # -- progressive validation -----------------------------------------------------------------------------------
-
-
-def plain_stream(x, y, *, seeds, shared, window, batch, lr, norm=None):
-    """Each model alone with torch's own optimiser: what it says of each example before it is trained on it."""
-    said = torch.full((len(seeds), len(x)), math.nan)
-    losses = []
-    for place, seed in enumerate(seeds):
-        model = stream_model(seeds[0] if shared else seed, norm=norm)
-        optimizer = torch.optim.Adagrad(model.parameters(), lr=lr, initial_accumulator_value=0.1)
-        (own,) = order(seeds=[seed], epoch=0, length=len(x), window=window)
-        losses.append([])
-        for chosen in own.split(batch):
-            out = model(x[chosen]).squeeze(1)
-            said[place, chosen] = out.detach()
-            loss = F.binary_cross_entropy_with_logits(out, y[chosen].float())
-            losses[-1].append(loss.item())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return said, torch.tensor(losses).T
-
-
-def stream_model(seed, norm=None):
-    return click_model(
-        hidden=(8, 4), embed=FEW, spread=1.0, weight_norm=norm, activation=lambda: sk.nn.SmeLU(beta=0.5), seed=seed
-    )
 
 
 @pytest.mark.parametrize("norm", [None, 1.0], ids=["free", "normed"])

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 import softknee as sk
+from extremes import assert_is_the_limit, computed, derivatives, extreme_points
+from half import assert_rounds_well, every_number
 from helpers import (
     BF16,
     F16,
@@ -24,8 +26,6 @@ from helpers import (
     settings,
 )
 from softknee.spec import Activation
-from test_extremes import assert_is_the_limit, computed, derivatives, extreme_points
-from test_half import assert_rounds_well, every_number
 
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton's interpreter is asked for with TRITON_INTERPRET=1.", allow_module_level=True)

@@ -46,8 +46,8 @@ def _needs(path: Path) -> frozenset[str]:
     needs = {"the checkout"} if any(spelling in source for spelling in CHECKOUT) else set()
     for module in _imported(ast.parse(source).body):
         top, _, inner = module.partition(".")
-        helper = path.parent / f"{top}.py"
-        if helper.exists():
+        places = [folder / name for folder in (path.parent, HELPERS) for name in (f"{top}.py", f"{top}/__init__.py")]
+        if helper := next((place for place in places if place.exists()), None):
             needs |= _needs(helper)
         elif top == "softknee":
             room = inner.partition(".")[0]

@@ -188,7 +188,7 @@ Every function of the zoo against every dtype, path and export. A tick was earne
 {table}
 
 - Modules are tried with their parameters at the defaults. Learned parameters, all granularities and functions that
-  engines make pass through the same code; the tests ask them of every function (`tests/helpers.py` lists the subjects).
+  engines make pass through the same code; the tests ask them of every function (`tests/helpers` lists the subjects).
 - `sk.explain(module, x)` says which path a call takes, and why.
 - Compiled by inductor, on a GPU, in bf16 and under `TRITON_INTERPRET=1`: `tests/test_compile.py`, `tests/test_gpu.py`,
   `tests/test_half.py` and `tests/interpreter`.

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from browser import CHROMIUM
 
-SOURCE = Path(__file__).parent.parent / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 SLOW = 60_000  # milliseconds that a busy machine may take for what takes one second on a quiet one
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,3 +243,36 @@ def away_from_seams(act: Activation, x: Tensor, values: dict[str, float], gap: f
     distances = [sympy.lambdify(names, seam.lhs - seam.rhs, "math") for seam in seams]
     keep = [all(abs(d(at, *values.values())) > gap for d in distances) for at in x.tolist()]
     return x[torch.tensor(keep)]
+
+
+GRANULARITIES = {
+    "layer": {},
+    "channel": {"per": "channel", "size": 4},
+    "channel_last": {"per": "channel", "size": 5, "dim": -1},
+    "neuron": {"per": "neuron", "size": (4, 5)},
+}
+
+
+X = torch.linspace(-3, 3, 60).reshape(3, 4, 5)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Fails where the block takes two seconds of the processor.
+
+    Not of the clock: others may have the machine. Nor with the collector, which comes when it will.
+    """
+    gc.disable()
+    start = time.thread_time()
+    try:
+        yield
+    finally:
+        gc.enable()
+    assert time.thread_time() - start < 2
+
+
+def grid(values: dict[str, float]) -> Tensor:
+    """Dense around 0 at the scale of 1, of every width and of its inverse; to +-60, and one point far out each way."""
+    sizes = {1.0, 7.5, *(abs(v) for v in values.values() if v), *(1 / abs(v) for v in values.values() if v)}
+    near = torch.linspace(-8, 8, 8001, dtype=F64)
+    return torch.cat([size * part for size in sorted(sizes) for part in (near, 1e6 * near[::8000])])

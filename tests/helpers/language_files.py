@@ -2,12 +2,15 @@
 
 import json
 import math
+import random
 import struct
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from softknee.lab.characters import from_bytes
 
 END = "<|endoftext|>"
 
@@ -158,3 +161,9 @@ def story_bytes() -> bytes:
     pieces, scores = story_pieces()
     body = b"".join(struct.pack("<fi", score, len(piece)) + piece for piece, score in zip(pieces, scores, strict=True))
     return struct.pack("<i", max(map(len, pieces))) + body
+
+
+WORDS = random.Random(0).choices(["to be, ", "or ", "not ", "that is ", "the question.\n"], k=150)
+
+
+TEXT = from_bytes("".join(WORDS).encode())

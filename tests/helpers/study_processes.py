@@ -22,7 +22,7 @@ class StudyProcesses:
     """Starts the script in a folder with data, and gives it orders."""
 
     def __init__(self, folder: Path) -> None:
-        places = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "src")]
+        places = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
         environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
