@@ -102,9 +102,10 @@ def find_claims(papers: Sequence[str] = ()) -> tuple[Claim, ...]:
 def find_statements(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
     """Every statement about training, or those of some papers."""
     wanted = [paper(stem) for stem in papers] or list(PAPERS)
-    modules = (*_FINDINGS, preferences)
-    every = {value.id: value for module in modules for value in vars(module).values() if isinstance(value, Statement)}
-    return tuple(one for of in PAPERS if of in wanted for one in every.values() if one.paper == of)
+    values = [value for module in (*_FINDINGS, preferences) for value in vars(module).values()]
+    groups = [value if isinstance(value, list | tuple) else [value] for value in values]
+    every = {one.id: one for group in groups for one in group if isinstance(one, Statement)}
+    return tuple(one for source in wanted for one in every.values() if one.paper == source)
 
 
 def check(claim: Claim) -> Entry:

@@ -215,7 +215,7 @@ def _table(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
         verdict += f"<br>{one.counts}" if one.counts else ""
         links = ", ".join(records_of(one.statement.paper, name, runs) for name in one.statement.needs)
-        place = f"{cell(one.statement.place)}<br>`{one.statement.decide.__name__}`"
+        place = f"{cell(one.statement.place)}<br>`{one.statement.name}`"
         columns = (place, cell(one.statement.says), cell(one.measured), cell(one.statement.different), verdict, links)
         yield f"| {' | '.join(columns)} |\n"
 
@@ -236,7 +236,7 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
     for one in judged:
         needs = ", ".join(f"`{name}`" for name in one.statement.needs)
         begun = f" Begun: {one.unfinished}." if one.unfinished else ""
-        place = f"{one.statement.place} (`{one.statement.decide.__name__}`)"
+        place = f"{one.statement.place} (`{one.statement.name}`)"
         yield f"- {place}: {one.statement.says} Decided by {needs}.{begun}\n"
     wanted = dict.fromkeys(name for one in judged for name in one.missing)
     yield "\nThese commands make them, from the root of a clone:\n\n"
@@ -300,7 +300,7 @@ def _word(name: str, runs: Runs) -> str:
 def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
     """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
     rows = [
-        (one.statement.decide.__name__, part)
+        (one.statement.name, part)
         for one in judged
         if one.evidence is not None
         for part in one.evidence.parts

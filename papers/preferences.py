@@ -9,12 +9,11 @@ from typing import Any
 from softknee.errors import DataError
 from softknee.lab.language.loading import AS_LOADED
 from softknee.lab.table import COLONS, Table
-from softknee.measure.record import Quantity
+from softknee.measure.record import Quantity, Record
 
 from .claim import paper as paper_called
-from .compared import mean
 from .runs import Runs
-from .statement import CANNOT_TELL, Evidence, Part, better, corrected, counted, statements_of
+from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
 
 Row = Mapping[str, Any]
 
@@ -30,10 +29,10 @@ class Column:
 
     def values(self, row: Row) -> list[float]:
         """Of each seed, as the paper counts."""
-        return [100 * one if self.percent else one for one in row[f"{self.name}_by_seed"]]
+        return [100 * value if self.percent else value for value in row[f"{self.name}_by_seed"]]
 
     def text(self, row: Row) -> str:
-        """Mean and standard deviation; empty numbers are said to have diverged."""
+        """Mean and standard deviation, or that it diverged."""
         if self.name not in row:
             return "diverged"
         return Quantity.mean(self.values(row), unit="").text(2 if self.percent else 4)
@@ -43,9 +42,13 @@ class Column:
 class PreferenceTable:
     """A table of a paper: a function in a model, and the model's own GELU beside it.
 
+    statement: the name of what it says in the ledger; says: that sentence.
     values: by beta the printed rows of the function and of GELU, in the order of the columns.
-    data, more: options of the command.
+    options: further options of the command.
     """
+
+    statement: str
+    says: str
 
     record: str
     paper: str
@@ -56,15 +59,13 @@ class PreferenceTable:
     title: str
     columns: Sequence[Column]
     values: Mapping[str, tuple[Sequence[str], Sequence[str]]]
-    data: str = ""
-    more: str = ""
+    options: str = ""
 
     def command(self, beta: str = "") -> str:
         """What runs the rows of one beta, or the whole table."""
+        sets = " --sets hh,shp" if self.model == "gpt2" else ""
         betas = beta or ",".join(self.values)
-        return (
-            f"softknee study preference --model {self.model}{self.data} --swap {self.swap} --betas {betas}{self.more}"
-        )
+        return f"softknee study preference --model {self.model}{sets} --swap {self.swap} --betas {betas}{self.options}"
 
     def names(self) -> dict[str, str]:
         """The titles of its rows by the names that a record has for them."""
@@ -81,8 +82,10 @@ class PreferenceTable:
 _MARGIN = Column("reward margin", "reward_margin")
 _LOSS = Column("evaluation loss", "evaluation_loss", larger=False)
 _SQUAF = (Column("reward accuracy, %", "reward_accuracy", percent=True), _MARGIN, _LOSS)
-_BOTH_SETS = " --sets hh,shp"
 S_RELU = PreferenceTable(
+    statement="srelu_learns_preferences_better",
+    says="Trained on preferences, GPT-2 with S-ReLU has higher chosen rewards, lower rejected rewards, larger margins "
+    "and a better accuracy than with GELU, for every beta.",
     record="mollification-table-3-gpt2.json",
     paper="mollification",
     place="Table 3",
@@ -110,9 +113,11 @@ S_RELU = PreferenceTable(
             ("-3.6484", "", "1.1815 ± 0.0034", "0.5012 ± 0.0001"),
         ),
     },
-    data=_BOTH_SETS,
 )
 CRRELU = PreferenceTable(
+    statement="crrelu_learns_preferences_better",
+    says="Trained on preferences, GPT-2 with CRReLU has larger margins, a better accuracy and a lower loss than with "
+    "GELU, for every beta.",
     record="eafo-table-4-gpt2.json",
     paper="eafo",
     place="Table 4",
@@ -127,9 +132,11 @@ CRRELU = PreferenceTable(
         "2": (("0.7736", "0.5628", "1.462"), ("0.7176", "0.5606", "1.481")),
         "5": (("1.846", "0.5635", "3.268"), ("1.651", "0.5566", "3.305")),
     },
-    data=_BOTH_SETS,
 )
 SQUAF = PreferenceTable(
+    statement="squaf_learns_preferences_better",
+    says="Trained on preferences, GPT-2 with SQUAF has a better accuracy, larger margins and a lower loss than with "
+    "GELU, for every beta.",
     record="squaf-table-5-gpt2.json",
     paper="squaf",
     place="Table 5",
@@ -143,9 +150,11 @@ SQUAF = PreferenceTable(
         "0.2": (("62.89", "0.1838", "0.6544"), ("59.76", "0.1639", "0.6733")),
         "0.4": (("61.33", "0.4201", "0.6547"), ("58.59", "0.3033", "0.7184")),
     },
-    data=_BOTH_SETS,
 )
 SQUAF_XL = PreferenceTable(
+    statement="squaf_learns_preferences_better_in_gpt2_xl",
+    says="Trained on preferences, GPT-2 XL with SQUAF is better than with GELU in the same three numbers at beta 0.1 "
+    "(accuracy 63.28 against 62.89 %).",
     record="squaf-table-11-gpt2-xl.json",
     paper="squaf",
     place="Table 11",
@@ -157,6 +166,9 @@ SQUAF_XL = PreferenceTable(
     values={"0.1": (("63.28", "0.2190", "0.6400"), ("62.89", "0.2182", "0.6411"))},
 )
 SQUAF_PYTHIA = PreferenceTable(
+    statement="squaf_learns_preferences_better_in_pythia",
+    says="Trained on preferences, Pythia-2.8B with SQUAF is better than with GELU in the same three numbers at beta "
+    "0.1 (accuracy 64.84 against 63.67 %).",
     record="squaf-table-11-pythia.json",
     paper="squaf",
     place="Table 11",
@@ -166,7 +178,7 @@ SQUAF_PYTHIA = PreferenceTable(
     title="SQUAF",
     columns=_SQUAF,
     values={"0.1": (("64.84", "0.4302", "0.6075"), ("63.67", "0.3883", "0.6108"))},
-    more=" --micro-batch 4",
+    options=" --micro-batch 4",
 )
 TABLES = (S_RELU, CRRELU, SQUAF, SQUAF_XL, SQUAF_PYTHIA)
 
@@ -185,24 +197,24 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
         record = runs.benchmark(table.record)
         where = f"{paper_called(paper).name}, {table.place.lower()}"
         yield f"\n### {where}: {table.network} trained on preferences (DPO)\n\n"
-        head = ["β", "activation", *(text for one in table.columns for text in (f"{one.head}: paper", "here"))]
+        head = ["β", "activation", *(text for column in table.columns for text in (f"{column.head}: paper", "here"))]
         rows = []
         for row in sorted(record.rows, key=lambda row: row["beta"]):
             pairs = zip(table.printed(row), table.columns, strict=True)
             cells = [text for theirs, column in pairs for text in (theirs, column.text(row))]
             rows.append([f"{row['beta']:g}", table.names().get(row["activation"], row["activation"]), *cells])
         yield Table(head=head, rows=rows, align="rl" + "rr" * len(table.columns), markup=True).markdown(COLONS)
-        given, machine = record.settings, record.hardware.gpu or record.hardware.cpu
+        settings, machine = record.settings, record.hardware.gpu or record.hardware.cpu
         yield (
-            f"\n{len(record.seeds)} seeds of {given['model']} on {machine}: mean and standard deviation, judged by "
-            f"{given['evaluation_pairs']} pairs. {record.notes[1]} Again: `{record.command}`. "
+            f"\n{len(record.seeds)} seeds of {settings['model']} on {machine}: mean and standard deviation, judged by "
+            f"{settings['evaluation_pairs']} pairs. {record.notes[1]} Again: `{record.command}`. "
             f"[Record](records/{table.record}).\n"
         )
 
 
-def _judged(table: PreferenceTable, runs: Runs) -> Evidence:
+def _judge(table: PreferenceTable, record: Record) -> Evidence:
     """Every column at every beta, seed by seed."""
-    rows = {(row["activation"], row["beta"]): row for row in runs.benchmark(table.record).rows}
+    rows = {(row["activation"], row["beta"]): row for row in record.rows}
     parts, words = [], []
     for beta in table.values:
         mine, theirs = (rows.get((name, float(beta))) for name in (table.swap, AS_LOADED))
@@ -212,8 +224,8 @@ def _judged(table: PreferenceTable, runs: Runs) -> Evidence:
             )
         for column in table.columns:
             parts.append(_better(f"β = {beta}: {table.title} better than GELU in {column.head}", column, mine, theirs))
-        told = (f"{one.head} {one.text(mine)} against {one.text(theirs)}" for one in table.columns)
-        words.append(f"β = {beta}: {', '.join(told)}")
+        texts = (f"{column.head} {column.text(mine)} against {column.text(theirs)}" for column in table.columns)
+        words.append(f"β = {beta}: {', '.join(texts)}")
     parts = corrected(parts)
     return Evidence(
         f"{table.title} against GELU, {'; '.join(words)}. {counted(parts)} are shown to be better",
@@ -234,64 +246,20 @@ def _better(says: str, column: Column, mine: Row, theirs: Row) -> Part:
     return better(says, column.values(mine), column.values(theirs), larger=column.larger)
 
 
-@statements_of("mollification")(
-    place="Table 3, GPT-2",
-    says="Trained on preferences, GPT-2 with S-ReLU has higher chosen rewards, lower rejected rewards, larger margins "
-    "and a better accuracy than with GELU, for every beta.",
-    needs=[S_RELU.record],
-    different=_DIFFERENT,
-)
-def srelu_learns_preferences_better(runs: Runs) -> Evidence:
-    """S-ReLU against GELU in each of the four numbers at each beta, seed by seed."""
-    return _judged(S_RELU, runs)
+def _statement(table: PreferenceTable) -> Statement:
+    def decide(record: Record) -> Evidence:
+        return _judge(table, record)
+
+    decide.__doc__ = (
+        f"{table.title} against GELU in each of the {len(table.columns)} numbers at each beta, seed by seed."
+    )
+    return statements_of(table.paper)(
+        name=table.statement,
+        place=f"{table.place}, {table.network}",
+        says=table.says,
+        needs=[table.record],
+        different=_DIFFERENT,
+    )(decide)
 
 
-@statements_of("eafo")(
-    place="Table 4, GPT-2",
-    says="Trained on preferences, GPT-2 with CRReLU has larger margins, a better accuracy and a lower loss than with "
-    "GELU, for every beta.",
-    needs=[CRRELU.record],
-    different=_DIFFERENT,
-)
-def crrelu_learns_preferences_better(runs: Runs) -> Evidence:
-    """CRReLU against GELU in each of the three numbers at each beta, seed by seed."""
-    return _judged(CRRELU, runs)
-
-
-_squaf = statements_of("squaf")
-
-
-@_squaf(
-    place="Table 5, GPT-2",
-    says="Trained on preferences, GPT-2 with SQUAF has a better accuracy, larger margins and a lower loss than with "
-    "GELU, for every beta.",
-    needs=[SQUAF.record],
-    different=_DIFFERENT,
-)
-def squaf_learns_preferences_better(runs: Runs) -> Evidence:
-    """SQUAF against GELU in each of the three numbers at each beta, seed by seed."""
-    return _judged(SQUAF, runs)
-
-
-@_squaf(
-    place="Table 11, GPT-2 XL",
-    says="Trained on preferences, GPT-2 XL with SQUAF is better than with GELU in the same three numbers at beta 0.1 "
-    "(accuracy 63.28 against 62.89 %).",
-    needs=[SQUAF_XL.record],
-    different=_DIFFERENT,
-)
-def squaf_learns_preferences_better_in_gpt2_xl(runs: Runs) -> Evidence:
-    """As for GPT-2."""
-    return _judged(SQUAF_XL, runs)
-
-
-@_squaf(
-    place="Table 11, Pythia-2.8B",
-    says="Trained on preferences, Pythia-2.8B with SQUAF is better than with GELU in the same three numbers at beta "
-    "0.1 (accuracy 64.84 against 63.67 %).",
-    needs=[SQUAF_PYTHIA.record],
-    different=_DIFFERENT,
-)
-def squaf_learns_preferences_better_in_pythia(runs: Runs) -> Evidence:
-    """As for GPT-2."""
-    return _judged(SQUAF_PYTHIA, runs)
+STATEMENTS = tuple(map(_statement, TABLES))

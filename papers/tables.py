@@ -13,7 +13,6 @@ from softknee.measure.estimate import t_quantile
 from softknee.measure.significance import may_be_best
 
 from .commands import command_of
-from .compared import mean
 from .lambda_gelu.findings import (
     ADULT,
     CIFAR_10,
@@ -32,7 +31,7 @@ from .lambda_gelu.findings import (
 )
 from .runs import Runs, Study
 from .smelu.findings import APART, IN_ORDER, SAME_START
-from .statement import wins
+from .statement import mean, wins
 from .text import cell
 
 # What a measure is called, what it is multiplied by to be shown, and how.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from papers.statement import SAID
+from papers.statement import WORDS
 
 from softknee.measure import Quantity, Record
 
@@ -108,7 +108,7 @@ def _training() -> str:
     sums = _sums("training")
     open_, every = sums.pop("without records"), sum(_sums("training").values())
     verdicts = {"holds": "hold", "partly": "partly", "fails": "fail", "cannot tell": "cannot tell"}
-    words = ", ".join(f"{sums[short]} {SAID[verdict][sums[short] != 1]}" for verdict, short in verdicts.items())
+    words = ", ".join(f"{sums[short]} {WORDS[verdict][sums[short] != 1]}" for verdict, short in verdicts.items())
     text = _text(PAPERS)
     later = len(
         re.findall(

@@ -5,10 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..compared import IN_VISION, accuracies, against, best_in_vision, mean, rank_correlation_of_groups
 from ..mollification.findings import TRAINING
-from ..runs import Runs, Study
-from ..statement import CANNOT_TELL, Evidence, Part, better, bound, corrected, statements_of, wins
+from ..runs import Study
+from ..statement import (
+    CANNOT_TELL,
+    IN_VISION,
+    Evidence,
+    Part,
+    accuracies,
+    against,
+    best_in_vision,
+    better,
+    bound,
+    corrected,
+    mean,
+    rank_correlation_of_groups,
+    statements_of,
+    wins,
+)
 
 statement = statements_of("eafo")
 
@@ -27,9 +41,9 @@ _RESOLUTION = (
     needs=[CIFAR_10],
     different=TRAINING,
 )
-def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
+def crrelu_is_best_on_cifar_10(study: Study) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
-    return best_in_vision(runs.study(CIFAR_10), "crrelu", "CRReLU")
+    return best_in_vision(study, "crrelu", "CRReLU")
 
 
 @statement(
@@ -38,9 +52,9 @@ def crrelu_is_best_on_cifar_10(runs: Runs) -> Evidence:
     needs=[CIFAR_100],
     different=TRAINING,
 )
-def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
+def crrelu_is_best_on_cifar_100(study: Study) -> Evidence:
     """CRReLU against each of the six by test accuracy."""
-    return best_in_vision(runs.study(CIFAR_100), "crrelu", "CRReLU")
+    return best_in_vision(study, "crrelu", "CRReLU")
 
 
 @statement(
@@ -50,9 +64,9 @@ def crrelu_is_best_on_cifar_100(runs: Runs) -> Evidence:
     labels=["crrelu", "relu"],
     different=f"{TRAINING}; the paper has no plain ReLU beside CRReLU",
 )
-def the_correction_helps(runs: Runs) -> Evidence:
+def the_correction_helps(study: Study) -> Evidence:
     """CRReLU, its eps trained, against plain ReLU by test accuracy."""
-    return against(runs.study(CIFAR_10), "crrelu", "relu")
+    return against(study, "crrelu", "relu")
 
 
 @statement(
@@ -61,10 +75,9 @@ def the_correction_helps(runs: Runs) -> Evidence:
     needs=[CIFAR_10],
     different=TRAINING,
 )
-def prelu_is_next(runs: Runs) -> Evidence:
+def prelu_is_next(study: Study) -> Evidence:
     """PReLU against GELU, ELU, CELU, SiLU and Mish by test accuracy."""
-    study = runs.study(CIFAR_10)
-    others = tuple(one for one in IN_VISION if one != "prelu")
+    others = tuple(label for label in IN_VISION if label != "prelu")
     parts = corrected(wins(study, "prelu", others, "accuracy", larger=True))
     return Evidence(accuracies(study, ("prelu", *others)), parts=parts)
 
@@ -76,11 +89,10 @@ def prelu_is_next(runs: Runs) -> Evidence:
     labels=["elu", "celu"],
     different=f"{TRAINING}; that three digits are asked for, and not only one point, was added with records at hand",
 )
-def elu_and_celu_are_one(runs: Runs) -> Evidence:
+def elu_and_celu_are_one(study: Study) -> Evidence:
     """Whether their mean test accuracies are within one point (rounding alone tells the two apart, and training makes
     more of it), and whether they are the same to three digits."""
-    study = runs.study(CIFAR_10)
-    elu, celu = (study.mean(one, "accuracy") for one in ("elu", "celu"))
+    elu, celu = (study.mean(label, "accuracy") for label in ("elu", "celu"))
     gap = abs(elu - celu)
     return Evidence(
         f"{accuracies(study, ('elu', 'celu'))}: {100 * gap:.2f} points apart",
@@ -99,37 +111,38 @@ def elu_and_celu_are_one(runs: Runs) -> Evidence:
     different=f"{TRAINING}; {_RESOLUTION}; a correlation over activations, of which ELU and CELU are one function "
     "and ReLU and S-ReLU nearly so, and no change of the entropy alone",
 )
-def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
+def less_entropy_goes_with_accuracy(study: Study) -> Evidence:
     """Spearman's correlation, over all runs, of test accuracy with the entropy of the outputs after training (the mean
     over the layers), as it is and divided by their spread; it holds if the 95 % interval of a bootstrap over the
     activations lies below 0, and fails if it lies above."""
-    study = runs.study(ALL)
-    fitted = [one for one in study.outcomes if mean(study.outcomes[one].train.get("accuracy", ())) >= 0.99]
-    among = rank_correlation_of_groups(_points(study, "output", fitted)) if len(fitted) > 2 else None
-    single = [one for one in study.outcomes if one not in _TWINS]
-    apart = rank_correlation_of_groups(_points(study, "output", single)) if len(single) > 2 else None
-    found = {way: rank_correlation_of_groups(_points(study, way)) for way in ("output", "shape")}
+    labels = list(study.outcomes)
+    fitted = [label for label in labels if mean(study.outcomes[label].train.get("accuracy", ())) >= 0.99]
+    single = [label for label in labels if label not in _TWINS]
+    correlations = {way: _correlation(study, way, labels) for way in ("output", "shape")}
     words = {"output": "the entropy of the outputs", "shape": "that of the outputs divided by their spread"}
-    each = {label: mean(_entropies(study, label, "end", "output")) for label in study.outcomes}
-    before = {label: mean(_entropies(study, label, "start", "output")) for label in study.outcomes}
+    before, after = (
+        {label: mean(_entropies(study, label, when, "output")) for label in labels} for when in ("start", "end")
+    )
+    measured = (
+        f"Spearman's correlation of accuracy over {sum(map(len, _points(study, 'output', labels)))} runs of "
+        f"{len(labels)} activations: "
+        + "; ".join(f"with {words[way]} {_interval(*found)}" for way, found in correlations.items())
+    )
+    if 2 < len(fitted) < len(labels):
+        measured += f"; over the {len(fitted)} that get 99 % of the training images right, which decides nothing, "
+        measured += _interval(*_correlation(study, "output", fitted))
+    if len(single) > 2:
+        measured += f"; without {', '.join(_TWINS)}, {_interval(*_correlation(study, 'output', single))}"
+    nats = ", ".join(f"{label} {before[label]:.2f} and {after[label]:.2f}" for label in labels)
     return Evidence(
-        f"Spearman's correlation of accuracy over {sum(map(len, _points(study, 'output')))} runs of {len(each)} "
-        "activations: "
-        + "; ".join(f"with {words[way]} {rho:.2f} [{low:.2f}, {high:.2f}]" for way, (rho, low, high) in found.items())
-        + (
-            f"; over the {len(fitted)} that get 99 % of the training images right, which decides nothing, "
-            "{:.2f} [{:.2f}, {:.2f}]".format(*among)
-            if among and len(fitted) < len(each)
-            else ""
-        )
-        + ("; without {}, {:.2f} [{:.2f}, {:.2f}]".format(", ".join(_TWINS), *apart) if apart else "")
-        + ". Nats before and after training: "
-        + ", ".join(f"{label} {before[label]:.2f} and {one:.2f}" for label, one in each.items()),
-        parts=[_negative(f"accuracy falls with {words[way]}", low, high) for way, (_, low, high) in found.items()],
+        f"{measured}. Nats before and after training: {nats}",
+        parts=[
+            _negative(f"accuracy falls with {words[way]}", low, high) for way, (_, low, high) in correlations.items()
+        ],
         numbers={
-            "correlations": {way: list(one) for way, one in found.items()},
+            "correlations": {way: list(found) for way, found in correlations.items()},
             "before": before,
-            "after": each,
+            "after": after,
         },
     )
 
@@ -144,41 +157,50 @@ def less_entropy_goes_with_accuracy(runs: Runs) -> Evidence:
     "networks and their inputs differ, and eps is what was learned; that networks before training are compared, too, "
     "was added with records at hand",
 )
-def the_correction_lowers_entropy(runs: Runs) -> Evidence:
+def the_correction_lowers_entropy(study: Study) -> Evidence:
     """The entropy of the outputs of networks with CRReLU against those with ReLU, the mean over the layers, seed by
     seed: before training, with the same weights and eps = 0.01, and after it."""
-    study, parts, told = runs.study(CIFAR_10), [], []
+    parts, nats = [], []
     for when, words in (("start", "before training"), ("end", "after it")):
         ours, plain = (_entropies(study, label, when, "output") for label in ("crrelu", "relu"))
         parts.append(better(f"CRReLU's outputs have less entropy than ReLU's {words}", ours, plain, larger=False))
-        told.append(f"{words} {mean(ours):.3f} nats with CRReLU, {mean(plain):.3f} with ReLU")
-    return Evidence(f"{'; '.join(told)}{_learned_eps(study)}", parts=corrected(parts))
+        nats.append(f"{words} {mean(ours):.3f} nats with CRReLU, {mean(plain):.3f} with ReLU")
+    return Evidence(f"{'; '.join(nats)}{_learned_eps(study)}", parts=corrected(parts))
 
 
 def _learned_eps(study: Study) -> str:
     """What became of CRReLU's eps in all layers and seeds, as words."""
     ways = study.outcomes["crrelu"].parameters.values()
-    ends = [one for way in ways for one in way["end"] if one is not None]
+    ends = [eps for way in ways for eps in way["end"] if eps is not None]
     if not ends:
         return ""
-    below = sum(one < 0 for one in ends)
+    below = sum(eps < 0 for eps in ends)
     return f"; eps is {min(ends):.2f} to {max(ends):.2f} by then, below 0 in {below} of {len(ends)} layers and seeds"
 
 
-def _points(study: Study, way: str, labels: Iterable[str] | None = None) -> list[list[tuple[float, float]]]:
-    """For each activation, or those of these labels, the (entropy, accuracy) of its seeds that have both."""
-    found = []
-    for label in study.outcomes if labels is None else labels:
+def _correlation(study: Study, way: str, labels: Iterable[str]) -> tuple[float, float, float]:
+    """Of entropy and accuracy over the seeds of these activations, with its interval."""
+    return rank_correlation_of_groups(_points(study, way, labels))
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _points(study: Study, way: str, labels: Iterable[str]) -> list[list[tuple[float, float]]]:
+    """For each of the labels the (entropy, accuracy) of its seeds that have both."""
+    groups = []
+    for label in labels:
         pairs = zip(_entropies(study, label, "end", way), study.values(label, "accuracy"), strict=False)
-        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
-    return [one for one in found if one]
+        groups.append([(a, b) for a, b in pairs if a is not None and b is not None])
+    return [group for group in groups if group]
 
 
 def _entropies(study: Study, label: str, when: str, way: str) -> list[float | None]:
     """The mean over the layers for each seed; None where a layer has none. `way`: "input", "output" or "shape"."""
     sites, layers = study.outcomes[label].entropy, []
     # Of the function that is compared; the tanh before the head of ViT-Tiny is in every model.
-    for site in (one for one in sites if one["activation"] == sites[0]["activation"]):
+    for site in (site for site in sites if site["activation"] == sites[0]["activation"]):
         each = site[when]["output" if way == "shape" else way]
         if way == "shape":  # 0 where there is no spread, which is no shape either
             both = zip(each, site[when]["spread"], strict=True)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..compared import IN_VISION, accuracies, against, best_in_vision
-from ..runs import Runs, Study
-from ..statement import Evidence, bound, corrected, statements_of, wins
+from ..runs import Study
+from ..statement import (
+    IN_VISION,
+    Evidence,
+    accuracies,
+    against,
+    best_in_vision,
+    bound,
+    corrected,
+    statements_of,
+    wins,
+)
 
 statement = statements_of("mollification")
 
@@ -38,41 +47,39 @@ _CONVNEXT = f"{_CROPS} (all but S-ReLU are above the paper's accuracies); {_OTHE
     labels=["srelu", *IN_VISION],
     different=f"{TRAINING}; of the three transformers only ViT-Tiny",
 )
-def srelu_is_best_in_vit(runs: Runs) -> Evidence:
+def srelu_is_best_in_vit(study: Study) -> Evidence:
     """S-ReLU with delta = 0.001 against each of the six by test accuracy."""
-    return best_in_vision(runs.study(VIT), "srelu", "S-ReLU")
+    return best_in_vision(study, "srelu", "S-ReLU")
 
 
-@statement(
-    place="Table 2, CIFAR-10, GELU",
-    says="In ConvNeXt-Tiny S-ReLU reaches 89.9 % where GELU, its own activation, reaches 64.9 %.",
-    needs=[CONVNEXT],
-    labels=["srelu", "gelu"],
-    different=f"{_CONVNEXT}; that it is judged apart from the other five, with the bound that was theirs, was added "
-    "with records at hand",
-)
-def srelu_lifts_convnext(runs: Runs) -> Evidence:
+def gains_over_gelu(study: Study) -> Evidence:
     """S-ReLU against GELU by test accuracy, and whether the gain is at least half the paper's 25 points."""
-    return _gains_over_gelu(runs.study(CONVNEXT))
-
-
-@statement(
-    place="Table 2, CIFAR-10, GELU, more augmentation",
-    says="In ConvNeXt-Tiny S-ReLU reaches 89.9 % where GELU, its own activation, reaches 64.9 %.",
-    needs=[CONVNEXT_AUGMENTED],
-    labels=["srelu", "gelu"],
-    different=f"{AUGMENTED}; {_SETTINGS}",
-)
-def srelu_lifts_convnext_augmented(runs: Runs) -> Evidence:
-    """As `srelu_lifts_convnext`, with images augmented as in timm's recipes for transformers."""
-    return _gains_over_gelu(runs.study(CONVNEXT_AUGMENTED))
-
-
-def _gains_over_gelu(study: Study) -> Evidence:
-    found, gain = against(study, "srelu", "gelu"), study.mean("srelu", "accuracy") - study.mean("gelu", "accuracy")
+    evidence, gain = against(study, "srelu", "gelu"), study.mean("srelu", "accuracy") - study.mean("gelu", "accuracy")
     enough = bound("at least 12.5 points above GELU", gain >= 0.125)
-    told = f"{found.measured}, where at least 12.5, half the paper's gain, were asked for"
-    return replace(found, measured=told, parts=[*found.parts, enough], numbers={"gain": gain})
+    measured = f"{evidence.measured}, where at least 12.5, half the paper's gain, were asked for"
+    return replace(evidence, measured=measured, parts=[*evidence.parts, enough], numbers={"gain": gain})
+
+
+GAINS = [
+    statement(
+        name=name,
+        place=f"Table 2, CIFAR-10, GELU{augmented}",
+        says="In ConvNeXt-Tiny S-ReLU reaches 89.9 % where GELU, its own activation, reaches 64.9 %.",
+        needs=[study],
+        labels=["srelu", "gelu"],
+        different=different,
+    )(gains_over_gelu)
+    for name, study, augmented, different in (
+        (
+            "srelu_lifts_convnext",
+            CONVNEXT,
+            "",
+            f"{_CONVNEXT}; that it is judged apart from the other five, with the bound that was theirs, was added "
+            "with records at hand",
+        ),
+        ("srelu_lifts_convnext_augmented", CONVNEXT_AUGMENTED, ", more augmentation", f"{AUGMENTED}; {_SETTINGS}"),
+    )
+]
 
 
 @statement(
@@ -83,45 +90,36 @@ def _gains_over_gelu(study: Study) -> Evidence:
     different=f"{_CONVNEXT}; that the gain of 25 points is judged apart (`srelu_lifts_convnext`) was added with "
     "records at hand",
 )
-def srelu_is_best_in_convnext(runs: Runs) -> Evidence:
+def srelu_is_best_in_convnext(study: Study) -> Evidence:
     """S-ReLU by test accuracy against each of the six; against those that were not run it cannot be told."""
-    return best_in_vision(runs.study(CONVNEXT), "srelu", "S-ReLU")
+    return best_in_vision(study, "srelu", "S-ReLU")
 
 
-@statement(
-    place="Sections 1 and 5, ViT-Tiny",
-    says="What S-ReLU gains comes from smoothing ReLU's kink.",
-    needs=[VIT],
-    labels=["srelu", "relu"],
-    different=f"{TRAINING}; {_NO_RELU}",
-)
-def smoothing_helps_vit(runs: Runs) -> Evidence:
+def gains_over_relu(study: Study) -> Evidence:
     """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
-    return against(runs.study(VIT), "srelu", "relu")
+    return against(study, "srelu", "relu")
 
 
-@statement(
-    place="Sections 1 and 5, ConvNeXt-Tiny",
-    says="What S-ReLU gains comes from smoothing ReLU's kink.",
-    needs=[CONVNEXT],
-    labels=["srelu", "relu"],
-    different=f"{_CONVNEXT}; {_NO_RELU}",
-)
-def smoothing_helps_convnext(runs: Runs) -> Evidence:
-    """S-ReLU with delta = 0.001 against plain ReLU by test accuracy."""
-    return against(runs.study(CONVNEXT), "srelu", "relu")
-
-
-@statement(
-    place="Sections 1 and 5, ConvNeXt-Tiny, more augmentation",
-    says="What S-ReLU gains comes from smoothing ReLU's kink.",
-    needs=[CONVNEXT_AUGMENTED],
-    labels=["srelu", "relu"],
-    different=f"{AUGMENTED}; {_SETTINGS}; {_NO_RELU}",
-)
-def smoothing_helps_convnext_augmented(runs: Runs) -> Evidence:
-    """As `smoothing_helps_convnext`, with images augmented as in timm's recipes for transformers."""
-    return against(runs.study(CONVNEXT_AUGMENTED), "srelu", "relu")
+SMOOTHING = [
+    statement(
+        name=f"smoothing_helps_{name}",
+        place=f"Sections 1 and 5, {network}",
+        says="What S-ReLU gains comes from smoothing ReLU's kink.",
+        needs=[study],
+        labels=["srelu", "relu"],
+        different=f"{different}; {_NO_RELU}",
+    )(gains_over_relu)
+    for name, network, study, different in (
+        ("vit", "ViT-Tiny", VIT, TRAINING),
+        ("convnext", "ConvNeXt-Tiny", CONVNEXT, _CONVNEXT),
+        (
+            "convnext_augmented",
+            "ConvNeXt-Tiny, more augmentation",
+            CONVNEXT_AUGMENTED,
+            f"{AUGMENTED}; {_SETTINGS}",
+        ),
+    )
+]
 
 
 @statement(
@@ -131,9 +129,9 @@ def smoothing_helps_convnext_augmented(runs: Runs) -> Evidence:
     labels=["srelu", "gelu"],
     different=f"{AUGMENTED}; of the three transformers only ViT-Tiny",
 )
-def srelu_beats_gelu_in_vit_augmented(runs: Runs) -> Evidence:
+def srelu_beats_gelu_in_vit_augmented(study: Study) -> Evidence:
     """S-ReLU with delta = 0.001 against GELU by test accuracy."""
-    return against(runs.study(VIT_AUGMENTED), "srelu", "gelu")
+    return against(study, "srelu", "gelu")
 
 
 @statement(
@@ -145,9 +143,8 @@ def srelu_beats_gelu_in_vit_augmented(runs: Runs) -> Evidence:
     different=f"{TRAINING}; which row it is cannot be read in our copy; that it is judged on CIFAR-100, and not on "
     "CIFAR-10, where the rows that can be read differ by 0.2 at most, was added with records at hand",
 )
-def elu_and_celu_differ(runs: Runs) -> Evidence:
+def elu_and_celu_differ(study: Study) -> Evidence:
     """Whether their mean test accuracies are more than one point apart: a check of the noise."""
-    study = runs.study(DEIT_100)
     gap = abs(study.mean("elu", "accuracy") - study.mean("celu", "accuracy"))
     return Evidence(
         accuracies(study, ("elu", "celu")),
@@ -163,11 +160,10 @@ def elu_and_celu_differ(runs: Runs) -> Evidence:
     needs=[DELTAS],
     different=TRAINING,
 )
-def a_narrow_knee_is_best(runs: Runs) -> Evidence:
+def a_narrow_knee_is_best(study: Study) -> Evidence:
     """delta = 0.001 against each of the other seven by test accuracy."""
-    study = runs.study(DELTAS)
     narrow = "srelu delta=0.001"
-    wide = [one for one in study.outcomes if one.startswith("srelu ") and one != narrow]
+    wide = [label for label in study.outcomes if label.startswith("srelu ") and label != narrow]
     return Evidence(
         accuracies(study, tuple(study.outcomes)),
         parts=corrected(wins(study, narrow, wide, "accuracy", larger=True)),

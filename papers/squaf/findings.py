@@ -1,4 +1,4 @@
-"""Statements of the SQUAF paper about fitting, images and toy classification."""
+"""Statements of the SQUAF paper: fitting, pictures, classification, cost, distillation, bits."""
 
 from __future__ import annotations
 
@@ -17,90 +17,101 @@ from softknee.lab.image_training import draw_shapes, values_of
 from softknee.lab.rates import draw_rate, rate_markdown
 from softknee.measure.record import Record
 
-from ..compared import accuracies, best_in_vision, mean
 from ..runs import Runs, Study
-from ..statement import ADDED, CANNOT_TELL, Evidence, Part, better, bound, corrected, counted, statements_of, wins
+from ..statement import (
+    ADDED,
+    CANNOT_TELL,
+    Evidence,
+    Part,
+    accuracies,
+    best_in_vision,
+    better,
+    bound,
+    corrected,
+    counted,
+    mean,
+    statements_of,
+    wins,
+)
 
 statement = statements_of("squaf")
 
 OTHERS = ("relu", "gelu", "leaky_relu", "prelu", "swish", "crrelu", "polyrelu", "polynorm", "ditac")
 FITTING = (*OTHERS, "kaf")
-PICTURES = ("camera", "grass", "page")
+FIT_1D, FIT_2D, FIT_ALONE = "squaf-table-3-1d", "squaf-table-3-2d", "squaf-table-3-1d-alone"
+PICTURES = tuple(f"squaf-table-1-{picture}" for picture in ("camera", "grass", "page"))
 _SEEDS = "several seeds where the paper has one number; its points and its starts of the other functions are not known"
+_FOUR_SEEDS = "four seeds where the paper has one number"
 
 
-def _order(study: Study, labels: tuple[str, ...], measure: str, *, larger: bool) -> list[str]:
-    """The labels from best to worst by their mean; those that diverged with every seed last."""
-    logarithmic = measure == "mse"
+def _best(study: Study, labels: Sequence[str], measure: str) -> str:
+    """The label with the best mean; one that diverged with every seed comes last."""
 
     def rank(label: str) -> float:
-        mean = study.mean(label, measure, logarithmic=logarithmic)
-        return math.inf if math.isnan(mean) else (-mean if larger else mean)
+        value = _error(study, label) if measure == "mse" else -study.mean(label, measure)
+        return math.inf if math.isnan(value) else value
 
-    return sorted(labels, key=rank)
-
-
-def _error(study: Study, label: str) -> str:
-    return f"{study.mean(label, 'mse', logarithmic=True):.1e}"
+    return min(labels, key=rank)
 
 
-def _fitting(runs: Runs, name: str) -> Evidence:
-    study = runs.study(name)
+def _error(study: Study, label: str) -> float:
+    """The geometric mean of the mean squared error."""
+    return study.mean(label, "mse", logarithmic=True)
+
+
+def _shown(texts: Sequence[str], parts: Sequence[Part], words: str = "comparisons are shown") -> str:
+    return f"{'; '.join(texts)}. {counted(parts)} {words}"
+
+
+def fits_best(study: Study) -> Evidence:
+    """SQUAF against each of the ten others by the logarithm of the error, and the ratio to the best of them."""
     parts = corrected(wins(study, "squaf", FITTING, "mse", larger=False, logarithmic=True))
-    best, *_ = _order(study, FITTING, "mse", larger=False)
-    ratio = study.mean(best, "mse", logarithmic=True) / study.mean("squaf", "mse", logarithmic=True)
+    best, squaf = _best(study, FITTING, "mse"), _error(study, "squaf")
+    ratio = _error(study, best) / squaf
     return Evidence(
-        f"mean squared error (geometric mean of {study.seeds('squaf')} seeds): SQUAF {_error(study, 'squaf')}; the "
-        f"best other is {best} with {_error(study, best)}, {ratio:.2g} times SQUAF's; ReLU {_error(study, 'relu')}. "
-        f"SQUAF is shown to be better than {counted(parts)}",
+        f"mean squared error (geometric mean of {study.seeds('squaf')} seeds): SQUAF {squaf:.1e}; the best other is "
+        f"{best} with {_error(study, best):.1e}, {ratio:.2g} times SQUAF's; ReLU {_error(study, 'relu'):.1e}. SQUAF is "
+        f"shown to be better than {counted(parts)}",
         parts=[*parts, bound("at least 10 times lower than every other", ratio >= 10)],
-        numbers={label: study.mean(label, "mse", logarithmic=True) for label in (*FITTING, "squaf")},
+        numbers={label: _error(study, label) for label in (*FITTING, "squaf")},
     )
 
 
-@statement(
+fits_one_dimension_best = statement(
+    name="fits_one_dimension_best",
     place="Table 3, 1D function",
     says="With SQUAF the network [1, 64, 1] has a mean squared error of 4.0e-5, 1 to 4 orders of magnitude below every "
     "other activation (1.0e-3 for the next, DiTAC).",
-    needs=["squaf-table-3-1d"],
+    needs=[FIT_1D],
     different=_SEEDS,
-)
-def fits_one_dimension_best(runs: Runs) -> Evidence:
-    """SQUAF against each of the ten others by the logarithm of the error, and the ratio to the best of them."""
-    return _fitting(runs, "squaf-table-3-1d")
-
-
-@statement(
+)(fits_best)
+fits_two_dimensions_best = statement(
+    name="fits_two_dimensions_best",
     place="Table 3, 2D function",
     says="With SQUAF the network [2, 50, 1] has a mean squared error of 4.0e-4, an order of magnitude below every "
     "other activation (4.0e-3 for the next, DiTAC).",
-    needs=["squaf-table-3-2d"],
+    needs=[FIT_2D],
     different=_SEEDS,
-)
-def fits_two_dimensions_best(runs: Runs) -> Evidence:
-    """As for one dimension."""
-    return _fitting(runs, "squaf-table-3-2d")
+)(fits_best)
 
 
 @statement(
     place="Table 3, last two rows, and section 4.1",
     says="A SQUAF alone (k = 95) fits 200 times better than the network with SQUAF; one with 28 numbers (k = 13) does "
     "as well as the network with DiTAC, which has 7.2 times as many.",
-    needs=["squaf-table-3-1d", "squaf-table-3-1d-alone"],
+    needs=[FIT_1D, FIT_ALONE],
     different=_SEEDS,
 )
-def alone_it_fits_better(runs: Runs) -> Evidence:
+def alone_it_fits_better(inside: Study, alone: Study) -> Evidence:
     """The errors of the lone SQUAFs against those of the networks, as ratios of geometric means; 5 points each, as the
     paper says, and 21 beside it."""
-    inside, alone = runs.study("squaf-table-3-1d"), runs.study("squaf-table-3-1d-alone")
-    large, small, wide = "SQUAF k=95", "SQUAF k=13", "SQUAF k=95, 21 points"
-    with_it, with_ditac = (inside.mean(label, "mse", logarithmic=True) for label in ("squaf", "ditac"))
-    gain, wider = (with_it / alone.mean(label, "mse", logarithmic=True) for label in (large, wide))
-    against = alone.mean(small, "mse", logarithmic=True) / with_ditac
+    large, small, wide = (_error(alone, f"SQUAF k={setting}") for setting in ("95", "13", "95, 21 points"))
+    squaf, ditac = _error(inside, "squaf"), _error(inside, "ditac")
+    gain, wider, against = squaf / large, squaf / wide, small / ditac
     return Evidence(
-        f"k = 95: {_error(alone, large)}, {gain:.3g} times below the network with SQUAF ({_error(inside, 'squaf')}); "
-        f"with 21 points in place of 5 {_error(alone, wide)}, {wider:.3g} times below. k = 13: {_error(alone, small)}, "
-        f"{against:.2g} times the error of the network with DiTAC ({_error(inside, 'ditac')})",
+        f"k = 95: {large:.1e}, {gain:.3g} times below the network with SQUAF ({squaf:.1e}); with 21 points in place of "
+        f"5 {wide:.1e}, {wider:.3g} times below. k = 13: {small:.1e}, {against:.2g} times the error of the network "
+        f"with DiTAC ({ditac:.1e})",
         parts=[
             bound("alone at least 200 times better", gain >= 200),
             bound("28 numbers as good as DiTAC", against <= 1.1),
@@ -113,17 +124,17 @@ def alone_it_fits_better(runs: Runs) -> Evidence:
     place="Section 1, with table 3",
     says="In function fitting the gain over the other activations is up to 5000 times (2.0e-7 with a SQUAF alone, "
     "1.0e-3 with the network of the next, DiTAC).",
-    needs=["squaf-table-3-1d", "squaf-table-3-1d-alone"],
+    needs=[FIT_1D, FIT_ALONE],
     different=f"{_SEEDS}; {ADDED}",
 )
-def gains_in_function_fitting(runs: Runs) -> Evidence:
+def gains_in_function_fitting(inside: Study, alone: Study) -> Evidence:
     """The error of the best network with another activation divided by that of the lone SQUAF with k = 95 and 5 points,
     geometric means both."""
-    inside, alone = runs.study("squaf-table-3-1d"), runs.study("squaf-table-3-1d-alone")
-    best, *_ = _order(inside, FITTING, "mse", larger=False)
-    gain = inside.mean(best, "mse", logarithmic=True) / alone.mean("SQUAF k=95", "mse", logarithmic=True)
+    best = _best(inside, FITTING, "mse")
+    network, squaf = _error(inside, best), _error(alone, "SQUAF k=95")
+    gain = network / squaf
     return Evidence(
-        f"{_error(inside, best)} with {best}, {_error(alone, 'SQUAF k=95')} with a SQUAF alone: {gain:.3g} times",
+        f"{network:.1e} with {best}, {squaf:.1e} with a SQUAF alone: {gain:.3g} times",
         parts=[bound("at least 5000 times", gain >= 5000)],
         numbers={"gain": gain},
     )
@@ -133,58 +144,61 @@ def gains_in_function_fitting(runs: Runs) -> Evidence:
     place="Section 4.1, on KAF",
     says="KAF with one set of parameters for the layer is generally the worst of the compared activations; in the "
     "paper's table Swish alone has a higher error, in two dimensions.",
-    needs=["squaf-table-3-1d", "squaf-table-3-2d"],
+    needs=[FIT_1D, FIT_2D],
     different=_SEEDS + "; the paper gives neither KAF's points nor its start",
 )
-def kaf_is_worst(runs: Runs) -> Evidence:
+def kaf_is_worst(*studies: Study) -> Evidence:
     """Each of the other nine against KAF by the logarithm of the error."""
     parts, places = [], []
-    for name in ("squaf-table-3-1d", "squaf-table-3-2d"):
-        study = runs.study(name)
+    for study in studies:
         for other in OTHERS:
             parts += wins(study, other, ["kaf"], "mse", larger=False, logarithmic=True)
-        order = _order(study, FITTING, "mse", larger=False)
-        places.append(f"{name[-2:]}: KAF {_error(study, 'kaf')}, place {order.index('kaf') + 1} of {len(order)}")
+        kaf = _error(study, "kaf")
+        place = 1 + sum(_error(study, other) <= kaf for other in OTHERS) if not math.isnan(kaf) else len(FITTING)
+        places.append(f"{study.name[-2:]}: KAF {kaf:.1e}, place {place} of {len(FITTING)}")
     parts = corrected(parts)
-    return Evidence("; ".join(places) + f". {counted(parts)} others are shown to be better than it", parts=parts)
+    return Evidence(_shown(places, parts, "others are shown to be better than it"), parts=parts)
 
 
-def _picture(runs: Runs, picture: str) -> tuple[Study, str, float]:
-    study = runs.study(f"squaf-table-1-{picture}")
-    best, *_ = _order(study, OTHERS, "psnr", larger=True)
-    return study, best, study.mean("squaf", "psnr") - study.mean(best, "psnr")
+def _name(picture: Study) -> str:
+    return picture.name.removeprefix("squaf-table-1-")
+
+
+def _lead(picture: Study) -> float:
+    """The mean PSNR of SQUAF less that of the best other activation."""
+    return picture.mean("squaf", "psnr") - picture.mean(_best(picture, OTHERS, "psnr"), "psnr")
 
 
 @statement(
     place="Table 1",
     says="SQUAF stores all three pictures best, in PSNR and in SSIM, 11.4 to 25.3 dB above the next activation.",
-    needs=[f"squaf-table-1-{one}" for one in PICTURES],
-    different="four seeds where the paper has one number",
+    needs=PICTURES,
+    different=_FOUR_SEEDS,
 )
-def stores_pictures_best(runs: Runs) -> Evidence:
+def stores_pictures_best(*pictures: Study) -> Evidence:
     """SQUAF against each of the nine others, PSNR and SSIM, for each picture; and the lead over the best of them."""
-    parts, told, numbers = [], [], {}
-    for picture in PICTURES:
-        study, best, lead = _picture(runs, picture)
+    parts, texts = [], []
+    for study in pictures:
+        best = _best(study, OTHERS, "psnr")
         parts += wins(study, "squaf", OTHERS, "psnr", larger=True) + wins(study, "squaf", OTHERS, "ssim", larger=True)
-        told.append(
-            f"{picture} {study.mean('squaf', 'psnr'):.2f} dB, SSIM {study.mean('squaf', 'ssim'):.4f} (next: {best}, "
-            f"{study.mean(best, 'psnr'):.2f} dB, SSIM {study.mean(best, 'ssim'):.4f})"
+        ours, next_best = (
+            f"{study.mean(label, 'psnr'):.2f} dB, SSIM {study.mean(label, 'ssim'):.4f}" for label in ("squaf", best)
         )
-        numbers[f"lead_{picture}"] = lead
+        texts.append(f"{_name(study)} {ours} (next: {best}, {next_best})")
     parts = corrected(parts)
-    return Evidence("; ".join(told) + f". {counted(parts)} comparisons are shown", parts=parts, numbers=numbers)
+    numbers = {f"lead_{_name(study)}": _lead(study) for study in pictures}
+    return Evidence(_shown(texts, parts), parts=parts, numbers=numbers)
 
 
 @statement(
     place="Table 1 and the abstract",
     says="The gain over the next activation is up to 25.27 dB (grass), and more than 11 dB for every picture.",
-    needs=[f"squaf-table-1-{one}" for one in PICTURES],
-    different="four seeds where the paper has one number",
+    needs=PICTURES,
+    different=_FOUR_SEEDS,
 )
-def gains_in_decibels(runs: Runs) -> Evidence:
+def gains_in_decibels(*pictures: Study) -> Evidence:
     """The difference of the mean PSNR of SQUAF and of the best other activation."""
-    leads = {picture: _picture(runs, picture)[2] for picture in PICTURES}
+    leads = {_name(study): _lead(study) for study in pictures}
     text = ", ".join(f"{picture} {lead:.2f} dB" for picture, lead in leads.items())
     parts = [bound(f"{picture} more than 11 dB", lead > 11) for picture, lead in leads.items()]
     return Evidence(text, parts=[*parts, bound("25.27 dB for one", max(leads.values()) >= 25.27)], numbers=leads)
@@ -193,18 +207,18 @@ def gains_in_decibels(runs: Runs) -> Evidence:
 @statement(
     place="Table 1, runner-up",
     says="In PSNR PolyNorm is the best of the other activations for every picture.",
-    needs=[f"squaf-table-1-{one}" for one in PICTURES],
-    different="four seeds where the paper has one number",
+    needs=PICTURES,
+    different=_FOUR_SEEDS,
 )
-def polynorm_is_next(runs: Runs) -> Evidence:
+def polynorm_is_next(*pictures: Study) -> Evidence:
     """PolyNorm against each of the other eight by PSNR."""
-    parts, told = [], []
-    for picture in PICTURES:
-        study, best, _ = _picture(runs, picture)
-        parts += wins(study, "polynorm", [one for one in OTHERS if one != "polynorm"], "psnr", larger=True)
-        told.append(f"{picture}: {best} leads, PolyNorm {study.mean('polynorm', 'psnr'):.2f} dB")
+    parts, texts = [], []
+    for study in pictures:
+        parts += wins(study, "polynorm", [label for label in OTHERS if label != "polynorm"], "psnr", larger=True)
+        best, decibels = _best(study, OTHERS, "psnr"), study.mean("polynorm", "psnr")
+        texts.append(f"{_name(study)}: {best} leads, PolyNorm {decibels:.2f} dB")
     parts = corrected(parts)
-    return Evidence("; ".join(told) + f". {counted(parts)} comparisons are shown", parts=parts)
+    return Evidence(_shown(texts, parts), parts=parts)
 
 
 @statement(
@@ -213,21 +227,18 @@ def polynorm_is_next(runs: Runs) -> Evidence:
     needs=["squaf-table-2-c3", "squaf-table-2-c4"],
     different="clusters of our own: the paper does not give the places of its; eight seeds",
 )
-def classifies_clusters_best(runs: Runs) -> Evidence:
+def classifies_clusters_best(*studies: Study) -> Evidence:
     """SQUAF against each of the nine others by test accuracy; the lead over the best of them."""
-    parts, told, leads = [], [], {}
-    for count in (3, 4):
-        study = runs.study(f"squaf-table-2-c{count}")
+    parts, texts, leads = [], [], {}
+    for count, study in zip((3, 4), studies, strict=True):
         parts += wins(study, "squaf", OTHERS, "accuracy", larger=True)
-        best, *_ = _order(study, OTHERS, "accuracy", larger=True)
-        leads[count] = 100 * (study.mean("squaf", "accuracy") - study.mean(best, "accuracy"))
-        told.append(
-            f"{count} classes: SQUAF {100 * study.mean('squaf', 'accuracy'):.2f} %, {best} "
-            f"{100 * study.mean(best, 'accuracy'):.2f} %"
-        )
+        best = _best(study, OTHERS, "accuracy")
+        ours, theirs = (100 * study.mean(label, "accuracy") for label in ("squaf", best))
+        leads[count] = ours - theirs
+        texts.append(f"{count} classes: SQUAF {ours:.2f} %, {best} {theirs:.2f} %")
     parts = corrected(parts)
     return Evidence(
-        "; ".join(told) + f". {counted(parts)} comparisons are shown",
+        _shown(texts, parts),
         parts=[*parts, bound("8.75 points ahead with 4 classes", leads[4] >= 8.75)],
         numbers={f"lead_{count}": lead for count, lead in leads.items()},
     )
@@ -238,24 +249,22 @@ def classifies_clusters_best(runs: Runs) -> Evidence:
     says="Unless q or the sharpness h = alpha q^2 is too large, SQUAF stores the picture better than every other "
     "activation: in 18 of 20 starts, all but (q 0.1, h 10) and (q 1, h 0.5).",
     needs=["squaf-table-12", "squaf-table-1-camera"],
-    different="four seeds where the paper has one number; compared with our own best baseline",
+    different=f"{_FOUR_SEEDS}; compared with our own best baseline",
 )
-def start_of_q_and_alpha_matters_little(runs: Runs) -> Evidence:
+def start_of_q_and_alpha_matters_little(grid: Study, camera: Study) -> Evidence:
     """The mean PSNR of each start against the best mean of the other activations on the same picture."""
-    grid = runs.study("squaf-table-12")
-    study, best, _ = _picture(runs, "camera")
-    level = study.mean(best, "psnr")
+    best = _best(camera, OTHERS, "psnr")
+    level = camera.mean(best, "psnr")
     means = {label: grid.mean(label, "psnr") for label in grid.outcomes}
-    above = [label for label, mean in means.items() if mean > level]
-    below = [f"{label} ({mean:.1f} dB)" for label, mean in means.items() if not mean > level]
+    below = [f"{label} ({value:.1f} dB)" for label, value in means.items() if not value > level]
     exceptions = {"q=0.1 h=10", "q=1 h=0.5"}
-    finite = [one for one in means.values() if not math.isnan(one)]
+    finite = [value for value in means.values() if not math.isnan(value)]
     return Evidence(
-        f"{len(above)} of {len(means)} starts are above the {level:.2f} dB of {best}; below: "
+        f"{len(means) - len(below)} of {len(means)} starts are above the {level:.2f} dB of {best}; below: "
         f"{', '.join(below) or 'none'}. From {min(finite):.1f} to {max(finite):.1f} dB",
         parts=[
-            bound(f"{label} {'not ' if label in exceptions else ''}above", (mean > level) != (label in exceptions))
-            for label, mean in means.items()
+            bound(f"{label} {'not ' if label in exceptions else ''}above", (value > level) != (label in exceptions))
+            for label, value in means.items()
         ],
         numbers=means,
     )
@@ -264,14 +273,14 @@ def start_of_q_and_alpha_matters_little(runs: Runs) -> Evidence:
 TIMES, MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
 
 
-def _times(runs: Runs, name: str, what: str) -> dict[str, float]:
+def _times(record: Record, what: str) -> dict[str, float]:
     """Milliseconds of every variant of a benchmark, by the first word of its text, or the mode of a SQUAF."""
-    found = {}
-    for row in runs.benchmark(name).rows:
+    times = {}
+    for row in record.rows:
         text = row["variant"]
-        mode = next((one for one in ("sampled", "step") if f"mode={one}" in text), "")
-        found[" ".join([text.partition("(")[0], mode]).strip()] = row[what].value
-    return found
+        mode = next((mode for mode in ("sampled", "step") if f"mode={mode}" in text), "")
+        times[" ".join([text.partition("(")[0], mode]).strip()] = row[what].value
+    return times
 
 
 @statement(
@@ -282,18 +291,17 @@ def _times(runs: Runs, name: str, what: str) -> dict[str, float]:
     different="one H200 in place of A6000s, batches of 256, our kernels; float32, but SQUAF-P in bfloat16; that "
     "SQUAF-S is held against CRReLU and no longer against ReLU in bfloat16 was changed with records at hand: both hold",
 )
-def costs_of_a_transformer(runs: Runs) -> Evidence:
+def costs_of_a_transformer(single: Record, half: Record) -> Evidence:
     """Medians of an inference and of a training step of vit_tiny_patch16_224, all variants in turns in one run."""
-    inference, training = _times(runs, TIMES, "forward"), _times(runs, TIMES, "step")
-    modes = _times(runs, MODES, "forward")
+    inference, training, modes = _times(single, "forward"), _times(single, "step"), _times(half, "forward")
     ratio, slower = inference["squaf"] / inference["before"], training["squaf"] / training["before"]
     sampled, step = modes["squaf sampled"] / modes["squaf"], inference["squaf step"] / inference["crrelu"]
-    listed = ", ".join(
+    others = ", ".join(
         f"{name} {inference[name] / inference['before']:.2f}" for name in ("crrelu", "ditac", "polynorm")
     )
     return Evidence(
         f"relative to GELU: SQUAF {ratio:.3f} at inference and {slower:.3f} in a training step with all its "
-        f"parameters; {listed} at inference. SQUAF-P takes {sampled:.2f} times as long as SQUAF, SQUAF-S {step:.2f} "
+        f"parameters; {others} at inference. SQUAF-P takes {sampled:.2f} times as long as SQUAF, SQUAF-S {step:.2f} "
         "times as long as CRReLU",
         parts=[
             bound("quicker than PolyNorm", inference["squaf"] < inference["polynorm"]),
@@ -344,17 +352,16 @@ def row_of(record: Record, activation: str) -> Row:
 
 
 def shares(percent: Sequence[float | None]) -> list[float | None]:
-    """Accuracies in percent as fractions, which is how all comparisons are told."""
-    return [None if one is None else one / 100 for one in percent]
+    """Accuracies in percent as fractions, which is how all comparisons are given."""
+    return [None if value is None else value / 100 for value in percent]
 
 
-def _leads(runs: Runs, name: str) -> Evidence:
-    """SQUAF against every other activation of a record of `study distil`, by accuracy."""
-    record = runs.benchmark(name)
+def _leads(record: Record) -> Evidence:
+    """SQUAF against each other activation of the paper's table that came to its end, by test accuracy."""
     parts, shown = _against_each(record, "accuracy_by_seed", "SQUAF better than {}", larger=True)
     squaf, best = row_of(record, "SQUAF"), max(_others(record), key=lambda row: row["accuracy"].value)
-    told = f"SQUAF {squaf['accuracy'].text(2)} %, next {best['activation']} {best['accuracy'].text(2)} %"
-    return Evidence(f"{told}. SQUAF is shown to be better than {shown}", parts=parts)
+    words = f"SQUAF {squaf['accuracy'].text(2)} %, next {best['activation']} {best['accuracy'].text(2)} %"
+    return Evidence(f"{words}. SQUAF is shown to be better than {shown}", parts=parts)
 
 
 def _against_each(record: Record, column: str, says: str, *, larger: bool) -> tuple[list[Part], str]:
@@ -363,10 +370,10 @@ def _against_each(record: Record, column: str, says: str, *, larger: bool) -> tu
     Of what the paper has an accuracy of and the record no row nothing can be told.
     """
     mine = shares(row_of(record, "SQUAF")[column])
-    others, left = _others(record, column), _left_out(record, column)
-    tried = [better(says.format(row["activation"]), mine, shares(row[column]), larger=larger) for row in others]
-    parts = corrected([*tried, *(Part(says.format(name), CANNOT_TELL) for name in left)])
-    return parts, counted(parts[: len(tried)]) + _not_run(left)
+    others, missing = _others(record, column), _left_out(record, column)
+    compared = [better(says.format(row["activation"]), mine, shares(row[column]), larger=larger) for row in others]
+    parts = corrected([*compared, *(Part(says.format(name), CANNOT_TELL) for name in missing)])
+    return parts, counted(parts[: len(compared)]) + _not_run(missing)
 
 
 def _in_the_paper(record: Record, column: str) -> Mapping[str, float]:
@@ -374,8 +381,8 @@ def _in_the_paper(record: Record, column: str) -> Mapping[str, float]:
     reported = reported_of(record)
     if reported is None:
         return {}
-    found = reported.gap if column == "gap_by_seed" else reported.accuracy
-    return {name: one for name, one in found.items() if name != "SQUAF"}
+    values = reported.gap if column == "gap_by_seed" else reported.accuracy
+    return {name: value for name, value in values.items() if name != "SQUAF"}
 
 
 def _others(record: Record, column: str = "accuracy_by_seed") -> list[Row]:
@@ -390,20 +397,33 @@ def _left_out(record: Record, column: str = "accuracy_by_seed") -> list[str]:
     return [name for name in _in_the_paper(record, column) if name not in there]
 
 
-def _not_run(left: Sequence[str]) -> str:
-    return f"; not run: {', '.join(left)}" if left else ""
+def _not_run(missing: Sequence[str]) -> str:
+    return f"; not run: {', '.join(missing)}" if missing else ""
 
 
-@statement(
+def _surpasses(record: Record) -> Evidence:
+    """The seeds of the student with SQUAF against the accuracy of the teacher, a single number; the others stand
+    beside it."""
+    teacher = next(row for row in record.rows if row["activation"].startswith("teacher"))["accuracy"].value
+    squaf = row_of(record, "SQUAF")
+    mine = shares(squaf["accuracy_by_seed"])
+    part = better("the student with SQUAF surpasses its teacher", mine, [teacher / 100] * len(mine))
+    each = ", ".join(f"{row['activation']} {row['accuracy'].text(2)} %" for row in (squaf, *_others(record)))
+    return Evidence(
+        f"the teacher has {teacher:.2f} %, its students {each}{_not_run(_left_out(record))}",
+        parts=corrected([part]),
+        numbers={"teacher": teacher, "squaf": squaf["accuracy"].value},
+    )
+
+
+best_in_a_small_network = statement(
+    name="best_in_a_small_network",
     place="Table 6, VGG-8",
     says="In VGG-8 SQUAF is more accurate than all ten other activations, 1.54 points above the next (DiTAC) and 2.21 "
     "above ReLU.",
     needs=[ALONE],
     different=TRAINED,
-)
-def best_in_a_small_network(runs: Runs) -> Evidence:
-    """SQUAF against each other activation that did not diverge, by test accuracy."""
-    return _leads(runs, ALONE)
+)(_leads)
 
 
 @statement(
@@ -412,13 +432,12 @@ def best_in_a_small_network(runs: Runs) -> Evidence:
     needs=[ALONE],
     different=f"{TRAINED}; {ADDED}",
 )
-def polyrelu_does_not_converge(runs: Runs) -> Evidence:
+def polyrelu_does_not_converge(record: Record) -> Evidence:
     """Whether the loss of every seed stops being a number."""
-    record = runs.benchmark(ALONE)
-    found = [row for row in record.rows if row["activation"] == "PolyReLU"]
-    if not found:
+    rows = [row for row in record.rows if row["activation"] == "PolyReLU"]
+    if not rows:
         return Evidence("PolyReLU was not run", parts=[Part("PolyReLU does not converge", CANNOT_TELL)])
-    lost = len(found[0]["diverged"])
+    lost = len(rows[0]["diverged"])
     return Evidence(
         f"the loss stops being a number with {lost} of {len(record.seeds)} seeds",
         parts=[bound("PolyReLU does not converge with any seed", lost == len(record.seeds))],
@@ -430,66 +449,35 @@ _TAUGHT = (
     "not run with VGG-8 (DiTAC, LReLU, CRReLU, PolyNorm), nor PolyReLU, which does not converge there; those of its "
     "ReLU are from the literature"
 )
-_SPLIT = "that the students are judged apart from their teacher was added with records at hand"
-
-
-def _surpasses(runs: Runs, name: str) -> Evidence:
-    """The seeds of the student with SQUAF against the one number of its teacher."""
-    record = runs.benchmark(name)
-    teacher = next(row for row in record.rows if row["activation"].startswith("teacher"))["accuracy"].value
-    squaf, others, left = row_of(record, "SQUAF"), _others(record), _left_out(record)
-    mine = shares(squaf["accuracy_by_seed"])
-    part = better("the student with SQUAF surpasses its teacher", mine, [teacher / 100] * len(mine))
-    each = ", ".join(f"{row['activation']} {row['accuracy'].text(2)} %" for row in (squaf, *others))
-    return Evidence(
-        f"the teacher has {teacher:.2f} %, its students {each}{_not_run(left)}",
-        parts=corrected([part]),
-        numbers={"teacher": teacher, "squaf": squaf["accuracy"].value},
-    )
-
-
-@statement(
+_SPLIT = f"{_TAUGHT}; that the students are judged apart from their teacher was added with records at hand"
+best_student = statement(
+    name="best_student",
     place="Table 7, VGG-13 to VGG-8",
     says="The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
     needs=[VGG],
-    different=f"{_TAUGHT}; {_SPLIT}",
-)
-def best_student(runs: Runs) -> Evidence:
-    """SQUAF against each other student of the paper's table by accuracy."""
-    return _leads(runs, VGG)
-
-
-@statement(
+    different=_SPLIT,
+)(_leads)
+student_surpasses_its_teacher = statement(
+    name="student_surpasses_its_teacher",
     place="Table 7, VGG-13 to VGG-8",
     says="The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
     needs=[VGG],
-    different=f"{_TAUGHT}; {_SPLIT}",
-)
-def student_surpasses_its_teacher(runs: Runs) -> Evidence:
-    """The seeds of the student with SQUAF against the accuracy of the teacher, a single number; the others are told."""
-    return _surpasses(runs, VGG)
-
-
-@statement(
+    different=_SPLIT,
+)(_surpasses)
+best_wide_student = statement(
+    name="best_wide_student",
     place="Table 7, WRN-40-2 to WRN-16-2",
     says="The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
     needs=[WRN],
     different=TRAINED,
-)
-def best_wide_student(runs: Runs) -> Evidence:
-    """As for VGG-8."""
-    return _leads(runs, WRN)
-
-
-@statement(
+)(_leads)
+wide_student_surpasses_its_teacher = statement(
+    name="wide_student_surpasses_its_teacher",
     place="Table 7, WRN-40-2 to WRN-16-2",
     says="The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
     needs=[WRN],
     different=TRAINED,
-)
-def wide_student_surpasses_its_teacher(runs: Runs) -> Evidence:
-    """As for VGG-8."""
-    return _surpasses(runs, WRN)
+)(_surpasses)
 
 
 @statement(
@@ -498,14 +486,13 @@ def wide_student_surpasses_its_teacher(runs: Runs) -> Evidence:
     needs=[VGG],
     different=f"{_TAUGHT}; the training accuracy is that of the images as they were changed, during the last epoch",
 )
-def smallest_gap(runs: Runs) -> Evidence:
+def smallest_gap(record: Record) -> Evidence:
     """SQUAF's gap against that of each other student of the paper's table 14, seed by seed."""
-    record = runs.benchmark(VGG)
     squaf, others = row_of(record, "SQUAF"), _others(record, "gap_by_seed")
     parts, shown = _against_each(record, "gap_by_seed", "SQUAF's gap smaller than {}'s", larger=False)
-    told = ", ".join(f"{row['activation']} {row['gap'].text(2)}" for row in others)
+    gaps = ", ".join(f"{row['activation']} {row['gap'].text(2)}" for row in others)
     return Evidence(
-        f"SQUAF {squaf['gap'].text(2)} points; {told}. It is shown to be smaller than {shown}",
+        f"SQUAF {squaf['gap'].text(2)} points; {gaps}. It is shown to be smaller than {shown}",
         parts=parts,
         numbers={row["activation"]: row["gap"].value for row in (squaf, *others)},
     )
@@ -518,9 +505,9 @@ def smallest_gap(runs: Runs) -> Evidence:
     needs=[SHORT],
     different=f"{_VIT}; five of the ten are not in the recipe, so that it cannot hold whole",
 )
-def best_in_a_transformer(runs: Runs) -> Evidence:
+def best_in_a_transformer(study: Study) -> Evidence:
     """SQUAF against each of the ten by test accuracy."""
-    return best_in_vision(runs.study(SHORT), FIRST, "SQUAF", _IN_TABLE_6)
+    return best_in_vision(study, FIRST, "SQUAF", _IN_TABLE_6)
 
 
 @statement(
@@ -531,15 +518,14 @@ def best_in_a_transformer(runs: Runs) -> Evidence:
     different=f"{_VIT}; the paper says it of all its networks; both get nearly all training images right, so that the "
     "gap says little more than the accuracy",
 )
-def training_every_squaf_overfits(runs: Runs) -> Evidence:
+def training_every_squaf_overfits(study: Study) -> Evidence:
     """Test accuracy with the first SQUAF trained against that with all of them trained, and the gap between training
     and test accuracy the other way round."""
-    study = runs.study(SHORT)
     gaps = {label: _gaps(study, label) for label in (FIRST, EVERY)}
-    told = ", ".join(f"{label} {100 * mean(each):.2f}" for label, each in gaps.items())
+    points = ", ".join(f"{label} {100 * mean(gap):.2f}" for label, gap in gaps.items())
     accuracy = wins(study, FIRST, [EVERY], "accuracy", larger=True)
     return Evidence(
-        f"{accuracies(study, gaps)}; gap between training and test accuracy, in points: {told}",
+        f"{accuracies(study, gaps)}; gap between training and test accuracy, in points: {points}",
         parts=corrected([*accuracy, better("the gap is larger where all are trained", gaps[EVERY], gaps[FIRST])]),
     )
 
@@ -550,8 +536,7 @@ def _gaps(study: Study, label: str) -> list[float | None]:
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 
-# -- Statements of the SQUAF paper that the rate curve of VGG-8 decides (`softknee study rate`): bits, modes, shapes.
-
+# -- the rate curve of VGG-8 (`softknee study rate`): bits, modes, shapes ----------------------------------
 
 _DRAWS = (
     "the accuracy of SQUAF-P is the mean of 8 draws, where the paper does not say how many it takes; that it is not of "
@@ -568,9 +553,8 @@ _CODED = "bits are those of the symbols of 16 test images"
     different=f"{TRAINED}; {_CODED}; {_DRAWS}; the figure is not in our copy of the paper: 3.4 is taken for the "
     "largest weight",
 )
-def few_bits_cost_no_accuracy(runs: Runs) -> Evidence:
+def few_bits_cost_no_accuracy(record: Record) -> Evidence:
     """The bits of Huffman's code at the largest weight against 3.4, and SQUAF-P's accuracy there against ReLU's."""
-    record = runs.benchmark(RATE)
     row, relu = _priced(record)[-1], row_of(record, "ReLU")
     bits = row["bits"]["huffman"].value
     mine, theirs = shares(row["accuracy_by_seed"]["sampled"]), shares(relu["accuracy_by_seed"]["soft"])
@@ -590,10 +574,10 @@ def few_bits_cost_no_accuracy(runs: Runs) -> Evidence:
     different=f"{TRAINED}; {_CODED}; the figure is not in our copy of the paper, whose text says that a weight above "
     "0 improves the compression; that the ends are compared, too, was added with records at hand",
 )
-def price_lowers_the_rate(runs: Runs) -> Evidence:
+def price_lowers_the_rate(record: Record) -> Evidence:
     """The bits of Huffman's code at each weight against those at the next smaller one, and at the largest against
     those at the smallest, seed by seed."""
-    rows = _priced(runs.benchmark(RATE))
+    rows = _priced(record)
     ends = [(rows[0], rows[-1])] if len(rows) > 2 else []
     parts = corrected(
         [
@@ -606,8 +590,8 @@ def price_lowers_the_rate(runs: Runs) -> Evidence:
             for before, after in [*pairwise(rows), *ends]
         ]
     )
-    told = ", ".join(f"{row['weight']:g}: {row['bits']['huffman'].text(3)}" for row in rows)
-    return Evidence(f"bits by weight: {told}. {counted(parts)} comparisons are shown", parts=parts)
+    bits = ", ".join(f"{row['weight']:g}: {row['bits']['huffman'].text(3)}" for row in rows)
+    return Evidence(f"bits by weight: {_shown([bits], parts)}", parts=parts)
 
 
 @statement(
@@ -618,10 +602,9 @@ def price_lowers_the_rate(runs: Runs) -> Evidence:
     different=f"{TRAINED}; {_DRAWS}; that the best of them is compared with "
     "SQUAF by a test, and not by its mean, was added with records at hand",
 )
-def switching_to_the_mean_helps(runs: Runs) -> Evidence:
+def switching_to_the_mean_helps(record: Record) -> Evidence:
     """Switched against unswitched at every weight, seed by seed; and the best switched one against SQUAF trained as
     such, which would hold if it were shown to be better and fail if it were shown to be worse."""
-    record = runs.benchmark(RATE)
     rows, trained = _priced(record), row_of(record, "SQUAF")
     gained = [
         better(
@@ -639,9 +622,9 @@ def switching_to_the_mean_helps(runs: Runs) -> Evidence:
     )
     parts = corrected([*gained, level])
     gains = {row["weight"]: row["accuracy"]["soft"].value - row["accuracy"]["sampled"].value for row in rows}
-    told = ", ".join(f"{weight:g}: {gain:+.2f}" for weight, gain in gains.items())
+    points = ", ".join(f"{weight:g}: {gain:+.2f}" for weight, gain in gains.items())
     return Evidence(
-        f"points gained by switching, by weight: {told}; best switched {best['accuracy']['soft'].text(2)} %, trained "
+        f"points gained by switching, by weight: {points}; best switched {best['accuracy']['soft'].text(2)} %, trained "
         f"with SQUAF {trained['accuracy']['soft'].text(2)} %. {counted(parts[:-1])} gains are shown",
         parts=parts,
         numbers={f"gain_{weight:g}": gain for weight, gain in gains.items()},
@@ -656,14 +639,16 @@ def switching_to_the_mean_helps(runs: Runs) -> Evidence:
     different=f"{TRAINED}; {_DRAWS}; VGG-8 in place of ViT-T; alpha, 1.5 / q^2 = 96 at the start, is trained in "
     "the first layer alone",
 )
-def staircase_costs_little(runs: Runs) -> Evidence:
+def staircase_costs_little(record: Record) -> Evidence:
     """At every weight: the mean accuracy of SQUAF-S is at most half a point below that of SQUAF-P."""
-    rows = _priced(runs.benchmark(RATE))
+    rows = _priced(record)
     gained = {row["weight"]: row["accuracy"]["step"].value - row["accuracy"]["sampled"].value for row in rows}
-    told = ", ".join(f"{weight:g}: {points:+.2f}" for weight, points in gained.items())
+    words = ", ".join(f"{weight:g}: {points:+.2f}" for weight, points in gained.items())
     return Evidence(
-        f"points of SQUAF-S above SQUAF-P, by weight: {told}",
-        parts=[bound(f"at most half a point lost with {weight:g}", one >= -0.5) for weight, one in gained.items()],
+        f"points of SQUAF-S above SQUAF-P, by weight: {words}",
+        parts=[
+            bound(f"at most half a point lost with {weight:g}", points >= -0.5) for weight, points in gained.items()
+        ],
         numbers={f"gained_{weight:g}": points for weight, points in gained.items()},
     )
 
@@ -674,16 +659,16 @@ def staircase_costs_little(runs: Runs) -> Evidence:
     needs=[RATE],
     different=f"{TRAINED}; {_CODED}, R is over all 10,000, which is part of the difference",
 )
-def entropy_is_what_is_coded(runs: Runs) -> Evidence:
+def entropy_is_what_is_coded(record: Record) -> Evidence:
     """At every weight: Huffman's bits with tables and headers are within 0.1 bits of R over the test images."""
-    rows = _priced(runs.benchmark(RATE))
+    rows = _priced(record)
     away = {row["weight"]: row["bits"]["huffman"].value - row["bits"]["rate"].value for row in rows}
     ranged = {row["weight"]: row["bits"]["rans"].value - row["bits"]["rate"].value for row in rows}
-    told = ", ".join(f"{weight:g}: {one:+.3f} ({ranged[weight]:+.3f})" for weight, one in away.items())
+    words = ", ".join(f"{weight:g}: {bits:+.3f} ({ranged[weight]:+.3f})" for weight, bits in away.items())
     return Evidence(
-        f"Huffman's bits (a range coder's) less R, by weight: {told}",
-        parts=[bound(f"within 0.1 bits with {weight:g}", abs(one) <= 0.1) for weight, one in away.items()],
-        numbers={f"huffman_{weight:g}": one for weight, one in away.items()},
+        f"Huffman's bits (a range coder's) less R, by weight: {words}",
+        parts=[bound(f"within 0.1 bits with {weight:g}", abs(bits) <= 0.1) for weight, bits in away.items()],
+        numbers={f"huffman_{weight:g}": bits for weight, bits in away.items()},
     )
 
 
@@ -694,52 +679,52 @@ def entropy_is_what_is_coded(runs: Runs) -> Evidence:
     different=f"{TRAINED}; the first layer of VGG-8, begun as ReLU, in place of four networks on ImageNet-1K, whose "
     f"figures are not in our copy of the paper; {ADDED}",
 )
-def a_dent_near_the_origin(runs: Runs) -> Evidence:
+def a_dent_near_the_origin(record: Record) -> Evidence:
     """Whether with every seed the lowest value in [-4, 4] lies within 1.5 of the origin, and 0.1 or more below the
     highest on either side of it; so it is with GELU and SiLU, not with ReLU, and also with |x|. And whether it is a
     dent as these two have it: left of it nothing rises above 0.1. How deep it is decides nothing."""
-    rows = [row for row in runs.benchmark(RATE).rows if row.get("start")]
-    dents = {_title(row): [_dent(one) for seed in row["learned"] for one in seed.values()] for row in rows}
+    rows = [row for row in record.rows if row.get("start")]
+    dents = {
+        _title(row): [dent_of(values_of(shape, _PLACES)) for seed in row["learned"] for shape in seed.values()]
+        for row in rows
+    }
     if not any(dents.values()):
         return Evidence("the record has no learned function", parts=[Part("a dent", CANNOT_TELL)])
-    told = (
-        f"{title} {mean(low for _, low, _ in found):.2f} ({mean(left for *_, left in found):.2f})"
-        for title, found in dents.items()
+    lowest = ", ".join(
+        f"{title} {mean(low for _, low, _ in seeds):.2f} ({mean(left for *_, left in seeds):.2f})"
+        for title, seeds in dents.items()
     )
     return Evidence(
         "the lowest value of the learned function (and the highest to the left of it), in the mean over the seeds: "
-        f"{', '.join(told)}; GELU has -0.17 (0.00)",
+        f"{lowest}; GELU has -0.17 (0.00)",
         parts=[
-            *(bound(f"{title}: a dent with every seed", all(has for has, *_ in one)) for title, one in dents.items()),
+            *(bound(f"{title}: a dent with every seed", all(s[0] for s in seeds)) for title, seeds in dents.items()),
             *(
-                bound(f"{title}: as GELU has it", all(has and left <= 0.1 for has, _, left in one))
-                for title, one in dents.items()
+                bound(f"{title}: as GELU has it", all(dent and left <= 0.1 for dent, _, left in seeds))
+                for title, seeds in dents.items()
             ),
         ],
-        numbers={title: [low for _, low, _ in found] for title, found in dents.items()},
+        numbers={title: [low for _, low, _ in seeds] for title, seeds in dents.items()},
     )
 
 
 def _priced(record: Record) -> list[Row]:
     """The rows of SQUAF-P by their weight, those alone that did not diverge with every seed."""
-    found = [row for row in record.rows if row["weight"] is not None and "bits" in row]
-    return sorted(found, key=lambda row: row["weight"])
+    priced = [row for row in record.rows if row["weight"] is not None and "bits" in row]
+    return sorted(priced, key=lambda row: row["weight"])
 
 
 def _title(row: Row) -> str:
     return row["activation"] if row["weight"] is None else f"{row['activation']} with weight {row['weight']:g}"
 
 
-def _dent(shape: Mapping[str, Sequence[float]]) -> tuple[bool, float, float]:
-    """Whether a learned SQUAF has a dent, its lowest value there, and the highest to the left of it."""
-    return dent_of(values_of(shape, _PLACES))
-
-
 _PLACES = torch.linspace(-4, 4, 801, dtype=torch.float64)
 
 
 def dent_of(values: torch.Tensor) -> tuple[bool, float, float]:
-    """The same of a function by its values at 801 places of [-4, 4].
+    """Whether a function has a dent, its lowest value there, and the highest to the left of it.
+
+    values: at 801 places of [-4, 4].
 
     >>> dent_of(torch.nn.functional.silu(_PLACES))[0], dent_of(_PLACES.relu())[0]
     (True, False)
@@ -809,10 +794,11 @@ _HEADINGS = {
 def write_record_figures(runs: Runs) -> list[Path]:
     """Draw the figures of the records that are there."""
     return [
-        one.draw(record, runs.paths[name].with_name(one.file))
-        for name, record in ((name, runs.benchmark(name)) for name in FIGURES if runs.has(name))
-        for one in FIGURES[name]
-        if any(one.needs in row for row in record.rows)
+        figure.draw(runs.benchmark(name), runs.paths[name].with_name(figure.file))
+        for name in FIGURES
+        if runs.has(name)
+        for figure in FIGURES[name]
+        if any(figure.needs in row for row in runs.benchmark(name).rows)
     ]
 
 
@@ -824,25 +810,26 @@ def record_tables(runs: Runs) -> Iterator[str]:
         record = runs.benchmark(name)
         yield f"\n### {heading}\n\n"
         yield rate_markdown(record) if name == RATE else distil_markdown(record)
-        given = record.settings
+        settings = record.settings
+        network = settings["network" if name == RATE else "student"]
         yield (
-            f"\n{len(record.seeds)} seeds of {given['network' if name == RATE else 'student']} on {given['data']}, "
-            f"{given['epochs']} epochs with batches of {given['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
+            f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
+            f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
             f"mean and standard deviation. Again: `{record.command}`. [Record](records/{name}).\n"
         )
         yield _of_the_paper() if name == RATE else _of_the_training(record)
-        for one in FIGURES.get(name, ()):
-            if runs.paths[name].with_name(one.file).is_file():
-                yield f"\n![{one.caption}](records/{one.file})\n"
+        for figure in FIGURES.get(name, ()):
+            if runs.paths[name].with_name(figure.file).is_file():
+                yield f"\n![{figure.caption}](records/{figure.file})\n"
 
 
 def _of_the_training(record: Record) -> str:
     """What the command does that neither its options nor the table say."""
-    given = record.settings
-    taught = f" The teacher's share of the loss is {given['share']:g} at temperature {given['temperature']:g}."
+    settings = record.settings
+    taught = f" The teacher's share of the loss is {settings['share']:g} at temperature {settings['temperature']:g}."
     return (
         "\nCounts of parameters differ from the paper's by the classes of the data set; those that it prints are of "
-        f"its table 7.{taught if given['teacher'] else ''} Accuracy is that after the last epoch; the gap is the "
+        f"its table 7.{taught if settings['teacher'] else ''} Accuracy is that after the last epoch; the gap is the "
         "accuracy of the training images, as they were changed, during that epoch, less it. SQUAF's Adam has a rate of "
         "0.001 that does not fall; PolyNorm goes along the channels, LReLU has a slope of 0.01, DiTAC begins as GELU.\n"
     )

@@ -180,7 +180,7 @@ def test_the_pages_name_every_table_of_a_paper_and_have_its_numbers_as_they_are_
     pages = {paper.stem: (ROOT / "papers" / paper.stem / "README.md").read_text("utf-8") for paper in PAPERS}
     for stem, text in pages.items():
         assert all(f"| {one.place} | {one.title} |" in text for one in EXHIBITS[stem])
-    judged = {one.statement.decide.__name__: one for one in judge(find_statements(["lambda_gelu"]), Runs.committed())}
+    judged = {one.statement.name: one for one in judge(find_statements(["lambda_gelu"]), Runs.committed())}
     drift = judged["drift_follows_temperature_and_rate"].evidence.numbers
     text = pages["lambda_gelu"]
     assert f"| 0.1 | {drift['t=0.1 c=1']:.2f} (" in text  # figure 1 as a grid

@@ -15,15 +15,15 @@ from softknee.lab.report.tables import change, markdown, relative_losses
 # What compares smooth functions with each other is in test_evidence_headlines.
 AMONG_SMOOTH = {"three_families_trade_best_online", "smelu_agrees_and_swish_predicts_better_online"}
 NAMES = [
-    one.decide.__name__
+    one.name
     for one in find_statements(["smelu"])
-    if {*one.needs} & {*TABLES, ONLINE, PAIR} and one.decide.__name__ not in AMONG_SMOOTH
+    if {*one.needs} & {*TABLES, ONLINE, PAIR} and one.name not in AMONG_SMOOTH
 ]
 
 
 def verdicts(folder):
-    ours = [one for one in find_statements(["smelu"]) if one.decide.__name__ in NAMES]
-    return {one.statement.decide.__name__: one for one in judge(ours, Runs(folder))}
+    ours = [one for one in find_statements(["smelu"]) if one.name in NAMES]
+    return {one.statement.name: one for one in judge(ours, Runs(folder))}
 
 
 def test_statements_wait_for_their_records(tmp_path):

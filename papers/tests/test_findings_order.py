@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 import torch
-from papers.compared import mean
 from papers.lambda_gelu.findings import ADULT, FASHION, LEARNED, correlations, order_figure
 from papers.runs import Runs
+from papers.statement import mean
 
 PAIRS = ["uniform and increasing", "uniform and decreasing", "increasing and decreasing"]
 

@@ -6,14 +6,13 @@ import pytest
 import scipy.stats
 import torch
 from papers.claim import paper
-from papers.compared import agrees_more, drops, rank_correlation_of_groups
 from papers.lambda_gelu.findings import LARGE, RATES, SMALL, TEMPERATURES
 from papers.ledger import find_statements
 from papers.pages import comparisons
 from papers.pages import page as page_of
 from papers.preferences import TABLES
 from papers.runs import Runs
-from papers.statement import CANNOT_TELL, NOT_THERE, corrected, judge
+from papers.statement import CANNOT_TELL, NOT_THERE, agrees_more, corrected, drops, judge, rank_correlation_of_groups
 from papers.tables import study_tables
 
 from paper_records import accuracies, differing, hardened, language_record, near, store, verdict
@@ -145,7 +144,7 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
     for name in ("smelu-figure-4", "smelu-figure-13"):
         store(tmp_path, name, smooth(sizes), digits)
     figures = {"smelu-figure-4", "smelu-figure-13"}
-    names = [one.decide.__name__ for one in find_statements(["smelu"]) if figures >= set(one.needs)]
+    names = [one.name for one in find_statements(["smelu"]) if figures >= set(one.needs)]
     assert len(names) == 13
     for name in names:  # with one accuracy for all, no function is more accurate
         said = CANNOT_TELL if "more_accurate" in name else "holds"
@@ -256,7 +255,7 @@ def test_language_models(as_the_paper, tmp_path):
     language_record(tmp_path / SMALL, **settings)
     assert verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").missing == (LARGE,)
     language_record(tmp_path / LARGE, **settings, parameters=124_439_808)
-    names = [one.decide.__name__ for one in find_statements(["lambda_gelu"]) if one.needs == (SMALL, LARGE)]
+    names = [one.name for one in find_statements(["lambda_gelu"]) if one.needs == (SMALL, LARGE)]
     assert len(names) == 4
     found = {name: verdict(tmp_path, f"lambda_gelu.{name}").verdict for name in names}
     if as_the_paper:

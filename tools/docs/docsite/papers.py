@@ -102,7 +102,7 @@ def _statements(paper: Paper) -> str:
         if one.statement.paper != paper:
             continue
         needs = ", ".join(_study(name) for name in one.statement.needs)
-        name = one.statement.decide.__name__
+        name = one.statement.name
         mark = badge(UNFINISHED if one.unfinished else one.verdict)
         body = [f":::{{container}} claim\n{mark} **{one.statement.place}** `{name}`"]
         if one.counts:
