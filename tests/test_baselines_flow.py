@@ -11,7 +11,7 @@ import torch
 import softknee as sk
 from helpers import rounding
 from softknee.errors import ParameterError
-from softknee.nn.baselines.ditac import bend, flow
+from softknee.nn.baselines import bend, flow
 
 F64 = torch.float64
 

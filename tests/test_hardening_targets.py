@@ -261,7 +261,7 @@ def test_refusals_of_data():
     with pytest.raises(ParameterError, match="give one of them"):
         sk.Hardener(net, total=4, data=batches(), target=0.1)
     narrow = sk.Hardener(net, total=4, start=0, data=[torch.zeros(4, 5)])
-    with pytest.raises(InputError, match=r"batch 0 of data does not fit Net: .*The knobs are as they were\.$"):
+    with pytest.raises(InputError, match=r"Batch 0 does not fit Net: .*The knobs are as they were\.$"):
         narrow.step(1)
     assert (narrow.position, narrow.begun) == (0, False)
     assert not net.acts[0]._forward_pre_hooks

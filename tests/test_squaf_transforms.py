@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 from softknee.kernels.squaf import choose_path, squaf, squaf_sampled, squaf_step
 from softknee.kernels.squaf.layout import arrange
 from softknee.kernels.squaf.marginal import squaf_marginal
-from softknee.nn.baselines.ditac import bend
+from softknee.nn.baselines import bend
 from squaf_reference import inputs, parameters
 
 

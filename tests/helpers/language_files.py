@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-
 from softknee.lab.characters import from_bytes
+from torch import Tensor
 
 END = "<|endoftext|>"
 

@@ -22,8 +22,7 @@ from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z
 from ..kernels.squaf.marginal import entropy_in_bits
 from ..measure.record import Quantity, Record
-from ..nn.squaf import SQUAF
-from ..nn.squaf_modes import Chosen
+from ..nn.squaf import SQUAF, Chosen
 from ..wire import sizes
 from .bench.speed import choose_device
 from .chart import INK, Chart, by_name, lines_legend, marks, number, side_by_side, sized, write_figure

@@ -25,7 +25,7 @@ from ..errors import InputError, ParameterError
 from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
-from ..surgery.calibration import refuse_one_batch
+from ..surgery.modules import refuse_one_batch
 from .entropy import watch
 from .inputs import is_count
 

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
 from ..surgery import sites
-from ..surgery.calibration import quietly, refuse_one_batch, run_all
-from ..surgery.finding.identify import not_compiled
+from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all
 from .inputs import as_number, is_count
 
 # -- batches through a model while what goes into its activations, and what comes out of them, is looked at ---

@@ -20,9 +20,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..nn import SQUAF
 from ..nn.rate import Observed, last_observed, marginal_of
-from ..surgery.calibration import quietly, refuse_one_batch, run_all
-from ..surgery.finding.identify import not_compiled
-from ..surgery.hardening.sites import unwrapped
+from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all, unwrapped
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..design.entropic.descent import EafoDescent, eafo_descent
 from ..design.entropic.spline import Spline, spline_value
-from ..errors import InputError, ParameterError
+from ..errors import InputError
 from ..spec import Activation
-from .parameters import leaf_of_graph, refuse_script
+from .parameters import leaf_of_graph, refuse_script, require_count
 
 # Quantiles of the normal density stand in for pre-activations until some have been seen.
 _FIRST = 4096
@@ -90,10 +90,7 @@ class EntropicSpline(nn.Module):
     ) -> None:
         super().__init__()
         for name, value, least in (("every", every, 1), ("steps", steps, 1), ("memory", memory, _FEWEST)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParameterError(
-                    f"EntropicSpline: {name} must be a whole number of at least {least}, and {value!r} was given."
-                )
+            require_count("EntropicSpline", name, value, least=least)
         self.every, self.steps, self.rate, self.floor, self.memory = every, steps, rate, floor, memory
         self.refreshing = bool(refresh)
         self.last: EafoDescent | None = None
@@ -168,14 +165,14 @@ class EntropicSpline(nn.Module):
             return
         knots, values, slopes, _ = table.detach().double().cpu()
         try:
-            found = eafo_descent(
+            descent = eafo_descent(
                 Spline(knots, values, slopes), seen, self.steps, knots=self.size, floor=self.floor, rate=self.rate
             )
         except InputError as error:
             self.skipped = str(error)
             return
-        table.copy_(found.spline.refined(self.size).table)
-        self.last, self.skipped = found, ""
+        table.copy_(descent.spline.refined(self.size).table)
+        self.last, self.skipped = descent, ""
         self.refreshes += 1
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -188,9 +185,9 @@ class EntropicSpline(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """As every module's, but the table does not become a half type."""
-        kept = {name: self._buffers[name] for name in ("table", "recent")}
+        buffers = {name: self._buffers[name] for name in ("table", "recent")}
         super()._apply(fn, recurse)
-        for name, before in kept.items():
+        for name, before in buffers.items():
             after = self._buffers[name]
             if before is not None and after is not None and after.dtype.itemsize < 4:
                 self._buffers[name] = before.to(after.device)

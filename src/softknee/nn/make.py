@@ -15,10 +15,8 @@ from ..registry import resolve
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
 from .baselines import Baseline
-from .module import Pointwise
-from .rowwise import RowwiseModule
-from .squaf import Squaf
-from .squaf_modes import read_mode
+from .module import Pointwise, RowwiseModule
+from .squaf import Squaf, read_mode
 
 
 def explain(what: Any, x: Tensor) -> Choice:
@@ -35,10 +33,10 @@ def explain(what: Any, x: Tensor) -> Choice:
     if isinstance(what, Activation):
         return choose(what, x, [torch.full((1,), p.default, device=x.device) for p in what.params])
     if isinstance(what, Squaf):
-        found = _of_table(x, uniform=what.k is not None, order=what.definition.order)
+        choice = _of_table(x, uniform=what.k is not None, order=what.definition.order)
         if what.tails == "flat":
-            return found
-        return Choice(found.path, f"{found.reason} Its linear tails are plain tensor operations around that.")
+            return choice
+        return Choice(choice.path, f"{choice.reason} Its linear tails are plain tensor operations around that.")
     if isinstance(what, SoftTable):
         return _of_table(x, uniform=True, order=what.order)
     if isinstance(what, (Rowwise, RowwiseModule)):

@@ -1,4 +1,4 @@
-"""A thin module over an element-wise definition: holds its parameters, learned or fixed, and calls it."""
+"""Thin modules over definitions, element-wise and of rows: they hold the parameters, learned or fixed, and call it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from ..errors import ParameterError
 from ..kernels import call, choose_variant, find, fit_shape, prepare
 from ..kernels.layout import like
 from ..kernels.pointwise import check_input
-from ..spec import Activation, by_key
+from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, lifted
 
 # -- the arguments of torch's modules as arguments of ours ------------------------------------------------
 #
-# One table per class says what each of them is called here.
+# One table per class says what each of them is called here, in torch's order, so that LeakyReLU(0.2) works:
 #
-#     LeakyReLU: {"negative_slope": "slope", "inplace": "inplace"}      # in torch's order, so that LeakyReLU(0.2) works
+#     LeakyReLU: {"negative_slope": "slope", "inplace": "inplace"}
 #
 # A value of the table is the name of an argument of ours, or a function that makes several of them from the number.
 
-
 Table = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
-
 # What Pointwise takes beside the parameters, with its defaults.
 OPTIONS: Mapping[str, Any] = {"per": "layer", "size": None, "dim": 1, "inplace": False, "device": None, "dtype": None}
 
@@ -40,14 +38,14 @@ def translate(
     if len(positional) > len(table):
         most = f"at most {len(table)} arguments without a name ({', '.join(table)})"
         raise ParameterError(f"{title} takes {most}, and {len(positional)} were given.")
-    given = dict(zip(table, positional, strict=False))
+    arguments = dict(zip(table, positional, strict=False))
     options, left = dict(options), dict(values)
     for name in table:
         if name in left and table[name] != name:
-            if name in given:
+            if name in arguments:
                 raise ParameterError(f"{title}: {name} was given twice, by its place and by its name.")
-            given[name] = left.pop(name)
-    for name, value in given.items():
+            arguments[name] = left.pop(name)
+    for name, value in arguments.items():
         ours = table[name]
         for target, number in ({ours: value} if isinstance(ours, str) else ours(value)).items():
             twice = options[target] != OPTIONS[target] if target in OPTIONS else target in left
@@ -86,9 +84,7 @@ def squared(b: Any) -> Mapping[str, Any]:
     return {"delta": math.sqrt(number)}
 
 
-# -- a module over a definition as a function of its tensors ----------------------------------------------
-#
-# What it computes, and what torch.fx writes down for it.
+# -- a module as a function of its tensors: what it computes, and what torch.fx writes down for it ----------
 #
 # Inside a model a call of the module is one node. A module that is traced by itself has no name in a model to call it
 # by; its graph then has its tensors as attributes, under the names they have in the module, and one call of
@@ -135,8 +131,8 @@ def pointwise(
 ) -> Any:
     """What a module computes, from the key of its definition and the tensors that it holds."""
     if isinstance(input, torch.fx.Proxy):
-        given = (input, key, learned, plan, inplace, drawn)
-        proxy = input.tracer.create_proxy("call_function", pointwise, given, held)
+        arguments = (input, key, learned, plan, inplace, drawn)
+        proxy = input.tracer.create_proxy("call_function", pointwise, arguments, held)
         proxy.node.meta["softknee_definition"] = by_key(key)  # it lives as long as the graph that has its key
         return proxy
     act = by_key(key)
@@ -149,9 +145,7 @@ def pointwise(
     return compute(act, input, fitted(act, input, values, Granularity(*plan)), inplace=inplace, drawn=drawn)
 
 
-# -- a thin module over an element-wise definition --------------------------------------------------------
-#
-# Holds its parameters, learned or fixed, and calls it.
+# -- the modules ------------------------------------------------------------------------------------------
 
 
 class Pointwise(Parameterised):
@@ -201,9 +195,9 @@ class Pointwise(Parameterised):
         """
         super().__init__()
         options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
-        named, given = self._named(positional)
+        named, others = self._named(positional)
         title = type(self).__name__
-        options, values = translate(title, self.torch_arguments, given, options, values)
+        options, values = translate(title, self.torch_arguments, others, options, values)
         if self.general and any(p.name in values for p in find(self.general).params):
             named = find(self.general)
         definition, values = choose_variant(named, values)
@@ -214,19 +208,11 @@ class Pointwise(Parameterised):
         granularity = Granularity.read(definition.name, **options)
         params, values = definition.configured(values)
         definition.check(values)
-        _refuse_crossed(title, [p.name for p in params], values)
+        _refuse_crossed(title, values)
         to_learn = _spread_names(definition, self.learns if learn is None else learn)
         learned = choose_learned(definition.name, names=[p.name for p in params], learn=to_learn)
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
-        self._hold(
-            definition.name,
-            params=params,
-            starts=starts,
-            learned=learned,
-            granularity=granularity,
-            device=device,
-            dtype=dtype,
-        )
+        self._hold(definition.name, params, starts, learned, granularity, device=device, dtype=dtype)
         prepare(definition.key)
 
     def _named(self, positional: Sequence[Any]) -> tuple[Activation, Sequence[Any]]:
@@ -267,7 +253,7 @@ class Pointwise(Parameterised):
     def __getattr__(self, name: str) -> Any:
         definition = self.__dict__.get("definition")
         if definition is not None and name in definition.groups:
-            return torch.stack([getattr(self, one) for one in definition.groups[name]], dim=-1)
+            return torch.stack([getattr(self, member) for member in definition.groups[name]], dim=-1)
         return super().__getattr__(name)
 
     def extra_repr(self) -> str:
@@ -281,20 +267,66 @@ def _spread_names(definition: Activation, learn: bool | str | Iterable[str]) -> 
     """The names to learn, with those of a group in the place of the group's."""
     if isinstance(learn, bool) or not isinstance(learn, Iterable):
         return learn  # what is none of these is refused where the names are chosen
-    asked = [learn] if isinstance(learn, str) else list(learn)
-    groups = definition.groups
-    return [one for name in asked for one in (groups[name] if isinstance(name, str) and name in groups else [name])]
+    groups = {name: list(members) for name, members in definition.groups.items()}
+    names = [learn] if isinstance(learn, str) else learn
+    return [member for name in names for member in (groups.get(name, [name]) if isinstance(name, str) else [name])]
 
 
-# Two parameters of which the first is the lower limit of something.
-_LIMITS = (("low", "high"), ("lower", "upper"))
+def _refuse_crossed(title: str, values: Mapping[str, Any]) -> None:
+    for names in (("low", "high"), ("lower", "upper")):
+        low, high = (values.get(name, math.nan) for name in names)
+        if not isinstance(low, Tensor) and not isinstance(high, Tensor) and low > high:
+            raise ParameterError(f"{title}: the lower limit {low!r} is above the upper limit {high!r}; swap them.")
 
 
-def _refuse_crossed(title: str, names: Sequence[str], values: Mapping[str, Any]) -> None:
-    for low, high in _LIMITS:
-        if low in names and not any(isinstance(values.get(name), Tensor) for name in (low, high)):
-            given = {p: values[p] for p in (low, high) if p in values}
-            if len(given) == 2 and given[low] > given[high]:
-                raise ParameterError(
-                    f"{title}: the lower limit {given[low]!r} is above the upper limit {given[high]!r}; swap them."
-                )
+class RowwiseModule(Parameterised):
+    """A row-wise activation (gated, norm-based) as a module.
+
+    Args:
+        definition: the `spec.Rowwise`; `sk.nn.make(name)` passes a registered one.
+        learn: the parameters to train: a name, several names, or True for all. The others are buffers.
+        per: "layer" for one value of each parameter, or "channel" for one per channel.
+        size: with per="channel" the number of channels.
+        dim: with per="channel" the input's dimension that the channels lie along, other than the rows'.
+        inplace: accepted and without effect: a row's result needs the whole row.
+        device, dtype: of the parameters, as in torch.nn.
+        values: the parameters by name, numbers or tensors; a missing one has its default.
+    """
+
+    def __init__(
+        self,
+        definition: Rowwise,
+        *,
+        learn: bool | str | Iterable[str] = False,
+        per: str = "layer",
+        size: int | Sequence[int] | None = None,
+        dim: int = 1,
+        inplace: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **values: Any,
+    ) -> None:
+        super().__init__()
+        self.definition = definition
+        self.inplace = inplace
+        granularity = Granularity.read(definition.name, per=per, size=size, dim=dim)
+        if per == "neuron" or (per == "channel" and dim == definition.dim):
+            raise ParameterError(
+                f"{definition.name}: it works on rows along dimension {definition.dim}, so a row has one "
+                f"value of each parameter; use per='layer', or per='channel' with dim= another dimension."
+            )
+        definition.check(values)
+        params = definition.params
+        learned = choose_learned(definition.name, names=[p.name for p in params], learn=learn)
+        starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
+        self._hold(definition.name, params, starts, learned, granularity, device=device, dtype=dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        shaped = {p.name: self.granularity.shaped(self.effective(p), input, self.title) for p in self.params}
+        return self.definition(input, **shaped)
+
+    def extra_repr(self) -> str:
+        parts = [repr(self.title), *self._shown()]
+        return ", ".join([*parts, "inplace=True"] if self.inplace else parts)

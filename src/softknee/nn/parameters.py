@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NoReturn, Protocol, Self, SupportsIndex
 
 import torch
@@ -16,10 +17,7 @@ from ..errors import InputError, ParameterError, did_you_mean
 from ..spec import AtLeastOne, Between, Constraint, Positive
 from ..spec.param import check_name, read_number
 
-# -- how many values a parameter has ----------------------------------------------------------------------
-#
-# One per layer, per channel or per neuron; and how they meet an input.
-
+# -- how many values a parameter has: one per layer, per channel or per neuron ------------------------------
 
 _KINDS = ("layer", "channel", "neuron")
 
@@ -87,9 +85,7 @@ def _counts(size: Any) -> tuple[int, ...]:
         return ()
 
 
-# -- numbers that the type of a layer cannot hold are refused ---------------------------------------------
-#
-# What is left of them gives NaN or infinity.
+# -- numbers that the type of a layer cannot hold are refused: what is left of them gives NaN or infinity ---
 #
 # float16 ends at 65504 and 6e-8; SQUAF's alpha = 1.5/q^2 is above that from q = 0.0047 down. Everything that writes
 # numbers asks here first: building a layer, set_, reset_parameters, load_state_dict, learning what was fixed, and
@@ -113,49 +109,49 @@ def written(p: Held, value: float | Tensor, dtype: torch.dtype, *, learned: bool
 
 def refuse_written(module: Parameterised, p: Held, value: float | Tensor, dtype: torch.dtype, *, learned: bool) -> None:
     """Raise where a value cannot be written into a layer whose numbers have this type."""
-    for name, kept in written(p, value, dtype, learned=learned).items():
+    for name, tensor in written(p, value, dtype, learned=learned).items():
         cure = f"{_wider(dtype)}, or give another {p.name}."
-        refuse_lost(module.title, name, kept, dtype, cure, constraint=p.constraint)
+        refuse_lost(module.title, name, tensor, dtype, cure, constraint=p.constraint)
 
 
-def refuse_converted(module: Parameterised, name: str, kept: Tensor, dtype: torch.dtype) -> None:
+def refuse_converted(module: Parameterised, name: str, tensor: Tensor, dtype: torch.dtype) -> None:
     """Raise where a tensor of the layer cannot be converted to this type."""
-    if _narrows(kept.dtype, dtype):
+    if _narrows(tensor.dtype, dtype):
         cure = f"{_wider(dtype)}, or use torch.autocast. This layer is as it was; others of the model may have been"
         constraint = _constraint_of(module, name)
-        refuse_lost(module.title, name, kept, dtype, f"{cure} converted before it.", constraint=constraint)
+        refuse_lost(module.title, name, tensor, dtype, f"{cure} converted before it.", constraint=constraint)
 
 
 def refuse_loaded(module: Parameterised, state: Mapping[str, Any], prefix: str) -> None:
     """Raise where numbers of a state dict cannot be copied into the tensors of this layer."""
     for name, held in (*module._parameters.items(), *module._buffers.items()):
-        given: Any = state.get(f"{prefix}{name}")
-        if held is None or held.is_meta or type(given) not in (Tensor, nn.Parameter) or given.is_meta:
+        loaded: Any = state.get(f"{prefix}{name}")
+        if held is None or held.is_meta or type(loaded) not in (Tensor, nn.Parameter) or loaded.is_meta:
             continue
-        if held.is_floating_point() and given.is_floating_point() and _narrows(given.dtype, held.dtype):
+        if held.is_floating_point() and loaded.is_floating_point() and _narrows(loaded.dtype, held.dtype):
             cure = f"{_wider(held.dtype)} before the state is loaded. This layer is as it was; others of the model may"
             cure, constraint = f"{cure} have been loaded before it.", _constraint_of(module, name)
-            refuse_lost(module.title, name, given.detach(), held.dtype, cure, constraint=constraint)
+            refuse_lost(module.title, name, loaded.detach(), held.dtype, cure, constraint=constraint)
 
 
 def refuse_lost(
-    title: str, name: str, kept: Tensor, dtype: torch.dtype, cure: str, *, constraint: Constraint | None
+    title: str, name: str, tensor: Tensor, dtype: torch.dtype, cure: str, *, constraint: Constraint | None
 ) -> None:
     """Raise where a number that is allowed is none that is, once it is of this type: infinite, 0, or a bound."""
     small, large = torch.finfo(dtype).smallest_normal, torch.finfo(dtype).max
-    before = kept.flatten().tolist()
-    if not isinstance(constraint, Between) and all(one == 0 or small <= abs(one) <= large for one in before):
+    before = tensor.flatten().tolist()
+    if not isinstance(constraint, Between) and all(number == 0 or small <= abs(number) <= large for number in before):
         return
     allows = _allowed(name, constraint)
-    for one, held in zip(before, kept.flatten().to(dtype).tolist(), strict=True):
-        if allows(one) and not allows(held):
+    for number, held in zip(before, tensor.flatten().to(dtype).tolist(), strict=True):
+        if allows(number) and not allows(held):
             part = name.removeprefix("anchor_").removeprefix("raw_")
             scale = name.startswith("anchor_") and isinstance(constraint, Positive)
             why = f" ({part} is learned {'as a multiple of' if scale else 'with'} it)" if part != name else ""
             raise ParameterError(
-                f"{title}: {name}={one:.10g}{why} is {held:g} in {dtype}, which has no number so near; {cure}"
+                f"{title}: {name}={number:.10g}{why} is {held:g} in {dtype}, which has no number so near; {cure}"
                 if isinstance(constraint, Between)
-                else f"{title}: {name}={one:g}{why} is {held:g} in {dtype}, which has no number so near to 0 or so "
+                else f"{title}: {name}={number:g}{why} is {held:g} in {dtype}, which has no number so near to 0 or so "
                 f"large; {cure}"
             )
 
@@ -185,9 +181,7 @@ def _wider(dtype: torch.dtype) -> str:
     return f"keep this layer in {wide}"
 
 
-# -- what every module over a definition shares -----------------------------------------------------------
-#
-# Its parameters, learned or fixed, and how they are kept.
+# -- the base class ---------------------------------------------------------------------------------------
 
 
 class Held(Protocol):
@@ -215,11 +209,11 @@ class Parameterised(nn.Module):
     def _hold(
         self,
         title: str,
-        *,
         params: Sequence[Held],
         starts: Mapping[str, Any],
         learned: tuple[str, ...],
         granularity: Granularity,
+        *,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
@@ -249,14 +243,14 @@ class Parameterised(nn.Module):
             each = start.detach().double().flatten().tolist()
         else:
             each = [read_number(self.title, p.name, start)]
-        for one in each:
-            if not allows(one):
+        for number in each:
+            if not allows(number):
                 how = "to be learned, " if learned else ""
-                raise ParameterError(f"{self.title}: {how}{p.name} must be {words}, and {one!r} was given.")
+                raise ParameterError(f"{self.title}: {how}{p.name} must be {words}, and {number!r} was given.")
         value = self._expanded(p, start) if isinstance(start, Tensor) else each[0]
         # set_ checks all values before it writes one; while a layer is built there is nothing to write to yet.
-        if (kept := self._kept(p)) is not None:
-            refuse_written(self, p, value, kept.dtype, learned=learned)
+        if (stored := self._kept(p)) is not None:
+            refuse_written(self, p, value, stored.dtype, learned=learned)
         return value
 
     def _refuse_unreadable(self, p: Held, start: Tensor) -> None:
@@ -328,10 +322,10 @@ class Parameterised(nn.Module):
 
     @torch.no_grad()
     def _write(self, p: Held, value: float | Tensor) -> None:
-        kept, learned = self._kept(p), p.name in self.learned
-        assert kept is not None
-        refuse_written(self, p, value, kept.dtype, learned=learned)
-        for name, number in written(p, value, kept.dtype, learned=learned).items():
+        stored, learned = self._kept(p), p.name in self.learned
+        assert stored is not None
+        refuse_written(self, p, value, stored.dtype, learned=learned)
+        for name, number in written(p, value, stored.dtype, learned=learned).items():
             self._held(name).copy_(number)
 
     def set_(self, **values: Any) -> Self:
@@ -354,12 +348,12 @@ class Parameterised(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
-        for name, kept in (*self._parameters.items(), *self._buffers.items()):
-            if kept is None or kept.is_meta or not kept.is_floating_point():
+        for name, tensor in (*self._parameters.items(), *self._buffers.items()):
+            if tensor is None or tensor.is_meta or not tensor.is_floating_point():
                 continue
-            made = fn(kept.detach())
+            made = fn(tensor.detach())
             if not made.is_meta and type(made) is Tensor and made.is_floating_point():
-                refuse_converted(self, name, kept.detach(), made.dtype)
+                refuse_converted(self, name, tensor.detach(), made.dtype)
         return super()._apply(fn, recurse)
 
     def _load_from_state_dict(  # as torch calls it
@@ -371,10 +365,9 @@ class Parameterised(nn.Module):
 
     def _held(self, name: str) -> Tensor:
         """A parameter or buffer of this module by its stored name."""
-        found = self._parameters.get(name)
-        found = self._buffers.get(name) if found is None else found
-        assert found is not None
-        return found
+        tensor = self._parameters.get(name, self._buffers.get(name))
+        assert tensor is not None
+        return tensor
 
     def __getattr__(self, name: str) -> Any:
         for p in self.__dict__.get("params", ()):
@@ -388,7 +381,9 @@ class Parameterised(nn.Module):
 
     def _shown(self) -> list[str]:
         """The parameters and their granularity, for `repr`."""
-        parts = [_show(p.name, self.effective(p), p.name in self.learned) for p in self.params]
+        parts = [
+            f"{p.name}={show_range(self.effective(p))}{' (learned)' * (p.name in self.learned)}" for p in self.params
+        ]
         if self.learned or self.granularity.per != "layer":
             parts.append(str(self.granularity))
         return parts
@@ -450,25 +445,38 @@ def require_model(model: Any, title: str = "") -> None:
     raise InputError(f"{title + ': a' if title else 'A'} torch.nn.Module is needed, and {kind} was given; {cure}.")
 
 
+def require_count(title: str, name: str, value: Any, *, least: int = 1) -> None:
+    """Raise unless this is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise ParameterError(f"{title}: {name} must be a whole number of at least {least}, and {value!r} was given.")
+
+
+def require_number(title: str, name: str, value: Any, *, zero: bool = False) -> None:
+    """Raise unless this is a finite number above 0, or of at least 0 with `zero`."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real or not (0 < value < math.inf or (zero and value == 0)):
+        words = "of at least 0" if zero else "above 0"
+        raise ParameterError(f"{title}: {name} must be a finite number {words}, and {value!r} was given.")
+
+
 def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:
     """The names that `learn` asks for, in the definition's order."""
     if isinstance(learn, bool):
         return tuple(names) if learn else ()
     if not isinstance(learn, Iterable):
         raise ParameterError(f"{title}: learn is True, False, a name or several, and {learn!r} was given.")
-    asked = [learn] if isinstance(learn, str) else list(learn)
-    for name in asked:
+    requested = [learn] if isinstance(learn, str) else list(learn)
+    for name in requested:
         if name not in names:
             has = f"it can learn {', '.join(names)}" if names else "it has nothing to learn"
             near = did_you_mean(name, names)
             raise ParameterError(f"{title} has no parameter {name!r} to learn; {has}.{near}")
-    return tuple(name for name in names if name in asked)
+    return tuple(name for name in names if name in requested)
 
 
-def _show(name: str, value: Tensor, learned: bool) -> str:
+def show_range(value: Tensor) -> str:
+    """The number, or the smallest and the largest of several."""
     if value.device.type == "meta":
-        text = "?"
-    else:
-        low, high = value.min().item(), value.max().item()
-        text = f"{low:.6g}" if low == high else f"{low:.4g}..{high:.4g}"
-    return f"{name}={text}{' (learned)' if learned else ''}"
+        return "?"
+    low, high = value.min().item(), value.max().item()
+    return f"{low:.6g}" if low == high else f"{low:.4g}..{high:.4g}"

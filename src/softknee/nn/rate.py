@@ -10,7 +10,6 @@ Reference: Soft quantization activation functions, equations 11 and 12 (weights 
 
 from __future__ import annotations
 
-import math
 import weakref
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -18,10 +17,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError
 from ..kernels.squaf.dispatch import inside_transform
 from ..kernels.squaf.marginal import entropy_in_bits, squaf_marginal
-from .parameters import require_model
+from .parameters import require_model, require_number
 from .squaf import SQUAF
 
 
@@ -88,13 +87,10 @@ class RatePenalty:
 
     def __init__(self, model: nn.Module, *, weight: float) -> None:
         require_model(model, "RatePenalty")
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
-            raise ParameterError(
-                f"RatePenalty: weight must be a finite number of at least 0, and {weight!r} was given."
-            )
+        require_number("RatePenalty", "weight", weight, zero=True)
         self.weight = weight
         self.observed: dict[str, Observed] = {}
-        self._sites = {path: _Site() for path, one in model.named_modules() if isinstance(one, SQUAF)}
+        self._sites = {path: _Site() for path, module in model.named_modules() if isinstance(module, SQUAF)}
         if not self._sites:
             raise InputError(
                 f"{type(model).__name__} has no SQUAF layer, and only these have a rate; put some in first, for "
@@ -110,8 +106,8 @@ class RatePenalty:
         with_gradient = torch.is_grad_enabled()
         marginals: dict[str, tuple[Tensor, int]] = {}
         for path, site in self._sites.items():
-            if (found := site.marginal(with_gradient)) is not None:
-                marginals[path] = found
+            if (marginal := site.marginal(with_gradient)) is not None:
+                marginals[path] = marginal
             elif with_gradient and site.hidden:
                 self.clear()
                 raise InputError(

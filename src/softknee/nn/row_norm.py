@@ -132,8 +132,9 @@ def row_norm(model: nn.Module, *, v: float = 1.0, p: float = 2.0, where: str | I
     """
     require_model(model, "row_norm")
     _check(v, p)
-    found = {path: one for path, one in model.named_modules() if isinstance(one, (*_STRAIGHT, *_TRANSPOSED))}
-    chosen = _chosen(type(model).__name__, found, where)
+    kinds = (*_STRAIGHT, *_TRANSPOSED)
+    layers = {path: module for path, module in model.named_modules() if isinstance(module, kinds)}
+    chosen = _chosen(type(model).__name__, layers, where)
     planned = [(layer, _planned(path, layer, v=v, p=p)) for path, layer in chosen.items()]
     _refuse_ties(model, chosen)
     done: list[nn.Module] = []
@@ -149,23 +150,23 @@ def row_norm(model: nn.Module, *, v: float = 1.0, p: float = 2.0, where: str | I
 
 
 def _check(v: Any, p: Any) -> None:
-    numbers = not any(isinstance(one, bool) or not isinstance(one, (int, float)) for one in (v, p))
+    numbers = not any(isinstance(number, bool) or not isinstance(number, (int, float)) for number in (v, p))
     if not numbers or not (0 < v < math.inf):
         raise ParameterError(f"row_norm: v is the norm of every row, a finite number above 0, and {v!r} was given.")
     if not p >= 1:
         raise ParameterError(f"row_norm: p is a number of at least 1 (math.inf for the largest), and {p!r} was given.")
 
 
-def _chosen(title: str, found: Mapping[str, nn.Module], where: str | Iterable[str] | None) -> dict[str, nn.Module]:
-    if not found:
+def _chosen(title: str, layers: Mapping[str, nn.Module], where: str | Iterable[str] | None) -> dict[str, nn.Module]:
+    if not layers:
         raise ParameterError(f"row_norm: {title} has no linear layer and no convolution to normalise.")
     patterns = ["*"] if where is None else [where] if isinstance(where, str) else list(where)
-    chosen = {path: one for path, one in found.items() if any(fnmatchcase(path, wanted) for wanted in patterns)}
+    chosen = {path: layer for path, layer in layers.items() if any(fnmatchcase(path, wanted) for wanted in patterns)}
     if not chosen:
-        near = did_you_mean(patterns[0], found) if patterns else ""
-        first = next(iter(found))
+        near = did_you_mean(patterns[0], layers) if patterns else ""
+        first = next(iter(layers))
         raise ParameterError(
-            f"row_norm: where={where!r} matches none of the {len(found)} linear layers and convolutions of {title}, "
+            f"row_norm: where={where!r} matches none of the {len(layers)} linear layers and convolutions of {title}, "
             f"the first of which is {first!r}.{near}"
         )
     return chosen
@@ -206,11 +207,11 @@ def _refuse_ties(model: nn.Module, chosen: Mapping[str, nn.Module]) -> None:
     weights = {id(layer._parameters["weight"]): path for path, layer in chosen.items()}
     layers = {id(layer) for layer in chosen.values()}
     for path, module in model.named_modules():
-        for name, one in module._parameters.items():
-            if id(one) in weights and not (id(module) in layers and name == "weight"):
+        for name, parameter in module._parameters.items():
+            if id(parameter) in weights and not (id(module) in layers and name == "weight"):
                 raise ParameterError(
-                    f"row_norm: the weight of {weights[id(one)]!r} is that of {f'{path}.{name}'!r}, too, which would "
-                    f"keep using it without a norm; leave the layer out with where=, or untie them. Nothing was "
+                    f"row_norm: the weight of {weights[id(parameter)]!r} is that of {f'{path}.{name}'!r}, too, which "
+                    f"would keep using it without a norm; leave the layer out with where=, or untie them. Nothing was "
                     f"changed."
                 )
 
@@ -224,5 +225,5 @@ def _remove(layer: nn.Module, *, keep: bool) -> None:
 
 def _has_row_norm(layer: nn.Module) -> bool:
     return parametrize.is_parametrized(layer, "weight") and any(
-        isinstance(one, UnitRows) for one in cast(Any, layer).parametrizations.weight
+        isinstance(parametrization, UnitRows) for parametrization in cast(Any, layer).parametrizations.weight
     )

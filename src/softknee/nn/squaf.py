@@ -1,34 +1,31 @@
-"""SQUAF as a module: a table of values on a grid, each of table, spacing and sharpness learned or fixed."""
+"""SQUAF as a module: a table of values on a grid, each of table, spacing and sharpness learned or fixed.
+
+Its two other modes are SQUAF-P, which draws from the table, and SQUAF-S, the staircase. All three hold the same
+parameters under the same names, so that a state dict of one loads into each of the others.
+
+Reference: Soft quantization activation functions (the SQUAF paper), equation 10 and appendix A.4, equations 43 and 44.
+"""
 
 from __future__ import annotations
 
 import enum
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels import find
 from ..kernels.pointwise import writable
-from ..kernels.squaf import auto_window, squaf
-from ..kernels.squaf.arguments import (
-    read_alpha,
-    read_k,
-    read_window,
-    refuse_beside_grid,
-    sample,
-    uniform_points,
-)
+from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
+from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
+from ..kernels.squaf.dispatch import value_at
 from ..kernels.squaf.function import check_tails
 from ..kernels.squaf.quick import Given, quick_squaf, usual
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
-
-if TYPE_CHECKING:
-    from .squaf_modes import SQUAFP, SQUAFS
 
 
 class Left(enum.Enum):
@@ -58,9 +55,14 @@ class SQUAF(Parameterised):
             very end the points lie on one side only, which leaves 0.4665 of the slope inside (Gaussian weights,
             alpha = 1.5/q^2): a linear tail of that ReLU has the slope 0.4665, not 1.
         learn: any of "q" (or "grid"), "alpha", "z"; True for all, 2k+3 numbers.
-        per, size, dim, inplace, device, dtype: as in `Pointwise`. float16 ends at 65504: an alpha above it (1.5/q^2
-            from q = 0.0047 down; learned, above 45404) or a z above it is refused, here, by .half(), by set_ and by
-            load_state_dict. bfloat16 holds them.
+        per: "layer" for one value of q and alpha and one table, "channel" for one of each per channel, "neuron" for one
+            of each per element of the input without the batch.
+        size: with per="channel" the number of channels, with per="neuron" the trailing shape of the input.
+        dim: with per="channel" the input's dimension that the channels lie along.
+        inplace: overwrite the input where no gradient is needed; elsewhere it has no effect.
+        device, dtype: of the parameters. float16 ends at 65504: an alpha above it (1.5/q^2 from q = 0.0047 down;
+            learned, above 45404) or a z above it is refused, here, by .half(), by set_ and by load_state_dict.
+            bfloat16 holds them.
 
     A trained layer becomes SQUAF-P by `as_sampled()` and SQUAF-S by `as_step()`; a whole model by `sk.squaf_mode_`.
 
@@ -71,7 +73,6 @@ class SQUAF(Parameterised):
 
     activation: ClassVar[str] = "squaf"
     mode: ClassVar[str] = "soft"
-    _short_ways: ClassVar[set[Any]] = set()  # forms of `compute` that a GPU has a short way for
 
     def __init__(
         self,
@@ -114,57 +115,49 @@ class SQUAF(Parameterised):
         spacing = _GRID if grid is not None else act.param("q")
         params: tuple[Param | VectorParam, ...] = (spacing, act.param("alpha"), act.param("z"))
         self.learned = choose_learned(act.name, names=[p.name for p in params], learn=learn)  # pyright: ignore
-        given: dict[str, Any] = {"k": k, "q": q, "alpha": alpha, "grid": grid}
+        shape: dict[str, Any] = {"k": k, "q": q, "alpha": alpha, "grid": grid}
         if grid is None:
-            starts = self._on_uniform_grid(given, z=z)
-            asked = act.options["window"] if window is Left.OUT else window
+            starts = self._on_uniform_grid(shape, z=z)
+            window_setting = act.options["window"] if window is Left.OUT else window
         else:
-            refuse_beside_grid(given | {"window": None if window is Left.OUT else window})
-            starts = self._on_grid(given, z=z)
-            asked = None
-        self.window_is_auto = isinstance(asked, str) and asked == "auto"
+            refuse_beside_grid(shape | {"window": None if window is Left.OUT else window})
+            starts = self._on_grid(shape, z=z)
+            window_setting = None
+        self.window_is_auto = isinstance(window_setting, str) and window_setting == "auto"
         if self.window_is_auto:
             self._first_window = self._wide_enough(starts["q"], starts["alpha"])
             # Kept beside the parameters, so that a loaded state is the same function.
             self.register_buffer("window_kept", torch.zeros(1, dtype=torch.int64, device=device))
         else:
-            self._first_window = read_window(asked)
-        self._hold(
-            act.name,
-            params=params,
-            starts=starts,
-            learned=self.learned,
-            granularity=self.granularity,
-            device=device,
-            dtype=dtype,
-        )
+            self._first_window = read_window(window_setting)
+        self._hold(act.name, params, starts, self.learned, self.granularity, device=device, dtype=dtype)
 
     # -- construction -----------------------------------------------------------------------------------
 
-    def _on_uniform_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
+    def _on_uniform_grid(self, shape: dict[str, Any], *, z: Any) -> dict[str, Any]:
         act = self.definition
-        self.k: int | None = read_k(given["k"], z=z, usual=act.options["k"])
+        self.k: int | None = read_k(shape["k"], z=z, usual=act.options["k"])
         self.points = 2 * self.k + 1
-        q = self._checked(act.param("q"), act.param("q").default if given["q"] is None else given["q"])
-        alpha = self._checked(act.param("alpha"), read_alpha(act, given, q=q, weights=self.weights))
+        q = self._checked(act.param("q"), act.param("q").default if shape["q"] is None else shape["q"])
+        alpha = self._checked(act.param("alpha"), read_alpha(act, shape, q=q, weights=self.weights))
         # Sampled on the CPU whatever device stands for all tensors here, such as transformers' meta device.
         where = uniform_points(torch.as_tensor(q, dtype=torch.float64, device="cpu"), k=self.k)
         return {"q": q, "alpha": alpha, "z": self._table(z, where)}
 
-    def _on_grid(self, given: dict[str, Any], *, z: Any) -> dict[str, Any]:
+    def _on_grid(self, shape: dict[str, Any], *, z: Any) -> dict[str, Any]:
         act = self.definition
         try:
-            grid = torch.as_tensor(given["grid"])
+            grid = torch.as_tensor(shape["grid"])
         except (TypeError, ValueError, RuntimeError):
-            kind = type(given["grid"]).__name__
+            kind = type(shape["grid"]).__name__
             raise ParameterError(f"{act.name}: grid is a list or a tensor of numbers, and {kind} was given.") from None
         self.k, self.points = None, grid.shape[-1] if grid.dim() else 0
         grid = grid if grid.is_floating_point() else grid.to(torch.float64)
         if self.points < 2 or not (grid.diff() > 0).all():
             raise ParameterError(
-                f"{act.name}: grid must have two points or more in rising order, and {given['grid']!r} was given."
+                f"{act.name}: grid must have two points or more in rising order, and {shape['grid']!r} was given."
             )
-        alpha = act.param("alpha").default if given["alpha"] is None else given["alpha"]
+        alpha = act.param("alpha").default if shape["alpha"] is None else shape["alpha"]
         return {"grid": grid, "alpha": self._checked(act.param("alpha"), alpha), "z": self._table(z, grid)}
 
     def _table(self, z: Any, where: Tensor) -> Tensor:
@@ -229,9 +222,9 @@ class SQUAF(Parameterised):
     def _start_what_was_not_loaded(self) -> None:
         super()._start_what_was_not_loaded()
         if self.window_is_auto:
-            kept = self._held("window_kept")
-            loaded = getattr(kept, "_is_hf_initialized", False)
-            self._set_window(int(kept.item()) or None if loaded else self._first_window)
+            stored = self._held("window_kept")
+            loaded = getattr(stored, "_is_hf_initialized", False)
+            self._set_window(int(stored.item()) or None if loaded else self._first_window)
 
     def _load_from_state_dict(  # as torch calls it
         self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
@@ -258,8 +251,8 @@ class SQUAF(Parameterised):
         if (node := leaf_of_graph(self, input)) is not None:
             return node
         require_tensor(self.title, input)
-        if input.is_cuda and (given := self._usual(input)) is not None:
-            return quick_squaf(input, given, mode=self.mode)
+        if input.is_cuda and (params := self._usual(input)) is not None:
+            return quick_squaf(input, params, mode=self.mode)
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if writable(input) else result
@@ -269,41 +262,31 @@ class SQUAF(Parameterised):
         """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
         if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
             return None
-        if self.granularity.per != "layer" or self.definition.order or type(self).compute not in self._short_ways:
+        if self.granularity.per != "layer" or self.definition.order or type(self).compute not in _QUICK:
             return None
         learned, buffers = self.learned, self._buffers
-        given = Given(
+        params = Given(
             self._held("raw_q" if "q" in learned else "q"),
             self._held("raw_alpha" if "alpha" in learned else "alpha"),
             self._held("z"),
             buffers.get("anchor_q"),
             buffers.get("anchor_alpha"),
         )
-        return given if usual(input, given) else None
+        return params if usual(input, params) else None
 
     # -- modes ------------------------------------------------------------------------------------------
 
     def as_soft(self) -> SQUAF:
         """This layer as SQUAF, the mean of the table: the same parameters, the same names in a state dict."""
-        from .squaf_modes import in_mode
-
         return in_mode(self, "soft")
 
     def as_sampled(self) -> SQUAFP:
         """This layer as SQUAF-P, which draws from the table: the same parameters, the same names in a state dict."""
-        from .squaf_modes import SQUAFP, in_mode
-
-        made = in_mode(self, "sampled")
-        assert isinstance(made, SQUAFP)
-        return made
+        return in_mode(self, "sampled")
 
     def as_step(self) -> SQUAFS:
         """This layer as SQUAF-S, the staircase: the same parameters, the same names in a state dict."""
-        from .squaf_modes import SQUAFS, in_mode
-
-        made = in_mode(self, "step")
-        assert isinstance(made, SQUAFS)
-        return made
+        return in_mode(self, "step")
 
     def with_symbols(self, input: Tensor) -> tuple[Tensor, Tensor]:
         """The output, which can be differentiated, and the places in z it was taken from (int32; -1 where x is NaN)."""
@@ -336,5 +319,159 @@ def _refuse_unknown(arguments: dict[str, Any]) -> None:
         raise ParameterError(f"squaf has no argument {name!r}; it takes {', '.join(known)}.{did_you_mean(name, known)}")
 
 
-SQUAF._short_ways.add(SQUAF.compute)
 Squaf = SQUAF  # the name it had first
+
+
+class Chosen(SQUAF):
+    """What SQUAF-P and SQUAF-S share: every output is one value of the table, known by its place, the symbol."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        _refuse_mode(self, type(self))
+
+    def from_symbols(self, symbols: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+        """What the symbols stand for: z there, in the shape of the symbols (those of per-channel tables have the shape
+        of the input that they were made from).
+
+        >>> import softknee as sk, torch
+        >>> step = sk.nn.SQUAFS(k=2, q=0.5)
+        >>> x = torch.tensor([-3.0, 0.6, 3.0])
+        >>> step.symbols(x), step.from_symbols(step.symbols(x))
+        (tensor([0, 3, 4], dtype=torch.int32), tensor([0.0000, 0.5000, 1.0000]))
+        """
+        whole = isinstance(symbols, Tensor) and not (symbols.is_floating_point() or symbols.is_complex())
+        if not whole or symbols.dtype == torch.bool:
+            what = symbols.dtype if isinstance(symbols, Tensor) else type(symbols).__name__
+            raise InputError(
+                f"{self.title}: symbols are a tensor of whole numbers, as symbols() gives them, and {what} was given."
+            )
+        if symbols.numel() and not 0 <= int(symbols.min()) <= int(symbols.max()) < self.points:
+            raise InputError(
+                f"{self.title}: symbols must be in 0..{self.points - 1}, and {int(symbols.min())}.."
+                f"{int(symbols.max())} were given (-1 is the symbol of NaN, which has no value)."
+            )
+        z = self.granularity.shaped(self.z, symbols, self.title, tail=1)
+        like = torch.zeros(symbols.shape or (1,), dtype=dtype or z.dtype, device=symbols.device)
+        return value_at(z, symbols.to(torch.int64), x=like).reshape(symbols.shape)
+
+
+class SQUAFP(Chosen):
+    """SQUAF-P: gives z_i with probability P(y_i | x), drawn anew at every call, in training and in eval mode alike.
+
+    Arguments are those of `SQUAF`, and so are the gradients by x, q, alpha and z, to the bit: the output is a sample,
+    the backward pass that of its mean. Draws come from torch's default generator (one number a call), so that
+    torch.manual_seed, activation checkpointing and the replay of CUDA graphs do what they do for dropout.
+
+    >>> import softknee as sk, torch
+    >>> _ = torch.manual_seed(0)
+    >>> layer = sk.nn.SQUAFP(k=16, q=0.25, learn=True)
+    >>> x = torch.randn(1000)
+    >>> y, symbols = layer.with_symbols(x)
+    >>> bool((y == layer.z[0, symbols]).all()), bool((layer(x) == y).all())
+    (True, False)
+    >>> bool((torch.stack([layer(x) for _ in range(200)]).mean(0) - layer.as_soft()(x)).abs().max() < 0.1)
+    True
+    """
+
+    mode: ClassVar[str] = "sampled"
+
+    def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
+        return squaf_sampled(input, **values, window=self.window, weights=self.weights)
+
+    def with_symbols(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The output, which can be differentiated, and the places in z it was taken from (int32; -1 where x is NaN).
+
+        One draw decides both; the next call draws anew.
+        """
+        require_tensor(self.title, input)
+        values = self.fitted(input) | {"window": self.window, "weights": self.weights, "seed": new_seed(input)}
+        return squaf_sampled(input, **values), sampled_symbols(input, **values)
+
+    def symbols(self, input: Tensor) -> Tensor:
+        """The places in z drawn for this input in a call of its own; see `with_symbols` for both of one draw."""
+        require_tensor(self.title, input)
+        values = self.fitted(input)
+        return sampled_symbols(input, **values, window=self.window, weights=self.weights, seed=new_seed(input))
+
+
+class SQUAFS(Chosen):
+    """SQUAF-S: the staircase z at clamp(round(x/q), -k, k), on a general grid z at the nearest point; no exponential.
+
+    Arguments are those of `SQUAF`; alpha, window and weights are kept for the other modes. In the paper it stands in
+    for a trained SQUAF-P at inference and is never trained. Here its gradients are the true ones: 0 by x and q, none by
+    alpha, and by z the sums of the elements at each point. Layers before it get nothing to learn from: train with SQUAF
+    or SQUAFP, then switch.
+
+    >>> import softknee as sk, torch
+    >>> sk.nn.SQUAF(k=2, q=0.5, z="gelu").as_step()(torch.tensor([-9.0, 0.3, 0.6, 9.0]))
+    tensor([-0.1587,  0.3457,  0.3457,  0.8413])
+    """
+
+    mode: ClassVar[str] = "step"
+
+    def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
+        return squaf_step(input, **_of_step(values))
+
+    def with_symbols(self, input: Tensor) -> tuple[Tensor, Tensor]:
+        """The output and the places in z it was taken from (int32; -1 where x is NaN)."""
+        require_tensor(self.title, input)
+        values = _of_step(self.fitted(input))
+        return squaf_step(input, **values), step_symbols(input, **values)
+
+    def symbols(self, input: Tensor) -> Tensor:
+        """The place in z of the point nearest to each x (int32; -1 where x is NaN): what goes on the wire."""
+        require_tensor(self.title, input)
+        return step_symbols(input, **_of_step(self.fitted(input)))
+
+
+MODES: dict[str, type[SQUAF]] = {cls.mode: cls for cls in (SQUAF, SQUAFP, SQUAFS)}
+_QUICK = frozenset(cls.compute for cls in MODES.values())  # forms of `compute` that a GPU has a short way for
+
+
+def read_mode(mode: str) -> type[SQUAF]:
+    """The class of a mode, or a sentence that says which there are."""
+    if not isinstance(mode, str) or mode not in MODES:
+        near = did_you_mean(mode, list(MODES)) if isinstance(mode, str) else ""
+        raise ParameterError(f"squaf: mode must be 'soft', 'sampled' or 'step', and {mode!r} was given.{near}")
+    return MODES[mode]
+
+
+def class_in_mode(module: SQUAF, mode: str) -> type[SQUAF]:
+    """The class that this layer has in a mode, or a sentence that says why it cannot be switched."""
+    cls, kind = read_mode(mode), type(module)
+    if kind not in MODES.values():
+        raise ParameterError(
+            f"{kind.__name__} is made of a SQUAF but is none itself (clipped, stacked, or a class of your own); switch "
+            "before it is changed, or undo the change first."
+        )
+    _refuse_mode(module, cls)
+    return cls
+
+
+def in_mode(module: SQUAF, mode: str) -> Any:
+    """A module over the very same parameters and buffers in another mode, without the hooks of the first.
+
+    Both hold them in common: what trains, moves or loads one does so to the other.
+    """
+    cls = class_in_mode(module, mode)
+    made = cls.__new__(cls)
+    nn.Module.__init__(made)
+    common = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
+    vars(made).update({name: value for name, value in vars(module).items() if name in common or name not in vars(made)})
+    return made
+
+
+def _refuse_mode(module: SQUAF, cls: type[SQUAF]) -> None:
+    if module.definition.order and cls is not SQUAF:
+        raise ParameterError(
+            f"{module.title}: {cls.__name__} is a form of SQUAF itself, not of one of its derivatives."
+        )
+    if module.tails != "flat" and cls is not SQUAF:
+        raise ParameterError(
+            f"{module.title}: {cls.__name__} gives values of its table alone, and with tails={module.tails!r} the "
+            "layer has other values beyond its grid; build it with tails='flat', or widen the grid (sk.calibrate_)."
+        )
+
+
+def _of_step(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "alpha"}

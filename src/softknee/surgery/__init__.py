@@ -4,9 +4,8 @@ from .activation_text import module_of, name_of, register_transformers
 from .calibration import Calibration, calibrate_
 from .clipping import Clipping, clip_activations_
 from .finding import Site, sites
-from .groups import param_groups
+from .groups import PairedOptimizer, optimizers, param_groups
 from .hardening import Hardener
-from .optimizers import PairedOptimizer, optimizers
 from .relu_ize import ReluIzed, relu_ize_
 from .squaf_training import SquafMode, SquafTraining, squaf_mode_, train_squaf_
 from .swapping import PlanError, Report, apply_, swap_

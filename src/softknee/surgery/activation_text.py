@@ -16,8 +16,7 @@ from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
 from ..errors import MissingToolError, ParameterError, SoftkneeError, UnknownActivationError, did_you_mean
 from ..kernels.squaf.arguments import sample, uniform_points
 from ..nn import Squaf, make
-from ..nn.baselines import baseline_named
-from ..nn.baselines.vector import OneVector
+from ..nn.baselines import OneVector, baseline_named
 from ..nn.parameters import Parameterised
 from ..registry import PREFIX, get, holds, names, resolve
 from ..spec import Activation, SoftTable

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -13,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from ..design.soft_table_fit import fit_table
-from ..errors import InputError, ParameterError, SoftkneeError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean
 from ..nn import Squaf
 from ..nn.parameters import Parameterised, require_model
 from ..spec import Activation
 from ..spec.constraints import AtLeastOne
 from .activation_text import sampled_name
-from .finding.identify import not_compiled
-from .modules import activation_modules, read_where
+from .modules import activation_modules, quietly, read_where, refuse_one_batch, run_all
 
 # -- how far numbers spread from 0, counted as they stream by ---------------------------------------------
 #
@@ -121,76 +119,6 @@ def observe(
             f"that way. Nothing was changed."
         )
     return seen, count
-
-
-@contextmanager
-def quietly(model: nn.Module, hooks: Mapping[nn.Module, Callable[[Tensor], None]]) -> Iterator[None]:
-    """Eval mode, no gradients, a hook on the input of each of these modules; everything as before at the end."""
-    modes = {module: module.training for module in model.modules()}
-    devices = sorted({p.device.index or 0 for p in (*model.parameters(), *model.buffers()) if p.device.type == "cuda"})
-    handles = []
-    try:
-        for module, hook in hooks.items():
-            handles.append(module.register_forward_pre_hook(_given(hook), with_kwargs=True))
-        model.eval()
-        # A compiled graph does not see hooks that came after it.
-        with torch.random.fork_rng(devices=devices), torch.no_grad(), not_compiled():
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, training in modes.items():
-            module.training = training
-
-
-def refuse_one_batch(batches: Any) -> None:
-    """Refuse what could be iterated over and is a batch itself."""
-    if isinstance(batches, Tensor | Mapping | str):
-        raise InputError(
-            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
-        )
-    if not isinstance(batches, Iterable):
-        raise InputError(
-            f"batches must be an iterable of batches, such as a loader or a list of them, and "
-            f"{type(batches).__name__} was given."
-        )
-
-
-def run_all(model: nn.Module, batches: Iterable[Any]) -> int:
-    """Every batch through the model, on the model's device; returns how many there were."""
-    count = 0
-    device = next((one.device for one in (*model.parameters(), *model.buffers())), torch.device("cpu"))
-    for batch in batches:
-        run(model, batch, device=device, number=count)
-        count += 1
-    return count
-
-
-def run(model: nn.Module, batch: Any, *, device: torch.device, number: int) -> Any:
-    """One batch through the model: a tensor, a tuple whose first entry is the input, or a dict of keyword arguments."""
-    if isinstance(batch, list | tuple):
-        batch = batch[0] if batch else None
-    if not isinstance(batch, Tensor | Mapping):
-        raise InputError(
-            f"Batch {number} must be a tensor, a tuple whose first entry is one, or a dict of keyword arguments, and "
-            f"{type(batch).__name__} was given."
-        )
-    try:
-        if isinstance(batch, Tensor):
-            return model(batch.to(device))
-        return model(**{key: one.to(device) if isinstance(one, Tensor) else one for key, one in batch.items()})
-    except SoftkneeError:
-        raise
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"Batch {number} does not fit {type(model).__name__}: {reason.rstrip('.')}.") from error
-
-
-def _given(hook: Callable[[Tensor], None]) -> Callable[..., None]:
-    def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        hook(args[0] if args else kwargs["input"])
-
-    return pre
 
 
 def _counter(path: str, module: Parameterised, seen: Spread) -> Callable[[Tensor], None]:

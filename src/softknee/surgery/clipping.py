@@ -10,7 +10,6 @@ where activations are clipped to [-6, 6].
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +17,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError
-from ..nn.parameters import require_model
+from ..nn.parameters import require_model, require_number
 from .finding.identify import GATES
 from .finding.sites import Site, sites
-from .swapping.starting import choose
+from .swapping.swap import choose
 
 SIDES = ("output", "input")
 
@@ -105,8 +104,7 @@ def clip_activations_(
     tensor([9.])
     """
     require_model(model, "clip_activations_")
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
-        raise ParameterError(f"clip_activations_: limit must be a finite number above 0, and {limit!r} was given.")
+    require_number("clip_activations_", "limit", limit)
     if side not in SIDES:
         raise ParameterError(f"clip_activations_: side must be 'output' or 'input', and {side!r} was given.")
     chosen = _chosen(model, where, example)
@@ -124,9 +122,7 @@ def _chosen(model: nn.Module, where: Any, example: Any) -> list[Site]:
             f"clip_activations_: {title} has no activation to clip. Activations that are called as "
             "functions inside forward become modules by sk.swap_(model, ..., example=...)."
         )
-    chosen, skipped = choose(
-        found, where=where, replacing=None, example=example is not None, title=type(model).__name__
-    )
+    chosen, skipped = choose(found, where=where, replacing=None, example=example is not None, title=title)
     for site in chosen:
         name = f"{site.path} ({site.function})"
         if site.kind != "module":

@@ -1,13 +1,19 @@
-"""The activations of softknee inside a model, in order of depth."""
+"""What surgery asks of a model: its softknee activations by depth, the model inside wrappers, runs without a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from ..errors import ParameterError, SoftkneeError
+from ..errors import InputError, ParameterError, SoftkneeError
 from ..nn.parameters import Parameterised, require_model
 
 T = TypeVar("T")
@@ -59,3 +65,205 @@ def number_by_depth(modules: Iterable[nn.Module]) -> None:
 
 
 _DEPTH = "_softknee_depth"
+
+
+# What wrappers put between a model and its parts.
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of what DDP, averaging or the compiler put around it."""
+    require_model(model)
+    while True:
+        children = dict(model.named_children())
+        inside = [children[name] for name in ("module", *WRAPPERS) if name in children]
+        if len(children) != 1 or not inside:
+            return model
+        model = inside[0]
+
+
+# -- runs that leave a model as it was ----------------------------------------------------------------------
+
+
+def not_compiled() -> AbstractContextManager[Any]:
+    """Compiled functions run as they are written: being watched, they would be compiled anew or given up for good, and
+    a compiled graph does not see hooks that came after it.
+
+    Where nothing was compiled yet, the compiler is not loaded either.
+    """
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients, nothing compiled; modes and random numbers are as before at the end."""
+    modes = {module: module.training for module in model.modules()}
+    devices = sorted({p.device.index or 0 for p in (*model.parameters(), *model.buffers()) if p.device.type == "cuda"})
+    try:
+        model.eval()
+        with torch.random.fork_rng(devices=devices), torch.no_grad(), not_compiled():
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextlib.contextmanager
+def quietly(model: nn.Module, hooks: Mapping[nn.Module, Callable[[Tensor], None]]) -> Iterator[None]:
+    """`evaluating`, with a hook on the input of each of these modules."""
+    with contextlib.ExitStack() as stack:
+        for module, hook in hooks.items():
+            stack.callback(module.register_forward_pre_hook(_on_input(hook), with_kwargs=True).remove)
+        stack.enter_context(evaluating(model))
+        yield
+
+
+def _on_input(hook: Callable[[Tensor], None]) -> Callable[..., None]:
+    def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hook(args[0] if args else kwargs["input"])
+
+    return pre
+
+
+def refuse_one_batch(batches: Any) -> None:
+    """Refuse what could be iterated over and is a batch itself."""
+    if isinstance(batches, Tensor | Mapping | str):
+        raise InputError(
+            f"batches must be an iterable of batches, and one {type(batches).__name__} was given; put it in a list."
+        )
+    if not isinstance(batches, Iterable):
+        raise InputError(
+            f"batches must be an iterable of batches, such as a loader or a list of them, and "
+            f"{type(batches).__name__} was given."
+        )
+
+
+def run_all(model: nn.Module, batches: Iterable[Any]) -> int:
+    """Every batch through the model, on the model's device; returns how many there were."""
+    count = 0
+    device = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    for batch in batches:
+        _run(model, batch, device=device, number=count)
+        count += 1
+    return count
+
+
+def _run(model: nn.Module, batch: Any, *, device: torch.device, number: int) -> Any:
+    """One batch through the model: a tensor, a tuple whose first entry is the input, or a dict of keyword arguments."""
+    if isinstance(batch, list | tuple):
+        batch = batch[0] if batch else None
+    if not isinstance(batch, Tensor | Mapping):
+        raise InputError(
+            f"Batch {number} must be a tensor, a tuple whose first entry is one, or a dict of keyword arguments, and "
+            f"{type(batch).__name__} was given."
+        )
+    try:
+        if isinstance(batch, Tensor):
+            return model(batch.to(device))
+        return model(**{key: value.to(device) if isinstance(value, Tensor) else value for key, value in batch.items()})
+    except SoftkneeError:
+        raise
+    except Exception as error:
+        raise InputError(f"Batch {number} does not fit {type(model).__name__}: {first_line(error)}.") from error
+
+
+def run_example(
+    model: nn.Module, example: Any, *, inside: AbstractContextManager[Any] | None = None, after: str = ""
+) -> Any:
+    """The model's output on the example, in eval mode, without gradients; the model is left as it was.
+
+    `inside` is entered around the call; `after` says what was done to the model since the example last worked.
+    """
+    title = type(model).__name__
+    if any(nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
+        raise InputError(
+            f"{title} has lazy layers that never ran, and an example would give them their shapes; call the model once "
+            f"yourself first."
+        )
+    try:
+        with _left_as_it_was(model), inside or contextlib.nullcontext():
+            return _call_with(model, example)
+    except Exception as error:
+        line = first_line(error) if str(error).strip() else ""
+        reason = f"{type(error).__name__}: {line}" + ("" if line.endswith(("!", "?")) else ".")
+        if after:
+            raise InputError(
+                f"{after}, {title} no longer runs on the example ({reason}) Nothing was changed; leave out the site "
+                f"that fails with where=."
+            ) from error
+        raise InputError(
+            f"The example does not fit {title}: {reason} Give what the model is called with: a tensor, a tuple of "
+            f"arguments, or a dict of named ones."
+        ) from error
+
+
+def _call_with(model: nn.Module, example: Any) -> Any:
+    example = _copied_example(example)  # a model may overwrite its input
+    if isinstance(example, Mapping):
+        return model(**example)
+    return model(*example) if isinstance(example, tuple | list) else model(example)
+
+
+def _copied_example(example: Any) -> Any:
+    if isinstance(example, Tensor):
+        return example.detach().clone()
+    if isinstance(example, Mapping):
+        return {name: _copied_example(one) for name, one in example.items()}
+    return [_copied_example(one) for one in example] if type(example) in (list, tuple) else example
+
+
+@contextlib.contextmanager
+def _left_as_it_was(model: nn.Module) -> Iterator[None]:
+    """`evaluating` (batch norm would count the example, and dropout make two runs differ), with buffers put back."""
+    buffers = [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
+    try:
+        with evaluating(model), warnings.catch_warnings():
+            # What a model has to say of a run without gradients is not for the user's ears.
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        with torch.no_grad():
+            for module, name, buffer, before in buffers:
+                if buffer.device.type != "meta" and not torch.equal(buffer, before):
+                    buffer.copy_(before)
+                module._buffers[name] = buffer
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in a value, also inside lists, tuples and mappings."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [one for part in value for one in tensors_in(part)] if isinstance(value, list | tuple) else []
+
+
+def compare(before: Any, after: Any) -> tuple[float | None, float | None]:
+    """The largest change of any number in an output, and the same as a share of the largest number.
+
+    Infinite where the outputs have other shapes than before, or are no longer finite; None on the meta device.
+    """
+    pairs = [[one.detach() for one in tensors_in(output) if one.is_floating_point()] for output in (before, after)]
+    if [one.shape for one in pairs[0]] != [one.shape for one in pairs[1]]:
+        return math.inf, math.inf
+    if any(one.device.type == "meta" for one in pairs[0]):
+        return None, None
+    change, scale = 0.0, 0.0
+    for old, new in zip(*pairs, strict=True):
+        if not old.numel():
+            continue
+        old, new = old.double(), new.double()
+        same = (old == new) | (old.isnan() & new.isnan())
+        moved = (old - new).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf).max().item()
+        change, scale = max(change, moved), max(scale, old.abs().nan_to_num(0.0, 0.0, 0.0).max().item())
+    return change, change / scale if scale else (0.0 if change == 0 else math.inf)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, without a full stop; of one without a message its kind."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")

@@ -13,13 +13,12 @@ from torch import nn
 from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
-from .finding.identify import compare, run_example, uncompiled
+from .finding.identify import uncompiled
 from .finding.sites import Site, find_sites
 from .hardening.sites import distance_bound, hard_module
-from .modules import by_depth
+from .modules import by_depth, compare, run_example
 from .swapping.configs import retell
-from .swapping.operation import Step, Undo, perform, take_back
-from .swapping.report import refuse_untouchable
+from .swapping.operation import Step, Undo, perform, refuse_untouchable, take_back
 
 Evaluate = Callable[[nn.Module], float]
 ORDERS = ("together", "layerwise")

@@ -23,10 +23,8 @@ from torch import nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..nn.parameters import Held, refuse_written, require_model
-from ..nn.squaf import SQUAF
-from ..nn.squaf_modes import class_in_mode
-from .hardening.sites import unwrapped
-from .modules import activation_modules
+from ..nn.squaf import SQUAF, class_in_mode
+from .modules import activation_modules, unwrapped
 
 # -- every SQUAF of a model switched between its three modes at once --------------------------------------
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import ParameterError, did_you_mean
-from ..surgery.groups import LR_SCALE, Group
-from ..surgery.optimizers import PairedOptimizer
+from ..surgery.groups import LR_SCALE, Group, PairedOptimizer
 
 State = dict[str, list[Tensor]]
 

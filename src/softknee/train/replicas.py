@@ -15,7 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ..devices import need_device
 from ..errors import InputError, ParameterError
-from ..nn.squaf_modes import SQUAFP
+from ..nn.squaf import SQUAFP
 from ..surgery.groups import LR_SCALE
 from .apart import Apart, read_precision
 from .arguments import (

@@ -20,10 +20,9 @@ from torch.nn import functional as F
 from ..errors import InputError
 from ..kernels import call
 from ..kernels.squaf import squaf_sampled
-from ..nn.baselines.vector import OneVector
+from ..nn.baselines import OneVector
 from ..nn.module import Pointwise
-from ..nn.squaf import SQUAF
-from ..nn.squaf_modes import SQUAFP
+from ..nn.squaf import SQUAF, SQUAFP
 from .random_keys import bits, fold, masks, site_number
 
 

@@ -27,7 +27,7 @@ from .message import read_message, require_most
 from .packed import counts_of, entropy_of
 
 if TYPE_CHECKING:
-    from ..nn.squaf_modes import Chosen
+    from ..nn.squaf import Chosen
 
 CODERS = ("auto", "rans", "huffman", "packed", None)
 _MOST_PENDING = 2**16  # gradients; older ones belong to steps whose backward pass was left out long ago
@@ -374,7 +374,7 @@ def _run(method: Any, *args: Any) -> Tensor:
 
 def _has_symbols(layer: object) -> bool:
     # Not at the top: the receiving end has no layer, and coding symbols needs no modules.
-    from ..nn.squaf_modes import Chosen
+    from ..nn.squaf import Chosen
 
     return isinstance(layer, Chosen)
 

@@ -11,27 +11,341 @@ import ast
 import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Mapping
+import inspect
+import linecache
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from torch import nn
+from torch import fx, nn
 
 from ...errors import InputError
-from .source import (
-    Call,
-    CannotRewrite,
-    Position,
-    calls_of,
-    compiled,
-    definition_of,
-    method_named,
-    methods,
-    rebuilt,
-    span,
-    tensor_of,
-)
+
+Position = tuple[int, int, int, int]
+"""A call in a method: first line and last line, counted from the method's own first line, first and last column."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in a method, or a larger expression that computes one activation."""
+
+    method: str
+    """The name of the method; that of a base class, which only `super()` reaches, is `Base.forward`."""
+    position: Position
+    text: str
+    attribute: str = ""
+    """The owner's attribute that is called, if it is one: `act` in `self.act(x)`."""
+    on_tensor: bool = False
+    """Whether it is a method of its tensor (`x.relu()`)."""
+    tensor: str = ""
+    """Of a larger expression, such as `h * torch.sigmoid(h)`: the part that is its input, `h`."""
+
+
+class CannotRewrite(Exception):
+    """The reason why a call cannot be replaced, as a half sentence."""
+
+
+# -- methods --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a class: the function as it was written, and the decorators around it.
+
+    name:     the attribute of the class, or `Base.forward` where a subclass has overridden it.
+    function: the function that was written.
+    wrappers: the functions that decorators put around it, from the outside in, each with the place in its closure
+              where the next one is.
+    """
+
+    name: str
+    function: Any  # a FunctionType, which type checkers would bind to the object as a method
+    wrappers: tuple[tuple[FunctionType, int], ...] = ()
+
+    def wrapped(self, function: FunctionType) -> FunctionType:
+        """The same decorators around another function."""
+        inside = self.function
+        for wrapper, index in reversed(self.wrappers):
+            cells = list(wrapper.__closure__ or ())
+            cells[index] = CellType(function)
+            made = rebuilt(wrapper, wrapper.__code__, tuple(cells))
+            # Marks such as __wrapped__ name the function inside.
+            vars(made).update({name: function for name, value in vars(wrapper).items() if value is inside})
+            inside, function = wrapper, made
+        return function
+
+
+def rebuilt(function: FunctionType, code: CodeType, closure: tuple[CellType, ...]) -> FunctionType:
+    """A function with other code or another closure, and everything else as it was."""
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    functools.update_wrapper(made, function)
+    del vars(made)["__wrapped__"]
+    vars(made).update(vars(function))
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def method_named(owner: type, name: str) -> Method | None:
+    """The method of that name, None where the class has none that is written in Python."""
+    if issubclass(owner, fx.GraphModule):
+        return None
+    home, _, attribute = name.rpartition(".")
+    if not home:
+        return _method(name, inspect.getattr_static(owner, name, None))
+    bases = (cls for cls in owner.__mro__ if cls.__qualname__ == home and attribute in vars(cls))
+    return next((_method(name, vars(cls)[attribute]) for cls in bases), None)
+
+
+def methods(owner: type, *, below: type) -> Iterator[Method]:
+    """The methods that a class has of its own or inherits, down to the class `below`; each as `super()` reaches it."""
+    seen: set[str] = set()
+    for cls in owner.__mro__ if not issubclass(owner, fx.GraphModule) else ():
+        if issubclass(below, cls):
+            continue
+        for attribute in sorted(vars(cls)):
+            name = attribute if attribute not in seen else f"{cls.__qualname__}.{attribute}"
+            seen.add(attribute)
+            if (method := _method(name, vars(cls)[attribute])) is not None:
+                yield method
+
+
+def method_of(owner: type, code: CodeType) -> Method | None:
+    """The method of a class that has that code."""
+    method = method_named(owner, code.co_name)
+    if method is not None and method.function.__code__ is code:
+        return method
+    # A method of a base class, or a function that was put into the class under another name.
+    return next((each for each in methods(owner, below=object) if each.function.__code__ is code), None)
+
+
+def _method(name: str, value: Any) -> Method | None:
+    """The function behind an attribute of a class, found through the decorators around it."""
+    if not isinstance(value, FunctionType):
+        return None
+    wrappers: list[tuple[FunctionType, int]] = []
+    while (index := _wraps(value, name.rpartition(".")[2])) is not None:
+        wrappers.append((value, index))
+        value = (value.__closure__ or ())[index].cell_contents
+    # A decorator that keeps its function elsewhere cannot be put around another one.
+    return None if hasattr(value, "__wrapped__") else Method(name, value, tuple(wrappers))
+
+
+def _wraps(function: FunctionType, name: str) -> int | None:
+    """Where in its closure a decorator's function has the function that it decorates; None where it is none."""
+    inside = vars(function).get("__wrapped__")
+    for index, cell in enumerate(function.__closure__ or ()):
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        undeclared = isinstance(held, FunctionType) and held.__name__ == name != function.__code__.co_name
+        if isinstance(held, FunctionType) and (held is inside or (inside is None and undeclared)):
+            return index
+    return None
+
+
+# -- calls ----------------------------------------------------------------------------------------------------
+
+
+def node_at(function: FunctionType, position: Position) -> ast.expr:
+    """The expression at a place of a function's source."""
+    for node in ast.walk(definition_of(function)):
+        if isinstance(node, ast.expr) and position in (span(node, function), _span_in_code(node, function)):
+            return node
+    raise CannotRewrite("no call of it is written there")
+
+
+@functools.lru_cache(maxsize=1024)
+def parents_of(definition: ast.FunctionDef) -> dict[ast.AST, ast.AST]:
+    """For every node of a function the node around it."""
+    return {child: node for node in ast.walk(definition) for child in ast.iter_child_nodes(node)}
+
+
+def describe(
+    function: FunctionType, node: ast.expr, *, method: str, on_tensor: bool = False, tensor: ast.expr | None = None
+) -> Call:
+    """What a call in a method is, or why it cannot be replaced; with `tensor`, of a larger expression."""
+    if tensor is None and (not isinstance(node, ast.Call) or tensor_of(node, on_tensor=on_tensor) is None):
+        raise CannotRewrite(f"which argument of {ast.unparse(node)!r} is its tensor cannot be told")
+    me = function.__code__.co_varnames[0]
+    if _rebinds(definition_of(function), me, node):
+        raise CannotRewrite(f"{me!r} means something else where it is called")
+    return Call(
+        method=method,
+        position=span(node, function),
+        text=ast.unparse(node),
+        attribute=_attribute(node, me, function.__code__) if isinstance(node, ast.Call) and tensor is None else "",
+        on_tensor=on_tensor,
+        tensor=ast.unparse(tensor) if tensor is not None else "",
+    )
+
+
+def _attribute(node: ast.Call, me: str, code: CodeType) -> str:
+    """The attribute of the first argument that is called, as it is really named, or nothing."""
+    func = node.func
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == me):
+        return ""
+    if func.attr.startswith("__") and not func.attr.endswith("__") and (home := _class_of(code)):
+        return f"_{home.lstrip('_')}{func.attr}"
+    return func.attr
+
+
+def _class_of(code: CodeType) -> str:
+    """The class that a function is written in, or nothing."""
+    around = code.co_qualname.split(".")[:-1]
+    return around[-1] if around and around[-1] != "<locals>" else ""
+
+
+def calls_of(function: FunctionType) -> Iterator[tuple[ast.Call, str]]:
+    """Every call in a function, with the owner's attribute that is called, if it is one."""
+    code = function.__code__
+    calls = [node for node in ast.walk(definition_of(function)) if isinstance(node, ast.Call)]
+    for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset)) if code.co_argcount else ():
+        yield node, _attribute(node, code.co_varnames[0], code)
+
+
+def tensor_of(node: ast.Call, *, on_tensor: bool) -> ast.expr | None:
+    """The expression of the tensor that a call is made on; None where it cannot be told."""
+    if on_tensor:
+        return node.func.value if isinstance(node.func, ast.Attribute) else None
+    if node.args:
+        return None if isinstance(node.args[0], ast.Starred) else node.args[0]
+    return next((one.value for one in node.keywords if one.arg == "input"), None)
+
+
+def span(node: ast.AST, function: FunctionType) -> Position:
+    """The place of a node in the source of a function."""
+    first = function.__code__.co_firstlineno
+    lines = (getattr(node, "lineno", first) - first, getattr(node, "end_lineno", first) - first)
+    return (*lines, getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0))
+
+
+def _span_in_code(node: ast.expr, function: FunctionType) -> Position:
+    """Where the compiler says that a method is called whose name stands on a line after its object: at the name."""
+    first, last, column, end = span(node, function)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return first, last, column, end
+    at = (node.func.end_lineno or 0) - function.__code__.co_firstlineno
+    if at == first:
+        return first, last, column, end
+    column = (node.func.end_col_offset or 0) - len(node.func.attr)
+    return at, last, column, max(end, column) if last <= at else end
+
+
+def _rebinds(definition: ast.FunctionDef, me: str, node: ast.AST) -> bool:
+    """Whether the method gives its first argument's name to something else, or a function around the node does."""
+    names = (one for one in ast.walk(definition) if isinstance(one, ast.Name) and one.id == me)
+    if any(not isinstance(one.ctx, ast.Load) for one in names):
+        return True
+    inner = (one for one in ast.walk(definition) if isinstance(one, ast.FunctionDef | ast.Lambda))
+    around = (one for one in inner if one is not definition and any(part is node for part in ast.walk(one)))
+    return any(argument.arg == me for one in around for argument in _arguments(one.args))
+
+
+def _arguments(given: ast.arguments) -> list[ast.arg]:
+    optional = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *optional]
+
+
+# -- source and code ----------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def definition_of(function: FunctionType) -> ast.FunctionDef:
+    """The source of a function, which is checked to be what runs."""
+    code = function.__code__
+    for node in _functions(_tree(code.co_filename)).get((code.co_name, code.co_firstlineno), ()):
+        if _same(compiled(node, function), code):
+            return node
+    raise CannotRewrite(
+        f"the source of {code.co_name!r} is not there or is not the code that runs (was the file changed since it was "
+        f"imported?)"
+    )
+
+
+def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType | None:
+    """The code of a definition, as if it stood where the function stands."""
+    code = function.__code__
+    home = _class_of(code)
+    free = [name for name in code.co_freevars if name != "__class__"]
+    # What is defined here stood in its module: who mentions it (super(Net, self)) means the global of that name.
+    outermost = home or code.co_name
+    known = f"global {outermost}" if outermost not in free else "pass"
+    # Inside a class of the same name, so that private names (self.__x) and super() mean what they meant.
+    tree = ast.parse(f"def factory({', '.join(free)}):\n {known}\n class {home or 'Home'}: pass")
+    factory: Any = tree.body[0]
+    inside = factory.body[1] if home else factory
+    bare = copy.copy(definition)
+    bare.decorator_list = []
+    inside.body = [bare] if home else [factory.body[0], bare]
+    tree.body[:0] = _imports(code.co_filename)
+    ast.fix_missing_locations(tree)
+    found: CodeType | None = compile(tree, code.co_filename, "exec", flags=_future(code), dont_inherit=True)
+    for name in ("factory", home, code.co_name):
+        found = _inner(found, name) if found is not None and name else found
+    return found
+
+
+def _imports(file: str) -> list[ast.stmt]:
+    """The names that a file imports, as imports: Python compiles calls on them in a way of its own."""
+    names: list[str] = []
+    outside: list[ast.AST] = [*_tree(file).body]
+    while outside:
+        node = outside.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names += [one.asname or one.name.partition(".")[0] for one in node.names if one.name != "*"]
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            outside += ast.iter_child_nodes(node)
+    return [ast.Import(names=[ast.alias(name=name)]) for name in names]
+
+
+def _inner(code: CodeType, name: str) -> CodeType | None:
+    return next((one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name), None)
+
+
+def _future(code: CodeType) -> int:
+    import __future__
+
+    flags = (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+    return code.co_flags & functools.reduce(int.__or__, flags)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two code objects do the same, wherever they stand; of other constants, whether they are the same."""
+    if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
+        return type(one) is type(other) and (one == other or repr(one) == repr(other))
+    if any(getattr(one, part) != getattr(other, part) for part in _PARTS) or len(one.co_consts) != len(other.co_consts):
+        return False
+    return all(map(_same, one.co_consts, other.co_consts))
+
+
+_PARTS = ("co_code", "co_names", "co_varnames", "co_freevars")
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(tree: ast.Module) -> dict[tuple[str, int], list[ast.FunctionDef]]:
+    """The functions of a file by name and first line: files of thousands of lines are asked hundreds of times."""
+    found: dict[tuple[str, int], list[ast.FunctionDef]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            found.setdefault((node.name, first), []).append(node)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def _tree(file: str) -> ast.Module:
+    text = "".join(linecache.getlines(file))
+    try:
+        return _parsed(text)
+    except (SyntaxError, ValueError):
+        raise CannotRewrite(f"{file} cannot be read as Python") from None
+
 
 _EDITS = "_softknee_edits"
 

@@ -19,16 +19,17 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ..modules import run_example, tensors_in
 from .expressions import ELEMENTWISE, MISSING, Part, Scope, whole_of
-from .identify import FUNCTIONS, GATES, Identity, identify, run_example, tensors_in
-from .rewriting import edits_of
-from .source import (
+from .identify import FUNCTIONS, GATES, Identity, identify
+from .rewriting import (
     Call,
     CannotRewrite,
     Method,
     Position,
     definition_of,
     describe,
+    edits_of,
     method_named,
     method_of,
     node_at,

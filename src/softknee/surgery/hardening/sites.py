@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,11 +16,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ...errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ...nn.module import Pointwise
-from ...nn.parameters import Parameterised, require_model
+from ...nn.parameters import Parameterised, show_range
 from ...registry import get
 from ...spec import Activation, Rowwise, SoftTable
 from ...spec.algebra import sympy
-from ..modules import activation_modules, read_where
+from ..modules import WRAPPERS, activation_modules, quietly, read_where, run_all, unwrapped
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 SIZE = 65536  # numbers per activation: an expected error is then good to about half a percent
@@ -50,9 +49,8 @@ class Reservoir:
         self.row = torch.empty(0, dtype=torch.int64)
         self.keys = torch.empty(0, dtype=torch.float64)
 
-    def take(self, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """A forward pre-hook."""
-        x = (args[0] if args else kwargs["input"]).detach()
+    def take(self, x: Tensor) -> None:
+        """See one input of the activation."""
         flat = x.reshape(-1)
         for first in range(0, flat.numel(), _BLOCK):
             block = flat[first : first + _BLOCK]
@@ -97,36 +95,15 @@ def samples(
 ) -> dict[str, Sample]:
     """A sample for each site. The model runs in eval mode without gradients and is left as it was."""
     model = unwrapped(model)  # each process for itself: a wrapper would wait for the others
-    kept = {site.path: Reservoir(site, size, torch.Generator().manual_seed(seed)) for site in sites}
-    count = 0
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        # A loader that shuffles draws from the global generator; the training goes on as if nobody had looked.
-        stack.enter_context(torch.random.fork_rng(devices=[]))
-        stack.enter_context(_evaluating(model))
-        if "torch._dynamo" in sys.modules:
-            # A compiled graph does not see hooks that came after it. Where nothing was compiled, nothing is loaded.
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        for site in sites:
-            handle = site.module.register_forward_pre_hook(kept[site.path].take, with_kwargs=True)
-            stack.callback(handle.remove)
-        for batch in batches() if callable(batches) else batches:
-            _forward(model, batch, number=count)
-            count += 1
+    reservoirs = {site.path: Reservoir(site, size, torch.Generator().manual_seed(seed)) for site in sites}
+    try:
+        with quietly(model, {site.module: reservoirs[site.path].take for site in sites}):
+            count = run_all(model, batches() if callable(batches) else batches)
+    except InputError as error:
+        raise InputError(f"Hardener, data: {error} The knobs are as they were.") from error
     if not count:
         raise ParameterError("Hardener: data has no batch; pass a loader or a list with at least one.")
-    return {path: one.sample() for path, one in kept.items()}
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    before = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training
+    return {path: reservoir.sample() for path, reservoir in reservoirs.items()}
 
 
 def refuse_no_batches(data: Any) -> None:
@@ -137,28 +114,6 @@ def refuse_no_batches(data: Any) -> None:
             f"Hardener: data must be batches (a loader or a list of them) or a function that gives them, and "
             f"{one}{type(data).__name__} was given; put a single batch in a list."
         )
-
-
-def _forward(model: nn.Module, batch: Any, *, number: int) -> None:
-    """A mapping goes in by keywords; of a pair (inputs, labels) the inputs; on the model's device."""
-    device = next((one.device for one in model.parameters()), torch.device("cpu"))
-    given = batch[0] if isinstance(batch, list | tuple) and batch else batch
-    if not isinstance(given, Tensor | Mapping):
-        raise InputError(
-            f"Hardener: a batch must be a tensor, a pair whose first is one, or a mapping of keywords, and "
-            f"{type(batch).__name__} was given."
-        )
-    try:
-        if isinstance(given, Tensor):
-            model(given.to(device))
-        else:
-            model(**{name: one.to(device) if isinstance(one, Tensor) else one for name, one in given.items()})
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"Hardener: batch {number} of data does not fit {type(model).__name__}: {reason}. The knobs are as they "
-            f"were."
-        ) from error
 
 
 # Functions that are what they harden into. prelu and leaky_relu have a knob, but no tool asks for less leak.
@@ -262,8 +217,9 @@ def _two_lines(module: Pointwise) -> nn.Module:
     for name, wanted in (("g_plus", 1.0), ("t", 0.0)):
         if name in values and bool((values[name] != wanted).any()):
             raise ParameterError(
-                f"{module.title} hardens into two lines with {name}={_shown(values[name])}, and torch has modules for "
-                f"{name}={wanted:g} alone (ReLU, LeakyReLU). Set it with set_({name}={wanted:g}) before it is replaced."
+                f"{module.title} hardens into two lines with {name}={show_range(values[name])}, and torch has modules "
+                f"for {name}={wanted:g} alone (ReLU, LeakyReLU). Set it with set_({name}={wanted:g}) before it is "
+                f"replaced."
             )
     return _leaky(module, module.g_minus.detach())
 
@@ -272,7 +228,7 @@ def _shifted(module: Pointwise) -> nn.Module:
     shift = module.shift.detach()
     if bool((shift != 0).any()):
         raise ParameterError(
-            f"{module.title} hardens into relu(x - shift) with shift={_shown(shift)}, and torch has a module for "
+            f"{module.title} hardens into relu(x - shift) with shift={show_range(shift)}, and torch has a module for "
             f"shift=0 alone (ReLU). Move the shift into the bias of the layer before it, or set it to 0 with set_."
         )
     return nn.ReLU()
@@ -283,11 +239,6 @@ _LINES: dict[str, Callable[[Pointwise], nn.Module]] = {
     "origin_smelu": _two_lines,
     "shifted_smelu": _shifted,
 }
-
-
-def _shown(value: Tensor) -> str:
-    low, high = value.min().item(), value.max().item()
-    return f"{low:.6g}" if low == high else f"{low:.4g}..{high:.4g}"
 
 
 # -- distance ---------------------------------------------------------------------------------------------
@@ -366,8 +317,6 @@ def distinct_rows(module: Pointwise) -> list[dict[str, float]]:
 
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool] | None
 Knobs = dict[str, Tensor]
-# What wrappers put between a model and its parts.
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 @dataclass(frozen=True)
@@ -443,21 +392,10 @@ def _stored(module: Pointwise, knobs: Iterable[str]) -> list[Tensor]:
     return [own[one] for name in knobs for one in (f"raw_{name}", f"anchor_{name}", name) if one in own]
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of what DDP, averaging or the compiler put around it."""
-    require_model(model)
-    while True:
-        children = dict(model.named_children())
-        inside = [children[name] for name in ("module", *_WRAPPERS) if name in children]
-        if len(children) != 1 or not inside:
-            return model
-        model = inside[0]
-
-
 def modules_by_path(model: nn.Module) -> dict[str, nn.Module]:
     """The softknee modules of a model by paths that do not depend on how it is wrapped."""
     found = activation_modules(unwrapped(model))
-    return {".".join(part for part in path.split(".") if part not in _WRAPPERS): one for path, one in found.items()}
+    return {".".join(part for part in path.split(".") if part not in WRAPPERS): one for path, one in found.items()}
 
 
 def choose_sites(model: nn.Module, where: Where) -> list[HardeningSite]:

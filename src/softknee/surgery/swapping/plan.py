@@ -20,10 +20,9 @@ from ...files import read_small, write_whole
 from ...nn.baselines import Baseline, baseline_named
 from ...version import VERSION
 from ..finding.identify import Identity, harmless, identify, identify_module
-from ..finding.rewriting import edits_of
+from ..finding.rewriting import Call, CannotRewrite, edits_of, method_named, node_at
+from ..finding.rewriting import describe as describe_call
 from ..finding.sites import Place, Site
-from ..finding.source import Call, CannotRewrite, method_named, node_at
-from ..finding.source import describe as describe_call
 from .operation import Step
 
 # -- the form of a file of surgery, checked before anything in it is believed -----------------------------

@@ -4,26 +4,316 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from ...errors import InputError
-from ...nn import make
+from ... import registry
+from ...design.soft_table_fit import fit_table
+from ...errors import InputError, ParameterError, UnknownActivationError, did_you_mean
+from ...kernels import find
+from ...nn import Squaf, make
 from ...nn.baselines import Baseline
 from ...registry import resolve
-from ...spec import Activation, Rowwise, SoftTable
-from ..finding.identify import compare, run_example
+from ...spec import Activation, Param, Rowwise, SoftTable
+from ..finding.identify import GATES, double, identify_module, stand_in
 from ..finding.rewriting import edits_of
-from ..finding.sites import Site, find_sites
-from ..finding.unrun import unrun
-from ..modules import number_by_depth
+from ..finding.sites import Site, find_sites, unrun
+from ..modules import compare, first_line, number_by_depth, read_where, run_example
 from . import plan as plans
 from .configs import retell
-from .operation import Step, home_of, listed, perform, settle, take_back
-from .report import Changed, Report, Skipped, fast_paths, hidden, refuse_untouchable
-from .starting import Replacing, Where, choose, fitted_table, granularity, start_values
+from .operation import (
+    Changed,
+    Report,
+    Skipped,
+    Step,
+    fast_paths,
+    hidden,
+    home_of,
+    listed,
+    perform,
+    refuse_untouchable,
+    settle,
+    take_back,
+)
+
+Where = str | Iterable[str] | Callable[[Site], bool] | None
+Replacing = str | type | Activation | SoftTable | Rowwise | Iterable[Any] | None
+
+
+def choose(
+    found: Sequence[Site], *, where: Where, replacing: Replacing, example: bool, title: str
+) -> tuple[list[Site], list[tuple[Site, str]]]:
+    """The sites meant, and the others with the reason; a sentence where none is meant or none can be changed."""
+    hint = "" if example else " Give example= to find the functions that are called inside forward, too."
+    if not found:
+        raise InputError(f"{title} has no activation that can be replaced.{hint}")
+    pattern, wanted = read_where(where, "swap_", error=InputError), _read_replacing(replacing)
+    by_place = [(site, _not_there(site, pattern)) for site in found]
+    there = [site for site, reason in by_place if not reason]
+    if not there:
+        raise InputError(
+            f"{_pattern_text(pattern)} matches none of the {len(found)} activations of {title}. Did you mean "
+            f"{' or '.join(repr(one) for one in _nearest(pattern, found))}?{hint}"
+        )
+    reasons = [(site, reason or _not_that(site, wanted)) for site, reason in by_place]
+    if all(reason for _, reason in reasons):
+        raise InputError(f"{title} has {_none_of_that(wanted, there)}{hint}")
+    chosen = [site for site, reason in reasons if not reason and not site.trouble]
+    skipped = [(site, reason or _sentence(site.trouble)) for site, reason in reasons if reason or site.trouble]
+    if not chosen:
+        site = next(site for site, reason in reasons if not reason)
+        raise InputError(f"Nothing of {title} can be changed. {site.path} ({site.function}): {_sentence(site.trouble)}")
+    return chosen, skipped
+
+
+def _sentence(trouble: str) -> str:
+    """The reason why a site cannot be changed, and what to do."""
+    cure = "" if ";" in trouble else "; make it a module of its own to change it"
+    return f"{trouble[0].upper()}{trouble[1:]}{cure}."
+
+
+def _pattern_text(where: Any) -> str:
+    if callable(where):
+        return "The function where="
+    return f"where={where[0]!r}" if len(where) == 1 else f"where={where!r}"
+
+
+def _nearest(where: Any, found: Sequence[Site]) -> list[str]:
+    """The paths, or patterns for several of them, that look most like what was asked for."""
+    paths = [site.path for site in found]
+    if callable(where) or not where:
+        return paths[:1]
+    patterns = sorted({f"*.{path.rpartition('.')[2]}" for path in paths if "." in path})
+    tails = sorted({"*." + ".".join(path.split(".")[-2:]) for path in paths if path.count(".") > 1})
+    return get_close_matches(where[0], [*patterns, *tails, *paths], n=2, cutoff=0.4) or paths[:1]
+
+
+def _not_there(site: Site, where: list[str] | Callable[[Site], bool] | None) -> str:
+    if where is None:
+        return ""
+    if not isinstance(where, list):
+        return "" if where(site) else "The function where= leaves it out."
+    return (
+        "" if any(fnmatchcase(site.path, one) for one in where) else f"Its path does not match {_pattern_text(where)}."
+    )
+
+
+def _read_replacing(replacing: Any) -> list[Any]:
+    """What is to be replaced: names, classes and definitions; nothing for what is replaced unasked."""
+    if replacing is None:
+        return []
+    several = isinstance(replacing, Iterable) and not isinstance(replacing, str | type)
+    asked = list(replacing) if several else [replacing]
+    for one in asked:
+        if not isinstance(one, str | type | Activation | SoftTable | Rowwise):
+            raise InputError(
+                f"replacing takes the name of a function or a class, a class, a definition, or several of them, and "
+                f"{type(one).__name__} was given."
+            )
+    if not asked:
+        raise InputError("replacing was given with nothing in it; name what to replace, or leave it out.")
+    return asked
+
+
+def _none_of_that(wanted: Sequence[Any], there: Sequence[Site]) -> str:
+    """The sentence for a model that computes other functions than those asked for."""
+    functions = sorted({site.function for site in there})
+    names = [one.partition("(")[0] for one in functions]
+    lacks, near = "nothing that is replaced unasked", ""
+    if wanted:
+        said = (repr(one) if isinstance(one, str) else getattr(one, "__name__", str(one)) for one in wanted)
+        lacks = f"no activation here that is {' or '.join(said)}"
+        # Who names a function that there is has not mistyped it; it is not in this model.
+        known = list(dict.fromkeys([*names, *registry.names()]))
+        near = "".join(did_you_mean(one, known) for one in wanted[:1] if isinstance(one, str) and one not in known)
+    return f"{lacks}: it computes {', '.join(functions)}. Name what to replace, such as replacing={names[0]!r}.{near}"
+
+
+def _not_that(site: Site, replacing: Sequence[Any]) -> str:
+    if replacing:
+        return "" if any(_computes(site, one) for one in replacing) else f"It computes {site.function}."
+    if site.trouble:
+        return ""  # the better reason
+    if not site.known:
+        return f"It computes no function of softknee; name it to replace it: replacing={site.activation!r}."
+    if site.role:
+        return f"{site.role[0].upper()}{site.role[1:]}; name it to replace it: replacing={site.activation!r}."
+    if site.activation in GATES:
+        return f"It is a gate or a limit; name it to replace it: replacing={site.activation!r}."
+    return ""
+
+
+def _computes(site: Site, asked: Any) -> bool:
+    if isinstance(asked, type):
+        return isinstance(site.place.old, asked)
+    if not isinstance(asked, str):
+        return getattr(site.place.old, "definition", None) is asked
+    try:
+        wanted = registry.get(asked)
+    except UnknownActivationError:
+        return asked in (site.activation, type(site.place.old).__name__)
+    if not site.known:
+        return asked == site.activation
+    here = _definition(site)
+    if asked != wanted.name:  # an alias, such as silu of swish, is the function at its usual parameters
+        return here is wanted and not site.params
+    # "gelu" is every GELU; "gelu_tanh" is the approximation alone.
+    forms = [name for choice in getattr(wanted, "variants", {}).values() for name in choice.values()]
+    if here is wanted or (bool(forms) and forms[0] == wanted.name and here.name in forms):
+        return True
+    return _same_function(here, site.params, wanted)
+
+
+def _same_function(here: Any, params: Mapping[str, float], wanted: Any) -> bool:
+    """Whether one definition at these parameters is another at its usual ones, as ELU is CELU, and Swish QuickGELU."""
+    both = isinstance(here, Activation) and isinstance(wanted, Activation)
+    return both and torch.allclose(here(double(), **params), wanted(double()), rtol=1e-7, atol=1e-7)
+
+
+def _definition(site: Site) -> Any:
+    held = getattr(site.place.old, "definition", None)
+    return held if held is not None else find(site.activation)
+
+
+MODES = ("uniform", "increasing", "decreasing")
+
+
+def start_values(activation: Any, values: Mapping[str, Any], *, count: int, learn: Any) -> list[dict[str, Any]]:
+    """For each of `count` sites in order of depth: the values its module is made with.
+
+    A list has one value per site; "uniform" is the usual start everywhere, "increasing" goes from there to twice the
+    usual value with depth and "decreasing" comes back (the lambda-GELU paper: from about 1 to 2).
+    """
+    numbers = {p.name: p for p in activation.params if isinstance(p, Param)}
+    spread = {
+        name: _over_depth(activation, numbers[name], value, count, learn) if name in numbers else [value] * count
+        for name, value in values.items()
+    }
+    return [{name: each[index] for name, each in spread.items()} for index in range(count)]
+
+
+def _over_depth(activation: Any, param: Param, value: Any, count: int, learn: Any) -> list[Any]:
+    title = f"{activation.name}: {param.name}"
+    if isinstance(value, list | tuple):
+        if len(value) != count:
+            raise ParameterError(
+                f"{title} was given {len(value)} values for {count} sites; give one for each, in order of depth "
+                f"(dry_run=True lists them)."
+            )
+        return list(value)
+    if not isinstance(value, str) or (isinstance(activation, SoftTable) and value == "auto"):
+        return [value] * count
+    if value not in MODES:
+        raise ParameterError(
+            f"{title} starts at a number, a list, or one of {', '.join(MODES)}, not {value!r}."
+            f"{did_you_mean(value, MODES)}"
+        )
+    learned = param.name in ([learn] if isinstance(learn, str) else learn) if not isinstance(learn, bool) else learn
+    low, high = param.start if learned else param.default, 2 * param.default
+    if value != "uniform" and low == high:
+        raise ParameterError(f"{title} usually starts at {low:g}, from where {value!r} leads nowhere; give a list.")
+    steps = torch.linspace(low, high, count, dtype=torch.float64).tolist() if count > 1 else [low]
+    return {"uniform": [low] * count, "increasing": steps, "decreasing": steps[::-1]}[value]
+
+
+def granularity(site: Site, *, per: str) -> dict[str, Any]:
+    """The size (and the dimension) of a module with a value per channel or neuron, from the layer before the site."""
+    if per == "layer":
+        return {}
+    seen = site.seen
+    if per == "neuron":
+        if seen is None or seen.shape is None or len(seen.shape) < 2:
+            changes = seen is not None and seen.shape is None
+            how = "use per='layer', because it changes from call to call" if changes else "give example=, with a batch"
+            raise InputError(f"per='neuron' needs the one shape of all that reaches {site.path!r}; {how}.")
+        return {"per": per, "size": seen.shape[1:]}
+    if per != "channel":
+        return {"per": per}
+    if seen is not None and seen.channels is not None:
+        return {"per": per, "size": seen.channels.count, "dim": seen.channels.dim}
+    known = _before_in_sequence(site) if seen is None else None
+    if known is None:
+        how = "give example=" if seen is None else "use per='layer', or leave the site out with where="
+        raise InputError(
+            f"per='channel' needs the layer that produces what reaches {site.path!r}, and it cannot be told; {how}."
+        )
+    return {"per": per, "size": known[0], "dim": known[1]}
+
+
+def _before_in_sequence(site: Site) -> tuple[int, int] | None:
+    """In a Sequential the order is known without running it."""
+    owner = site.place.owner
+    if type(owner).forward is not nn.Sequential.forward:
+        return None
+    before = list(owner._modules.items())
+    here = [name for name, _ in before].index(site.place.name)
+    for _, module in reversed(before[:here]):
+        if isinstance(module, nn.Linear):
+            return module.out_features, -1
+        if isinstance(module, nn.modules.conv._ConvNd):
+            return module.out_channels, 1
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            return module.num_features, 1
+        if isinstance(module, nn.GroupNorm):
+            return module.num_channels, 1
+        if isinstance(module, nn.LayerNorm):
+            return module.normalized_shape[-1], -1
+        if not isinstance(module, _IN_PLACE) and (module is None or identify_module(module) is None):
+            return None
+    return None
+
+
+# What leaves the channels where they are.
+_IN_PLACE = (nn.Identity, nn.modules.dropout._DropoutNd, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
+
+
+# -- a SQUAF that starts as the function it replaces ------------------------------------------------------
+
+
+def fitted_table(site: Site, definition: SoftTable, arguments: Mapping[str, Any]) -> Tensor:
+    """The table z, by least squares, with which SQUAF is nearest to what the site computes now."""
+    if any(isinstance(arguments.get(name), Tensor) and arguments[name].numel() != 1 for name in ("q", "alpha")):
+        raise ParameterError("squaf: z='fit' needs one q and one alpha for the layer; give numbers.")
+    shape = {name: value for name, value in arguments.items() if name not in _NOT_OF_THE_SHAPE}
+    made = Squaf(definition, **shape, dtype=torch.float64, device="cpu")
+    if made.k is None:
+        raise ParameterError("squaf: z='fit' needs a uniform grid; give q= and k= instead of grid=.")
+    q, alpha = made.q.item(), made.alpha.item()
+    try:
+        return fit_table(_target(site), k=made.k, q=q, alpha=alpha, weights=made.weights, window=made.window).z
+    except Exception as error:  # what a foreign function raises may be anything
+        raise ParameterError(
+            f"squaf: z='fit' cannot be fitted to {site.path} ({site.function}), because {first_line(error)}. Leave the "
+            f"site out with where=, or give z= a name to start from."
+        ) from error
+
+
+_NOT_OF_THE_SHAPE = ("z", "learn", "per", "size", "dim", "inplace", "device", "dtype")
+
+
+def _target(site: Site) -> Any:
+    """What the site computes, as fit_table takes it."""
+    old = site.place.old
+    if site.known and isinstance(found := find(site.activation), Activation) and not _has_numbers(old):
+        return found if not site.params else lambda x: found(x, **site.params)
+    if isinstance(old, nn.Module):
+        # With its numbers as they are now: a copy, because those may lie on another device.
+        twin = stand_in(old)
+        if twin is not None:
+            return twin.forward
+    if old is None or isinstance(old, nn.Module):
+        raise ParameterError("it cannot be evaluated on its own")
+    return old
+
+
+def _has_numbers(old: Any) -> bool:
+    return isinstance(old, nn.Module) and any(True for _ in (*old.parameters(), *old.buffers()))
+
 
 Definition = Activation | SoftTable | Rowwise | Baseline
 

@@ -33,7 +33,7 @@ from ....measure import (
     ssim,
 )
 from ....surgery.hardening import hard_module
-from ....surgery.hardening.schedules import read_schedule
+from ....surgery.hardening.hardener import read_schedule
 from ....surgery.hardening.sites import HardeningSite, Knobs, choose_sites
 from ....surgery.hardening.targets import by_tolerance, free_steps
 from ....surgery.modules import activation_modules
