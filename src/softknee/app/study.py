@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
-from ..lab.hardening import hardening_tables
 from ..measure.record import Record
 from .screen import STOPPED, RecordFile, command_line, console_of
 
@@ -29,10 +28,20 @@ Settings = Annotated[
 ]
 
 
+# Commands that became recipes, and what does the same now.
+_RETIRED = {
+    "hardening": "softknee study hardening-digits, and softknee study hardening-fashion --data FOLDER. --seeds 5 is "
+    "--set seeds=5, --epochs 40 is --set training.epochs=40, --device cuda is --set device=cuda; --out names the "
+    "study's folder, which softknee deploy-check reads",
+}
+
+
 class StudyGroup(TyperGroup):
     """The commands of `softknee study`; what is none of them is a recipe to run."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _RETIRED:
+            raise ParameterError(f"'softknee study {args[0]}' has become a recipe. Run {_RETIRED[args[0]]}.")
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             return _RUN, self.commands[_RUN], args
         return super().resolve_command(ctx, args)
@@ -235,8 +244,6 @@ def _log(folder: Path | None) -> Any:
 
 def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     """The first table of the report, and its answers in words."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from ..lab.report import summarise
@@ -257,23 +264,6 @@ def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     console.print(table.caption, style="dim", markup=False)
     for line in (*summary.sentences, *summary.notes):
         console.print(str(line), markup=False)
-
-
-def print_hardening(record: Record) -> None:
-    """A table for each data set, with its knobs and costs below."""
-    console = console_of()
-    for table in hardening_tables(record):
-        drawn = Table(
-            title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False, collapse_padding=True
-        )
-        for index, name in enumerate(table.header):
-            # Room for "96.37 ± 0.32" on one line; headings may take two.
-            drawn.add_column(name, justify="left" if index == 0 else "right", min_width=12 if index else None)
-        for line in table.lines:
-            drawn.add_row(*line)
-        console.print(drawn)
-        for remark in table.remarks:
-            console.print(remark, style="dim", markup=False)
 
 
 def fits(
@@ -344,7 +334,7 @@ def surface(
 ) -> None:
     """Draw and measure the output of a random network over two inputs, for several activations and norms."""
     from ..lab import surface as room
-    from .screen import console_of, progress_line
+    from .screen import progress_line
 
     room.check_ending(out)
     room.check_view(view)
@@ -378,8 +368,6 @@ def surface(
 
 def _print_table(record: "Record") -> None:
     """A line for each surface: what it is of, and how rough."""
-    from rich import box
-    from rich.table import Table
 
     from .screen import console_of
 

@@ -322,6 +322,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         variant=(
             one.learn if isinstance(one.learn, bool | str) else tuple(one.learn),
             one.harden,
+            one.select,
             tuple((one.last or {}).items()),
         ),
         key=trial.key,

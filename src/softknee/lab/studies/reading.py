@@ -420,6 +420,7 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
             rate=rate,
             fitted=choice.fitted,
             trained=choice.trained,
+            select=choice.select,
         )
 
 

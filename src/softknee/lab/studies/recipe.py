@@ -309,6 +309,9 @@ class Choice:
             several, one trial for each.
     fitted: of SQUAF: z and alpha start as `sk.design.start` fits them to this function, as the paper's networks do.
     trained: of SQUAF: at which places it learns: first, all but last stage, or a pattern for their paths.
+    select: the epoch that is reported, in place of the recipe's `select`. A hardened activation is reported at its last
+            epoch, where it is hardest, unless it says "best_val" here: then at the best epoch by validation of those
+            after its knobs froze, as in Algorithm 1 of the lambda-GELU paper.
     """
 
     name: str
@@ -322,6 +325,7 @@ class Choice:
     rate: float | tuple[float, ...] | None = later(None)
     fitted: str | None = later(None)
     trained: str | None = later(None)
+    select: Literal["last", "best_val"] | None = later(None)
 
     def __post_init__(self) -> None:
         place = f"activation {self.name!r}"

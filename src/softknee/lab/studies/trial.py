@@ -28,6 +28,7 @@ class Chosen:
     rate: float | None = later(None)
     fitted: str | None = later(None)
     trained: str | None = later(None)
+    select: Literal["last", "best_val"] | None = later(None)
 
     def __post_init__(self) -> None:
         settle(self, where="activation")
@@ -62,6 +63,11 @@ class Trial:
 
     def __post_init__(self) -> None:
         settle(self, where="trial")
+
+    @property
+    def selects(self) -> str:
+        """Which epoch is reported: "last" or "best_val". `select` does not speak of a hardened activation."""
+        return self.activation.select or ("last" if self.activation.harden else self.select)
 
     @property
     def activation(self) -> Chosen:

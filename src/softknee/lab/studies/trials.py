@@ -103,7 +103,7 @@ def cost_trial(recipe: Recipe, examples: Examples) -> Trial | None:
     # Hardening changes what the parameters are, and not what a step costs; images are timed as they are.
     return Trial(
         kind="cost",
-        activations=tuple(replace(one, harden=False) for one in every),
+        activations=tuple(replace(one, harden=False, select=None) for one in every),
         training=recipe.training,
         seeds=recipe.seeds,
         measures=("cost",),

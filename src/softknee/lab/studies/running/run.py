@@ -305,8 +305,9 @@ def run_trial(
         watch: told of every step and epoch.
         base: the folder of the recipe, where a file or a function of your own is looked for.
 
-    "train" reads the test set once, at the end, with the weights of the selected epochs (a hardened trial's last: only
-    there its knobs are at their targets); "tune" never reads it; "cost" trains nothing and times every activation.
+    "train" reads the test set once, at the end, with the weights of the selected epochs (a hardened trial's last, where
+    its knobs are at their targets, unless its activation says `select: best_val`); "tune" never reads it; "cost" trains
+    nothing and times every activation.
 
     >>> from softknee.lab.studies.recipe import Data, Model, Seeds, Training
     >>> from softknee.lab.studies.trial import Chosen
