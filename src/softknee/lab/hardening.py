@@ -67,20 +67,22 @@ def _text(accuracy: Mapping[str, Quantity], column: str) -> str:
 
 def _remark(row: Mapping[str, Any]) -> str:
     """Knobs by layer when they were frozen and at the end, and what each step cost."""
-    knobs = [one for one in row["hardness_profile"] if one["run"] == "hardened"]
-    frozen, end = (", ".join(_knob(one["knob"]) for one in knobs if one["when"] == when) for when in ("freeze", "end"))
+    sites = [site for site in row["hardness_profile"] if site["run"] == "hardened"]
+    frozen, end = (
+        ", ".join(_knob(site["knob"]) for site in sites if site["when"] == when) for when in ("freeze", "end")
+    )
     costs = (("hardening", "cost_of_hardening"), ("replacing", "cost_of_replacement"), ("swapping", "cost_of_swap"))
-    said = ", ".join(f"{what} {row[name].text(2)}" for what, name in costs)
+    losses = ", ".join(f"{step} {row[name].text(2)}" for step, name in costs)
     epochs = ", ".join(map(str, row["best_epoch_by_seed"]["hardened"]))
     return (
-        f"{row['function']}: knobs by layer {frozen} when frozen, {end} at the end; percentage points lost by {said}; "
-        f"best epochs {epochs}."
+        f"{row['function']}: knobs by layer {frozen} when frozen, {end} at the end; percentage points lost by "
+        f"{losses}; best epochs {epochs}."
     )
 
 
-def _knob(found: Quantity) -> str:
-    spread = f" ± {found.spread:.2g}" if found.spread > 1e-6 * abs(found.value) else ""
-    return f"{found.value:.3g}{spread}"
+def _knob(value: Quantity) -> str:
+    spread = f" ± {value.spread:.2g}" if value.spread > 1e-6 * abs(value.value) else ""
+    return f"{value.value:.3g}{spread}"
 
 
 _TALL = 240  # pixels
@@ -112,8 +114,8 @@ def hardness_figure(trace: HardnessTrace) -> Chart:
             f"A figure over time needs a trace of two epochs or more, and this one has {len(trace.profiles)}; call "
             "record(epoch) while the model trains."
         )
-    every = [value for profile in trace.profiles for value in profile.values]
-    low, high = min(every), max(every)
+    values = [value for profile in trace.profiles for value in profile.values]
+    low, high = min(values), max(values)
     scale = _logarithmic(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
     return side_by_side([_map(trace, (low, high), scale), _profiles(trace, (low, high), scale)], columns=2)
 
@@ -215,7 +217,7 @@ def _short(paths: Sequence[str]) -> list[str]:
     """Paths without what all of them begin with, and the end of those that are still long."""
     parts = [path.split(".") for path in paths]
     shared = 0
-    while len(paths) > 1 and all(len(one) > shared + 1 and one[shared] == parts[0][shared] for one in parts):
+    while len(paths) > 1 and all(len(path) > shared + 1 and path[shared] == parts[0][shared] for path in parts):
         shared += 1
-    names = [".".join(one[shared:]) for one in parts]
+    names = [".".join(path[shared:]) for path in parts]
     return [name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :] for name in names]
