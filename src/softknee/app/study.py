@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich import box
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
 from ..measure.record import Record
-from .screen import STOPPED, RecordFile, command_line, console_of
+from .screen import STOPPED, RecordFile, command_line, console_of, progress_line
 
 if TYPE_CHECKING:
     from ..lab.studies.recipe import Recipe
@@ -80,12 +81,11 @@ def study_run(
     ] = False,
 ) -> None:
     """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies.distributed import run_distributed
     from ..lab.studies.engine import StudyStopped
     from ..lab.studies.reporting import check_tools, write_report_into
     from ..lab.studies.runner import default_place
     from ..lab.studies.store import RunStore
-    from ..lab.studies.together import study_together
-    from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
 
     recipe, base = _find(name, settings)
     if smoke:
@@ -95,7 +95,7 @@ def study_run(
         check_tools()
     place = out or str(default_place(recipe))
     try:
-        outcomes = study_together(
+        outcomes = run_distributed(
             recipe,
             out=place,
             resume=resume,
@@ -215,11 +215,10 @@ def _how_to_go_on(recipe: "Recipe") -> str:
 
 def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
     """The recipe of the smoke run, which is announced."""
-    from ..lab.studies.runner import said
-    from ..lab.studies.runner import smoke as made_tiny
+    from ..lab.studies.runner import smoke, smoke_notice
 
-    small = made_tiny(recipe, only=only)
-    typer.echo(said(only), err=True)
+    small = smoke(recipe, only=only)
+    typer.echo(smoke_notice(only), err=True)
     return small
 
 
@@ -244,11 +243,8 @@ def _log(folder: Path | None) -> Any:
 
 def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     """The first table of the report, and its answers in words."""
-    from rich.text import Text
-
     from ..lab.report import summarise
     from ..lab.report.tables import headline
-    from .screen import console_of
 
     summary = summarise(recipe, outcomes)
     table = headline(summary)
@@ -306,9 +302,6 @@ def fits(
     typer.echo(f"{len(written.files)} files written to {written.files[0].parent}.")
 
 
-if TYPE_CHECKING:
-    from ..measure.record import Record
-
 _ONLY = "relu,smelu(beta=0.5),smelu(beta=1),smelu(beta=2),gelu,linear"
 
 
@@ -334,7 +327,6 @@ def surface(
 ) -> None:
     """Draw and measure the output of a random network over two inputs, for several activations and norms."""
     from ..lab import surface as room
-    from .screen import progress_line
 
     room.check_ending(out)
     room.check_view(view)
@@ -366,10 +358,8 @@ def surface(
     console_of().print(f"\nThe surfaces are in {drawn.name}.", markup=False)
 
 
-def _print_table(record: "Record") -> None:
+def _print_table(record: Record) -> None:
     """A line for each surface: what it is of, and how rough."""
-
-    from .screen import console_of
 
     count = len(record.seeds)
     over = f"{count} networks: medians, and half the distance of the quartiles" if count > 1 else "one network"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .fitting import fit, later, said, settle
+from .fitting import convert_fields, fit, later, to_plain
 from .recipe import Augmentation, Data, Hardening, Model, Seeds, Training, Value
 
 
@@ -31,7 +31,7 @@ class Chosen:
     select: Literal["last", "best_val"] | None = later(None)
 
     def __post_init__(self) -> None:
-        settle(self, where="activation")
+        convert_fields(self, where="activation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Trial:
     augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
 
     def __post_init__(self) -> None:
-        settle(self, where="trial")
+        convert_fields(self, where="trial")
 
     @property
     def selects(self) -> str:
@@ -77,7 +77,7 @@ class Trial:
 
     def plain(self) -> dict[str, Any]:
         """The trial as JSON's own types."""
-        return json.loads(json.dumps(said(self), sort_keys=True))
+        return json.loads(json.dumps(to_plain(self), sort_keys=True))
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Trial:
