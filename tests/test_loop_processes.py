@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 
 import loop_processes as those
 from softknee.errors import ParameterError
-from softknee.lab.studies.together import study_together
+from softknee.lab.studies.distributed import run_distributed
 from softknee.train import OneByOne, parallel
 
 SECONDS = 1800  # for both processes together; on an idle machine they need about ten
@@ -133,12 +133,12 @@ def test_a_study_under_torchrun_is_that_of_one_process(results: list, tmp_path: 
     assert main["stopped"].endswith("Go on with: torchrun --nproc-per-node 2 -m softknee study x --resume")
     assert (other["stopped"], other["outcomes"], other["epochs"]) == ("", None, 0)
     assert main["epochs"] == 4  # one of the first trial, three of the second
-    expected = those.told(study_together(those.recipe("none"), out=tmp_path / "study", display=those.Silent()))
+    expected = those.told(run_distributed(those.recipe("none"), out=tmp_path / "study", display=those.Silent()))
     assert expected is not None
     assert len(expected) == 2
     near(main["outcomes"], expected)
     with pytest.raises(ParameterError, match="torchrun --nproc-per-node"):
-        study_together(those.recipe("ddp"), out=tmp_path / "other")
+        run_distributed(those.recipe("ddp"), out=tmp_path / "other")
 
 
 def near(found: Any, expected: Any) -> None:

@@ -15,7 +15,7 @@ from helpers import rounding
 from softknee.errors import DataError, ParameterError
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.recipe import Data
-from softknee.lab.studies.running import run, run_trial, training
+from softknee.lab.studies.running import run, run_trial
 from softknee.lab.studies.running.training import Followed, Progress
 from softknee.measure import RecordError
 from trial_models import WithoutTest, examples, trial
@@ -127,7 +127,7 @@ def test_best_val_takes_each_seed_where_its_validation_was_best():
 def test_of_equal_accuracies_the_lower_loss_is_the_better_one():
     model = nn.Linear(1, 2)
     progress = Progress(
-        count=2, task="classification", keep_best=True, followed=Followed(model), gradients=False, start={}
+        count=2, task="classification", best_from=1, followed=Followed(model), gradients=False, start={}
     )
     truth = torch.tensor([0, 1, 1])
     right = F.one_hot(truth, 2).float()
@@ -197,9 +197,8 @@ def test_one_by_one_gives_the_same_numbers():
     )
 
 
-@pytest.mark.parametrize("module", [run, training], ids=["run", "saving"])
-def test_the_examples_in_the_docstrings_run(module):
-    result = doctest.testmod(module)
+def test_the_examples_in_the_docstrings_run():
+    result = doctest.testmod(run)
     assert result.attempted > 0
     assert result.failed == 0
 

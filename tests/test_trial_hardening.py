@@ -84,6 +84,24 @@ def test_a_hardened_trial_ends_in_its_last_epoch_whatever_is_best():
     assert found.selected == (5, 5, 5)
 
 
+def test_an_activation_may_be_reported_at_its_best_epoch_after_the_freeze():
+    last = trial(harden=True, learn=True, epochs=8, learning_rate=0.05)
+    best = replace(last, activations=(replace(last.activation, select="best_val"),))
+    ours, theirs = (run_trial(one, examples=DATA).outcome for one in (best, last))
+    assert ours.curves == theirs.curves
+    assert theirs.selected == (8, 8, 8)
+    assert any(epoch < 8 for epoch in ours.selected)
+    accuracy, loss = (list(zip(*ours.curves[f"validation_{name}"], strict=True)) for name in ("accuracy", "loss"))
+    ranks = [[(a, -b) for a, b in zip(*both, strict=True)] for both in zip(accuracy, loss, strict=True)]
+    # Of the two free epochs none is taken, however good: its knobs were never moved.
+    assert ours.selected == tuple(3 + max(range(6), key=rank[2:].__getitem__) for rank in ranks)
+    for seed, epoch in enumerate(ours.selected):
+        assert ours.validation["accuracy"][seed] == accuracy[seed][epoch - 1]
+        moved = ours.parameters["1.beta"]
+        assert moved["end"][seed] == moved["curve"][epoch - 1][seed]
+    assert ours.replacement["limit"] == "ReLU"
+
+
 def test_a_seed_that_diverged_before_the_freeze_does_not_stop_the_others():
     calm = trial(harden=True, learn=True)
     wild = replace(calm, model=replace(calm.model, build="trial_models:explosive"))

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import softknee as sk
+from softknee.lab.studies.distributed import run_distributed
 from softknee.lab.studies.engine import StudyStopped
 from softknee.lab.studies.recipe import Choice, Data, Hardening, Model, Recipe, Seeds, Training
-from softknee.lab.studies.together import study_together
 from softknee.lab.studies.trials import Outcome
 from softknee.train import OneByOne, parallel
 from softknee.train.augment import Augment
@@ -157,11 +157,11 @@ def study(folder: str) -> dict[str, Any]:
     given = {"out": f"{folder}/study", "save_every": 0.0}
     stopped = ""
     try:
-        study_together(recipe("ddp"), **given, command="softknee study x", display=Silent(ctrl_c_after=2))
+        run_distributed(recipe("ddp"), **given, command="softknee study x", display=Silent(ctrl_c_after=2))
     except StudyStopped as error:
         stopped = str(error)
     display = Silent()
-    outcomes = told(study_together(recipe("ddp"), **given, resume=True, display=display))
+    outcomes = told(run_distributed(recipe("ddp"), **given, resume=True, display=display))
     return {"stopped": stopped, "outcomes": outcomes, "epochs": display.epochs}
 
 

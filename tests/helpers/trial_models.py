@@ -105,9 +105,12 @@ class WithoutTest:
 
 
 def trial(name: str = "smelu", **changes: Any) -> Trial:
-    """Four epochs of five steps with three seeds; `changes` are of the trial, its activation, training or model."""
+    """Four epochs of five steps with three seeds; `changes` are of the trial, its activation, training or model.
+
+    `select` is the trial's own.
+    """
     chosen, training, model, seeds = (
-        {key: changes.pop(key) for key in list(changes) if key in {one.name for one in fields(kind)}}
+        {key: changes.pop(key) for key in list(changes) if key in {one.name for one in fields(kind)} - {"select"}}
         for kind in (Chosen, Training, Model, Seeds)
     )
     made = Trial(

@@ -44,41 +44,6 @@ def softknee(
     """Activation functions as data: measure them and study them."""
 
 
-@study.command("hardening")
-def study_hardening(
-    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
-    only: Annotated[str, typer.Option(help="any of digits,fashion-mnist; default both")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="passes over the training data; default by data set")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="the folder for checkpoints and the table in Markdown")] = None,
-    json: RecordFile = None,
-) -> None:
-    """Train free, hardened and ReLU networks; compare them before and after ReLU takes the activation's place."""
-    from ..files import write_whole
-    from ..lab import hardening
-    from ..lab.hardening import hardening_markdown
-    from .screen import progress_bar
-    from .study import print_hardening
-
-    settings = hardening.Settings(
-        tasks=hardening.choose_tasks(several(only), epochs=epochs),
-        seeds=tuple(range(seeds)),
-        device=device,
-        data=data,
-        out=out,
-    )
-    with progress_bar("training", total=hardening.steps(settings)) as advance:
-        record = hardening.run(settings, command=command_line(), advance=advance).record
-    if json is not None:
-        record.write(json)
-    if out is not None:
-        write_whole(out / "hardening.md", hardening_markdown(record), what="table")
-    print_hardening(record)
-
-
 @study.command("language")
 def study_language(
     data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
@@ -103,7 +68,7 @@ def study_language(
 @app.command("deploy-check")
 def deploy_check(
     checkpoints: Annotated[
-        list[Path], typer.Argument(help="folders of checkpoints, as `study hardening --out` writes them")
+        list[Path], typer.Argument(help="folders of checkpoints, or of studies that kept their models")
     ],
     data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
     json: RecordFile = None,
@@ -115,7 +80,8 @@ def deploy_check(
 ) -> None:
     """What ONNX, int8, pruning and Marabou make of a trained network, and of the same network with ReLU.
 
-    Several checkpoints are summarised: one line for each network and activation, over the seeds.
+    Several checkpoints, and those of a study with `keep: [models]`, are summarised: one line for each network and
+    activation, over the seeds.
     """
     from ..lab.deploy import check_several, deploy_table, summary_record, summary_tables
     from .screen import progress_line

@@ -11,10 +11,9 @@ from typer.core import TyperGroup
 
 from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
-from ..lab.hardening import hardening_tables
 from ..lab.table import Table
 from ..measure.record import Record
-from .screen import STOPPED, RecordFile, command_line, console_of, print_table
+from .screen import STOPPED, RecordFile, command_line, console_of, print_table, progress_line
 
 if TYPE_CHECKING:
     from ..lab.studies.recipe import Recipe
@@ -28,10 +27,20 @@ Settings = Annotated[
 ]
 
 
+# Commands that became recipes, and what does the same now.
+_RETIRED = {
+    "hardening": "softknee study hardening-digits, and softknee study hardening-fashion --data FOLDER. --seeds 5 is "
+    "--set seeds=5, --epochs 40 is --set training.epochs=40, --device cuda is --set device=cuda; --out names the "
+    "study's folder, which softknee deploy-check reads",
+}
+
+
 class StudyGroup(TyperGroup):
     """The commands of `softknee study`; what is none of them is a recipe to run."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _RETIRED:
+            raise ParameterError(f"'softknee study {args[0]}' has become a recipe. Run {_RETIRED[args[0]]}.")
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             return _RUN, self.commands[_RUN], args
         return super().resolve_command(ctx, args)
@@ -70,12 +79,11 @@ def study_run(
     ] = False,
 ) -> None:
     """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies.distributed import run_distributed
     from ..lab.studies.engine import StudyStopped
     from ..lab.studies.reporting import check_tools, write_report_into
     from ..lab.studies.runner import default_place
     from ..lab.studies.store import RunStore
-    from ..lab.studies.together import study_together
-    from . import screen  # noqa: F401 - a missing rich is said now, and not after the training
 
     recipe, base = _find(name, settings)
     if smoke:
@@ -85,7 +93,7 @@ def study_run(
         check_tools()
     place = out or str(default_place(recipe))
     try:
-        outcomes = study_together(
+        outcomes = run_distributed(
             recipe,
             out=place,
             resume=resume,
@@ -205,11 +213,10 @@ def _how_to_go_on(recipe: "Recipe") -> str:
 
 def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
     """The recipe of the smoke run, which is announced."""
-    from ..lab.studies.runner import said
-    from ..lab.studies.runner import smoke as made_tiny
+    from ..lab.studies.runner import smoke, smoke_notice
 
-    small = made_tiny(recipe, only=only)
-    typer.echo(said(only), err=True)
+    small = smoke(recipe, only=only)
+    typer.echo(smoke_notice(only), err=True)
     return small
 
 
@@ -245,13 +252,6 @@ def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     print_table(replace(table, title=recipe.title or recipe.name, head=head, rows=rows))
     for line in (*summary.sentences, *summary.notes):
         console_of().print(str(line), markup=False)
-
-
-def print_hardening(record: Record) -> None:
-    """A table for each data set, with its knobs and costs below."""
-    for table in hardening_tables(record):
-        # Room for "96.37 ± 0.32" on one line; headings may take two.
-        print_table(table, min_width=12)
 
 
 def fits(
@@ -294,9 +294,6 @@ def fits(
     typer.echo(f"{len(written.files)} files written to {written.files[0].parent}.")
 
 
-if TYPE_CHECKING:
-    from ..measure.record import Record
-
 _ONLY = "relu,smelu(beta=0.5),smelu(beta=1),smelu(beta=2),gelu,linear"
 
 
@@ -322,7 +319,6 @@ def surface(
 ) -> None:
     """Draw and measure the output of a random network over two inputs, for several activations and norms."""
     from ..lab import surface as room
-    from .screen import console_of, progress_line
 
     room.check_ending(out)
     room.check_view(view)
@@ -354,7 +350,7 @@ def surface(
     console_of().print(f"\nThe surfaces are in {drawn.name}.", markup=False)
 
 
-def _print_table(record: "Record") -> None:
+def _print_table(record: Record) -> None:
     """A line for each surface: what it is of, and how rough."""
     count = len(record.seeds)
     over = f"{count} networks: medians, and half the distance of the quartiles" if count > 1 else "one network"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ParameterError
-from .screen import Keep, RecordFile, announce_smoke, command_line, kept_in, several, write_record
+from .screen import Keep, RecordFile, announce_smoke, command_line, kept_in, numbers, several, write_record
 
 if TYPE_CHECKING:
     from ..measure.record import Record
@@ -61,7 +60,7 @@ def rate(
         settings = room.Settings(
             network=network,
             data_set=data_set,
-            weights=_numbers("--weights", weights) or room.WEIGHTS,
+            weights=numbers("--weights", weights) or room.WEIGHTS,
             seeds=tuple(range(seeds)),
             q=q,
             coded_images=coded_images,
@@ -180,10 +179,3 @@ def _finish(
 
         draw_shapes(record, shapes)
     typer.echo(table, nl=False)
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in several(text))
-    except ValueError:
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None

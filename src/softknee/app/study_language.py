@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import ParameterError
-from .screen import Keep, RecordFile, announce_smoke, command_line, kept_in, several, write_record
+from .screen import Keep, RecordFile, announce_smoke, command_line, kept_in, numbers, several, write_record
 
 _MODEL = "a folder of transformers, a llama2.c checkpoint, or hub:OWNER/NAME, which may download"
 Data = Annotated[Path | None, typer.Option(help="the data folder; default $SOFTKNEE_DATA")]
@@ -63,7 +63,7 @@ def preference(
     )
     settings = room.Settings(
         activations=tuple(swap),
-        betas=_numbers("--betas", betas),
+        betas=numbers("--betas", betas),
         seeds=tuple(range(seeds)),
         recipe=recipe,
         evaluation_pairs=eval_pairs,
@@ -188,10 +188,3 @@ def wikitext(
 def _names(train: str) -> str:
     """What was trained on, without the folders it lies in."""
     return ", ".join(Path(one).name for one in several(train))
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in several(text))
-    except ValueError:
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None

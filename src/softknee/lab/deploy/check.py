@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,8 +17,11 @@ from ...errors import InputError, ParameterError
 from ...measure.record import Quantity, Record, RecordError
 from ...nn.parameters import Parameterised
 from ...surgery import relu_ize_, sites, swap_
+from ...version import VERSION
 from ..checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from ..data.images import Split, load_split
+from ..fits.runs import read_run
+from ..studies.store import STUDY
 from ..table import Table
 from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, layers
 from .marabou_check import PROVED, RobustnessCheck, check_robustness
@@ -269,7 +273,16 @@ def check_checkpoint(
         options: of `deploy_check`, such as points and eps.
     """
     report("loading")
-    checkpoint = load_checkpoint(folder)
+    return _check(load_checkpoint(folder), data=data, report=report, **options)
+
+
+def _check(
+    checkpoint: Checkpoint,
+    *,
+    data: str | os.PathLike[str] | None,
+    report: Callable[[str], None],
+    **options: Any,
+) -> DeployReport:
     split = data_of(checkpoint, data)
     after = relu_copy(checkpoint.model, split.test_images[:2])
     return deploy_check(
@@ -357,23 +370,49 @@ def check_several(
     report: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> list[Checked]:
-    """`check_checkpoint` of each folder; every checkpoint is read before the first is checked."""
+    """Check each checkpoint, and each model of a study's folder; all are read before the first is checked."""
     if not folders:
         raise InputError("There is no checkpoint to check; name a folder at least.")
-    known = [load_checkpoint(folder) for folder in folders]
+    checkpoints: dict[str, Checkpoint] = {}
+    for folder in folders:
+        if Path(folder, STUDY).is_file():
+            checkpoints |= study_checkpoints(folder, data=data)
+        else:
+            checkpoints[os.fspath(folder)] = load_checkpoint(folder)
     result = []
-    for folder, checkpoint in zip(folders, known, strict=True):
-        name = os.path.basename(os.path.normpath(folder))
-        checked = check_checkpoint(
-            folder, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options
-        )
+    for place, checkpoint in checkpoints.items():
+        name = os.path.basename(os.path.normpath(place))
+        checked = _check(checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
         activation = str(checkpoint.arguments.get("activation", "as built")).removeprefix("torch:")
-        result.append(
-            Checked(
-                data=str(checkpoint.task.get("data")), network=checkpoint.builder, activation=activation, report=checked
-            )
-        )
+        task = str(checkpoint.task.get("data"))
+        result.append(Checked(data=task, network=checkpoint.builder, activation=activation, report=checked))
     return result
+
+
+def study_checkpoints(
+    folder: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None
+) -> dict[str, Checkpoint]:
+    """The trained models of a study that kept them, one for each activation and seed that did not diverge."""
+    run = read_run(folder, data_folder=data)
+    checkpoints = {
+        f"{fit.label} seed {fit.number(place)}": Checkpoint(
+            model=fit.model(place),
+            builder=run.recipe.model.build,
+            arguments={**run.recipe.model.arguments, "activation": fit.label},
+            surgery=None,
+            task={"data": run.recipe.data.set} if run.recipe.data.set else {},
+            notes=run.recipe.title,
+            softknee=VERSION,
+        )
+        for fit in run.with_models()
+        for place, epoch in enumerate(fit.outcome.diverged)
+        if epoch is None
+    }
+    if not checkpoints:
+        raise InputError(
+            f"The study '{folder}' has no models to check. Run it with --set 'keep=[models]', and into another folder."
+        )
+    return checkpoints
 
 
 def summary_record(checked: Sequence[Checked], *, command: str) -> Record:

@@ -72,7 +72,8 @@ class Cost:
 class Row:
     """One activation with one set of values.
 
-    variant:     what of it is learned, whether it is hardened, and what it begins with at the last place: values of a
+    variant:     what of it is learned, whether it is hardened, which epoch is reported, and what it begins with at the
+                 last place: values of a
                  knob are a path within one variant.
     key:         names its record.
     diverged:    (seed, epoch) of each seed that diverged. Then there are no averages: `scores`, `differences` and
@@ -84,7 +85,7 @@ class Row:
     label: str
     name: str
     values: Mapping[str, Value]
-    variant: tuple[bool | str | tuple[str, ...], bool, tuple[tuple[str, float], ...]]
+    variant: tuple[bool | str | tuple[str, ...], bool, str | None, tuple[tuple[str, float], ...]]
     key: str
     seeds: tuple[int, ...]
     baseline: bool

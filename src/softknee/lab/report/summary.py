@@ -653,6 +653,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         variant=(
             activation.learn if isinstance(activation.learn, bool | str) else tuple(activation.learn),
             activation.harden,
+            activation.select,
             tuple((activation.last or {}).items()),
         ),
         key=trial.key,

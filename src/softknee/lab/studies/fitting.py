@@ -51,7 +51,7 @@ def fit(value: Any, hint: Any, where: str) -> Any:
     raise refusal(where, words(hint), value)
 
 
-def settle(section: Any, *, where: str) -> None:
+def convert_fields(section: Any, *, where: str) -> None:
     """Bring the fields of a frozen dataclass into the types they are declared with, or refuse one with a sentence."""
     hints = hints_of(type(section))
     for one in fields(section):
@@ -65,17 +65,17 @@ def later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
-def is_unsaid(one: Field[Any], value: Any) -> bool:
+def is_omitted(one: Field[Any], value: Any) -> bool:
     """Whether a field is left out when it is written: one that came later, and has its default."""
     return bool(one.metadata.get("later")) and value == one.default
 
 
-def said(section: Any) -> Any:
-    """The way back from `fit`: dataclasses as mappings, without what `is_unsaid`."""
+def to_plain(section: Any) -> Any:
+    """The way back from `fit`: dataclasses as mappings, without what `is_omitted`."""
     if is_dataclass(section):
         found = {one.name: getattr(section, one.name) for one in fields(section)}
-        return {one.name: said(found[one.name]) for one in fields(section) if not is_unsaid(one, found[one.name])}
-    return [said(item) for item in section] if isinstance(section, list | tuple) else section
+        return {one.name: to_plain(found[one.name]) for one in fields(section) if not is_omitted(one, found[one.name])}
+    return [to_plain(item) for item in section] if isinstance(section, list | tuple) else section
 
 
 @functools.cache

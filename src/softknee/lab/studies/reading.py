@@ -39,7 +39,7 @@ from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
 from ..data.images import IMAGE_SETS
 from ..networks import BUILDERS, CLICKS
-from .fitting import fit, is_unsaid, shown
+from .fitting import fit, is_omitted, shown
 from .recipe import FIRST_TUNING_SEED, Choice, Data, Model, Recipe, Value
 from .trial import Chosen
 
@@ -319,7 +319,7 @@ def _plain(part: Any) -> Any:
     """A part of a recipe as mappings; what is None is left out, as it may be."""
     if not hasattr(part, "__dataclass_fields__"):
         return part
-    said = [one.name for one in fields(part) if not is_unsaid(one, getattr(part, one.name))]
+    said = [one.name for one in fields(part) if not is_omitted(one, getattr(part, one.name))]
     found = {name: _plain(getattr(part, name)) for name in said}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -421,7 +421,7 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
         yield Chosen(
             name=choice.name,
             label=" ".join([choice.title, *marks]),
-            values=_settled(choice.name, values),
+            values=_floats(choice.name, values),
             learn=choice.learn,
             per=choice.per,
             harden=choice.harden,
@@ -430,6 +430,7 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
             rate=rate,
             fitted=choice.fitted,
             trained=choice.trained,
+            select=choice.select,
         )
 
 
@@ -445,7 +446,7 @@ def module_of(chosen: Chosen, **more: Any) -> Any:
     return make(chosen.name, learn=chosen.learn, **{"per": chosen.per, **chosen.values, **more})
 
 
-def _settled(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
+def _floats(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
     """Numbers of parameters as floats, so that 1 and 1.0 are one trial; options such as a table's size as they are."""
     params = set() if is_baseline(name) else {p.name for p in find(name).params}
     return {

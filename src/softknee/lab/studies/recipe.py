@@ -18,7 +18,7 @@ from ...errors import ParameterError, RecipeError, did_you_mean
 from ...train.augment import Augment
 from ...train.optimizers import KINDS, read_options
 from ..data.images import DATA_SETS
-from .fitting import later, refusal, settle
+from .fitting import convert_fields, later, refusal
 
 # The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
 PAPER_MEASURES = (
@@ -46,7 +46,7 @@ class Paper:
     note: str = ""
 
     def __post_init__(self) -> None:
-        settle(self, where="paper")
+        convert_fields(self, where="paper")
         for label, numbers in self.values.items():
             for measure in numbers:
                 if measure not in PAPER_MEASURES:
@@ -104,7 +104,7 @@ class Augmentation:
     from_epoch: int = later(1)
 
     def __post_init__(self) -> None:
-        settle(self, where="augment")
+        convert_fields(self, where="augment")
         for name in ("crop", "shift"):
             if getattr(self, name) < 0:
                 raise refusal(f"augment.{name}", "a whole number of pixels, at least 0", getattr(self, name))
@@ -261,7 +261,7 @@ class Data:
     limit: int | None = later(None)
 
     def __post_init__(self) -> None:
-        settle(self, where="data")
+        convert_fields(self, where="data")
         _need(self.limit is None or self.limit >= 1, "data.limit", "a whole number of at least 1", self.limit)
         if self.set is not None and self.set not in DATA_SETS:
             near = did_you_mean(self.set, DATA_SETS)
@@ -292,7 +292,7 @@ class Model:
     where: str | None = None
 
     def __post_init__(self) -> None:
-        settle(self, where="model")
+        convert_fields(self, where="model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +309,9 @@ class Choice:
             several, one trial for each.
     fitted: of SQUAF: z and alpha start as `sk.design.start` fits them to this function, as the paper's networks do.
     trained: of SQUAF: at which places it learns: first, all but last stage, or a pattern for their paths.
+    select: the epoch that is reported, in place of the recipe's `select`. A hardened activation is reported at its last
+            epoch, where it is hardest, unless it says "best_val" here: then at the best epoch by validation of those
+            after its knobs froze, as in Algorithm 1 of the lambda-GELU paper.
     """
 
     name: str
@@ -322,10 +325,11 @@ class Choice:
     rate: float | tuple[float, ...] | None = later(None)
     fitted: str | None = later(None)
     trained: str | None = later(None)
+    select: Literal["last", "best_val"] | None = later(None)
 
     def __post_init__(self) -> None:
         place = f"activation {self.name!r}"
-        settle(self, where=place)
+        convert_fields(self, where=place)
         for key in ("fitted", "trained"):
             _need(self.name == "squaf" or getattr(self, key) is None, f"{place}: {key}", "for squaf alone", "it")
         said = self.trained is None or self.learn is not False
@@ -393,7 +397,7 @@ class Training:
     activation_learning_rate: float | None = later(None)
 
     def __post_init__(self) -> None:
-        settle(self, where="training")
+        convert_fields(self, where="training")
         for name in ("optimizer", "activation_optimizer"):
             given = getattr(self, name)
             if given not in (*KINDS, None):
@@ -496,7 +500,7 @@ class Seeds:
     share_dropout: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, where="seeds")
+        convert_fields(self, where="seeds")
         _need(self.count >= 1, "seeds.count", "a whole number of at least 1", self.count)
         _need(self.count <= 100_000, "seeds.count", "a whole number of at most 100,000", self.count)
         _need(0 <= self.first < 2**62, "seeds.first", "a whole number of at least 0 and below 2**62", self.first)
@@ -514,7 +518,7 @@ class Hardening:
     tolerance: float = 5e-3
 
     def __post_init__(self) -> None:
-        settle(self, where="hardening")
+        convert_fields(self, where="hardening")
         _need(0 <= self.start < 1, "hardening.start", "a share of the epochs in [0, 1)", self.start)
         _need(self.tolerance > 0, "hardening.tolerance", "a number above 0", self.tolerance)
 
@@ -531,7 +535,7 @@ class Tuning:
     seeds: int = 3
 
     def __post_init__(self) -> None:
-        settle(self, where="tuning")
+        convert_fields(self, where="tuning")
         for one in self.learning_rate:
             _need(one > 0, "tuning.learning_rate", "a list of numbers above 0", one)
         for one in self.weight_decay:
@@ -571,7 +575,7 @@ class Recipe:
     paper: Paper | None = None
 
     def __post_init__(self) -> None:
-        settle(self, where="")
+        convert_fields(self, where="")
         # It becomes the name of a folder.
         fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
         _need(fits, "name", "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs", self.name)

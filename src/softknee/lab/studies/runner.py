@@ -34,7 +34,7 @@ from .recipe import Choice, Recipe, Tuning
 from .running import Interrupted, run_trial
 from .store import DamagedError, Description, RunStore, StoreError, StudyLock, git_state
 from .trial import Chosen, Trial
-from .trials import Outcome, choose_tuned, cost_trial, refuse_unknown, speaks_of, train_trials, tuning_trials
+from .trials import Outcome, choose_tuned, cost_trial, matches_label, refuse_unknown, train_trials, tuning_trials
 
 BATCHES = 2  # of an epoch
 _MOST_BATCH = 4
@@ -43,7 +43,7 @@ _MOST_ASKED = 28  # of them for the labels that were asked for
 _ENDING = "-smoke"
 
 
-def said(only: Sequence[str] = ()) -> str:
+def smoke_notice(only: Sequence[str] = ()) -> str:
     """What a smoke run is, for whoever starts one."""
     which = "the activations that were asked for" if only else "at most two of the activations"
     return (
@@ -61,7 +61,7 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
     only: labels of activations as `run_study` takes them: the study has these, however many, and a name that says so.
     """
     batch = min(recipe.training.batch, _MOST_BATCH)
-    few = _asked(recipe, only) if only else _two(recipe)
+    few = _named(recipe, only) if only else _two(recipe)
     ending = f"{_ENDING}{_slug(only)}"
     small = replace(
         recipe,
@@ -92,13 +92,13 @@ def _two(recipe: Recipe) -> tuple[Choice, ...]:
     return (first,) if most is None else (first, most)
 
 
-def _asked(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
+def _named(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
     """What the labels mean, in the order of the recipe; of a label that means several values the first."""
     refuse_unknown(only, recipe)
     found: list[Choice] = []
     for choice in recipe.activations:
         every = list(combinations(choice))
-        meant = (next((one for one in every if speaks_of(wanted, one)), None) for wanted in only)
+        meant = (next((one for one in every if matches_label(wanted, one)), None) for wanted in only)
         labels = {one.label for one in meant if one is not None}
         found += [_fixed(choice, one) for one in every if one.label in labels]
     return tuple(found)
@@ -288,16 +288,16 @@ class _Study:
         return outcomes + self._stage(last, first=len(tuning) + len(train))
 
     def _plan(self, trials: Sequence[Trial]) -> None:
-        self._progress.plan([trial for trial in trials if self._is_asked(trial)])
+        self._progress.plan([trial for trial in trials if self._is_wanted(trial)])
 
-    def _is_asked(self, trial: Trial) -> bool:
+    def _is_wanted(self, trial: Trial) -> bool:
         if not self._only:
             return True
-        return trial.kind != "cost" and any(speaks_of(one, trial.activation) for one in self._only)
+        return trial.kind != "cost" and any(matches_label(one, trial.activation) for one in self._only)
 
     def _stage(self, every: Sequence[Trial], *, first: int) -> list[Outcome]:
         """The outcomes of those of the trials that are asked for, run where the store does not have them."""
-        trials = [trial for trial in every if self._is_asked(trial)]
+        trials = [trial for trial in every if self._is_wanted(trial)]
         finished = set(self._store.finished())
         outcomes: dict[str, Outcome] = {}
         for trial in trials:
@@ -319,7 +319,7 @@ class _Study:
             key = done.trial.key
             self._store.add(key, done.record, done.files, position=places[key])
             outcomes[key] = Outcome.read(done.record)
-            self._progress.end(done.trial, said=_said(outcomes[key]))
+            self._progress.end(done.trial, said=_result(outcomes[key]))
             self._each(outcomes[key])
         return [outcomes[trial.key] for trial in trials]
 
@@ -362,7 +362,7 @@ def _need_device(recipe: Recipe) -> None:
     need_device(recipe.device, cures=cures)
 
 
-def _said(outcome: Outcome) -> str:
+def _result(outcome: Outcome) -> str:
     """What came of a trial, for its line on the screen."""
     diverged = sum(epoch is not None for epoch in outcome.diverged)
     gone = f", {diverged} of {len(outcome.diverged)} seeds diverged" if diverged else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .fitting import fit, later, said, settle
+from .fitting import convert_fields, fit, later, to_plain
 from .recipe import Augmentation, Data, Hardening, Model, Seeds, Training, Value
 
 
@@ -28,9 +28,10 @@ class Chosen:
     rate: float | None = later(None)
     fitted: str | None = later(None)
     trained: str | None = later(None)
+    select: Literal["last", "best_val"] | None = later(None)
 
     def __post_init__(self) -> None:
-        settle(self, where="activation")
+        convert_fields(self, where="activation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,12 @@ class Trial:
     augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
 
     def __post_init__(self) -> None:
-        settle(self, where="trial")
+        convert_fields(self, where="trial")
+
+    @property
+    def selects(self) -> str:
+        """Which epoch is reported: "last" or "best_val". `select` does not speak of a hardened activation."""
+        return self.activation.select or ("last" if self.activation.harden else self.select)
 
     @property
     def activation(self) -> Chosen:
@@ -71,7 +77,7 @@ class Trial:
 
     def plain(self) -> dict[str, Any]:
         """The trial as JSON's own types."""
-        return json.loads(json.dumps(said(self), sort_keys=True))
+        return json.loads(json.dumps(to_plain(self), sort_keys=True))
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> Trial:

@@ -103,7 +103,7 @@ def cost_trial(recipe: Recipe, examples: Examples) -> Trial | None:
     # Hardening changes what the parameters are, and not what a step costs; images are timed as they are.
     return Trial(
         kind="cost",
-        activations=tuple(replace(one, harden=False) for one in every),
+        activations=tuple(replace(one, harden=False, select=None) for one in every),
         training=recipe.training,
         seeds=recipe.seeds,
         measures=("cost",),
@@ -118,7 +118,7 @@ def every_chosen(recipe: Recipe) -> Iterator[Chosen]:
         yield from combinations(choice)
 
 
-def speaks_of(wanted: str, chosen: Chosen) -> bool:
+def matches_label(wanted: str, chosen: Chosen) -> bool:
     """Whether a label that was asked for means this activation: "smelu" means every value of it, "smelu beta=1" one."""
     return chosen.label == wanted or chosen.label.startswith(f"{wanted} ")
 
@@ -127,7 +127,7 @@ def refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
     """Raise where a label was asked for that means none of the study's activations."""
     every = list(every_chosen(recipe))
     for wanted in only:
-        if not any(speaks_of(wanted, one) for one in every):
+        if not any(matches_label(wanted, one) for one in every):
             labels = [one.label for one in every]
             near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
             raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
@@ -240,7 +240,7 @@ class Outcome:
     def __post_init__(self) -> None:
         # Lists become tuples, so that an outcome that was read equals the one that was written.
         for name in _NUMBERS:
-            object.__setattr__(self, name, _settled(getattr(self, name)))
+            object.__setattr__(self, name, _tuples(getattr(self, name)))
 
     @property
     def noted(self) -> tuple[int, ...]:
@@ -285,10 +285,10 @@ _NUMBERS = tuple(one.name for one in fields(Outcome) if one.name != "trial")
 _LATER = ("epochs", "trained", "entropy")  # what records that were written before do not have
 
 
-def _settled(value: Any) -> Any:
+def _tuples(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _settled(one) for key, one in value.items()}
-    return tuple(_settled(one) for one in value) if isinstance(value, list | tuple) else value
+        return {key: _tuples(one) for key, one in value.items()}
+    return tuple(_tuples(one) for one in value) if isinstance(value, list | tuple) else value
 
 
 def _refuse(why: str) -> NoReturn:

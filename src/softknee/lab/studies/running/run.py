@@ -46,7 +46,7 @@ from .training import (
 )
 
 
-def foretold(trial: Trial, trainer: Trainer, examples: Examples) -> tuple[Examples, Tensor | None]:
+def progressive_predictions(trial: Trial, trainer: Trainer, examples: Examples) -> tuple[Examples, Tensor | None]:
     """The examples with those in the place of the test that are judged, and the outputs [M, n, ...] that each of them
     had before its step; without progressive validation the examples as they are, and None.
 
@@ -55,10 +55,10 @@ def foretold(trial: Trial, trainer: Trainer, examples: Examples) -> tuple[Exampl
     share = trial.training.progressive
     if share is None:
         return examples, None
-    said: Any = getattr(trainer, "foretold", None)
-    assert said is not None, "a progressive trial is trained by Replicas, which kept them"
+    predictions: Any = getattr(trainer, "foretold", None)
+    assert predictions is not None, "a progressive trial is trained by Replicas, which kept them"
     first = judged_from(len(examples.train_x), share)
-    return replace(examples, test_x=examples.train_x[first:], test_y=examples.train_y[first:]), said[:, first:]
+    return replace(examples, test_x=examples.train_x[first:], test_y=examples.train_y[first:]), predictions[:, first:]
 
 
 def judged_from(count: int, share: float) -> int:
@@ -85,7 +85,7 @@ def replaced(
     limits: dict[str, None] = {}
     refused: dict[str, None] = {}
     after = torch.full_like(outputs, float("nan"))
-    there: list[int] = []
+    plain: list[int] = []
     for row in rows:
         model = trainer.model(row)
         try:
@@ -95,12 +95,12 @@ def replaced(
             continue
         limits |= dict.fromkeys(module.partition("(")[0] for module in report.replaced.values())
         after[row] = _predict(model, x)
-        there.append(row)
-    found: dict[str, Any] = {"limit": ", ".join(limits), "test": judge(after, y, task=task, rows=there)}
+        plain.append(row)
+    found: dict[str, Any] = {"limit": ", ".join(limits), "test": judge(after, y, task=task, rows=plain)}
     if task != REGRESSION:
-        said, says = (logits_of(one).argmax(dim=2) for one in (outputs, after))
-        changed = (said != says).double().mean(dim=1)
-        found["changed"] = spread_out(changed[there].tolist(), there, len(outputs))
+        before, now = (logits_of(values).argmax(dim=2) for values in (outputs, after))
+        changed = (before != now).double().mean(dim=1)
+        found["changed"] = spread_out(changed[plain].tolist(), plain, len(outputs))
     return found | ({"not_run": " ".join(refused)} if refused else {})
 
 
@@ -130,17 +130,17 @@ def finish(
     start_entropies: Mapping[int, Sequence[SiteEntropy]],
 ) -> Finished:
     """Measure what the trial asks for; `start_profiles` and `start_entropies` are of the models before training."""
-    task, asked = examples.task, trial.measures
+    task, measures = examples.task, trial.measures
     for_report = trial.kind == "train"
-    examples, said = foretold(trial, trainer, examples)
+    examples, predictions = progressive_predictions(trial, trainer, examples)
     parts = [("validation", examples.validation_x, examples.validation_y)]
     if not isinstance(examples.train_x, Streamed):
         parts.insert(0, ("train", examples.train_x, examples.train_y))
     if for_report:
         parts.append(("test", examples.test_x, examples.test_y))
-    outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x) and (name != "test" or said is None)}
-    if said is not None and for_report:
-        outputs["test"] = said
+    outputs = {name: trainer.predict(x) for name, x, _ in parts if len(x) and (name != "test" or predictions is None)}
+    if predictions is not None and for_report:
+        outputs["test"] = predictions
     for seed in list(progress.alive):
         # Finite at the end of every epoch on what was looked at, and not on all that is looked at now.
         if not all(bool(finite_rows(one)[seed]) for one in outputs.values()):
@@ -148,8 +148,8 @@ def finish(
     by_parts: dict[str, Any] = {}
     if isinstance(examples.train_x, Streamed):
         about = examples.train_x, examples.train_y
-        by_parts["train"], gone = judge_on_disk(trainer.predict, *about, rows=progress.alive)
-        for seed in gone:
+        by_parts["train"], diverged = judge_on_disk(trainer.predict, *about, rows=progress.alive)
+        for seed in diverged:
             progress.diverged[seed] = trainer.epoch
     rows = progress.alive
     scores = by_parts | {
@@ -158,7 +158,7 @@ def finish(
             y,
             task=task,
             rows=rows,
-            calibration=name == "test" and "calibration" in asked,
+            calibration=name == "test" and "calibration" in measures,
             picture=examples.picture if name == "test" else None,
         )
         for name, _, y in parts
@@ -169,13 +169,13 @@ def finish(
     if for_report:
         test = outputs["test"]
         rest["difference"] = _differences(test, examples.test_y, rows) if _differ(trial, task, rows) else {}
-        if "activity" in asked and rows:
-            seen = looked_at(examples)
+        if "activity" in measures and rows:
+            seen = measured_examples(examples)
             rest["activity"] = activities(trainer, seen, rows)
-        if "entropy" in asked and rows:
-            seen = looked_at(examples)
+        if "entropy" in measures and rows:
+            seen = measured_examples(examples)
             rest["entropy"] = entropy(start_entropies, site_entropies(trainer, seen, rows), trainer.count)
-        if "hardness" in asked:
+        if "hardness" in measures:
             rest["hardness"] = hardness(start_profiles, profiles(trainer, rows, distances=True), rows)
         if (trial.activation.harden or trial.activation.replace) and rows:
             about = trainer, examples.test_x, examples.test_y, test
@@ -202,7 +202,7 @@ def finish(
     )
 
 
-def looked_at(examples: Examples) -> Tensor:
+def measured_examples(examples: Examples) -> Tensor:
     """The examples that activity and entropy are measured on: never the test."""
     return examples.validation_x if len(examples.validation_x) else examples.train_x
 
@@ -232,11 +232,11 @@ def _files(
 ) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     if "predictions" in trial.keep:
-        said = outputs.float() if task == REGRESSION else probabilities_of(outputs)
-        gone = [seed for seed in range(trainer.count) if seed not in rows]
-        said = said.cpu().index_fill(0, torch.tensor(gone, dtype=torch.int64), float("nan"))
+        values = outputs.float() if task == REGRESSION else probabilities_of(outputs)
+        diverged = [seed for seed in range(trainer.count) if seed not in rows]
+        values = values.cpu().index_fill(0, torch.tensor(diverged, dtype=torch.int64), float("nan"))
         name = "predictions" if task == REGRESSION else "probabilities"
-        files[f"{trial.key}.predictions.safetensors"] = write_tensors({name: said, "labels": labels})
+        files[f"{trial.key}.predictions.safetensors"] = write_tensors({name: values, "labels": labels})
     if "models" in trial.keep:
         files[f"{trial.key}.models.safetensors"] = write_tensors(trainer.weights())
     return files
@@ -305,8 +305,9 @@ def run_trial(
         watch: told of every step and epoch.
         base: the folder of the recipe, where a file or a function of your own is looked for.
 
-    "train" reads the test set once, at the end, with the weights of the selected epochs (a hardened trial's last: only
-    there its knobs are at their targets); "tune" never reads it; "cost" trains nothing and times every activation.
+    "train" reads the test set once, at the end, with the weights of the selected epochs (a hardened trial's last, where
+    its knobs are at their targets, unless its activation says `select: best_val`); "tune" never reads it; "cost" trains
+    nothing and times every activation.
 
     >>> from softknee.lab.studies.recipe import Data, Model, Seeds, Training
     >>> from softknee.lab.studies.trial import Chosen
@@ -335,11 +336,11 @@ def run_trial(
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
     wanted = trial.kind == "train" and "entropy" in trial.measures
-    start_entropies = site_entropies(trainer, looked_at(examples), everyone) if wanted else {}
+    start_entropies = site_entropies(trainer, measured_examples(examples), everyone) if wanted else {}
     validation = None
     if len(examples.validation_x):
-        kept = examples.validation_x if examples.on_disk else examples.validation_x.to(trainer.device)
-        validation = kept, examples.validation_y.to(trainer.device)
+        inputs = examples.validation_x if examples.on_disk else examples.validation_x.to(trainer.device)
+        validation = inputs, examples.validation_y.to(trainer.device)
     inputs, augment = training_inputs(trial, examples)
     progress = train(
         trial,

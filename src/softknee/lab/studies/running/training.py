@@ -503,12 +503,13 @@ class Progress:
     and dates what diverged. `note` looks, also at the predictions of the validation examples, and adds the epoch that
     has just ended to the curves.
 
-    keep_best: keep the weights of the best epoch by validation: the highest accuracy, of equal ones the lowest loss.
+    best_from: keep the weights of the best epoch by validation from this one on: the highest accuracy, of equal ones
+               the lowest loss. None keeps none.
     """
 
     count: int
     task: str
-    keep_best: bool
+    best_from: int | None
     followed: Followed
     gradients: bool
     start: dict[str, list[float]]  # the followed parameters before training
@@ -550,7 +551,8 @@ class Progress:
             chosen = [values[row] for row in rows]
             self.ways.setdefault(name, []).append(list(spread_out(chosen, rows, self.count)))
         if outputs is not None and validation is not None:
-            weights = trainer.weights() if self.keep_best else {}
+            wanted = self.best_from is not None and trainer.epoch >= self.best_from
+            weights = trainer.weights() if wanted else {}
             self._judge(outputs, validation[1], rows, weights, trainer.epoch)
 
     def passed(self, trainer: Trainer) -> None:
@@ -587,7 +589,7 @@ class Progress:
         self.curves.setdefault("validation_loss", []).append(list(loss))
         if self.task != REGRESSION:
             self.curves.setdefault("validation_accuracy", []).append(list(right))
-        if not self.keep_best:
+        if not weights:
             return
         if not self.best_weights:
             self.best_weights = dict(weights)
@@ -741,7 +743,7 @@ def train(
     hardening = None
     if chosen.harden:
         hardening = StackedHardening(trainer, total=total, settings=trial.hardening or Hardening())
-    keep_best = trial.select == "best_val" and hardening is None
+    keep_best = trial.selects == "best_val"
     if keep_best and validation is None:
         raise ParameterError(
             "select: best_val chooses epochs by validation examples, and there are none; give data a share of "
@@ -752,7 +754,7 @@ def train(
     progress = Progress(
         count=trainer.count,
         task=task,
-        keep_best=keep_best,
+        best_from=1 + (hardening.last_free if hardening else 0) if keep_best else None,
         followed=followed,
         gradients=gradients,
         start=followed.now(trainer),
@@ -830,6 +832,6 @@ def selected_epochs(progress: Progress, trainer: Trainer) -> tuple[int | None, .
     """The epoch that each seed's numbers are of; None of one that diverged."""
     last = trainer.epoch
     return tuple(
-        None if gone is not None else int(rank[2]) if progress.keep_best else last
+        None if gone is not None else last if progress.best_from is None else int(rank[2])
         for gone, rank in zip(progress.diverged, progress.best, strict=True)
     )

@@ -31,7 +31,7 @@ from .trials import Finished, Outcome
 _GO, _SAVE, _STOP, _END = "go on", "save", "stop", "end"
 
 
-def study_together(
+def run_distributed(
     recipe: Recipe,
     *,
     out: str | os.PathLike[str],
