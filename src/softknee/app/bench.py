@@ -400,16 +400,8 @@ def bench_wire(
         forms=several(forms) or wire.FORMS,
         **({} if threads is None else {"threads": threads}),
     )
-    command = command_line()
-    split = load_split("digits")
-    data = wire.Data(
-        train_images=split.train_images,
-        train_labels=split.train_labels,
-        test_images=split.test_images,
-        test_labels=split.test_labels,
-    )
     with progress_line("wire:") as report:
-        record = wire.measure(settings, data, command=command, report=report)
+        record = wire.measure(settings, load_split("digits"), command=command_line(), report=report)
     if json is not None:
         record.write(json)
     print_wire(record)
