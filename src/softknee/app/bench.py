@@ -1,6 +1,7 @@
 """`softknee bench`: what activations cost, on kernels, in models, in training and on the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,27 +12,45 @@ from rich.table import Table
 from ..errors import ParameterError
 from ..lab.table import wire_tables
 from ..measure.record import Quantity, Record
-from .screen import RecordFile, command_line, console_of, several
+from .screen import RecordFile, command_line, console_of, print_speed, print_table, progress_line, several
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")]
+Samples = Annotated[int, typer.Option(min=1, help="samples of each")]
+CallSamples = Annotated[int, typer.Option(min=1, help="samples of each call")]
+CallSeconds = Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")]
+
+
+def _measure(what: str, measure: Callable[..., Record], *args: Any, json: Path | None) -> Record:
+    """The record of a benchmark, measured with a progress line and written to the file."""
+    with progress_line(what) as report:
+        record = measure(*args, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    return record
+
+
+def _threads(count: int | None) -> dict[str, int]:
+    return {} if count is None else {"threads": count}
 
 
 @bench.command("kernels")
 def bench_kernels(
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     elements: Annotated[str | None, typer.Option(help="such as 64M; default 64M on a GPU, 4M on a CPU")] = None,
     dtype: Annotated[str | None, typer.Option(help="any of bf16,f16,f32,f64; default bf16,f32 (CPU: f32)")] = None,
     only: Annotated[str, typer.Option(help="function names with commas between; default all")] = "",
     variants: Annotated[str, typer.Option(help="variant names with commas between; default all")] = "",
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 25,
-    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 2.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: CallSamples = 25,
+    seconds: CallSeconds = 2.0,
+    threads: Threads = None,
     json: RecordFile = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
     """Time every function, forward and backward, as a multiple of copying the same tensor."""
     from ..lab.bench import speed
-    from .screen import print_speed, progress_line
 
     chosen = speed.choose_device(device)
     on_gpu = chosen.type == "cuda"
@@ -43,13 +62,9 @@ def bench_kernels(
         variants=several(variants),
         repeats=repeats,
         seconds_per_call=seconds,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("measuring") as report:
-        record = speed.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_speed(record, markdown=markdown)
+    print_speed(_measure("measuring", speed.measure, settings, json=json), markdown=markdown)
 
 
 @bench.command("model")
@@ -65,19 +80,17 @@ def bench_model(
     image: Annotated[int | None, typer.Option(min=1, help="side of the images; default the model's own")] = None,
     length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
     config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
     compile: Annotated[bool, typer.Option("--compile", help="through torch.compile, both of them")] = False,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 15,
-    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 5.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: CallSamples = 15,
+    seconds: CallSeconds = 5.0,
+    threads: Threads = None,
     json: RecordFile = None,
 ) -> None:
     """Step time, memory and output change of a whole model before and after swaps, with random weights."""
     from ..lab.bench import models
-    from ..lab.bench.candidates import Shape, read_config
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = models.Settings(
@@ -85,22 +98,18 @@ def bench_model(
         swap=swap[0],
         others=tuple(swap[1:]),
         device=chosen,
-        shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
+        shape=models.Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
         replacing=replacing,
         where=where,
         learn=several(learn),
         dtype=dtype,
         compile=compile,
-        config=read_config(config or []),
+        config=models.read_config(config or []),
         repeats=repeats,
         seconds_per_call=seconds,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("model:") as report:
-        record = models.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_model(record)
+    print_model(_measure("model:", models.measure, settings, json=json))
 
 
 @bench.command("replicas")
@@ -109,17 +118,16 @@ def bench_replicas(
     widths: Annotated[str, typer.Option(help="of the network; default 784,1200,1200,10 (CPU: 64,128,128,10)")] = "",
     activation: Annotated[str, typer.Option(help="its activation")] = "relu",
     batch: Annotated[int, typer.Option(min=1, help="examples in a step of each replica")] = 32,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     steps: Annotated[int, typer.Option(min=1, help="steps in a sample")] = 200,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 5,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: Samples = 5,
+    threads: Threads = None,
     precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
     json: RecordFile = None,
 ) -> None:
     """Time a training step of many replicas at once, beside as many models one after the other."""
     from ..lab.bench import replicas
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     on_gpu = chosen.type == "cuda"
@@ -132,13 +140,9 @@ def bench_replicas(
         steps=steps,
         repeats=repeats,
         precision=precision,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("replicas:") as report:
-        record = replicas.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_replicas(record)
+    print_replicas(_measure("replicas:", replicas.measure, settings, json=json))
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -151,6 +155,26 @@ def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
 _MOST_PATHS = 3  # all of them are in the record
 
 
+def _table(title: str, *columns: str, left: int = 1) -> Table:
+    """An empty table with these columns, of which the first `left` are text."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index < left else "right")
+    return table
+
+
+def _print_failures(console: Console, record: Record, name: Callable[[Mapping[str, Any]], str]) -> None:
+    for row in record.rows:
+        if "not_run" in row:
+            console.print(f"{name(row)}: {row['not_run']}", style="red", markup=False)
+
+
+def _machine(record: Record) -> str:
+    settings = record.settings
+    gpu = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
+    return gpu or settings["device"]
+
+
 def print_model(record: Record) -> None:
     """Times, memory and parameters before and after, then the sites."""
     console = console_of()
@@ -159,23 +183,21 @@ def print_model(record: Record) -> None:
         _print_several(console, record)
         return
     before, after = rows
-    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("", "before", "after", "ratio"):
-        drawn.add_column(name, justify="right" if name else "left")
+    table = _table(_title(record), "", "before", "after", "ratio")
     for label, key in (("inference, ms", "forward"), ("training step, ms", "step")):
         first, second = before.get(key), after.get(key)
-        drawn.add_row(label, _time(first), _time(second), _ratio(_value(first), _value(second)))
+        table.add_row(label, _time(first), _time(second), _ratio(_value(first), _value(second)))
     for label, key in (("held for backward, MiB", "held"), ("peak of a step, MiB", "peak")):
         first, second = before.get(key), after.get(key)
         if key == "peak" and first is None and second is None:
-            drawn.add_row(label, "not measured", "not measured", "")
+            table.add_row(label, "not measured", "not measured", "")
         else:
-            drawn.add_row(label, _mib(first), _mib(second), _ratio(first, second))
+            table.add_row(label, _mib(first), _mib(second), _ratio(first, second))
     added = after["parameters"] - before["parameters"]
-    drawn.add_row(
+    table.add_row(
         "parameters", f"{before['parameters']:,}", f"{after['parameters']:,}", f"{added:+,}" if added else "same"
     )
-    console.print(drawn)
+    console.print(table)
     if "peak" not in before and record.settings["device"] != "cuda":
         console.print("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.", style="dim")
     if "output_change" in after:
@@ -183,18 +205,15 @@ def print_model(record: Record) -> None:
             f"Largest change of an output before any training: {after['output_change']:.3g}, "
             f"{after['relative_change']:.2%} of the largest output (random weights)."
         )
-    for row in (before, after):
-        if "not_run" in row:
-            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+    _print_failures(console, record, lambda row: row["variant"])
     _print_sites(console, after)
 
 
 def _print_several(console: Console, record: Record) -> None:
     """One line for each swap, with ratios to the model as it is built."""
     before = record.rows[0]
-    drawn = Table(title=_title(record), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters"):
-        drawn.add_column(name, justify="right" if name else "left")
+    columns = ("inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters")
+    table = _table(_title(record), "", *columns)
     for row in record.rows:
         times = [
             text
@@ -203,22 +222,20 @@ def _print_several(console: Console, record: Record) -> None:
         ]
         memory = [_mib(row.get("peak")), _ratio(before.get("peak"), row.get("peak"))]
         added = row["parameters"] - before["parameters"]
-        drawn.add_row(row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}")
-    console.print(drawn)
-    for row in record.rows:
-        if "not_run" in row:
-            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+        table.add_row(row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}")
+    console.print(table)
+    _print_failures(console, record, lambda row: row["variant"])
 
 
 def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
     changed, skipped = after.get("changed", ()), after.get("skipped", ())
     console.print(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
-    alike: dict[str, list[str]] = {}
-    for one in changed:
-        alike.setdefault(f"{one['was']} → {one['now']}", []).append(one["path"])
-    for one in skipped:
-        alike.setdefault(f"left, because {one['reason']}", []).append(f"{one['path']} ({one['activation']})")
-    for what, paths in alike.items():
+    groups: dict[str, list[str]] = {}
+    for site in changed:
+        groups.setdefault(f"{site['was']} → {site['now']}", []).append(site["path"])
+    for site in skipped:
+        groups.setdefault(f"left, because {site['reason']}", []).append(f"{site['path']} ({site['activation']})")
+    for what, paths in groups.items():
         more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
         console.print(f"  {what}: {', '.join(paths[:_MOST_PATHS])}{more}", markup=False)
     for note in after.get("notes", ()):
@@ -233,12 +250,12 @@ def _title(record: Record) -> str:
     return f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
 
 
-def _time(found: Quantity | None) -> str:
-    return "-" if found is None else found.text(2)
+def _time(quantity: Quantity | None) -> str:
+    return "-" if quantity is None else quantity.text(2)
 
 
-def _value(found: Quantity | None) -> float | None:
-    return None if found is None else found.value
+def _value(quantity: Quantity | None) -> float | None:
+    return None if quantity is None else quantity.value
 
 
 def _mib(count: int | None) -> str:
@@ -254,22 +271,16 @@ def print_replicas(record: Record) -> None:
     console = console_of()
     settings = record.settings
     network = "-".join(str(width) for width in settings["widths"])
-    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
-    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {where or settings['device']}"
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for name in ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain"):
-        drawn.add_column(name, justify="right")
+    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {_machine(record)}"
+    table = _table(title, "replicas", "one step of all, ms", "plain loop, in a row, ms", "gain", left=0)
     for row in record.rows:
         if "not_run" in row:
-            drawn.add_row(str(row["count"]), "not run", row["in_a_row"].text(2), "")
+            table.add_row(str(row["count"]), "not run", row["in_a_row"].text(2), "")
         else:
-            drawn.add_row(str(row["count"]), row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
-    console.print(drawn)
-    for row in record.rows:
-        if "not_run" in row:
-            console.print(f"{row['count']} replicas: {row['not_run']}", style="red", markup=False)
-    one = record.rows[0]["one_eager"].text(3)
-    console.print(f"One model in a plain loop: {one} ms a step.", markup=False)
+            table.add_row(str(row["count"]), row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
+    console.print(table)
+    _print_failures(console, record, lambda row: f"{row['count']} replicas")
+    console.print(f"One model in a plain loop: {record.rows[0]['one_eager'].text(3)} ms a step.", markup=False)
 
 
 @bench.command("epoch")
@@ -286,11 +297,11 @@ def bench_epoch(
     batch: Annotated[int, typer.Option(min=1, help="images in a step of each model")] = 256,
     steps: Annotated[int | None, typer.Option(min=1, help="how many are timed; default those of an epoch")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="of the whole training whose seconds are computed")] = 100,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         str | None, typer.Option(help="bfloat16 or float32; default bfloat16 on a GPU, else float32")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 2,
+    repeats: Samples = 2,
     no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
     json: RecordFile = None,
 ) -> None:
@@ -299,9 +310,8 @@ def bench_epoch(
     Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
     """
     from ..lab.bench import epoch
-    from ..lab.bench.candidates import read_config
+    from ..lab.bench.models import read_config
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = epoch.Settings(
@@ -321,43 +331,32 @@ def bench_epoch(
         repeats=repeats,
         plain=not no_plain,
     )
-    with progress_line("epoch:") as report:
-        record = epoch.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_epoch(record)
+    print_epoch(_measure("epoch:", epoch.measure, settings, json=json))
 
 
 def print_epoch(record: Record) -> None:
     """One line for each way, number of models and augmentation: a step, a whole training, the start, the ratio."""
     console = console_of()
     settings = record.settings
-    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
     swap = f", {settings['swap']}" if settings["swap"] else ""
     side = settings["image"]
-    console.print(f"{settings['model']}{swap}, on {where or settings['device']}", markup=False)
+    console.print(f"{settings['model']}{swap}, on {_machine(record)}", markup=False)
     title = (
         f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
         f"{settings['steps_of_an_epoch']} steps an epoch"
     )
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    drawn.add_column("way")
-    drawn.add_column("models", justify="right")
-    drawn.add_column("augmentation")
-    for name in ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio"):
-        drawn.add_column(name, justify="right")
+    times = ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
+    table = _table(title, "way", "models", "augmentation", *times, left=3)
+    table.columns[1].justify = "right"
     for row in record.rows:
         head = (row["way"], str(row["count"]), row["augmentation"])
         if "not_run" in row:
-            drawn.add_row(*head, "not run", "", "", "")
+            table.add_row(*head, "not run", "", "", "")
         else:
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
-            drawn.add_row(*head, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio)
-    console.print(drawn)
-    for row in record.rows:
-        if "not_run" in row:
-            what = f"{row['way']}, {row['count']} models, {row['augmentation']}"
-            console.print(f"{what}: {row['not_run']}", style="red", markup=False)
+            table.add_row(*head, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio)
+    console.print(table)
+    _print_failures(console, record, lambda row: f"{row['way']}, {row['count']} models, {row['augmentation']}")
     if settings["steps_timed"] < settings["steps_of_an_epoch"]:
         console.print(
             f"The epochs are extrapolated from {settings['steps_timed']} of {settings['steps_of_an_epoch']} steps.",
@@ -375,20 +374,19 @@ def print_epoch(record: Record) -> None:
 
 @bench.command("wire")
 def bench_wire(
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     rates: Annotated[str, typer.Option(help="weights of the rate penalty")] = "0,0.1,0.3",
     epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 15,
     elements: Annotated[int | None, typer.Option(min=1, help="activations to code; default 16M (CPU: 4M)")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
+    repeats: Samples = 9,
     forms: Annotated[str, typer.Option(help="any of rans,huffman,packed,bfloat16; default all")] = "",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    threads: Threads = None,
     json: RecordFile = None,
 ) -> None:
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.bench import wire
     from ..lab.bench.speed import choose_device
     from ..lab.splits import load_split
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = wire.Settings(
@@ -398,13 +396,11 @@ def bench_wire(
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
         forms=several(forms) or wire.FORMS,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("wire:") as report:
-        record = wire.measure(settings, load_split("digits"), command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_wire(record)
+    record = _measure("wire:", wire.measure, settings, load_split("digits"), json=json)
+    for table in wire_tables(record):
+        print_table(table)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -414,17 +410,3 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise ParameterError(
             f"--rates takes numbers with commas between, such as 0,0.1, and {text!r} was given."
         ) from None
-
-
-def print_wire(record: Record) -> None:
-    """What was sent while training, how long symbols are, how quick each form is, and the links that each is for."""
-    console = console_of()
-    for table in wire_tables(record):
-        drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-        for index, name in enumerate(table.header):
-            drawn.add_column(name, justify="left" if index == 0 else "right")
-        for line in table.lines:
-            drawn.add_row(*line)
-        console.print(drawn)
-        for remark in table.remarks:
-            console.print(remark, style="dim", markup=False)

@@ -91,11 +91,13 @@ def print_speed(record: Record, *, markdown: bool) -> None:
         if markdown:
             console.print(table.markdown(), soft_wrap=True, markup=False)
         else:
-            _print_speed_table(console, table)
+            print_table(table)
 
 
-def _print_speed_table(console: Console, table: ResultTable) -> None:
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1), title_justify="left", pad_edge=False)
+def print_table(table: ResultTable) -> None:
+    """A table with its remarks."""
+    console = console_of()
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for index, name in enumerate(table.header):
         drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
     for line in table.lines:
