@@ -130,7 +130,7 @@ def test_bytes_held_sees_what_custom_functions_keep() -> None:
 
     x = torch.randn(64, requires_grad=True)
     assert bytes_held(lambda: Keeper.apply(x)) == 2 * 4 * 64  # type: ignore[arg-type]
-    assert bytes_held(lambda: Keeper.apply(x), besides=[x]) == 4 * 64  # type: ignore[arg-type]
+    assert bytes_held(lambda: Keeper.apply(x), excluded=[x]) == 4 * 64  # type: ignore[arg-type]
 
 
 def test_the_clock_takes_turns_and_bounds_slow_calls(monkeypatch: pytest.MonkeyPatch) -> None:

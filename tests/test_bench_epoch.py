@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from softknee.app.commands import app
 from softknee.errors import ParameterError
-from softknee.lab.bench.candidates import Shape, build
 from softknee.lab.bench.epoch import Settings, measure
+from softknee.lab.bench.models import Shape, build
 from softknee.measure import Record
 
 pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")

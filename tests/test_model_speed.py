@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from softknee.app.bench import print_model
 from softknee.app.commands import app
 from softknee.errors import InputError, MissingToolError, ParameterError
-from softknee.lab.bench import candidates
-from softknee.lab.bench.candidates import Shape, build, read_config
-from softknee.lab.bench.models import Settings, compare, main_output, measure
+from softknee.lab.bench import models
+from softknee.lab.bench.models import Settings, Shape, build, compare, main_output, measure, read_config
 from softknee.measure import Quantity, Record
 from softknee.surgery import module_of
 
@@ -136,7 +135,7 @@ def test_a_swap_for_the_same_function_changes_no_output():
     assert record.rows[1]["parameters"] == record.rows[0]["parameters"]
 
 
-@pytest.mark.parametrize("kind", candidates.TRANSFORMERS)
+@pytest.mark.parametrize("kind", models.TRANSFORMERS)
 def test_the_kinds_of_transformers(kind: str):
     small = {
         "bert": {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2},

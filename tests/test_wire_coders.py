@@ -141,9 +141,9 @@ def test_a_range_coded_payload_is_read_by_a_plain_loop(lanes: int, scale: int) -
     weights = some_weights(lanes)[:40]
     symbols = random.Random(lanes).choices(range(len(weights)), weights, k=500)
     table = rans.quantised(weights, scale)
-    payload = rans.encode_parts([rans.Part(table, np.array(symbols))], scale=scale, lanes=lanes)
+    payload = rans.encode_parts([(table, np.array(symbols))], scale=scale, lanes=lanes)
     assert scalar_decode(payload, table, scale, lanes, 500) == symbols
-    assert rans.decode_parts(payload, [rans.Part(table, 500)], scale=scale, lanes=lanes)[0].tolist() == symbols
+    assert rans.decode_parts(payload, [(table, 500)], scale=scale, lanes=lanes)[0].tolist() == symbols
     ideal = -sum(math.log2(table[symbol] / 2**scale) for symbol in symbols)
     assert ideal - 1 < 8 * len(payload) - 16 * lanes < ideal + 32 * lanes + 0.01 * ideal
 

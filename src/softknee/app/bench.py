@@ -1,6 +1,7 @@
 """`softknee bench`: what activations cost, on kernels, in models, in training and on the wire."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,27 +10,45 @@ from rich.console import Console
 from ..errors import ParameterError
 from ..lab.table import Table
 from ..measure.record import Quantity, Record
-from .screen import RecordFile, command_line, console_of, print_table, several
+from .screen import RecordFile, command_line, console_of, print_speed, print_table, progress_line, several
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
+
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")]
+Samples = Annotated[int, typer.Option(min=1, help="samples of each")]
+CallSamples = Annotated[int, typer.Option(min=1, help="samples of each call")]
+CallSeconds = Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")]
+
+
+def _measure(what: str, measure: Callable[..., Record], *args: Any, json: Path | None) -> Record:
+    """The record of a benchmark, measured with a progress line and written to the file."""
+    with progress_line(what) as report:
+        record = measure(*args, command=command_line(), report=report)
+    if json is not None:
+        record.write(json)
+    return record
+
+
+def _threads(count: int | None) -> dict[str, int]:
+    return {} if count is None else {"threads": count}
 
 
 @bench.command("kernels")
 def bench_kernels(
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     elements: Annotated[str | None, typer.Option(help="such as 64M; default 64M on a GPU, 4M on a CPU")] = None,
     dtype: Annotated[str | None, typer.Option(help="any of bf16,f16,f32,f64; default bf16,f32 (CPU: f32)")] = None,
     only: Annotated[str, typer.Option(help="function names with commas between; default all")] = "",
     variants: Annotated[str, typer.Option(help="variant names with commas between; default all")] = "",
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 25,
-    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 2.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: CallSamples = 25,
+    seconds: CallSeconds = 2.0,
+    threads: Threads = None,
     json: RecordFile = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
     """Time every function, forward and backward, as a multiple of copying the same tensor."""
     from ..lab.bench import speed
-    from .screen import print_speed, progress_line
 
     chosen = speed.choose_device(device)
     on_gpu = chosen.type == "cuda"
@@ -41,13 +60,9 @@ def bench_kernels(
         variants=several(variants),
         repeats=repeats,
         seconds_per_call=seconds,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("measuring") as report:
-        record = speed.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_speed(record, markdown=markdown)
+    print_speed(_measure("measuring", speed.measure, settings, json=json), markdown=markdown)
 
 
 @bench.command("model")
@@ -63,19 +78,17 @@ def bench_model(
     image: Annotated[int | None, typer.Option(min=1, help="side of the images; default the model's own")] = None,
     length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
     config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
     compile: Annotated[bool, typer.Option("--compile", help="through torch.compile, both of them")] = False,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each call")] = 15,
-    seconds: Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")] = 5.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: CallSamples = 15,
+    seconds: CallSeconds = 5.0,
+    threads: Threads = None,
     json: RecordFile = None,
 ) -> None:
     """Step time, memory and output change of a whole model before and after swaps, with random weights."""
     from ..lab.bench import models
-    from ..lab.bench.candidates import Shape, read_config
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = models.Settings(
@@ -83,22 +96,18 @@ def bench_model(
         swap=swap[0],
         others=tuple(swap[1:]),
         device=chosen,
-        shape=Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
+        shape=models.Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
         replacing=replacing,
         where=where,
         learn=several(learn),
         dtype=dtype,
         compile=compile,
-        config=read_config(config or []),
+        config=models.read_config(config or []),
         repeats=repeats,
         seconds_per_call=seconds,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("model:") as report:
-        record = models.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_model(record)
+    print_model(_measure("model:", models.measure, settings, json=json))
 
 
 @bench.command("replicas")
@@ -107,17 +116,16 @@ def bench_replicas(
     widths: Annotated[str, typer.Option(help="of the network; default 784,1200,1200,10 (CPU: 64,128,128,10)")] = "",
     activation: Annotated[str, typer.Option(help="its activation")] = "relu",
     batch: Annotated[int, typer.Option(min=1, help="examples in a step of each replica")] = 32,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     steps: Annotated[int, typer.Option(min=1, help="steps in a sample")] = 200,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 5,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    repeats: Samples = 5,
+    threads: Threads = None,
     precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
     json: RecordFile = None,
 ) -> None:
     """Time a training step of many replicas at once, beside as many models one after the other."""
     from ..lab.bench import replicas
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     on_gpu = chosen.type == "cuda"
@@ -130,13 +138,9 @@ def bench_replicas(
         steps=steps,
         repeats=repeats,
         precision=precision,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    with progress_line("replicas:") as report:
-        record = replicas.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_replicas(record)
+    print_replicas(_measure("replicas:", replicas.measure, settings, json=json))
 
 
 def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -147,6 +151,18 @@ def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 _MOST_PATHS = 3  # all of them are in the record
+
+
+def _print_failures(console: Console, record: Record, name: Callable[[Mapping[str, Any]], str]) -> None:
+    for row in record.rows:
+        if "not_run" in row:
+            console.print(f"{name(row)}: {row['not_run']}", style="red", markup=False)
+
+
+def _machine(record: Record) -> str:
+    settings = record.settings
+    gpu = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
+    return gpu or settings["device"]
 
 
 def print_model(record: Record) -> None:
@@ -178,9 +194,7 @@ def print_model(record: Record) -> None:
             f"Largest change of an output before any training: {after['output_change']:.3g}, "
             f"{after['relative_change']:.2%} of the largest output (random weights)."
         )
-    for row in (before, after):
-        if "not_run" in row:
-            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+    _print_failures(console, record, lambda row: row["variant"])
     _print_sites(console, after)
 
 
@@ -199,20 +213,18 @@ def _print_several(console: Console, record: Record) -> None:
         added = row["parameters"] - before["parameters"]
         lines.append((row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}"))
     print_table(Table(title=_title(record), head=head, rows=lines))
-    for row in record.rows:
-        if "not_run" in row:
-            console.print(f"{row['variant']}: {row['not_run']}", style="red", markup=False)
+    _print_failures(console, record, lambda row: row["variant"])
 
 
 def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
     changed, skipped = after.get("changed", ()), after.get("skipped", ())
     console.print(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
-    alike: dict[str, list[str]] = {}
-    for one in changed:
-        alike.setdefault(f"{one['was']} → {one['now']}", []).append(one["path"])
-    for one in skipped:
-        alike.setdefault(f"left, because {one['reason']}", []).append(f"{one['path']} ({one['activation']})")
-    for what, paths in alike.items():
+    groups: dict[str, list[str]] = {}
+    for site in changed:
+        groups.setdefault(f"{site['was']} → {site['now']}", []).append(site["path"])
+    for site in skipped:
+        groups.setdefault(f"left, because {site['reason']}", []).append(f"{site['path']} ({site['activation']})")
+    for what, paths in groups.items():
         more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
         console.print(f"  {what}: {', '.join(paths[:_MOST_PATHS])}{more}", markup=False)
     for note in after.get("notes", ()):
@@ -227,12 +239,12 @@ def _title(record: Record) -> str:
     return f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
 
 
-def _time(found: Quantity | None) -> str:
-    return "-" if found is None else found.text(2)
+def _time(quantity: Quantity | None) -> str:
+    return "-" if quantity is None else quantity.text(2)
 
 
-def _value(found: Quantity | None) -> float | None:
-    return None if found is None else found.value
+def _value(quantity: Quantity | None) -> float | None:
+    return None if quantity is None else quantity.value
 
 
 def _mib(count: int | None) -> str:
@@ -248,8 +260,7 @@ def print_replicas(record: Record) -> None:
     console = console_of()
     settings = record.settings
     network = "-".join(str(width) for width in settings["widths"])
-    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
-    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {where or settings['device']}"
+    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {_machine(record)}"
     lines = [
         (row["count"], "not run", row["in_a_row"].text(2), "")
         if "not_run" in row
@@ -258,11 +269,8 @@ def print_replicas(record: Record) -> None:
     ]
     head = ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain")
     print_table(Table(title=title, head=head, rows=lines, align="rrrr"))
-    for row in record.rows:
-        if "not_run" in row:
-            console.print(f"{row['count']} replicas: {row['not_run']}", style="red", markup=False)
-    one = record.rows[0]["one_eager"].text(3)
-    console.print(f"One model in a plain loop: {one} ms a step.", markup=False)
+    _print_failures(console, record, lambda row: f"{row['count']} replicas")
+    console.print(f"One model in a plain loop: {record.rows[0]['one_eager'].text(3)} ms a step.", markup=False)
 
 
 @bench.command("epoch")
@@ -279,11 +287,11 @@ def bench_epoch(
     batch: Annotated[int, typer.Option(min=1, help="images in a step of each model")] = 256,
     steps: Annotated[int | None, typer.Option(min=1, help="how many are timed; default those of an epoch")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="of the whole training whose seconds are computed")] = 100,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     precision: Annotated[
         str | None, typer.Option(help="bfloat16 or float32; default bfloat16 on a GPU, else float32")
     ] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 2,
+    repeats: Samples = 2,
     no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
     json: RecordFile = None,
 ) -> None:
@@ -292,9 +300,8 @@ def bench_epoch(
     Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
     """
     from ..lab.bench import epoch
-    from ..lab.bench.candidates import read_config
+    from ..lab.bench.models import read_config
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = epoch.Settings(
@@ -314,21 +321,16 @@ def bench_epoch(
         repeats=repeats,
         plain=not no_plain,
     )
-    with progress_line("epoch:") as report:
-        record = epoch.measure(settings, command=command_line(), report=report)
-    if json is not None:
-        record.write(json)
-    print_epoch(record)
+    print_epoch(_measure("epoch:", epoch.measure, settings, json=json))
 
 
 def print_epoch(record: Record) -> None:
     """One line for each way, number of models and augmentation: a step, a whole training, the start, the ratio."""
     console = console_of()
     settings = record.settings
-    where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
     swap = f", {settings['swap']}" if settings["swap"] else ""
     side = settings["image"]
-    console.print(f"{settings['model']}{swap}, on {where or settings['device']}", markup=False)
+    console.print(f"{settings['model']}{swap}, on {_machine(record)}", markup=False)
     title = (
         f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
         f"{settings['steps_of_an_epoch']} steps an epoch"
@@ -343,10 +345,7 @@ def print_epoch(record: Record) -> None:
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
             lines.append((*which, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio))
     print_table(Table(title=title, head=("way", "models", "augmentation", *numbers), rows=lines, align="lrlrrrr"))
-    for row in record.rows:
-        if "not_run" in row:
-            what = f"{row['way']}, {row['count']} models, {row['augmentation']}"
-            console.print(f"{what}: {row['not_run']}", style="red", markup=False)
+    _print_failures(console, record, lambda row: f"{row['way']}, {row['count']} models, {row['augmentation']}")
     if settings["steps_timed"] < settings["steps_of_an_epoch"]:
         console.print(
             f"The epochs are extrapolated from {settings['steps_timed']} of {settings['steps_of_an_epoch']} steps.",
@@ -364,20 +363,19 @@ def print_epoch(record: Record) -> None:
 
 @bench.command("wire")
 def bench_wire(
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     rates: Annotated[str, typer.Option(help="weights of the rate penalty")] = "0,0.1,0.3",
     epochs: Annotated[int, typer.Option(min=1, help="passes over the digits")] = 15,
     elements: Annotated[int | None, typer.Option(min=1, help="activations to code; default 16M (CPU: 4M)")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="samples of each")] = 9,
+    repeats: Samples = 9,
     forms: Annotated[str, typer.Option(help="any of rans,huffman,packed,bfloat16; default all")] = "",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")] = None,
+    threads: Threads = None,
     json: RecordFile = None,
 ) -> None:
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.bench import wire
     from ..lab.bench.speed import choose_device
     from ..lab.data.images import load_split
-    from .screen import progress_line
 
     chosen = choose_device(device)
     settings = wire.Settings(
@@ -387,21 +385,11 @@ def bench_wire(
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
         forms=several(forms) or wire.FORMS,
-        **({} if threads is None else {"threads": threads}),
+        **_threads(threads),
     )
-    command = command_line()
-    split = load_split("digits")
-    data = wire.Data(
-        train_images=split.train_images,
-        train_labels=split.train_labels,
-        test_images=split.test_images,
-        test_labels=split.test_labels,
-    )
-    with progress_line("wire:") as report:
-        record = wire.measure(settings, data, command=command, report=report)
-    if json is not None:
-        record.write(json)
-    print_wire(record)
+    record = _measure("wire:", wire.measure, settings, load_split("digits"), json=json)
+    for table in wire.wire_tables(record):
+        print_table(table)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -411,11 +399,3 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise ParameterError(
             f"--rates takes numbers with commas between, such as 0,0.1, and {text!r} was given."
         ) from None
-
-
-def print_wire(record: Record) -> None:
-    """What was sent while training, how long symbols are, how quick each form is, and the links that each is for."""
-    from ..lab.bench.wire import wire_tables
-
-    for table in wire_tables(record):
-        print_table(table)

@@ -82,8 +82,8 @@ def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str,
     if isinstance(plan, FusedPlan):
         return plan.backward(g, x, params, needs)
     if plan == "blocks":
-        return [one for one in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if one is not None]
-    gradients = [one for one in plain.gradients(by_key(key), g, x, params, needs) if one is not None]
+        return [grad for grad in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if grad is not None]
+    gradients = [grad for grad in plain.gradients(by_key(key), g, x, params, needs) if grad is not None]
     if needs[0]:
         # A product is laid out as its first factor, g; the operator promises tracers the layout of `_fake_backward`.
         strides = x.stride() if storage_order(x) is not None else x.new_empty(x.shape, device="meta").stride()
@@ -98,7 +98,7 @@ def _fake_pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
 
 def _fake_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]) -> list[Tensor]:
     like_x = _fake_pointwise(x, params, key)
-    return [like_x if i == 0 else torch.empty_like(one) for i, one in enumerate([x, *params]) if needs[i]]
+    return [like_x if i == 0 else torch.empty_like(value) for i, value in enumerate([x, *params]) if needs[i]]
 
 
 _library = torch.library.Library("softknee", "DEF")

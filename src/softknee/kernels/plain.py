@@ -43,8 +43,8 @@ def gradients(
     indices = _indices(act, needs)
     slopes = iter(torch_function(act, *indices)(x.to(work), *(p.to(work) for p in params)))
     return [
-        sum_to_shape(wide * next(slopes), one.shape).to(one.dtype) if need else None
-        for one, need in zip(inputs, needs, strict=True)
+        sum_to_shape(wide * next(slopes), value.shape).to(value.dtype) if need else None
+        for value, need in zip(inputs, needs, strict=True)
     ]
 
 

@@ -89,8 +89,8 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         (g,), needs = grad_outputs, list(ctx.needs_input_grad)
         if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or _batched(g):
             return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
-        found = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
-        return tuple([next(found) if need else None for need in needs])
+        gradients = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+        return tuple([next(gradients) if need else None for need in needs])
 
     def jvp(ctx: Any, *grad_inputs: Tensor | None) -> Tensor:
         x, *params = ctx.saved_tensors
@@ -157,9 +157,9 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
     def traced_value(x: Tensor, *params: Tensor) -> Tensor:
         work = plain.working_type(x.dtype)
         chosen = coarse_value if _is_half_on_gpu(x) else value
-        (found,) = chosen(x.to(work), *(p.to(work) for p in params))
+        (result,) = chosen(x.to(work), *(p.to(work) for p in params))
         # torch 2.11's compiler loses the gradient of a Function that ends in a conversion to the type there was.
-        return operators.own(found if found.dtype == x.dtype else found.to(x.dtype), x)
+        return operators.own(result if result.dtype == x.dtype else result.to(x.dtype), x)
 
     class Traced(torch.autograd.Function):
         @staticmethod
@@ -174,8 +174,8 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
             x, *params = ctx.saved_tensors
             if opaque:
                 needs = list(ctx.needs_input_grad)
-                found = torch.ops.softknee.pointwise_backward.default(grad_outputs[0], x, params, key, needs)
-                return tuple([found[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
+                grads = torch.ops.softknee.pointwise_backward.default(grad_outputs[0], x, params, key, needs)
+                return tuple([grads[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
             chosen = coarse_slopes if _is_half_on_gpu(x) else slopes
             return _from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
 
@@ -192,8 +192,8 @@ def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], nee
     work = plain.working_type(x.dtype)
     slopes = function(x.to(work), *(p.to(work) for p in params))
     return tuple(
-        sum_to_shape(g.to(work) * slope, one.shape).to(one.dtype) if need else None
-        for slope, one, need in zip(slopes, [x, *params], needs, strict=True)
+        sum_to_shape(g.to(work) * slope, value.shape).to(value.dtype) if need else None
+        for slope, value, need in zip(slopes, [x, *params], needs, strict=True)
     )
 
 
@@ -294,13 +294,13 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     act.check(values)
     params = []
     for p in act.params:
-        given = values.get(p.name, p.default)
-        if not isinstance(given, Tensor):
+        value = values.get(p.name, p.default)
+        if not isinstance(value, Tensor):
             work = plain.working_type(x.dtype)
-            given = torch.full((1,), held_number(act.name, p, float(given), work), dtype=work, device=x.device)
-        elif given.requires_grad:
-            given = p.constraint.within(given)  # a learned number; a module has kept its own in its range already
-        params.append(fit_shape(act, p.name, given, x))
+            value = torch.full((1,), held_number(act.name, p, float(value), work), dtype=work, device=x.device)
+        elif value.requires_grad:
+            value = p.constraint.within(value)  # a learned number; a module has its own within its range already
+        params.append(fit_shape(act, p.name, value, x))
     return call(act, x, params)
 
 

@@ -29,7 +29,7 @@ from ..surgery.modules import refuse_one_batch
 from .entropy import watch
 from .inputs import is_count
 
-_MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
+_MANY = 16  # times as many numbers as are sampled: from there on keys are not drawn for all of them
 
 
 @dataclass(frozen=True)
@@ -68,28 +68,29 @@ class Activity:
     @property
     def zero_fraction(self) -> float:
         """Of all outputs of all sites together."""
-        return sum(one.zero_fraction * one.elements for one in self.sites) / sum(one.elements for one in self.sites)
+        zeros = sum(site.zero_fraction * site.elements for site in self.sites)
+        return zeros / sum(site.elements for site in self.sites)
 
     @property
     def dead(self) -> int:
         """Dead units of all sites together."""
-        return sum(one.dead for one in self.sites)
+        return sum(site.dead for site in self.sites)
 
     @property
     def rate(self) -> float | None:
         """Bits per activation, the mean over the SQUAF sites weighted by their elements; None without one."""
-        there = [(one.rate, one.elements) for one in self.sites if one.rate is not None]
-        return sum(rate * count for rate, count in there) / sum(count for _, count in there) if there else None
+        rates = [(site.rate, site.elements) for site in self.sites if site.rate is not None]
+        return sum(rate * count for rate, count in rates) / sum(count for _, count in rates) if rates else None
 
     def __str__(self) -> str:
-        wide = max(len(one.path) for one in self.sites)
+        wide = max(len(site.path) for site in self.sites)
         lines = []
-        for one in self.sites:
-            parts = [f"{one.zero_fraction:.2%} zeros"]
-            parts += [f"{one.dead} of {one.units} units dead"] if one.units is not None else []
-            parts += [f"entropy {one.entropy:.4g} nats"] if one.entropy is not None else []
-            parts += [f"rate {one.rate:.4g} bits"] if one.rate is not None else []
-            lines.append(f"{one.path:<{wide}}  {one.activation}: {', '.join(parts)}")
+        for site in self.sites:
+            parts = [f"{site.zero_fraction:.2%} zeros"]
+            parts += [f"{site.dead} of {site.units} units dead"] if site.units is not None else []
+            parts += [f"entropy {site.entropy:.4g} nats"] if site.entropy is not None else []
+            parts += [f"rate {site.rate:.4g} bits"] if site.rate is not None else []
+            lines.append(f"{site.path:<{wide}}  {site.activation}: {', '.join(parts)}")
         return "\n".join([*lines, *(f"{path} was not watched: {reason}" for path, reason in self.skipped.items())])
 
 
@@ -116,8 +117,8 @@ def activity(
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     >>> with torch.no_grad():
     ...     _ = net[0].bias.copy_(torch.tensor([100.0, -100.0, 100.0]))
-    >>> found = sk.measure.activity(net, [torch.rand(50, 2)])
-    >>> found.sites[0].zero_fraction == 1 / 3, found.sites[0].dead_units
+    >>> result = sk.measure.activity(net, [torch.rand(50, 2)])
+    >>> result.sites[0].zero_fraction == 1 / 3, result.sites[0].dead_units
     (True, (1,))
     """
     refuse_one_batch(batches)
@@ -126,16 +127,16 @@ def activity(
     if dim is not None and not is_count(dim, least=-99, most=99):
         raise ParameterError(f"dim is a whole number, the dimension that units lie along, and {dim!r} was given.")
     watched, skipped = _watched_sites(model, where, example)
-    for one in watched.values():
-        one.dim, one.samples = dim, samples
+    for site in watched.values():
+        site.dim, site.samples = dim, samples
     count = watch(model, batches, watched)
     if not count:
         raise InputError("batches was empty, so that there is nothing to go by.")
-    seen = [one for one in watched.values() if one.elements]
-    if not seen:
+    reached = [site for site in watched.values() if site.elements]
+    if not reached:
         raise InputError("No batch reached any of the activations; give batches that take their way, or other ones.")
-    skipped |= {one.path: "No batch reached it." for one in watched.values() if not one.elements}
-    return Activity(tuple(one.finished() for one in seen), skipped, count)
+    skipped |= {site.path: "No batch reached it." for site in watched.values() if not site.elements}
+    return Activity(tuple(site.finished() for site in reached), skipped, count)
 
 
 def _watched_sites(
@@ -143,8 +144,8 @@ def _watched_sites(
 ) -> tuple[dict[nn.Module, _Site], dict[str, str]]:
     """The modules to watch, each once, and what cannot be watched."""
     patterns = ["*"] if where is None else _patterns(where)
-    found = sites(model, example)
-    chosen = [site for site in found if any(fnmatchcase(site.path, one) for one in patterns)]
+    model_sites = sites(model, example)
+    chosen = [site for site in model_sites if any(fnmatchcase(site.path, pattern) for pattern in patterns)]
     watched: dict[nn.Module, _Site] = {}
     skipped: dict[str, str] = {}
     for site in chosen:
@@ -154,7 +155,7 @@ def _watched_sites(
         else:
             skipped[site.path] = "It is a function called inside forward; make it a module with sk.swap_ to watch it."
     if not watched:
-        paths = ", ".join(repr(site.path) for site in found[:3]) or "none at all"
+        paths = ", ".join(repr(site.path) for site in model_sites[:3]) or "none at all"
         matching = "" if where is None else f" that matches where={where!r}"
         raise InputError(
             f"{type(model).__name__} has no activation module{matching} to watch; the activations found are {paths}."
@@ -167,10 +168,10 @@ def _patterns(where: Any) -> list[str]:
         several = [where] if isinstance(where, str) else list(where)
     except TypeError:
         several = [where]
-    for one in several:
-        if not isinstance(one, str):
+    for pattern in several:
+        if not isinstance(pattern, str):
             raise ParameterError(
-                f"where is a pattern for the paths of activations, or several, and {type(one).__name__} was given."
+                f"where is a pattern for the paths of activations, or several, and {type(pattern).__name__} was given."
             )
     return several
 
@@ -189,7 +190,7 @@ class _Site:
     alive: Tensor | None = None
     points: Tensor | None = None  # of a SQUAF: the sum of P(.|x) over what was seen
     keys: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    kept: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    sampled: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
 
     def before(self, x: Tensor) -> None:
@@ -228,15 +229,15 @@ class _Site:
         if len(keys) > self.samples:
             keys, index = keys.topk(self.samples, largest=False)
             x = x[index.to(x.device)]
-        self.keys, self.kept = torch.cat([self.keys, keys]), torch.cat([self.kept, x.cpu().double()])
+        self.keys, self.sampled = torch.cat([self.keys, keys]), torch.cat([self.sampled, x.cpu().double()])
         if len(self.keys) > self.samples:
             self.keys, index = self.keys.topk(self.samples, largest=False)
-            self.kept = self.kept[index]
+            self.sampled = self.sampled[index]
 
     def finished(self) -> SiteActivity:
         dead = () if self.alive is None else tuple((~self.alive).nonzero().flatten().tolist())
         try:
-            entropy = spacing_entropy(self.kept)
+            entropy = spacing_entropy(self.sampled)
         except InputError:  # too few, or so many equal ones that they have no density
             entropy = None
         return SiteActivity(
@@ -251,21 +252,21 @@ class _Site:
         )
 
 
-def _smallest_keys(count: int, kept: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The smallest `kept` of `count` uniform keys and the places that have them, without drawing all of the keys.
+def _smallest_keys(count: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The smallest `size` of `count` uniform keys and the places that have them, without drawing all of the keys.
 
     The smallest of n uniform numbers are E_1/S, (E_1 + E_2)/S ... with S the sum of n + 1 exponential numbers, of which
-    the last n + 1 - kept together have a gamma distribution (here by its normal limit: n is at least some hundred
+    the last n + 1 - size together have a gamma distribution (here by its normal limit: n is at least some hundred
     thousand). Which places have them is a set drawn without any preference.
     """
-    small = torch.empty(kept, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
-    others = count + 1 - kept
+    small = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
+    others = count + 1 - size
     rest = others + math.sqrt(others) * float(torch.randn(1, generator=generator, dtype=torch.float64))
-    places = torch.empty(0, dtype=torch.int64)
-    while len(places) < kept:
-        more = torch.randint(count, (kept + kept // 8,), generator=generator)
-        places = torch.cat([places, more]).unique()
-    chosen = places[torch.randperm(len(places), generator=generator)[:kept]]
+    indices = torch.empty(0, dtype=torch.int64)
+    while len(indices) < size:
+        more = torch.randint(count, (size + size // 8,), generator=generator)
+        indices = torch.cat([indices, more]).unique()
+    chosen = indices[torch.randperm(len(indices), generator=generator)[:size]]
     return small / (small[-1] + rest), chosen
 
 

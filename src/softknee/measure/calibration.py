@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ParameterError
-from .estimate import Score, check_level, score
+from .estimate import Score, score
 from .inputs import check_word, is_count
 from .scores import read, refuse_sums
 
@@ -45,12 +45,11 @@ def expected_calibration_error(
     >>> round(sk.measure.expected_calibration_error(sure, [0, 0, 0, 1]).value, 6)      # 3/4 against 0.8
     0.05
     """
-    check_level(level)
     confidence, right = _judged(probs, labels, logits=logits)
     each = []
     for sure, correct in zip(confidence, right, strict=True):
-        found = _bins(sure, correct, bins=bins, scheme=scheme)
-        each.append(sum(one.count * abs(one.accuracy - one.confidence) for one in found) / len(sure))
+        model_bins = _bins(sure, correct, bins=bins, scheme=scheme)
+        each.append(sum(item.count * abs(item.accuracy - item.confidence) for item in model_bins) / len(sure))
     return score(each, larger_is_better=False, level=level, bounds=(0.0, 1.0))
 
 
@@ -60,8 +59,8 @@ def reliability(
     """The bins of each model's reliability diagram, from low confidence to high; empty ones are left out.
 
     >>> import softknee as sk, torch
-    >>> [[one]] = sk.measure.reliability(torch.tensor([[0.75, 0.25]] * 4), [0, 0, 0, 1])
-    >>> one
+    >>> [[bin]] = sk.measure.reliability(torch.tensor([[0.75, 0.25]] * 4), [0, 0, 0, 1])
+    >>> bin
     Bin(count=4, confidence=0.75, accuracy=0.75)
     """
     confidence, right = _judged(probs, labels, logits=logits)
@@ -70,14 +69,14 @@ def reliability(
 
 def _judged(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
     """The confidence of every prediction, and 1 or 0 for right or wrong; both of shape (M, N)."""
-    given, truth = read(probs, labels, logits=logits)
+    predictions, truth = read(probs, labels, logits=logits)
     # argmax before softmax, which may round two labels to the same number
-    chosen = given.argmax(dim=2, keepdim=True)
+    chosen = predictions.argmax(dim=2, keepdim=True)
     if logits:
-        given = torch.softmax(given, dim=2)
+        predictions = torch.softmax(predictions, dim=2)
     else:
-        refuse_sums(given)
-    return given.gather(2, chosen).squeeze(2).cpu(), (chosen.squeeze(2) == truth).double().cpu()
+        refuse_sums(predictions)
+    return predictions.gather(2, chosen).squeeze(2).cpu(), (chosen.squeeze(2) == truth).double().cpu()
 
 
 def _bins(sure: Tensor, right: Tensor, *, bins: int, scheme: str) -> tuple[Bin, ...]:

@@ -77,18 +77,18 @@ def find_edge(f: Concrete, *, q: float | None = None) -> Edge | NoEdge:
     """
     refuse_jumps(f)
     if q is not None:
-        found = _edge_at(resolve(f, q))
-        if isinstance(found, Edge):
-            return found
+        edge = _edge_at(resolve(f, q))
+        if isinstance(edge, Edge):
+            return edge
         if isinstance(other := find_edge(f), Edge):
-            return NoEdge(f"{f.name} has no edge of chaos at this variance: {found}; it has one at q = {other.q:g}.")
+            return NoEdge(f"{f.name} has no edge of chaos at this variance: {edge}; it has one at q = {other.q:g}.")
         return other
     reasons = []
-    for one in SEARCHED:
-        found = _edge_at(resolve(f, one))
-        if isinstance(found, Edge):
-            return found
-        reasons.append(found)
+    for variance in SEARCHED:
+        edge = _edge_at(resolve(f, variance))
+        if isinstance(edge, Edge):
+            return edge
+        reasons.append(edge)
     proof = (
         " It is a ReLU smoothed with a symmetric kernel, for which that is so at every variance."
         if is_symmetrically_smoothed_relu(f)
@@ -96,7 +96,7 @@ def find_edge(f: Concrete, *, q: float | None = None) -> Edge | NoEdge:
     )
     return NoEdge(
         f"{f.name} has no edge of chaos at any of {len(SEARCHED)} variances q from {min(SEARCHED):g} to "
-        f"{max(SEARCHED):g}: {next((one for one in reasons if '>' in one), reasons[0])}.{proof}"
+        f"{max(SEARCHED):g}: {next((reason for reason in reasons if '>' in reason), reasons[0])}.{proof}"
     )
 
 

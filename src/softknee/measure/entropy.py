@@ -29,7 +29,7 @@ from ..surgery import sites
 from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all
 from .inputs import as_number, is_count
 
-# -- batches through a model while what goes into its activations, and what comes out of them, is looked at ---
+# -- watching what goes into the activations of a model, and what comes out of them -------------------------
 
 
 class Watcher(Protocol):
@@ -44,13 +44,13 @@ def watch(model: nn.Module, batches: Iterable[Any], watched: Mapping[nn.Module, 
     """Run every batch in eval mode, each module watched by its watcher; returns how many batches there were."""
     with ExitStack() as stack:
         stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
-        stack.enter_context(quietly(model, {module: one.before for module, one in watched.items()}))
-        for module, one in watched.items():
-            stack.callback(module.register_forward_hook(_given(one.after)).remove)
+        stack.enter_context(quietly(model, {module: watcher.before for module, watcher in watched.items()}))
+        for module, watcher in watched.items():
+            stack.callback(module.register_forward_hook(_output_hook(watcher.after)).remove)
         return run_all(model, batches)
 
 
-def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
+def _output_hook(after: Callable[[Tensor], None]) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any, result: Any) -> None:
         if isinstance(result, Tensor):
             after(result.detach())
@@ -58,8 +58,7 @@ def _given(after: Callable[[Tensor], None]) -> Callable[..., None]:
     return hook
 
 
-# -- how much entropy the numbers have that go into each activation of a model, and those that come out of it ---
-
+# -- entropies ------------------------------------------------------------------------------------------
 
 WIDTH = 2.0**-6  # finer than the steps that bfloat16 makes at 4, coarser than those at 1
 SAMPLES = 2**20  # numbers of each batch: some thousand cells are filled with an error of about 0.001
@@ -93,10 +92,10 @@ def entropies(
 
     >>> import softknee as sk, torch
     >>> x = torch.rand(50_000, 1, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    >>> (found,) = sk.measure.entropies(torch.nn.Sequential(torch.nn.ReLU()), [x])
-    >>> abs(found.input - 0.693) < 0.01                              # log 2: uniform on (-1, 1)
+    >>> (site,) = sk.measure.entropies(torch.nn.Sequential(torch.nn.ReLU()), [x])
+    >>> abs(site.input - 0.693) < 0.01                              # log 2: uniform on (-1, 1)
     True
-    >>> found.output < found.input                                   # half of it is 0 now
+    >>> site.output < site.input                                   # half of it is 0 now
     True
 
     Reference: Sun et al., "A Method on Searching Better Activation Functions", section 2.
@@ -115,7 +114,7 @@ def entropies(
     if not watched:
         raise InputError(f"{type(model).__name__} has no activation module whose entropy could be measured.")
     watch(model, batches, watched)
-    seen = tuple(one.finished() for one in watched.values() if one.outputs.total)
+    seen = tuple(entry.finished() for entry in watched.values() if entry.outputs.total)
     if not seen:
         raise InputError("No batch reached any activation, so that there is nothing to go by.")
     return seen
@@ -132,8 +131,8 @@ class _Counts:
 
     def add(self, x: Tensor, width: float) -> None:
         places = (x / width).round().clamp(-_CELLS, _CELLS).long() + _CELLS
-        found = torch.bincount(places, minlength=2 * _CELLS + 1)
-        self.cells = found if self.cells is None else self.cells + found
+        counts = torch.bincount(places, minlength=2 * _CELLS + 1)
+        self.cells = counts if self.cells is None else self.cells + counts
         self.total += x.numel()
         self.sum += float(x.sum())
         self.squares += float(x.square().sum())

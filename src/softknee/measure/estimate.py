@@ -83,11 +83,12 @@ def score(
 ) -> Score:
     """The mean of one number for each model, with spread and interval; `bounds` are what the number can be.
 
-    >>> found = score([0.8, 0.9, 1.0], larger_is_better=True)
-    >>> round(found.value, 12), round(found.stdev, 12)
+    >>> result = score([0.8, 0.9, 1.0], larger_is_better=True)
+    >>> round(result.value, 12), round(result.stdev, 12)
     (0.9, 0.1)
     """
-    values = torch.as_tensor(each, dtype=torch.float64)
+    check_level(level)
+    values = torch.as_tensor(each, dtype=torch.float64).cpu()
     models, mean = len(values), float(values.mean())
     # A perfect prediction has an infinite PSNR, and distances to it say nothing.
     stdev = float(values.std()) if models > 1 and bool(values.isfinite().all()) else None
@@ -104,8 +105,8 @@ def jackknife(
 
     >>> import torch
     >>> each = torch.tensor([1.0, 2.0, 3.0, 6.0], dtype=torch.float64)     # of a mean it is the usual standard error
-    >>> found = jackknife(3.0, (each.sum() - each) / 3)
-    >>> abs(found.stdev - float(each.std()) / 2) < 1e-15
+    >>> result = jackknife(3.0, (each.sum() - each) / 3)
+    >>> abs(result.stdev - float(each.std()) / 2) < 1e-15
     True
     """
     models = len(without)

@@ -64,8 +64,8 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
     >>> import softknee as sk, torch
     >>> net = torch.nn.Linear(1, 1, bias=False)
     >>> batches = torch.tensor([[[1.0]], [[3.0]]])
-    >>> found = sk.measure.gradient_norms(net, lambda model, x: model(x).sum(), batches)
-    >>> found.mean, found.variance
+    >>> result = sk.measure.gradient_norms(net, lambda model, x: model(x).sum(), batches)
+    >>> result.mean, result.variance
     (2.0, 2.0)
     """
     require_model(model, "gradient_norms")
@@ -80,12 +80,12 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
             f"batches must be an iterable of batches, such as a loader or a list of them, and "
             f"{type(batches).__name__} was given."
         )
-    trained = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
     if not trained:
         raise InputError(f"{type(model).__name__} has no parameter that is trained, and so no gradient.")
     whole, each = _Moments(), {name: _Moments() for name in trained}
     count = 0
-    with _as_it_was(model):
+    with _restored(model):
         for batch in batches:
             with torch.enable_grad():
                 value = loss(model, batch)
@@ -95,9 +95,9 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
                         f"returned {_shown(value)}."
                     )
                 grads = torch.autograd.grad(value.reshape(()), list(trained.values()), allow_unused=True)
-            norms = [0.0 if one is None else float(one.double().norm()) for one in grads]
-            if not all(math.isfinite(one) for one in norms):
-                name = next(name for name, one in zip(trained, norms, strict=True) if not math.isfinite(one))
+            norms = [0.0 if value is None else float(value.double().norm()) for value in grads]
+            if not all(math.isfinite(value) for value in norms):
+                name = next(name for name, value in zip(trained, norms, strict=True) if not math.isfinite(value))
                 raise InputError(
                     f"The gradient by {name!r} on batch {count} is NaN or infinite; the model has diverged, or the "
                     f"batch holds such numbers."
@@ -108,7 +108,7 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
             count += 1
     if not count:
         raise InputError("batches was empty, so that there is nothing to go by.")
-    return GradientNorms(whole.finished(), {name: one.finished() for name, one in each.items()}, count)
+    return GradientNorms(whole.finished(), {name: value.finished() for name, value in each.items()}, count)
 
 
 class _Moments:
@@ -128,16 +128,16 @@ class _Moments:
 
 
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
+def _restored(model: nn.Module) -> Iterator[None]:
     """Modes, buffers and random numbers are put back at the end; `.grad` is never touched."""
     modes = {module: module.training for module in model.modules()}
     buffers = [
-        (module, name, one, one.detach().clone())
+        (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
-        for name, one in module._buffers.items()
-        if one is not None
+        for name, buffer in module._buffers.items()
+        if buffer is not None
     ]
-    devices = sorted({one.device.index or 0 for one in (*model.parameters(), *model.buffers()) if one.is_cuda})
+    devices = sorted({value.device.index or 0 for value in (*model.parameters(), *model.buffers()) if value.is_cuda})
     try:
         with torch.random.fork_rng(devices=devices):
             yield
@@ -145,9 +145,9 @@ def _as_it_was(model: nn.Module) -> Iterator[None]:
         for module, training in modes.items():
             module.training = training
         with torch.no_grad():
-            for module, name, one, value in buffers:
-                module._buffers[name] = one
-                one.copy_(value)
+            for module, name, buffer, copy in buffers:
+                module._buffers[name] = buffer
+                buffer.copy_(copy)
 
 
 def _shown(value: Any) -> str:

@@ -94,27 +94,27 @@ def hardness_profile(model: nn.Module, *, distances: bool = True) -> HardnessPro
     Reference: Perez-Corral et al., lambda-GELU: learning gating hardness for controlled ReLU-ization.
     """
     check_flag("distances", distances)
-    found = []
+    profile_sites = []
     for path, module in modules_by_path(model).items():
         assert isinstance(module, Parameterised)
         act: Any = getattr(module, "definition", None)
         if getattr(act, "knobs", ()) and not (isinstance(module, Pointwise) and is_hard(act)):
-            found.append(_site(path, module, act, distances))
-    if not found:
+            profile_sites.append(_site(path, module, act, distances))
+    if not profile_sites:
         raise InputError(
             f"{type(model).__name__} has no softknee activation with a knob, so that it has no hardness to show; put "
             "one in first, for instance with sk.swap_(model, 'lambda_gelu', learn=True)."
         )
-    return HardnessProfile(tuple(found))
+    return HardnessProfile(tuple(profile_sites))
 
 
 def _site(path: str, module: Parameterised, act: Any, distances: bool) -> SiteHardness:
-    each = [one for name in act.knobs for one in getattr(module, name).detach().double().flatten().tolist()]
-    value, toward = sum(each) / len(each), float(act.toward)
+    values = [value for name in act.knobs for value in getattr(module, name).detach().double().flatten().tolist()]
+    value, toward = sum(values) / len(values), float(act.toward)
     if math.isinf(toward):
         hardness = value
     else:
-        width = sum(abs(one - toward) for one in each) / len(each)
+        width = sum(abs(value - toward) for value in values) / len(values)
         hardness = 1 / width if width else math.inf
     return SiteHardness(
         path=path,
@@ -122,8 +122,8 @@ def _site(path: str, module: Parameterised, act: Any, distances: bool) -> SiteHa
         knob=", ".join(act.knobs),
         toward=toward,
         value=value,
-        low=min(each),
-        high=max(each),
+        low=min(values),
+        high=max(values),
         hardness=hardness,
         distance=_distance(module) if distances else None,
     )
@@ -152,13 +152,13 @@ def drift(profiles: Sequence[HardnessProfile | Sequence[float]]) -> float:
             f"drift takes profiles of one model over time, in a list, and {type(profiles).__name__} was given."
         )
     profiles = [*profiles] if not isinstance(profiles, Tensor) or profiles.dim() else []
-    steps = [_values(one) for one in profiles]
-    if not steps or not steps[0] or len({len(one) for one in steps}) > 1:
-        lengths = ", ".join(str(len(one)) for one in steps) or "none"
+    steps = [_values(profile) for profile in profiles]
+    if not steps or not steps[0] or len({len(profile) for profile in steps}) > 1:
+        lengths = ", ".join(str(len(profile)) for profile in steps) or "none"
         raise ParameterError(
             f"drift takes profiles of one model over time, each with the same layers, and they have {lengths} layers."
         )
-    _refuse_other_sites([one for one in profiles if isinstance(one, HardnessProfile)])
+    _refuse_other_sites([profile for profile in profiles if isinstance(profile, HardnessProfile)])
     return sum(abs(after - before) for a, b in pairwise(steps) for before, after in zip(a, b, strict=True)) / len(
         steps[0]
     )
@@ -172,7 +172,9 @@ def spearman(a: HardnessProfile | Sequence[float], b: HardnessProfile | Sequence
     >>> spearman([1.0, 1.2, 1.9], [1.1, 1.3, 1.4]), spearman([1, 2, 3], [3, 2, 1])
     (1.0, -1.0)
     """
-    first, second = ([*one.hardness] if isinstance(one, HardnessProfile) else _values(one) for one in (a, b))
+    first, second = (
+        [*profile.hardness] if isinstance(profile, HardnessProfile) else _values(profile) for profile in (a, b)
+    )
     if len(first) != len(second) or len(first) < 2:
         raise ParameterError(
             f"spearman takes two profiles with the same two layers or more, and they have {len(first)} and "
@@ -188,18 +190,18 @@ def spearman(a: HardnessProfile | Sequence[float], b: HardnessProfile | Sequence
 def _ranks(values: Sequence[float]) -> list[float]:
     """From 1 up; equal values share the mean of their places."""
     ordered = sorted(values)
-    return [(bisect_left(ordered, one) + bisect_right(ordered, one) + 1) / 2 for one in values]
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value) + 1) / 2 for value in values]
 
 
 def _values(profile: HardnessProfile | Sequence[float]) -> list[float]:
     try:
-        values = [float(one) for one in (profile.values if isinstance(profile, HardnessProfile) else profile)]
+        values = [float(value) for value in (profile.values if isinstance(profile, HardnessProfile) else profile)]
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ParameterError(
             f"A profile is what hardness_profile gives, or one number for each layer, and {type(profile).__name__} was "
             f"given: {error}."
         ) from error
-    if any(math.isnan(one) for one in values):
+    if any(math.isnan(value) for value in values):
         raise ParameterError("A profile holds a value that is not a number; the training it comes from has diverged.")
     return values
 

@@ -49,6 +49,6 @@ def check_word(name: str, value: Any, words: Iterable[str]) -> None:
     """Refuse what is none of these words."""
     known = list(words)
     if not isinstance(value, str) or value not in known:
-        said = repr(value) if isinstance(value, str) else type(value).__name__
+        shown = repr(value) if isinstance(value, str) else type(value).__name__
         near = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise ParameterError(f"{name} is {' or '.join(map(repr, known))}, and {said} was given.{near}")
+        raise ParameterError(f"{name} is {' or '.join(map(repr, known))}, and {shown} was given.{near}")

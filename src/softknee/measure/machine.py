@@ -91,13 +91,13 @@ class Versions:
             torch=torch.__version__,
             softknee=VERSION,
             triton=_version("triton"),
-            others={name: found for name, found in companions.items() if found is not None},
+            others={name: version for name, version in companions.items() if version is not None},
         )
 
     def sentence(self) -> str:
         """One line for a table's caption."""
         named = {"Python": self.python, "torch": self.torch, "triton": self.triton, "softknee": self.softknee}
-        return ", ".join(f"{name} {found}" for name, found in (named | dict(self.others)).items() if found)
+        return ", ".join(f"{name} {version}" for name, version in (named | dict(self.others)).items() if version)
 
 
 def _version(distribution: str) -> str | None:
@@ -129,5 +129,5 @@ def _nvidia_driver() -> str | None:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", text)
-    return found.group(0) if found else None
+    version = re.search(r"\b\d{3}\.\d+(?:\.\d+)?\b", text)
+    return version.group(0) if version else None

@@ -69,9 +69,9 @@ class PredictionDifference:
     def __str__(self) -> str:
         lines = [f"{self.models} models, {self.examples} examples, {self.labels} labels"]
         for name in _NAMES:
-            if (found := getattr(self, name)) is not None:
+            if (estimate := getattr(self, name)) is not None:
                 title = f"delta_{self.p:g}" if name == "delta_p" else name
-                lines.append(f"  {title:<12}{found}")
+                lines.append(f"  {title:<12}{estimate}")
         return "\n".join(lines)
 
 
@@ -101,12 +101,12 @@ def prediction_difference(
     intervals take M times as long as the values.
 
     >>> import softknee as sk, torch
-    >>> found = sk.measure.prediction_difference(torch.tensor([[0.9, 0.2], [0.7, 0.6]], dtype=torch.float64))
-    >>> round(found.delta_1.value, 12), found.hamming.value, found.hamming.interval
+    >>> result = sk.measure.prediction_difference(torch.tensor([[0.9, 0.2], [0.7, 0.6]], dtype=torch.float64))
+    >>> round(result.delta_1.value, 12), result.hamming.value, result.hamming.interval
     (0.3, 0.5, None)
     >>> drawn = torch.softmax(torch.randn(12, 500, 3, generator=torch.Generator().manual_seed(0)), dim=2)
-    >>> found = sk.measure.prediction_difference(batch for batch in drawn.split(100, dim=1))
-    >>> found.delta_1.interval[0] < found.delta_1.value < found.delta_1.interval[1]
+    >>> result = sk.measure.prediction_difference(batch for batch in drawn.split(100, dim=1))
+    >>> result.delta_1.interval[0] < result.delta_1.value < result.delta_1.interval[1]
     True
     """
     check_level(level)
@@ -120,18 +120,18 @@ def prediction_difference(
     ):
         raise InputError(f"tolerance must be a finite number of at least 0, and {tolerance!r} was given.")
     sums = _Sums(p)
-    models = names = 0
-    for given, truth in _batches(probs, labels):
-        here = given.shape[0], given.shape[2] if given.dim() == 3 else 2
-        if sums.examples and here != (models, names):
+    models = classes = 0
+    for batch, truth in _batches(probs, labels):
+        size = batch.shape[0], batch.shape[2] if batch.dim() == 3 else 2
+        if sums.examples and size != (models, classes):
             raise InputError(
-                f"Every batch has the same models and labels, and one with {here[0]} models and {here[1]} labels came "
-                f"after {models} and {names}."
+                f"Every batch has the same models and labels, and one with {size[0]} models and {size[1]} labels came "
+                f"after {models} and {classes}."
             )
-        models, names = here
-        half = given.dtype in (torch.bfloat16, torch.float16)
+        models, classes = size
+        half = batch.dtype in (torch.bfloat16, torch.float16)
         allowed = (2e-2 if half else 1e-4) if tolerance is None else tolerance
-        for start, part in _chunks(given):
+        for start, part in _chunks(batch):
             _refuse_unfit(part, allowed)
             part = (part if part.dim() == 3 else torch.stack([1 - part, part], dim=2)).clamp(min=0.0)
             sums.add(part, None if truth is None else truth[start : start + part.shape[1]])
@@ -140,7 +140,7 @@ def prediction_difference(
     return PredictionDifference(
         models=models,
         examples=sums.examples,
-        labels=names,
+        labels=classes,
         p=None if p is None else float(p),
         standard_error={name: sums.over_examples(name) for name in sums.total},
         **{name: sums.estimate(name, level) for name in sums.total},
@@ -169,8 +169,8 @@ class _Sums:
         for left_out in range(models if models >= FEWEST else 0):
             rest = torch.cat([part[:left_out], part[left_out + 1 :]])
             for name, column in _per_example(rest, truth, self.p).items():
-                kept = self.without.setdefault(name, torch.zeros(models, dtype=torch.float64))
-                kept[left_out] += column.sum()
+                sums = self.without.setdefault(name, torch.zeros(models, dtype=torch.float64))
+                sums[left_out] += column.sum()
 
     def estimate(self, name: str, level: float) -> Estimate:
         value = self.total[name] / self.examples
@@ -190,7 +190,7 @@ def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[st
     shift = apart.mean(dim=0)
     mean, off = part[0] + shift, (apart - shift).abs()
     size = off.mean(dim=0)
-    found = {
+    differences = {
         "delta_1": size.sum(dim=1),
         "delta_2": torch.linalg.vector_norm(off, dim=2).mean(dim=0),
         # Where the mean is 0 all predictions are, and so is the difference above it.
@@ -198,12 +198,12 @@ def _per_example(part: Tensor, truth: Tensor | None, p: float | None) -> dict[st
         "hamming": _hamming(part),
     }
     if p is not None:
-        found["delta_p"] = torch.linalg.vector_norm(off, ord=p, dim=2).mean(dim=0)
+        differences["delta_p"] = torch.linalg.vector_norm(off, ord=p, dim=2).mean(dim=0)
     if part.shape[2] == 2:
-        found["binary"] = _share(size.sum(dim=1), mean[:, 1])
+        differences["binary"] = _share(size.sum(dim=1), mean[:, 1])
     if truth is not None:
-        found["true_label"] = _share(size, mean).gather(1, truth[:, None]).squeeze(1)
-    return found
+        differences["true_label"] = _share(size, mean).gather(1, truth[:, None]).squeeze(1)
+    return differences
 
 
 def _share(part: Tensor, whole: Tensor) -> Tensor:
@@ -218,12 +218,12 @@ def _hamming(part: Tensor) -> Tensor:
     return (models**2 - (votes**2).sum(dim=1)) / (models * (models - 1))
 
 
-def _chunks(given: Tensor) -> Iterator[tuple[int, Tensor]]:
+def _chunks(predictions: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Runs of examples in float64 on the CPU, each with the number of its first."""
-    models, examples, *rest = given.shape
+    models, examples, *rest = predictions.shape
     size = max(1, _CHUNK // (models * (rest[0] if rest else 2)))
     for start in range(0, examples, size):
-        yield start, given[:, start : start + size].cpu().double()
+        yield start, predictions[:, start : start + size].cpu().double()
 
 
 # -- what may come in -------------------------------------------------------------------------------------
@@ -232,45 +232,45 @@ def _chunks(given: Tensor) -> Iterator[tuple[int, Tensor]]:
 def _batches(probs: Any, labels: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Batches of examples, each with its labels; a whole table is one batch."""
     if not _is_stream(probs):
-        given = _read(probs)
-        yield given, None if labels is None else _read_labels(labels, given)
+        predictions = _read(probs)
+        yield predictions, None if labels is None else _read_labels(labels, predictions)
         return
     stream = iter(labels) if _is_stream(labels) else None
     whole = None if labels is None or stream is not None else _whole_numbers(labels)
     seen, ended = 0, object()
-    for one in probs:
-        given = _read(one)
-        here = None if whole is None else whole[seen : seen + given.shape[1]]
-        if stream is not None and (here := next(stream, ended)) is ended:
+    for batch in probs:
+        predictions = _read(batch)
+        batch_labels = None if whole is None else whole[seen : seen + predictions.shape[1]]
+        if stream is not None and (batch_labels := next(stream, ended)) is ended:
             raise InputError(f"The labels ended after {seen} examples, and there are predictions of more.")
-        seen += given.shape[1]
-        yield given, None if here is None else _read_labels(here, given)
+        seen += predictions.shape[1]
+        yield predictions, None if batch_labels is None else _read_labels(batch_labels, predictions)
     more = len(whole) > seen if whole is not None else stream is not None and next(stream, ended) is not ended
     if more:
         raise InputError(f"There are labels of more examples than the {seen} that were predicted.")
 
 
-def _is_stream(given: Any) -> bool:
+def _is_stream(data: Any) -> bool:
     """Whether this is an iterator of batches: not a tensor, an array, or a sequence of them."""
-    table = isinstance(given, Tensor | Sequence | Mapping) or hasattr(given, "__array__")
-    return isinstance(given, Iterable) and not table
+    table = isinstance(data, Tensor | Sequence | Mapping) or hasattr(data, "__array__")
+    return isinstance(data, Iterable) and not table
 
 
 def _read(predictions: Any) -> Tensor:
     try:
         if isinstance(predictions, Sequence):
-            given = torch.stack([torch.as_tensor(one).detach() for one in predictions])
+            values = torch.stack([torch.as_tensor(model).detach() for model in predictions])
         else:
-            given = torch.as_tensor(predictions).detach()
+            values = torch.as_tensor(predictions).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
             f"The predictions cannot be read as one array of numbers: {error}. Give a tensor or an array of shape "
             f"(models, examples, labels), or a sequence with one of shape (examples, labels) for each model."
         ) from error
-    shape = tuple(given.shape)
-    if given.is_complex():
+    shape = tuple(values.shape)
+    if values.is_complex():
         raise InputError("Predictions are probabilities, and complex numbers were given.")
-    if given.dim() not in (2, 3):
+    if values.dim() not in (2, 3):
         raise InputError(
             f"Predictions have shape (models, examples, labels), or (models, examples) for the probability of label "
             f"1 of two; {shape} was given."
@@ -282,7 +282,7 @@ def _read(predictions: Any) -> Tensor:
         )
     if 0 in shape or (len(shape) == 3 and shape[2] < 2):
         raise InputError(f"Predictions for at least 1 example and 2 labels are needed, and the shape is {shape}.")
-    return given
+    return values
 
 
 def _whole_numbers(labels: Any) -> Tensor:
@@ -295,14 +295,14 @@ def _whole_numbers(labels: Any) -> Tensor:
     return truth
 
 
-def _read_labels(labels: Any, given: Tensor) -> Tensor:
+def _read_labels(labels: Any, predictions: Tensor) -> Tensor:
     truth = _whole_numbers(labels)
-    if tuple(truth.shape) != (given.shape[1],):
+    if tuple(truth.shape) != (predictions.shape[1],):
         raise InputError(
-            f"There is one true label for each of {given.shape[1]} examples, and the labels have shape "
+            f"There is one true label for each of {predictions.shape[1]} examples, and the labels have shape "
             f"{tuple(truth.shape)}."
         )
-    count = 2 if given.dim() == 2 else given.shape[2]
+    count = 2 if predictions.dim() == 2 else predictions.shape[2]
     truth = truth.long()
     if int(truth.min()) < 0 or int(truth.max()) >= count:
         raise InputError(

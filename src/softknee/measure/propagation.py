@@ -27,7 +27,7 @@ from ..errors import ParameterError
 from .edge import Edge, find_edge, refuse_jumps
 from .inputs import as_number, is_count
 
-# -- a table of a slow function, made only where it is asked for often ------------------------------------
+# -- a table of a slow function, made only where it is evaluated often ------------------------------------
 
 
 class Interpolated:
@@ -88,10 +88,9 @@ class Interpolated:
         return above / below
 
 
-# -- how the correlation of two inputs changes with depth in a wide random network ------------------------
+# -- layer by layer ---------------------------------------------------------------------------------------
 
-
-_SETTLED = 1e-13  # relative change of the variance below which it is taken as constant
+_CONSTANT = 1e-13  # relative change of the variance below which it is taken as constant
 _MERGED = 1e-32  # below this the map is its slope at 1 to the last bit: corrections are of order sqrt(e)
 _DEEPEST = 10_000_000  # layers: some minutes, and a gigabyte of numbers
 _WIDEST = (1e-38, 1e38)  # what float32 holds: variances beyond are not followed
@@ -128,13 +127,13 @@ class Propagation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, text, lists and mappings, for JSON."""
-        found = asdict(self)
-        found["params"] = {name: _plain(value) for name, value in self.params.items()}
-        return {**found, "variance": list(self.variance), "one_minus_c": list(self.one_minus_c)}
+        params = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in self.params.items()}
+        lists = {"variance": list(self.variance), "one_minus_c": list(self.one_minus_c)}
+        return {**asdict(self), "params": params, **lists}
 
     def __str__(self) -> str:
-        given = ", ".join(f"{name}={value:g}" for name, value in self.params.items() if isinstance(value, float))
-        title = f"{self.name}({given})" if given else self.name
+        values = ", ".join(f"{name}={value:g}" for name, value in self.params.items() if isinstance(value, float))
+        title = f"{self.name}({values})" if values else self.name
         if self.weight_variance is None:
             return self.why.replace(self.name, title, 1)
         where = f"weight variance {self.weight_variance:.6g}, bias variance {self.bias_variance:.6g}"
@@ -189,10 +188,10 @@ def propagation(
     if weight_variance is None:
         if bias_variance is not None:
             raise ParameterError("bias_variance was given without weight_variance; give both, or neither for the edge.")
-        found = find_edge(function, q=q)
-        if not isinstance(found, Edge):
-            return Propagation(function.name, function.params, depth, None, found.why)
-        return _follow(function, depth, found.q, e, found.weight_variance, found.bias_variance, found)
+        edge = find_edge(function, q=q)
+        if not isinstance(edge, Edge):
+            return Propagation(function.name, function.params, depth, None, edge.why)
+        return _follow(function, depth, edge.q, e, edge.weight_variance, edge.bias_variance, edge)
     bias = 0.0 if bias_variance is None else as_number(bias_variance)
     if not (0 < as_number(weight_variance) < math.inf and 0 <= bias < math.inf):
         raise ParameterError(
@@ -233,16 +232,16 @@ def _follow(
         if not _WIDEST[0] < after < _WIDEST[1]:
             why = f"The variance is {after:.3g} at layer {layer}, and is not followed further."
             break
-        settled = abs(after - q) <= _SETTLED * q
-        if settled and step is None:
+        constant = abs(after - q) <= _CONSTANT * q
+        if constant and step is None:
             step = Interpolated(_ratio(on, weights, q))
         if e < _MERGED:
             e *= weights * on.mean_square_slope * q / after
-        elif settled and step and not f.two_lines:
+        elif constant and step and not f.two_lines:
             e *= step(e)
         else:
             e *= _ratio(on, weights, after)(e)
-        if not settled:
+        if not constant:
             q, on = after, panels.under(after)
         variances.append(q)
         gaps.append(e)
@@ -274,10 +273,6 @@ class _Panels:
         if step not in self.made:
             self.made[step] = resolve(self.f, 2 ** (step / 4))
         return replace(self.made[step], q=q)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, Tensor) else value
 
 
 def _ratio(on: Resolved, weights: float, after: float) -> Callable[[float], float]:

@@ -10,7 +10,7 @@ the probability P(y_i|x); it is the same number whichever form of SQUAF the laye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,21 +50,21 @@ class Rate:
     @property
     def elements(self) -> int:
         """Activations of all layers together."""
-        return sum(one.elements for one in self.sites)
+        return sum(site.elements for site in self.sites)
 
     @property
     def bits(self) -> float:
         """Bits per activation of the network: the mean over the layers, weighted by their elements."""
-        return sum(one.bits * one.elements for one in self.sites) / self.elements
+        return sum(site.bits * site.elements for site in self.sites) / self.elements
 
     @property
     def outside(self) -> float | None:
         """The share of all pre-activations that lie beyond their grids."""
-        known = [(one.outside, one.elements) for one in self.sites if one.outside is not None]
+        known = [(site.outside, site.elements) for site in self.sites if site.outside is not None]
         return sum(share * count for share, count in known) / sum(count for _, count in known) if known else None
 
     def __str__(self) -> str:
-        wide = max(len(one.path) for one in self.sites)
+        wide = max(len(site.path) for site in self.sites)
         lines = []
         for path, bits, outside in [
             *((s.path, s.bits, s.outside) for s in self.sites),
@@ -85,44 +85,44 @@ def rate(model: nn.Module, batches: Iterable[Any] | None = None) -> Rate:
 
     >>> import softknee as sk, torch
     >>> net = torch.nn.Sequential(sk.nn.SQUAF(k=2, q=1.0, alpha=200.0))
-    >>> found = sk.measure.rate(net, [torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0, 9.0]])])
-    >>> print(found)
+    >>> result = sk.measure.rate(net, [torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0, 9.0]])])
+    >>> print(result)
     0    1.5 bits per activation, 25.00% outside the grid
     all  1.5 bits per activation, 25.00% outside the grid
     """
-    layers = {path: one for path, one in unwrapped(model).named_modules() if isinstance(one, SQUAF)}
+    layers = {path: module for path, module in unwrapped(model).named_modules() if isinstance(module, SQUAF)}
     if not layers:
         raise InputError(f"{type(model).__name__} has no SQUAF layer, and only these have a rate.")
     if batches is None:
         return _observed_last(layers)
     refuse_one_batch(batches)
-    sums = {path: _Sums(path, one) for path, one in layers.items()}
-    with not_compiled(), quietly(model, {layers[path]: _hook(one) for path, one in sums.items()}):
+    sums = {path: _Sums(path, layer) for path, layer in layers.items()}
+    with not_compiled(), quietly(model, {site.module: site.add for site in sums.values()}):
         run_all(model, batches)
-    reached = tuple(one.finished() for one in sums.values() if one.elements)
+    reached = tuple(site.finished() for site in sums.values() if site.elements)
     if not reached:
         raise InputError("No batch reached a SQUAF layer, or there was none; give batches that do.")
-    return Rate(reached, tuple(path for path, one in sums.items() if not one.elements))
+    return Rate(reached, tuple(site.path for site in sums.values() if not site.elements))
 
 
 def _observed_last(layers: Mapping[str, SQUAF]) -> Rate:
-    found = {path: seen for path, one in layers.items() if (seen := last_observed(one)) is not None}
-    if not found:
+    observed = {path: last for path, layer in layers.items() if (last := last_observed(layer)) is not None}
+    if not observed:
         raise InputError(
             "Without batches the rates are those of a RatePenalty's last call, and none was made on this model; give "
             "batches, as in sk.measure.rate(model, batches)."
         )
-    sites = tuple(_of(path, seen, None) for path, seen in found.items())
-    return Rate(sites, tuple(path for path in layers if path not in found))
+    sites = tuple(_site_rate(path, last, None) for path, last in observed.items())
+    return Rate(sites, tuple(path for path in layers if path not in observed))
 
 
-def _of(path: str, seen: Observed, outside: float | None) -> SiteRate:
-    return SiteRate(path, seen.elements, seen.bits, tuple(seen.marginal.double().tolist()), outside)
+def _site_rate(path: str, observed: Observed, outside: float | None) -> SiteRate:
+    return SiteRate(path, observed.elements, observed.bits, tuple(observed.marginal.double().tolist()), outside)
 
 
 @dataclass
 class _Sums:
-    """What one layer has seen so far."""
+    """The sums of one layer."""
 
     path: str
     module: SQUAF
@@ -130,21 +130,18 @@ class _Sums:
     beyond: int = 0
     points: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
-    def finished(self) -> SiteRate:
-        seen = Observed(self.points / self.elements, self.elements)
-        return _of(self.path, seen, self.beyond / self.elements)
-
-
-def _hook(sums: _Sums) -> Callable[[Tensor], None]:
-    def before(x: Tensor) -> None:
+    def add(self, x: Tensor) -> None:
+        """Count the pre-activations of one call."""
         if not bool(x.isfinite().all()):
-            raise InputError(f"A pre-activation of {sums.path!r} is NaN or infinite; check the batches and the model.")
+            raise InputError(f"A pre-activation of {self.path!r} is NaN or infinite; check the batches and the model.")
         if x.numel():
-            sums.points = sums.points + marginal_of(sums.module, x).double().cpu() * x.numel()
-            sums.beyond += _count_beyond(sums.module, x)
-            sums.elements += x.numel()
+            self.points = self.points + marginal_of(self.module, x).double().cpu() * x.numel()
+            self.beyond += _count_beyond(self.module, x)
+            self.elements += x.numel()
 
-    return before
+    def finished(self) -> SiteRate:
+        observed = Observed(self.points / self.elements, self.elements)
+        return _site_rate(self.path, observed, self.beyond / self.elements)
 
 
 def _count_beyond(module: SQUAF, x: Tensor) -> int:

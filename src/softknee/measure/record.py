@@ -27,10 +27,7 @@ from ..errors import InputError, SoftkneeError, did_you_mean
 from ..files import write_whole
 from .machine import Hardware, Versions
 
-# -- builds dataclasses from JSON, strictly ---------------------------------------------------------------
-#
-# Every field present, none unknown, each of its declared type.
-
+# -- dataclasses from JSON, strictly: every field present, none unknown, each of its declared type ----------
 
 T = TypeVar("T")
 
@@ -60,7 +57,7 @@ def _fit(value: Any, hint: Any, where: str, parts: tuple[type, ...]) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        (inner,) = (one for one in arguments if one is not type(None))
+        (inner,) = (argument for argument in arguments if argument is not type(None))
         return _fit(value, inner, where, parts)
     if origin is tuple and isinstance(value, list):
         return tuple(_fit(item, arguments[0], f"{where}[{index}]", parts) for index, item in enumerate(value))
@@ -76,13 +73,7 @@ def _fit(value: Any, hint: Any, where: str, parts: tuple[type, ...]) -> Any:
     raise TypeError(f"{where} should be {_PLAIN_NAMES.get(wanted, wanted)}, and is {value!r}.")
 
 
-_PLAIN_NAMES = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "tuple": "a list",
-    "Mapping": "an object",
-}
+_PLAIN_NAMES = {"int": "a whole number", "float": "a number", "str": "text", "tuple": "a list", "Mapping": "an object"}
 
 
 def _fit_free(value: Any, where: str, parts: tuple[type, ...]) -> Any:
@@ -96,8 +87,7 @@ def _fit_free(value: Any, where: str, parts: tuple[type, ...]) -> Any:
     return {key: _fit_free(item, f"{where}.{key}", parts) for key, item in value.items()}
 
 
-# -- the one record of the project: what was measured, on what, with what, how often ----------------------
-
+# -- the record -------------------------------------------------------------------------------------------
 
 SCHEMA = 1
 
@@ -124,10 +114,11 @@ class Quantity:
     def median(cls, samples: Sequence[float], *, unit: str) -> Quantity:
         """Median and quartiles: for times, whose outliers are all on one side."""
         ordered = _samples(samples)
+        quartiles = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else ordered * 3
         return cls(
             value=statistics.median(ordered),
-            low=_quantile(ordered, 0.25),
-            high=_quantile(ordered, 0.75),
+            low=quartiles[0],
+            high=quartiles[2],
             repeats=len(ordered),
             unit=unit,
             statistic="median, quartiles",
@@ -258,25 +249,17 @@ def without_paths(text: str) -> str:
     """The text with every absolute path cut down to its last part: a record names no place on a disk."""
     if not isinstance(text, str):
         raise InputError(f"without_paths takes text, and {type(text).__name__} was given; pass str(...) of it.")
-    return _PATH.sub(lambda found: found.group(1), text)
+    return _PATH.sub(r"\1", text)
 
 
 def _samples(samples: Sequence[float]) -> list[float]:
     try:
-        found = sorted(float(sample) for sample in samples)
+        ordered = sorted(float(sample) for sample in samples)
     except (TypeError, ValueError, RuntimeError) as error:
         raise RecordError(f"The samples of a quantity are a list of numbers: {error}.") from error
-    if not found:
+    if not ordered:
         raise RecordError("A quantity needs at least one sample; report what was not measured as 'not_run'.")
-    return found
-
-
-def _quantile(ordered: Sequence[float], fraction: float) -> float:
-    """The quantile with linear interpolation between the two nearest samples."""
-    position = fraction * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+    return ordered
 
 
 def _immutable(value: Any, where: str) -> Any:
@@ -314,10 +297,9 @@ def _refuse_unfit(record: Record) -> None:
 
 
 def _refuse_path(text: str, where: str) -> None:
-    found = _PATH.search(text)
-    if found:
+    if match := _PATH.search(text):
         raise RecordError(
-            f"The record's {where} holds the path '{found.group(0)}': a record names no place on a disk. "
+            f"The record's {where} holds the path '{match.group(0)}': a record names no place on a disk. "
             "Pass the text through without_paths() first."
         )
 

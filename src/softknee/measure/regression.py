@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, ParameterError
-from .estimate import Score, check_level, score
+from .estimate import Score, score
 from .inputs import as_number
 
 _WINDOW = 7
@@ -40,8 +40,8 @@ def mse(predictions: Any, truth: Any, *, level: float = 0.95) -> Score:
     >>> sk.measure.mse(torch.tensor([[0.0, 2.0], [1.0, 1.0]]), [0.0, 1.0]).each
     (0.5, 0.5)
     """
-    given, truth = _read(predictions, truth)
-    return _score(_errors(given, truth), level, larger_is_better=False, bounds=(0.0, math.inf))
+    predicted, truth = _read(predictions, truth)
+    return score(_errors(predicted, truth), larger_is_better=False, level=level, bounds=(0.0, math.inf))
 
 
 def r2(predictions: Any, truth: Any, *, level: float = 0.95) -> Score:
@@ -54,9 +54,10 @@ def r2(predictions: Any, truth: Any, *, level: float = 0.95) -> Score:
     >>> sk.measure.r2(torch.tensor([[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]]), [0.0, 1.0, 2.0]).each
     (1.0, 0.0)
     """
-    given, truth = _read(predictions, truth)
+    predicted, truth = _read(predictions, truth)
     variance = (truth - truth.mean(dim=0)).square().mean()
-    return _score(1 - _errors(given, truth) / variance, level, larger_is_better=True, bounds=(-math.inf, 1.0))
+    shares = 1 - _errors(predicted, truth) / variance
+    return score(shares, larger_is_better=True, level=level, bounds=(-math.inf, 1.0))
 
 
 def psnr(predictions: Any, truth: Any, *, data_range: float = 1.0, level: float = 0.95) -> Score:
@@ -66,10 +67,10 @@ def psnr(predictions: Any, truth: Any, *, data_range: float = 1.0, level: float 
     >>> round(sk.measure.psnr(torch.tensor([[0.1, 0.6]]), [0.0, 0.5]).value, 5)
     20.0
     """
-    given, truth = _read(predictions, truth)
+    predicted, truth = _read(predictions, truth)
     _check_range(data_range)
-    decibel = -10 * torch.log10(_errors(given, truth) / data_range**2)
-    return _score(decibel, level, larger_is_better=True)
+    decibel = -10 * torch.log10(_errors(predicted, truth) / data_range**2)
+    return score(decibel, larger_is_better=True, level=level)
 
 
 def ssim(predictions: Any, truth: Any, *, data_range: float = 1.0, level: float = 0.95) -> Score:
@@ -80,7 +81,7 @@ def ssim(predictions: Any, truth: Any, *, data_range: float = 1.0, level: float 
     >>> sk.measure.ssim(torch.stack([picture, 1 - picture]), picture).each[0]
     1.0
     """
-    given, truth = _read(predictions, truth)
+    predicted, truth = _read(predictions, truth)
     _check_range(data_range)
     if truth.dim() != 2 or min(truth.shape) < _WINDOW:
         raise InputError(
@@ -89,13 +90,13 @@ def ssim(predictions: Any, truth: Any, *, data_range: float = 1.0, level: float 
         )
     c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
     sample = _WINDOW**2 / (_WINDOW**2 - 1)
-    mean_x, mean_y = _windows(given), _windows(truth.unsqueeze(0))
-    spread_x = sample * (_windows(given.square()) - mean_x.square())
-    spread_y = sample * (_windows(truth.square().unsqueeze(0)) - mean_y.square())
-    together = sample * (_windows(given * truth) - mean_x * mean_y)
-    alike = (2 * mean_x * mean_y + c1) * (2 * together + c2)
-    most = (mean_x.square() + mean_y.square() + c1) * (spread_x + spread_y + c2)
-    return _score((alike / most).mean(dim=(1, 2)), level, larger_is_better=True, bounds=(-1.0, 1.0))
+    mean_x, mean_y = _windows(predicted), _windows(truth.unsqueeze(0))
+    variance_x = sample * (_windows(predicted.square()) - mean_x.square())
+    variance_y = sample * (_windows(truth.square().unsqueeze(0)) - mean_y.square())
+    covariance = sample * (_windows(predicted * truth) - mean_x * mean_y)
+    similarity = (2 * mean_x * mean_y + c1) * (2 * covariance + c2)
+    similarity /= (mean_x.square() + mean_y.square() + c1) * (variance_x + variance_y + c2)
+    return score(similarity.mean(dim=(1, 2)), larger_is_better=True, level=level, bounds=(-1.0, 1.0))
 
 
 def _windows(pictures: Tensor) -> Tensor:
@@ -103,15 +104,8 @@ def _windows(pictures: Tensor) -> Tensor:
     return torch.nn.functional.avg_pool2d(pictures.unsqueeze(1), _WINDOW, stride=1).squeeze(1)
 
 
-def _errors(given: Tensor, truth: Tensor) -> Tensor:
-    return (given - truth).square().flatten(1).mean(dim=1)
-
-
-def _score(
-    each: Tensor, level: float, *, larger_is_better: bool, bounds: tuple[float, float] = (-math.inf, math.inf)
-) -> Score:
-    check_level(level)
-    return score(each.cpu(), larger_is_better=larger_is_better, level=level, bounds=bounds)
+def _errors(predicted: Tensor, truth: Tensor) -> Tensor:
+    return (predicted - truth).square().flatten(1).mean(dim=1)
 
 
 # -- what may come in -------------------------------------------------------------------------------------
@@ -120,23 +114,23 @@ def _score(
 def _read(predictions: Any, truth: Any) -> tuple[Tensor, Tensor]:
     """Both in float64 on the device of the predictions, those with one dimension more in front."""
     try:
-        given, known = (torch.as_tensor(one).detach() for one in (predictions, truth))
+        predicted, known = (torch.as_tensor(values).detach() for values in (predictions, truth))
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"Predictions and truth must be tensors or arrays of numbers: {error}.") from error
-    given = given.cpu() if given.device.type == "mps" else given  # Apple's devices have no float64
-    real = not given.is_complex() and not known.is_complex()
-    if not real or given.dim() < 2 or 0 in given.shape or given.shape[1:] != known.shape:
+    predicted = predicted.cpu() if predicted.device.type == "mps" else predicted  # Apple's devices have no float64
+    real = not predicted.is_complex() and not known.is_complex()
+    if not real or predicted.dim() < 2 or 0 in predicted.shape or predicted.shape[1:] != known.shape:
         raise InputError(
             f"Predictions are real numbers in the shape of the truth with the models in front, and "
-            f"{tuple(given.shape)} was given for a truth of shape {tuple(known.shape)}."
+            f"{tuple(predicted.shape)} was given for a truth of shape {tuple(known.shape)}."
         )
-    given, known = given.double(), known.to(given.device).double()
-    for name, one in (("predictions hold", given), ("truth holds", known)):
-        if not bool(one.isfinite().all()):
+    predicted, known = predicted.double(), known.to(predicted.device).double()
+    for name, values in (("predictions hold", predicted), ("truth holds", known)):
+        if not bool(values.isfinite().all()):
             raise InputError(
                 f"The {name} NaN or infinity; a model that diverged has no score. Leave it out and say so."
             )
-    return given, known
+    return predicted, known
 
 
 def _check_range(data_range: float) -> None:

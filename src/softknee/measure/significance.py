@@ -65,8 +65,8 @@ def compare_each(
 ) -> Comparison:
     """Compare a number that each model has for itself, such as accuracy; the i-th of both have the same seed.
 
-    >>> found = compare_each([0.91, 0.93, 0.92, 0.95], [0.90, 0.91, 0.91, 0.92], margin=0.05)
-    >>> round(found.difference, 12), round(found.p, 4), found.p_flips, round(found.equivalence, 5)
+    >>> result = compare_each([0.91, 0.93, 0.92, 0.95], [0.90, 0.91, 0.91, 0.92], margin=0.05)
+    >>> round(result.difference, 12), round(result.p, 4), result.p_flips, round(result.equivalence, 5)
     (0.0175, 0.0354, 0.125, 0.00327)
     """
     first, second = _numbers(first), _numbers(second)
@@ -75,7 +75,7 @@ def compare_each(
             f"A paired comparison needs the same seeds on both sides, and there are {len(first)} and {len(second)} "
             f"numbers; leave out the seeds that one side does not have."
         )
-    differences = [one - other for one, other in zip(first, second, strict=True)]
+    differences = [a - b for a, b in zip(first, second, strict=True)]
     if not all(map(math.isfinite, differences)):
         raise ParameterError("A comparison is of finite numbers; leave out what diverged, and say so.")
     return _judge(differences, margin=margin, level=level, flips=True)
@@ -87,16 +87,16 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     >>> import softknee as sk, torch
     >>> noise = torch.randn(8, 200, 3, generator=torch.Generator().manual_seed(0))
     >>> calm, wild = (sk.measure.prediction_difference(torch.softmax(size * noise, 2)).delta_1 for size in (0.5, 1.0))
-    >>> found = compare_sets(calm, wild)
-    >>> found.difference == calm.value - wild.value, found.interval[1] < 0, found.p < 0.001
+    >>> result = compare_sets(calm, wild)
+    >>> result.difference == calm.value - wild.value, result.interval[1] < 0, result.p < 0.001
     (True, True, True)
     """
-    for one in (first, second):
-        if not isinstance(one, Estimate):
+    for estimate in (first, second):
+        if not isinstance(estimate, Estimate):
             cure = "; of a number that each model has for itself, compare the `each` of both with compare_each"
             raise ParameterError(
                 f"compare_sets takes two estimates, such as the delta_1 of two prediction differences, and "
-                f"{type(one).__name__} was given{cure if isinstance(one, Score) else ''}."
+                f"{type(estimate).__name__} was given{cure if isinstance(estimate, Score) else ''}."
             )
     check_level(level)
     _check_margin(margin)
@@ -110,16 +110,16 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     models = len(first.without)
     if models < FEWEST:
         return Comparison(seeds=models, difference=difference, margin=margin)
-    without = [one - other for one, other in zip(first.without, second.without, strict=True)]
+    without = [a - b for a, b in zip(first.without, second.without, strict=True)]
     middle = statistics.fmean(without)
-    pseudo = [difference - (models - 1) * (one - middle) for one in without]
+    pseudo = [difference - (models - 1) * (value - middle) for value in without]
     return _judge(pseudo, margin=margin, level=level, flips=False, mean=difference)
 
 
-def _numbers(given: Sequence[float]) -> list[float]:
+def _numbers(values: Sequence[float]) -> list[float]:
     """One number for each seed, also of an array or a tensor."""
     try:
-        return [float(one) for one in given]
+        return [float(value) for value in values]
     except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError(f"A paired comparison takes one number for each seed on both sides: {error}.") from error
 
@@ -142,7 +142,7 @@ def _judge(
         return Comparison(seeds=seeds, difference=mean, margin=margin)
     spread = statistics.stdev(differences)
     # Differences of equal numbers may come out as unequal rounding errors: no spread to judge anything by.
-    if spread <= 1e-12 * max(abs(one) for one in differences):
+    if spread <= 1e-12 * max(abs(difference) for difference in differences):
         inside = margin is not None and abs(mean) < margin
         return Comparison(
             seeds=seeds,
@@ -188,37 +188,37 @@ def sign_flips(differences: Sequence[float]) -> float:
     if not 1 <= len(differences) <= 20:
         raise ParameterError(f"All signs are tried for up to 20 differences, and there are {len(differences)}.")
     sums = torch.zeros(1, dtype=torch.float64)
-    for one in differences:
-        sums = torch.cat([sums + abs(one), sums - abs(one)])
+    for difference in differences:
+        sums = torch.cat([sums + abs(difference), sums - abs(difference)])
     reached = abs(math.fsum(differences))
     # Equal sums may differ by rounding, and must count as equal.
-    slack = 1e-12 * math.fsum(abs(one) for one in differences)
+    slack = 1e-12 * math.fsum(abs(difference) for difference in differences)
     return float((sums.abs() >= reached - slack).double().mean())
 
 
-def holm(found: Sequence[float | None]) -> tuple[float | None, ...]:
+def holm(p_values: Sequence[float | None]) -> tuple[float | None, ...]:
     """Holm's adjusted p of each of a family of tests; None, where there was no test, stays None and is not counted.
 
     >>> holm([0.01, 0.04, None, 0.03])
     (0.03, 0.06, None, 0.06)
     """
     try:
-        given = [*found]
+        p_values = list(p_values)
     except TypeError:
-        raise ParameterError(f"holm takes a list of probabilities, and {type(found).__name__} was given.") from None
-    for p in given:
+        raise ParameterError(f"holm takes a list of probabilities, and {type(p_values).__name__} was given.") from None
+    for p in p_values:
         if p is not None and not 0 <= as_number(p) <= 1:
             raise ParameterError(f"holm takes probabilities between 0 and 1, or None for no test, and {p!r} was given.")
-    order = sorted((as_number(p), place) for place, p in enumerate(given) if p is not None)
-    adjusted: list[float | None] = [None] * len(given)
+    order = sorted((as_number(p), index) for index, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
-    for rank, (p, place) in enumerate(order):
+    for rank, (p, index) in enumerate(order):
         largest = max(largest, min(1.0, (len(order) - rank) * p))
-        adjusted[place] = largest
+        adjusted[index] = largest
     return tuple(adjusted)
 
 
-def may_be_best(found: Sequence[float | None], *, planned: bool = False, level: float = 0.95) -> tuple[bool, ...]:
+def may_be_best(p_values: Sequence[float | None], *, planned: bool = False, level: float = 0.95) -> tuple[bool, ...]:
     """Which rows are not shown to be worse than the best, by the p of each against it; None is no test.
 
     Which row comes out best is known only after looking. So a row is ruled out only if its p, times the number of rows
@@ -229,5 +229,5 @@ def may_be_best(found: Sequence[float | None], *, planned: bool = False, level: 
     >>> may_be_best([0.001, 0.02, None, 0.4])
     (False, True, True, True)
     """
-    adjusted = holm(found) if planned else [None if p is None else len(found) * p for p in found]
+    adjusted = holm(p_values) if planned else [None if p is None else len(p_values) * p for p in p_values]
     return tuple(p is None or p > 1 - level for p in adjusted)

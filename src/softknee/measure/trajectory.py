@@ -8,6 +8,7 @@ trace.path("1", "beta")                               # one (step, value) after 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,29 +65,26 @@ class ParameterTrace:
 
     def path(self, path: str, name: str) -> list[tuple[float, float]]:
         """The steps and means of one parameter that is a number."""
-        found = [point for point in self.points if (point.path, point.name) == (path, name)]
-        if not found:
+        points = [point for point in self.points if (point.path, point.name) == (path, name)]
+        if not points:
             known = {f"{point.path}.{point.name}" for point in self.points}
             raise InputError(f"No parameter {path}.{name} was recorded.{did_you_mean(f'{path}.{name}', sorted(known))}")
-        if len(found[0].mean) > 1:
-            raise InputError(f"{path}.{name} is a table of {len(found[0].mean)} numbers; read it from `points`.")
-        return [(point.step, point.mean[0]) for point in found]
+        if len(points[0].mean) > 1:
+            raise InputError(f"{path}.{name} is a table of {len(points[0].mean)} numbers; read it from `points`.")
+        return [(point.step, point.mean[0]) for point in points]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each step and parameter, as a `Record` takes them."""
         return [{**vars(point)} for point in self.points]
 
     def _now(self, step: float) -> list[ParameterPoint]:
-        found = []
+        points = []
         for path, module in activation_modules(self.model).items():
             for p in module.params:
                 if self.learned and p.name not in module.learned:
                     continue
-                width = 1
-                for size in module._tail(p.name):
-                    width *= size
-                values = module.effective(p).detach().double().reshape(-1, width)
-                found.append(
+                values = module.effective(p).detach().double().reshape(-1, math.prod(module._tail(p.name)))
+                points.append(
                     ParameterPoint(
                         step=step,
                         path=path,
@@ -97,4 +95,4 @@ class ParameterTrace:
                         high=tuple(values.amax(dim=0).tolist()),
                     )
                 )
-        return found
+        return points

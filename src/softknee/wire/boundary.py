@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError, WireError, did_you_mean
 from . import packed
 from .channel import CHECK_BYTES, DEPTH, HEADER_BYTES, Channel, Frame, body_of, bytes_of, open_body
-from .coding import MOST_SYMBOLS, decode, encode
+from .coding import MOST_SYMBOLS, counts_of, decode, encode, entropy_of
 from .message import read_message, require_most
-from .packed import counts_of, entropy_of
 
 if TYPE_CHECKING:
     from ..nn.squaf import Chosen

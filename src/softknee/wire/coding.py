@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
-from . import huffman, packed, rans
-from .message import CODERS, Message, Reader, read_message, require_most, write_varints
-from .packed import count_of, counts_of, entropy_of, flat_array, numpy_for, require_symbols, require_weights, weights_of
+from . import packed
+from .message import (
+    CODERS,
+    MOST_DIMENSIONS,
+    MOST_LEVELS,
+    TYPES,
+    Message,
+    Reader,
+    read_message,
+    require_most,
+    write_varints,
+)
+from .packed import wide
 
 MOST_SYMBOLS = 2**26  # what `decode` accepts unless told otherwise: 64 MiB of uint8
 _ONE_SYMBOL = 0  # the form of a model that says: all symbols are this one
-_TABLES = {"huffman": huffman, "rans": rans}
+_WEIGHT_BITS = 32  # known probabilities become whole numbers of this many bits: the same on every machine
+
+
+def _table_coders() -> dict[str, ModuleType]:
+    """The coders with a table, the shorter first; imported here, because "packed" does not need NumPy."""
+    try:
+        from . import huffman, rans
+    except ImportError as error:
+        raise MissingToolError(
+            "Entropy coding needs NumPy, which is not installed. Install it with: pip install 'softknee[lab]' (or use "
+            "coder='packed', which needs torch alone)."
+        ) from error
+    return {"rans": rans, "huffman": huffman}
 
 
 def encode(
@@ -65,40 +90,27 @@ def encode(
     def message(name: str, model: bytes, payload: bytes, *, shared: bool = False) -> bytes:
         return Message(name, level_count, tuple(symbols.shape), symbols.dtype, shared, model, payload).to_bytes()
 
-    if coder == "packed" or (coder == "auto" and not _has_numpy()):
+    coders = {}
+    if coder != "packed":
+        with suppress(MissingToolError) if coder == "auto" else nullcontext():
+            coders = _table_coders()
+    if not coders:
         return message("packed", *packed.encode(symbols, level_count))
     counts = counts_of(symbols, level_count)
     if weights is not None:
         require_weights(counts, weights)
     occurring = counts.nonzero().flatten().tolist()
     if len(occurring) < 2:
-        model_bytes = write_varints(_ONE_SYMBOL, *(occurring or [0]))
-        return message("rans" if coder == "auto" else coder, model_bytes, b"")
+        return message("rans" if coder == "auto" else coder, write_varints(_ONE_SYMBOL, *(occurring or [0])), b"")
     count_list: list[int] = counts.tolist()
     if coder == "auto":
-        coder = _shortest(count_list, weights)
+        bits = {name: module.estimate(count_list, weights) for name, module in coders.items()}
+        bits["packed"] = packed.bits_of(symbols.numel(), level_count)
+        coder = min(bits, key=bits.__getitem__)
     if coder == "packed":
         return message("packed", *packed.encode(symbols, level_count))
-    row = flat_array(symbols, "Entropy coding")
-    return message(coder, *_TABLES[coder].encode(row, count_list, weights), shared=weights is not None)
-
-
-def _has_numpy() -> bool:
-    try:
-        numpy_for("Entropy coding")
-    except MissingToolError:
-        return False
-    return True
-
-
-def _shortest(counts: Sequence[int], weights: Sequence[int] | None) -> str:
-    """The coder that should give the fewest bits, from the counts alone."""
-    bits = {
-        "rans": rans.estimate(counts, weights),
-        "huffman": huffman.estimate(counts, weights),
-        "packed": packed.bits_of(sum(counts), len(counts)),
-    }
-    return min(bits, key=bits.__getitem__)
+    row = wide(symbols.detach()).reshape(-1).cpu().numpy()
+    return message(coder, *coders[coder].encode(row, count_list, weights), shared=weights is not None)
 
 
 def decode(
@@ -164,9 +176,88 @@ def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | Non
                 f"The message has {message.levels} levels, and {count} probabilities are given. Give the sender's."
             )
         weights = weights_of(probabilities, message.levels)
-    if message.count < 2 or message.coder not in _TABLES:
+    if message.count < 2 or message.coder == "packed":
         raise WireError("The message is damaged: it has a table where none is needed.")
-    return _TABLES[message.coder].decode(message.model, message.payload, message.count, message.levels, weights)
+    coder = _table_coders()[message.coder]
+    return coder.decode(message.model, message.payload, message.count, message.levels, weights)
+
+
+def require_symbols(symbols: Tensor, levels: int | None) -> int:
+    """Raise unless this is a tensor of whole numbers in [0, levels). Give the levels: as many as occur if left out."""
+    whole = isinstance(levels, int) and not isinstance(levels, bool)
+    if levels is not None and not (whole and 1 <= levels <= MOST_LEVELS):
+        raise ParameterError(f"levels is a whole number from 1 to {MOST_LEVELS:,}, and here it is {levels!r}.")
+    if not isinstance(symbols, Tensor) or symbols.dtype not in TYPES:
+        what = f"a tensor of {symbols.dtype}" if isinstance(symbols, Tensor) else f"a {type(symbols).__name__}"
+        raise InputError(
+            f"Symbols are a tensor of whole numbers, and this is {what}. Convert it, e.g. x.to(torch.uint8)."
+        )
+    if symbols.layout != torch.strided or symbols.is_quantized or symbols.device.type == "meta":
+        raise InputError(
+            f"Symbols are a dense tensor with values, and this one is not ({symbols.layout}, {symbols.device})."
+        )
+    if symbols.dim() > MOST_DIMENSIONS:
+        raise InputError(f"Symbols have at most {MOST_DIMENSIONS} dimensions, and these {symbols.dim()}.")
+    least, most = (int(bound) for bound in torch.aminmax(wide(symbols))) if symbols.numel() else (0, 0)
+    largest = (MOST_LEVELS if levels is None else levels) - 1
+    if least < 0 or most > largest:
+        among = "S" if levels is None else f"With levels={levels} s"
+        cure = "." if levels is None else ", or give the right number of levels."
+        raise ParameterError(
+            f"{among}ymbols are 0 to {largest:,}, and these go from {least} to {most}. Shift them to start at 0{cure} "
+            "(A -1 of symbols() stands for NaN.)"
+        )
+    return most + 1 if levels is None else levels
+
+
+def counts_of(symbols: Tensor, levels: int) -> Tensor:
+    """How often each level occurs."""
+    return torch.bincount(wide(symbols.detach()).reshape(-1), minlength=levels).cpu()
+
+
+def entropy_of(counts: Tensor) -> float:
+    """Bits per symbol, of counts."""
+    total = int(counts.sum())
+    present = counts[counts > 0].double()
+    return math.log2(total) - float((present * present.log2()).sum()) / total if len(present) > 1 else 0.0
+
+
+def count_of(probabilities: Tensor | Sequence[float]) -> int:
+    """How many probabilities these are."""
+    try:
+        return len(probabilities)
+    except TypeError:
+        raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
+
+
+def weights_of(probabilities: Tensor | Sequence[float], levels: int) -> list[int]:
+    """Probabilities known to both sides as whole numbers, by arithmetic that is the same on every machine.
+
+        w_s = max(1, round(2^32 p_s / sum p)),  and 0 where p_s = 0
+
+    The sum is rounded once (`math.fsum`), so its order does not matter.
+    """
+    numbers = probabilities.detach().double().cpu() if isinstance(probabilities, Tensor) else probabilities
+    try:
+        values = [float(value) for value in (numbers.tolist() if isinstance(numbers, Tensor) else numbers)]
+    except (TypeError, ValueError):
+        raise ParameterError("Probabilities are a list of numbers or a tensor with one dimension.") from None
+    if len(values) != levels:
+        raise ParameterError(f"There are {levels} levels and {len(values)} probabilities; give one for each level.")
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not 0 < math.fsum(values) < math.inf:
+        raise ParameterError("Probabilities are finite, not negative, and not all zero; these are not.")
+    total = math.fsum(values)
+    return [max(1, round(value / total * 2**_WEIGHT_BITS)) if value else 0 for value in values]
+
+
+def require_weights(counts: Tensor, weights: Sequence[int]) -> None:
+    """Raise if a symbol occurs that the given probabilities call impossible."""
+    impossible = [level for level in counts.nonzero().flatten().tolist() if not weights[level]]
+    if impossible:
+        raise ParameterError(
+            f"Symbol {impossible[0]} occurs, and its probability is given as 0, so it has no code. "
+            "Give every symbol that may occur a probability above 0."
+        )
 
 
 @dataclass(frozen=True)

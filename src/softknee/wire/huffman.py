@@ -21,18 +21,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..errors import WireError
-from .message import Reader, write_table, write_varints
-from .packed import numpy_for
-from .rans import MOST_STEPS, fingerprint, require_fingerprint
+from .message import Reader, fingerprint, require_fingerprint, write_table, write_varints
 
 LONGEST = 24  # a reader sees 32 bits from the byte on that its place is in: at least 25 of them are its own
 _TABLE_BITS = 14  # codes up to this length are found in one table; the few longer ones by their order
 _SHARE_OF_LANES = 0.005  # of the length in bits
 _LANE_BITS = 10  # what the excess of a section takes, about
 _MOST_LANES = 4096
+MOST_STEPS = 1 << 16  # symbols that a section may have: bounds the time of a decoder, whatever the message says
 
 
 def lengths(weights: Sequence[int], *, longest: int = LONGEST) -> list[int]:
@@ -43,7 +43,6 @@ def lengths(weights: Sequence[int], *, longest: int = LONGEST) -> list[int]:
     >>> lengths([8, 4, 2, 1, 1], longest=3)
     [1, 3, 3, 3, 3]
     """
-    np = numpy_for("Huffman coding")
     weight_array = np.asarray(weights, dtype=np.int64)
     order = np.argsort(weight_array, kind="stable")[np.count_nonzero(weight_array == 0) :]
     leaves = weight_array[order]
@@ -100,7 +99,6 @@ def lanes_for(bits: int, count: int) -> int:
 
 def write_bits(values: Any, widths: Any) -> bytes:
     """Numbers of at most 31 bits, one after the other, the highest bit first."""
-    np = numpy_for("Huffman coding")
     end = np.cumsum(widths)
     if not len(end) or not end[-1]:
         return b""
@@ -119,7 +117,6 @@ def write_bits(values: Any, widths: Any) -> bytes:
 
 def encode(symbols: Any, counts: Sequence[int], weights: Sequence[int] | None) -> tuple[bytes, bytes]:
     """Model and payload of symbols of which at least two kinds occur (or may, by the known weights)."""
-    np = numpy_for("Huffman coding")
     code_lengths = lengths(counts if weights is None else weights)
     width = np.asarray(code_lengths, dtype=np.int64).take(symbols)
     stream = write_bits(np.asarray(codes(code_lengths), dtype=np.int64).take(symbols), width)
@@ -156,7 +153,6 @@ def decode(model: bytes, payload: bytes, count: int, levels: int, weights: Seque
 
 
 def _read_sections(reader: Reader, count: int, code_lengths: Sequence[int], lanes: int, steps: int) -> Any:
-    np = numpy_for("Huffman coding")
     least = reader.number("the shortest section", most=steps * LONGEST)
     size = reader.number("the bits of an excess", most=31)
     packed = np.frombuffer(reader.take(-(-(lanes - 1) * size // 8), "the lengths of sections"), dtype=np.uint8)
@@ -184,7 +180,6 @@ class _Lookup:
     """Finds the symbol and the length of the code word that 32 bits begin with."""
 
     def __init__(self, code_lengths: Sequence[int]) -> None:
-        np = self._np = numpy_for("Huffman coding")
         order = sorted((length, symbol) for symbol, length in enumerate(code_lengths) if length)
         size = np.asarray([length for length, _ in order], dtype=np.int64)
         self._symbol = np.asarray([symbol for _, symbol in order], dtype=np.int64)
@@ -201,7 +196,6 @@ class _Lookup:
 
     def read(self, window: Any, position: Any, rows: Any) -> None:
         """Take one code word per place and row; the places move on."""
-        np = self._np
         byte, shift, entry = np.empty_like(position), np.empty_like(position), np.empty_like(position)
         bits = np.empty(position.shape, dtype=np.uint32)
         for row in rows:
@@ -218,7 +212,6 @@ class _Lookup:
             np.add(position, entry, out=position)
 
     def _find_long(self, bits: Any, entry: Any) -> None:
-        np = self._np
         missing = (entry == 0).nonzero()[0]
         if len(missing):
             index = np.searchsorted(self._start, bits[missing] >> np.uint32(32 - LONGEST), side="right") - 1

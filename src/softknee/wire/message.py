@@ -38,6 +38,7 @@ from ..errors import ParameterError, WireError
 MAGIC = b"SKNW"
 VERSION = 1
 CODERS = {"huffman": 1, "rans": 2, "packed": 3}
+_NAMES = {number: name for name, number in CODERS.items()}
 TYPES = (
     torch.uint8,
     torch.int8,
@@ -152,6 +153,16 @@ class Reader:
             raise WireError(f"The message is damaged: {self.left:,} bytes follow the end of {what}.")
 
 
+def fingerprint(weights: Sequence[int]) -> bytes:
+    """A checksum of the weights that both sides know: the receiver compares it with that of its own."""
+    return zlib.crc32(repr(list(weights)).encode()).to_bytes(4, "little")
+
+
+def require_fingerprint(reader: Reader, weights: Sequence[int]) -> None:
+    if reader.take(4, "the mark of the probabilities") != fingerprint(weights):
+        raise WireError("The message was coded with other probabilities than those given. Use the sender's.")
+
+
 @dataclass(frozen=True)
 class Message:
     """One coded tensor: the header's content, the model and the payload."""
@@ -200,7 +211,7 @@ def read_message(data: bytes, *, most: int) -> Message:
     reader = Reader(body)
     reader.take(len(MAGIC) + 1, "the beginning")
     coder, kind, shared = reader.take(3, "the kinds")
-    if coder not in CODERS.values() or kind >= len(TYPES) or shared > 1:
+    if coder not in _NAMES or kind >= len(TYPES) or shared > 1:
         raise WireError(f"The message names a coder, type or model that there is not: {coder}, {kind}, {shared}.")
     levels = reader.number("the number of levels", most=MOST_LEVELS)
     if not levels:
@@ -218,5 +229,4 @@ def read_message(data: bytes, *, most: int) -> Message:
     model = reader.take(reader.number("the length of the model"), "the model")
     payload = reader.take(reader.number("the length of the payload"), "the payload")
     reader.end("the payload")
-    name = next(name for name, number in CODERS.items() if number == coder)
-    return Message(name, levels, shape, TYPES[kind], bool(shared), model, payload)
+    return Message(_NAMES[coder], levels, shape, TYPES[kind], bool(shared), model, payload)

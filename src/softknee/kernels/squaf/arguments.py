@@ -25,10 +25,10 @@ SOFTNESS = 1.5
 def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     check_input(act, x)  # pyright: ignore[reportArgumentType] - it reads the name alone
-    given = dict(values)
-    tails = check_tails(given.pop("tails", "flat"))
-    act.check(given)
-    weights = act.with_weights(given.get("weights", act.weights)).weights
+    arguments = dict(values)
+    tails = check_tails(arguments.pop("tails", "flat"))
+    act.check(arguments)
+    weights = act.with_weights(arguments.get("weights", act.weights)).weights
 
     def tensor(value: Any) -> Tensor:
         if isinstance(value, Tensor):
@@ -43,22 +43,22 @@ def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
         # Not as_tensor, of which torch.compile would make a graph for each number.
         return torch.full((), held_number(act.name, p, float(value), work), dtype=work, device=x.device)
 
-    grid = given.get("grid")
+    grid = arguments.get("grid")
     if grid is not None:
-        refuse_beside_grid(given)
+        refuse_beside_grid(arguments)
         points = as_numbers("grid", grid, like=tensor(0.0))
-        alpha = number("alpha", default_number(act, "alpha") if given.get("alpha") is None else given["alpha"])
-        z = sample(given.get("z", "relu"), points=points)
+        alpha = number("alpha", default_number(act, "alpha") if arguments.get("alpha") is None else arguments["alpha"])
+        z = sample(arguments.get("z", "relu"), points=points)
         return squaf(
             x, grid=points, alpha=alpha, z=tensor(z), window=None, weights=weights, order=act.order, tails=tails
         )
-    q = number("q", default_number(act, "q") if given.get("q") is None else given["q"])
-    alpha = number("alpha", read_alpha(act, given, q=q, weights=weights))
-    z = given.get("z", "relu")
-    k = read_k(given.get("k"), z=z, usual=act.options["k"])
-    window = given.get("window", act.options["window"])
+    q = number("q", default_number(act, "q") if arguments.get("q") is None else arguments["q"])
+    alpha = number("alpha", read_alpha(act, arguments, q=q, weights=weights))
+    z = arguments.get("z", "relu")
+    k = read_k(arguments.get("k"), z=z, usual=act.options["k"])
+    window = arguments.get("window", act.options["window"])
     if isinstance(window, str) and window == "auto":
-        tolerance = given.get("tolerance", act.options["tolerance"])
+        tolerance = arguments.get("tolerance", act.options["tolerance"])
         window = auto_window(q, alpha=alpha, k=k, tolerance=tolerance, weights=weights)
     z = tensor(sample(z, points=uniform_points(q, k=k)))
     window = read_window(window)
@@ -72,12 +72,12 @@ def default_number(act: SoftTable, name: str) -> float:
     return p.default
 
 
-def read_alpha(act: SoftTable, given: Mapping[str, Any], *, q: Any, weights: str) -> Any:
+def read_alpha(act: SoftTable, arguments: Mapping[str, Any], *, q: Any, weights: str) -> Any:
     """alpha as given, or the one that goes with q."""
-    alpha = given.get("alpha")
+    alpha = arguments.get("alpha")
     if isinstance(alpha, str) and alpha != "auto":
         raise ParameterError(f"squaf: alpha must be a number, a tensor or 'auto', and {alpha!r} was given.")
-    if alpha is None and given.get("q") is None:
+    if alpha is None and arguments.get("q") is None:
         return default_number(act, "alpha")
     return default_alpha(q, weights=weights) if alpha is None or isinstance(alpha, str) else alpha
 
@@ -122,31 +122,31 @@ def read_window(window: Any) -> int | None:
     return window
 
 
-def refuse_beside_grid(given: Mapping[str, Any]) -> None:
+def refuse_beside_grid(arguments: Mapping[str, Any]) -> None:
     """A general grid says where its points are, and is summed in full."""
     for name in ("q", "k"):
-        if given.get(name) is not None:
+        if arguments.get(name) is not None:
             raise ParameterError(
                 f"squaf was given both {name} and grid; {name} belongs to the uniform grid: leave one of the two out."
             )
-    if given.get("window") is not None:
+    if arguments.get("window") is not None:
         raise ParameterError(
-            f"squaf: on a general grid it is the full sum, and window={given['window']!r} was given; leave it out."
+            f"squaf: on a general grid it is the full sum, and window={arguments['window']!r} was given; leave it out."
         )
-    if isinstance(given.get("alpha"), str):
+    if isinstance(arguments.get("alpha"), str):
         raise ParameterError("squaf: a general grid has no spacing to choose alpha from; give a number.")
 
 
-def as_numbers(name: str, given: Any, *, like: Tensor) -> Tensor:
+def as_numbers(name: str, values: Any, *, like: Tensor) -> Tensor:
     """A tensor of what was given as a list of numbers, or a sentence that says it is none."""
-    if isinstance(given, Tensor):
-        return given
+    if isinstance(values, Tensor):
+        return values
     try:
-        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
+        return torch.as_tensor(values, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):
         raise ParameterError(
-            f"squaf: {name} is a list or a tensor of numbers, and {given!r} was given; give one list for all, or lists "
-            "of equal lengths, one for each channel."
+            f"squaf: {name} is a list or a tensor of numbers, and {values!r} was given; give one list for all, or "
+            "lists of equal lengths, one for each channel."
         ) from None
 
 
@@ -176,7 +176,7 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
             f"grid points, and {type(source).__name__} was given."
         )
     try:
-        found = function(points.detach())
+        values = function(points.detach())
     except SoftkneeError:
         raise
     except (TypeError, ValueError) as error:
@@ -184,8 +184,8 @@ def sample(source: Any, *, points: Tensor) -> Tensor:
             f"squaf: z samples a function of a tensor, and this one does not take one ({error}); use torch's "
             "functions in it, for instance torch.sin for math.sin."
         ) from error
-    if not isinstance(found, Tensor) or found.shape != points.shape:
+    if not isinstance(values, Tensor) or values.shape != points.shape:
         raise ParameterError(
             "squaf: the function that z is to sample must give one value for each of the grid points it is called with."
         )
-    return found.detach()
+    return values.detach()

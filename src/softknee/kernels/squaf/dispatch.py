@@ -43,10 +43,10 @@ def hash_bits(seed: Tensor, position: Tensor, *, short: bool = False) -> Tensor:
 
 def uniform(seed: Tensor, position: Tensor, dtype: torch.dtype, *, short: bool = False) -> Tensor:
     """Numbers in [0, 1): multiples of 2^-32 in float64, of 2^-24 in float32, so that none is rounded up to 1."""
-    found = hash_bits(seed, position, short=short)
+    bits = hash_bits(seed, position, short=short)
     if dtype == torch.float64:
-        return found.to(dtype) * 2.0**-32
-    return (found >> 8).to(dtype) * 2.0**-24
+        return bits.to(dtype) * 2.0**-32
+    return (bits >> 8).to(dtype) * 2.0**-24
 
 
 def _mix(h: Tensor) -> Tensor:
@@ -129,8 +129,8 @@ def value_at(z: Tensor, symbol: Tensor, *, x: Tensor) -> Tensor:
     index = symbol if torch_compat.GATHERS_INT32 else symbol.long()
     if rows > 1:
         index = index + n * torch.arange(rows, device=z.device).reshape(z.shape[:-1])
-    found = z.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape).to(x.dtype)
-    return torch.where(x.isnan(), x, found)
+    value = z.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape).to(x.dtype)
+    return torch.where(x.isnan(), x, value)
 
 
 def as_symbols(symbol: Tensor, *, x: Tensor) -> Tensor:

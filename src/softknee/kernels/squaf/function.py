@@ -194,8 +194,8 @@ def squaf(
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
         if not order:
             return squaf_on_grid_in_pieces(flat, grid, alpha, z, laplacian).reshape(x.shape)
-        found = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
-        return found.reshape(x.shape)
+        derivative = nth_derivative(lambda at: squaf_on_grid(at, grid, alpha, z, laplacian), flat, order=order)
+        return derivative.reshape(x.shape)
     arguments = (*check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window), window or 0, laplacian)
     if order:
         out = squaf_derivative(*arguments, order=order)
@@ -228,7 +228,7 @@ def _with_linear_tails(
         flat = check_grid(x, grid=grid, q=q, alpha=alpha, z=z, window=window)
     # In the type they are computed in, so that the ends are the same numbers here and in the kernels.
     kind = compute_dtype(x)
-    q, grid = (None if one is None else one.to(kind) for one in (q, grid))
+    q, grid = (None if tensor is None else tensor.to(kind) for tensor in (q, grid))
     alpha, z = alpha.to(kind), z.to(kind)
     low, high = ends_of(q=q, grid=grid, points=z.shape[-1])
     inner, excess = within(flat, low=low, high=high)

@@ -60,9 +60,9 @@ class Layout:
         tail = folded.shape[1:] if table else ()
         extra = (len(self.order),) if table else ()
         spread = folded.reshape(*self.parameter_sizes, *tail).permute(*self._inverse(), *extra)
-        found = spread.reshape(like.shape).to(like)
-        alone = found.is_contiguous() and found.untyped_storage().nbytes() == found.nbytes
-        return found if alone else found.clone(memory_format=torch.contiguous_format)
+        parameter = spread.reshape(like.shape).to(like)
+        alone = parameter.is_contiguous() and parameter.untyped_storage().nbytes() == parameter.nbytes
+        return parameter if alone else parameter.clone(memory_format=torch.contiguous_format)
 
     def _inverse(self) -> tuple[int, ...]:
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))

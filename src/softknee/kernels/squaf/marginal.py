@@ -146,12 +146,13 @@ def _marginal_backward(
         from .marginal_fused import fused_gradients as path
     rows = layout.fold_parameter(q), layout.fold_parameter(alpha)
     slope = layout.fold_parameter(grad, table=True) / max(1, layout.per_group)
-    found = path(slope, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian, parameters=parameters)
-    dx = layout.unfold(found[0])
+    folded = layout.fold(x)
+    result = path(slope, folded, *rows, layout=layout, window=window, laplacian=laplacian, parameters=parameters)
+    dx = layout.unfold(result[0])
     dx = dx if dx.stride() == x.stride() else torch.empty_like(x).copy_(dx)
-    if found[1] is None or found[2] is None:
+    if result[1] is None or result[2] is None:
         return dx, q.new_zeros(q.shape), alpha.new_zeros(alpha.shape)
-    return dx, layout.unfold_parameter(found[1], like=q), layout.unfold_parameter(found[2], like=alpha)
+    return dx, layout.unfold_parameter(result[1], like=q), layout.unfold_parameter(result[2], like=alpha)
 
 
 @torch.library.register_fake("softknee::squaf_marginal")
@@ -173,10 +174,11 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _differentiate(ctx: Any, grad: Tensor) -> Any:
     by_x, by_q, by_alpha = ctx.needs_input_grad[:3]
-    found = torch.ops.softknee.squaf_marginal_backward(
+    result = torch.ops.softknee.squaf_marginal_backward(
         grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, by_q or by_alpha
     )
-    return *(one if asked else None for one, asked in zip(found, (by_x, by_q, by_alpha), strict=True)), None, None, None
+    needs = by_x, by_q, by_alpha
+    return *(grad if need else None for grad, need in zip(result, needs, strict=True)), None, None, None
 
 
 def _remember_again(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -249,7 +251,7 @@ def squaf_marginal(
         if q is not None or window is not None:
             raise ParameterError("A general grid has no q and is summed in full: leave q out and pass window=None.")
         own = _common_shape(flat, grid.shape[:-1], alpha.shape)
-        found = _by_slope(flat, own=own, points=grid.shape[-1], grid=grid, alpha=alpha, window=window, weights=weights)
+        result = _by_slope(flat, own=own, points=grid.shape[-1], grid=grid, alpha=alpha, window=window, weights=weights)
     else:
         if q is None or points is None or points < 3 or points % 2 == 0:
             raise ParameterError(
@@ -261,11 +263,11 @@ def squaf_marginal(
         own = _common_shape(flat, q.shape, alpha.shape)
         q, alpha = q.expand(own), alpha.expand(own)
         if inside_transform() or must_differentiate_through():
-            found = _by_slope(flat, own=own, points=points, q=q, alpha=alpha, window=window, weights=weights)
+            result = _by_slope(flat, own=own, points=points, q=q, alpha=alpha, window=window, weights=weights)
         else:
             laplacian = weights == "laplacian"
-            found = torch.ops.softknee.squaf_marginal(flat, q, alpha, points, window or 0, laplacian)
-    return found.reshape(-1, found.shape[-1]).mean(0) if pooled else found
+            result = torch.ops.softknee.squaf_marginal(flat, q, alpha, points, window or 0, laplacian)
+    return result.reshape(-1, result.shape[-1]).mean(0) if pooled else result
 
 
 def entropy_in_bits(p: Tensor) -> Tensor:

@@ -126,8 +126,8 @@ def sampled_symbols(
         symbol = symbols_on_grid_in_pieces(flat, grid, alpha, laplacian, seed=seed)
         return as_symbols(symbol, x=flat).reshape(x.shape)
     flat, q, alpha, z = check_uniform(x, q=q, alpha=alpha, z=z, k=k, window=window)
-    found = torch.ops.softknee.squaf_symbols(flat, seed, q, alpha, z.shape[-1], window or 0, laplacian)
-    return found.reshape(x.shape)
+    result = torch.ops.softknee.squaf_symbols(flat, seed, q, alpha, z.shape[-1], window or 0, laplacian)
+    return result.reshape(x.shape)
 
 
 @torch.no_grad()

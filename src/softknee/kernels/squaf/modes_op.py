@@ -249,8 +249,8 @@ def _remember_sample(ctx, inputs, output) -> None:
 def _differentiate_sample(ctx, grad: Tensor):
     needs = ctx.needs_input_grad
     wanted = wanted_of((needs[0], *needs[2:5]))
-    found = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
-    by_x, *rest = only_wanted(found, wanted)
+    gradients = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
+    by_x, *rest = only_wanted(gradients, wanted)
     return by_x, None, *rest, None, None
 
 

@@ -85,10 +85,10 @@ class _OnGrid(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> Any:
         (x, grid, alpha, z), needs = ctx.saved_tensors, ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():  # the gradient is to be differentiated in its turn
-            wanted = [one for one, asked in zip((x, grid, alpha, z), needs, strict=True) if asked]
+            wanted = [tensor for tensor, needed in zip((x, grid, alpha, z), needs, strict=True) if needed]
             value = squaf_on_grid(x, grid, alpha, z, ctx.laplacian)
-            found = iter(torch.autograd.grad(value, wanted, outer[0], create_graph=True))
-            return *(next(found) if asked else None for asked in needs), None
+            gradients = iter(torch.autograd.grad(value, wanted, outer[0], create_graph=True))
+            return *(next(gradients) if needed else None for needed in needs), None
         x = dense(x)
         layout = arrange(x, parameter_shape=alpha.shape)
         folded, grad = layout.fold(x), layout.fold(outer[0])
@@ -98,28 +98,28 @@ class _OnGrid(torch.autograd.Function):
         dx = torch.empty_like(folded) if needs[0] else None
         sums = [torch.zeros_like(row, dtype=wide) for row in rows]
         for piece in pieces(folded, kept=z.shape[-1]):
-            given = zip((folded[piece], *rows), needs, strict=True)
-            at, *parameters = (one.detach().requires_grad_(asked) for one, asked in given)
+            inputs = zip((folded[piece], *rows), needs, strict=True)
+            at, *parameters = (tensor.detach().requires_grad_(needed) for tensor, needed in inputs)
             with torch.enable_grad():
                 part = squaf_on_grid(at, parameters[0], parameters[1], parameters[2], ctx.laplacian)
-            wanted = [one for one in (at, *parameters) if one.requires_grad]
-            found = iter(torch.autograd.grad(part, wanted, grad[piece]))
+            wanted = [tensor for tensor in (at, *parameters) if tensor.requires_grad]
+            gradients = iter(torch.autograd.grad(part, wanted, grad[piece]))
             if dx is not None:
-                dx[piece] = next(found)
-            for total, asked in zip(sums, needs[1:], strict=True):
-                if asked:
-                    total += next(found)
+                dx[piece] = next(gradients)
+            for total, needed in zip(sums, needs[1:], strict=True):
+                if needed:
+                    total += next(gradients)
         dgrid, dalpha, dz = (
             layout.unfold_parameter(total.reshape(layout.groups, *total.shape[5:]), like=like, table=total.dim() > 5)
-            if asked
+            if needed
             else None
-            for total, like, asked in zip(sums, (grid, alpha, z), needs[1:], strict=True)
+            for total, like, needed in zip(sums, (grid, alpha, z), needs[1:], strict=True)
         )
         return None if dx is None else as_stored(layout.unfold(dx), like=x), dgrid, dalpha, dz, None
 
 
 def _rows(layout: Layout, grid: Tensor, alpha: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The parameters as they stand beside a folded x."""
-    rows = (layout.fold_parameter(one, table=table) for one, table in ((grid, True), (alpha, False), (z, True)))
+    rows = (layout.fold_parameter(p, table=table) for p, table in ((grid, True), (alpha, False), (z, True)))
     grid, alpha, z = (spread(row, layout) for row in rows)
     return grid, alpha, z

@@ -260,14 +260,14 @@ def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplac
     shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
     x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
     grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
-    found = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian, wanted)
-    return of_replicas(info.batch_size, found, shapes, wanted)
+    gradients = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian, wanted)
+    return of_replicas(info.batch_size, gradients, shapes, wanted)
 
 
-def of_replicas(replicas: int, found: Gradients, shapes: list[tuple[int, ...]], wanted: int):
+def of_replicas(replicas: int, gradients: Gradients, shapes: list[tuple[int, ...]], wanted: int):
     """What a vmap rule returns: the gradients of the parameters in their own shapes, and where the replicas are."""
-    dx, *rest = found
-    there = only_wanted(found, wanted)
+    dx, *rest = gradients
+    there = only_wanted(gradients, wanted)
     sums = [
         g if kept is None else g.reshape(replicas, *shape)
         for g, kept, shape in zip(rest, there[1:], shapes, strict=True)
@@ -315,8 +315,8 @@ class SquafFunction(torch.autograd.Function):
 def first_gradients(ctx: Any, grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
     """The gradients by x, q, alpha and z, which a context has saved, as far as they are needed."""
     wanted = wanted_of(needs)
-    found: Any = SquafBackwardFunction.apply(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
-    return only_wanted(found, wanted)
+    gradients: Any = SquafBackwardFunction.apply(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
+    return only_wanted(gradients, wanted)
 
 
 class SquafBackwardFunction(torch.autograd.Function):
@@ -343,5 +343,5 @@ class SquafBackwardFunction(torch.autograd.Function):
         shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
         x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
         grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
-        found: Any = SquafBackwardFunction.apply(grad, x, *parameters, window, laplacian, wanted)
-        return of_replicas(info.batch_size, found, shapes, wanted)
+        gradients: Any = SquafBackwardFunction.apply(grad, x, *parameters, window, laplacian, wanted)
+        return of_replicas(info.batch_size, gradients, shapes, wanted)

@@ -41,8 +41,8 @@ def usual(x: Tensor, given: Given) -> bool:
     kind, points, count = z.dtype, z.numel(), x.numel()
     if type(x) not in _PLAIN or x.dtype not in KINDS or kind not in KINDS or torch.compiler.is_compiling():
         return False
-    for one in given:
-        if one is not None and (type(one) not in _PLAIN or one.dtype != kind or one.device != device):
+    for tensor in given:
+        if tensor is not None and (type(tensor) not in _PLAIN or tensor.dtype != kind or tensor.device != device):
             return False
     if points < 5 or launch.backward_threads(points) == 0 or not z.is_contiguous():
         return False
@@ -151,7 +151,7 @@ def _addresses(given: Given) -> list[int]:
 
 def _by_operator(grad: Tensor, x: Tensor, given: Given, needs: tuple[bool, ...], mode: str) -> list[Tensor | None]:
     """The gradients by the operators, which can be differentiated again; a sample's are those of SQUAF."""
-    sources = [one for one, needed in zip((x, *given[:3]), needs, strict=True) if needed]
+    sources = [tensor for tensor, needed in zip((x, *given[:3]), needs, strict=True) if needed]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         q, alpha = _lifted(given.q, given.q_anchor).reshape(1), _lifted(given.alpha, given.alpha_anchor).reshape(1)
@@ -160,8 +160,8 @@ def _by_operator(grad: Tensor, x: Tensor, given: Given, needs: tuple[bool, ...],
             value = torch.ops.softknee.squaf_step(flat, q, z).reshape(x.shape)
         else:
             value = torch.ops.softknee.squaf(flat, q, alpha, z, 5, False).reshape(x.shape)
-        found = iter(torch.autograd.grad(value, sources, grad, create_graph=again, allow_unused=True))
-    return [next(found) if needed else None for needed in needs]
+        gradients = iter(torch.autograd.grad(value, sources, grad, create_graph=again, allow_unused=True))
+    return [next(gradients) if needed else None for needed in needs]
 
 
 def _lifted(raw: Tensor, anchor: Tensor | None) -> Tensor:

@@ -9,12 +9,15 @@ measured beside it, as `host`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...errors import ParameterError
 from ...measure.record import without_paths
 
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
@@ -48,25 +51,25 @@ class Clock:
         wanted: list[int] = []
         for call in calls:
             try:
-                once = self._warm_up(call)
+                seconds = self._warm_up(call)
             except Exception as error:
                 self._recover()
                 results.append(error)
                 wanted.append(0)
             else:
                 results.append(Samples(device=(), host=()))
-                affordable = int(self.seconds_per_call / max(once, 1e-9))
+                affordable = int(self.seconds_per_call / max(seconds, 1e-9))
                 wanted.append(min(self.repeats, max(_FEWEST_SAMPLES, affordable)))
-        taken: list[list[tuple[float, float]]] = [[] for _ in calls]
+        samples: list[list[tuple[float, float]]] = [[] for _ in calls]
         for turn in range(max(wanted, default=0)):
             for index, call in enumerate(calls):
                 if turn < wanted[index]:
                     try:
-                        taken[index].append(self._sample(call, buffer))
+                        samples[index].append(self._sample(call, buffer))
                     except Exception as error:
                         self._recover()
                         results[index], wanted[index] = error, 0
-        for index, pairs in enumerate(taken):
+        for index, pairs in enumerate(samples):
             if not isinstance(results[index], Exception):
                 device, host = zip(*pairs, strict=True)
                 results[index] = Samples(device=device, host=host)
@@ -120,6 +123,29 @@ class Clock:
             torch.cuda.empty_cache()
 
 
+def check_settings(settings: Any, *names: str) -> None:
+    """Refuse settings of which one of these is below 1."""
+    for name in names:
+        if getattr(settings, name) < 1:
+            raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(settings, name)}.")
+
+
+def chosen_settings(settings: Any, *names: str) -> dict[str, Any]:
+    """The device and these settings, for a record."""
+    return {"device": settings.device.type} | {name: getattr(settings, name) for name in names}
+
+
+@contextmanager
+def cpu_threads(count: int) -> Iterator[None]:
+    """Within it torch has so many CPU threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def now(device: torch.device) -> float:
     """The host's clock in seconds, once everything given to the device is done."""
     if device.type == "cuda":
@@ -135,24 +161,24 @@ def why_not(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0][:200]}"
 
 
-def bytes_held(call: Callable[[], Tensor], *, besides: Sequence[Tensor] = ()) -> int:
+def bytes_held(call: Callable[[], Tensor], *, excluded: Sequence[Tensor] = ()) -> int:
     """The bytes that autograd keeps alive between the forward and the backward pass of `call`.
 
-    Each storage counts once, however many saved tensors share it; those of `besides` (the parameters) do not
+    Each storage counts once, however many saved tensors share it; those of `excluded` (the parameters) do not
     count. Seen are the tensors saved by torch's operations and by custom functions, whether these used
     `save_for_backward` or simply kept a tensor on their context.
     """
-    kept: dict[int, Tensor] = {}
+    saved: dict[int, Tensor] = {}
 
     def note(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
+        saved[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         output = call()
     _note_context_attributes(output, note)
-    excluded = {tensor.untyped_storage().data_ptr() for tensor in besides}
-    return sum(held.untyped_storage().nbytes() for place, held in kept.items() if place not in excluded)
+    addresses = {tensor.untyped_storage().data_ptr() for tensor in excluded}
+    return sum(held.untyped_storage().nbytes() for address, held in saved.items() if address not in addresses)
 
 
 def _note_context_attributes(output: Tensor, note: Callable[[Tensor], Tensor]) -> None:

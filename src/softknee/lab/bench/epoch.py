@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,13 +19,13 @@ from torch.nn import functional as F
 
 from ...errors import ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
-from ...surgery import param_groups, swap_
+from ...surgery import param_groups
 from ...train import Replicas
 from ...train.apart import read_precision
 from ...train.arguments import steps_of_epoch, tensor_of
 from ...train.augment import Augment
-from .candidates import Shape, build
-from .clock import now, why_not
+from .clock import check_settings, chosen_settings, now, why_not
+from .models import Shape, build, swap_text
 
 PLAIN, COMPILED = "plain loop", "compiled"
 CROP_FLIP = "crop-flip"
@@ -56,18 +56,17 @@ class Settings:
     plain: bool = True
 
     def __post_init__(self) -> None:
-        numbers = {"image": self.image, "examples": self.examples, "batch": self.batch, "epochs": self.epochs}
-        for name, value in (numbers | {"repeats": self.repeats, "steps": self.timed}).items():
-            if value < 1:
-                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        check_settings(self, "image", "examples", "batch", "epochs", "repeats")
+        if self.steps is not None:
+            check_settings(self, "steps")
         if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
             raise ParameterError(
                 f"The benchmark needs different numbers of models, each at least 1, and {self.counts} were given."
             )
-        for one in self.augment:
-            if one not in AUGMENTATIONS:
-                hint = did_you_mean(one, AUGMENTATIONS) or f" Known are {', '.join(AUGMENTATIONS)}."
-                raise ParameterError(f"There is no augmentation called {one!r} to measure.{hint}")
+        for name in self.augment:
+            if name not in AUGMENTATIONS:
+                hint = did_you_mean(name, AUGMENTATIONS) or f" Known are {', '.join(AUGMENTATIONS)}."
+                raise ParameterError(f"There is no augmentation called {name!r} to measure.{hint}")
         if not self.augment and not self.plain:
             raise ParameterError("Nothing is left to measure: ask for an augmentation, or for the plain loop.")
         if self.timed > self.in_epoch:
@@ -108,7 +107,7 @@ class _Timed:
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
-    """Time all of it, one after the other; `report` is told what is being done."""
+    """Time all of it, one after the other; `report` is called with what is being done."""
     rows, extrapolated = _rows(settings, report), settings.timed < settings.in_epoch
     return Record.now(
         "bench epoch",
@@ -116,22 +115,15 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         seeds=tuple(range(max(settings.counts))),
         baseline="a plain eager loop over one model, in the same run" if settings.plain else None,
-        settings={
-            "model": settings.model,
+        settings=chosen_settings(
+            settings, "model", "image", "precision", "counts", "augment", "examples", "batch", "epochs", "repeats"
+        )
+        | {
             "config": settings.built_with,
             "swap": None if settings.swap is None else without_paths(settings.swap),
-            "image": settings.image,
-            "device": settings.device.type,
-            "precision": settings.precision,
-            "counts": settings.counts,
-            "augment": settings.augment,
-            "augmentations": {one: str(_augment(one, _CLASSES, 3)) for one in settings.augment},
-            "examples": settings.examples,
-            "batch": settings.batch,
-            "epochs": settings.epochs,
+            "augmentations": {name: str(_augment(name, _CLASSES, 3)) for name in settings.augment},
             "steps_of_an_epoch": settings.in_epoch,
             "steps_timed": settings.timed,
-            "repeats": settings.repeats,
             "threads": torch.get_num_threads(),
             "optimizer": f"AdamW, rate {_LR}, weight decay {_DECAY}, gradients clipped to {_CLIP}",
             "matmul_precision": torch.get_float32_matmul_precision(),
@@ -164,44 +156,41 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     x = torch.randint(256, (used, *shape), generator=draw, dtype=torch.uint8).to(settings.device)
     y = torch.randint(classes, (used,), generator=draw).to(settings.device)
 
-    def made(name: str) -> Augment:
-        return _augment(name, classes, shape[0])
-
-    plain: float | None = None
+    plain: Quantity | None = None
     rows: list[dict[str, Any]] = []
     if settings.plain:
         report("the plain loop")
-        row, found = _row(settings, lambda: _plain_loop(settings, x, y, made(CROP_FLIP)), way=PLAIN, count=1)
-        plain = found and found.value
-        rows.append(row | {"augmentation": CROP_FLIP})
+        augment = _augment(CROP_FLIP, classes, shape[0])
+        row = _row(settings, lambda: _plain_loop(settings, x, y, augment), way=PLAIN, count=1, augmentation=CROP_FLIP)
+        plain = row.get("step")
+        rows.append(row)
     for augmentation in settings.augment:
         for count in settings.counts:
             report(f"{count} compiled, {augmentation}")
-            run = _fitted(settings, x, y, made(augmentation), count)
-            row, found = _row(settings, run, way=COMPILED, count=count)
-            rows.append(row | {"augmentation": augmentation})
-            if plain is not None and found is not None:
-                rows[-1]["ratio"] = count * plain / found.value
+            run = _fitted(settings, x, y, _augment(augmentation, classes, shape[0]), count)
+            row = _row(settings, run, way=COMPILED, count=count, augmentation=augmentation)
+            if plain is not None and "step" in row:
+                row["ratio"] = count * plain.value / row["step"].value
+            rows.append(row)
     return rows
 
 
-def _row(
-    settings: Settings, run: Callable[[], _Timed], *, way: str, count: int
-) -> tuple[dict[str, Any], Quantity | None]:
-    """The row of one way, and its step where there is one."""
-    row: dict[str, Any] = {"way": way, "count": count}
+def _row(settings: Settings, run: Callable[[], _Timed], **row: Any) -> dict[str, Any]:
+    """The row of one way, with its times or why there are none."""
     try:
         timed = run()
     except Exception as error:
         # Only the text stays: the error holds the models through its traceback.
-        row["not_run"] = why_not(error)
-        return row, None
+        return row | {"not_run": why_not(error)}
     finally:
         _forget(settings.device)
-    step = Quantity.median(timed.steps, unit="ms")
-    whole = settings.epochs * settings.in_epoch / 1e3
-    row |= {"step": step, "run": Quantity.median([one * whole for one in timed.steps], unit="s")}
-    return row | {"start": timed.start, "first_epoch": timed.first}, step
+    seconds = settings.epochs * settings.in_epoch / 1e3
+    return row | {
+        "step": Quantity.median(timed.steps, unit="ms"),
+        "run": Quantity.median([step * seconds for step in timed.steps], unit="s"),
+        "start": timed.start,
+        "first_epoch": timed.first,
+    }
 
 
 def _forget(device: torch.device) -> None:
@@ -221,7 +210,7 @@ def _make(settings: Settings, seed: int) -> tuple[nn.Module, dict[str, Tensor]]:
     """A model with its swap, and an input."""
     model, inputs = build(settings.model, Shape(batch=1, image=settings.image), settings.built_with, seed=seed)
     if settings.swap is not None:
-        swap_(model, settings.swap)
+        swap_text(model, settings.swap)
     return model, inputs
 
 
@@ -253,7 +242,7 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
     begun, ends, first = now(settings.device), [], []
     cudnn: Any = torch.backends.cudnn
     dtype = read_precision(settings.precision)
-    held, cudnn.benchmark = cudnn.benchmark, True
+    benchmark, cudnn.benchmark = cudnn.benchmark, True
     try:
         model = _make(settings, 0)[0].to(settings.device).train()
         fused = True if settings.device.type == "cuda" else None
@@ -263,7 +252,7 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
             order = torch.randperm(len(x), device=settings.device)
             for chosen in order.split(settings.batch):
                 images, targets = augment(x[chosen], y[chosen])
-                with _autocast(settings.device, dtype):
+                with nullcontext() if dtype is None else torch.autocast(settings.device.type, dtype=dtype):
                     output = tensor_of(model(images))
                 loss = F.cross_entropy(output.float(), targets)
                 optimizer.zero_grad(set_to_none=True)
@@ -274,12 +263,8 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
                     first.append(now(settings.device))
             ends.append(now(settings.device))
     finally:
-        cudnn.benchmark = held
+        cudnn.benchmark = benchmark
     return _timed(settings, begun, first[0], ends)
-
-
-def _autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
-    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
 def _timed(settings: Settings, begun: float, first: float, ends: Sequence[float]) -> _Timed:

@@ -10,20 +10,132 @@ from __future__ import annotations
 import copy
 import gc
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...errors import InputError, ParameterError, did_you_mean
+from ...errors import InputError, MissingToolError, ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
 from ...registry import resolve
 from ...surgery import param_groups, swap_
-from .candidates import Shape, build
-from .clock import Clock, Samples, bytes_held, why_not
+from .clock import Clock, Samples, bytes_held, check_settings, chosen_settings, cpu_threads, why_not
 from .speed import DTYPES
+
+# The kinds of transformers' models, with the class that builds each and what differs from the default configuration:
+# a Llama of the default size has 6.7 billion parameters.
+_SMALL = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8}
+TRANSFORMERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "bert": ("AutoModelForMaskedLM", {}),
+    "distilbert": ("AutoModelForMaskedLM", {}),
+    "gpt2": ("AutoModelForCausalLM", {"use_cache": False}),
+    "llama": ("AutoModelForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_cache": False}),
+    "vit": ("AutoModelForImageClassification", {}),
+}
+_EXTRAS = {"timm": "vision", "transformers": "text"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How large the inputs are; None for the model's own image size."""
+
+    batch: int
+    image: int | None = None
+    length: int = 128
+
+
+def read_config(texts: Sequence[str]) -> dict[str, int | float]:
+    """What to build with, from texts such as "depth=2"."""
+    config: dict[str, int | float] = {}
+    for text in texts:
+        key, _, value = text.partition("=")
+        number = re.fullmatch(r"\s*[+-]?[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+)?\s*", value)
+        if not key.strip().isidentifier() or number is None or not re.search("[0-9]", value):
+            raise ParameterError(f"{text!r} does not say what to build with: write KEY=NUMBER, such as depth=2.")
+        config[key.strip()] = float(value) if any(number.groups()) else int(value)
+    return config
+
+
+def build(
+    name: str, shape: Shape, config: Mapping[str, Any] | None = None, *, seed: int = 0
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from the seed."""
+    library, _, kind = name.partition(":")
+    if library not in _EXTRAS or not kind:
+        raise ParameterError(
+            f"There is no model {name!r} to measure: write timm:NAME, such as timm:vit_tiny_patch16_224, or "
+            f"transformers:KIND with one of {', '.join(TRANSFORMERS)}."
+        )
+    make = _timm if library == "timm" else _transformers
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return make(kind, shape, dict(config or {}))
+        except (TypeError, ValueError, AssertionError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(f"{name} could not be built as asked for: {reason}") from error
+
+
+def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
+    timm: Any = _library("timm")
+    if not timm.is_model(kind):
+        raise ParameterError(f"timm has no model {kind!r}.{did_you_mean(kind, timm.list_models())}")
+    if shape.image is None:
+        model = timm.create_model(kind, pretrained=False, **config)
+    else:
+        try:
+            model = timm.create_model(kind, pretrained=False, img_size=shape.image, **config)
+        except TypeError:  # a convolutional network takes any size, and knows no such argument
+            model = timm.create_model(kind, pretrained=False, **config)
+    channels, *size = import_module("timm.data").resolve_model_data_config(model)["input_size"]
+    size = [shape.image, shape.image] if shape.image else size
+    return model, {"x": torch.randn(shape.batch, channels, *size)}
+
+
+def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
+    transformers: Any = _library("transformers")
+    if kind not in TRANSFORMERS:
+        raise ParameterError(
+            f"transformers:{kind} is not among the kinds that can be built here, {', '.join(TRANSFORMERS)}."
+            f"{did_you_mean(kind, TRANSFORMERS)}"
+        )
+    builder, changes = TRANSFORMERS[kind]
+    size = {"image_size": shape.image} if kind == "vit" and shape.image else {}
+    settings = transformers.AutoConfig.for_model(kind, **{**changes, **config, **size})
+    if unknown := [key for key in config if not hasattr(type(settings)(), key)]:
+        raise ParameterError(f"The configuration of transformers:{kind} has no {unknown[0]!r}.")
+    if kind == "vit":
+        size = settings.image_size
+        inputs = {"pixel_values": torch.randn(shape.batch, settings.num_channels, size, size)}
+    else:
+        longest = settings.max_position_embeddings
+        if shape.length > longest:
+            raise ParameterError(
+                f"transformers:{kind} reads at most {longest} tokens, and length={shape.length} was asked."
+            )
+        inputs = {"input_ids": torch.randint(settings.vocab_size, (shape.batch, shape.length))}
+    return getattr(transformers, builder).from_config(settings), inputs
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name:
+            raise
+        raise MissingToolError(
+            f"Models of {name} need the package {name!r}, which is not installed. Install it with: "
+            f"pip install 'softknee[{_EXTRAS[name]}]'"
+        ) from error
+
+
+# -- the measurement --------------------------------------------------------------------------------------
 
 BEFORE, AFTER = "before", "after"
 _PEAK = "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count"
@@ -52,10 +164,8 @@ class Settings:
         if self.dtype not in DTYPES:
             hint = did_you_mean(self.dtype, DTYPES) or f" Known are {', '.join(DTYPES)}."
             raise ParameterError(f"There is no dtype called {self.dtype!r} to measure in.{hint}")
-        counts = {"batch": self.shape.batch, "image": self.shape.image or 1, "length": self.shape.length}
-        for name, value in (counts | {"repeats": self.repeats, "threads": self.threads}).items():
-            if value < 1:
-                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        check_settings(self.shape, "batch", "length", *(["image"] if self.shape.image is not None else []))
+        check_settings(self, "repeats", "threads")
         for text in self.swaps:
             if self.swaps.count(text) > 1:
                 raise ParameterError(f"The benchmark was given the swap {text!r} twice; once is enough.")
@@ -66,32 +176,36 @@ class Settings:
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
-    """Build, swap, and measure both; `report` is told what is being done."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(settings.threads)
-    try:
+    """Build, swap, and measure both; `report` is called with what is being done."""
+    with cpu_threads(settings.threads):
         report("building the model")
         model, inputs = build(settings.model, settings.shape, settings.config)
-        kind = DTYPES[settings.dtype]
-        model = model.to(device=settings.device, dtype=kind)
+        dtype = DTYPES[settings.dtype]
+        model = model.to(device=settings.device, dtype=dtype)
         inputs = {
-            name: one.to(settings.device, kind if one.is_floating_point() else None) for name, one in inputs.items()
+            name: value.to(settings.device, dtype if value.is_floating_point() else None)
+            for name, value in inputs.items()
         }
         report("swapping")
         models, surgeries = {BEFORE: model}, {}
         for text in settings.swaps:
             name = text if settings.others else AFTER
             models[name] = copy.deepcopy(model)
-            surgeries[name] = _swap(models[name], text, settings, inputs)
+            surgeries[name] = swap_text(
+                models[name],
+                text,
+                learn=settings.learn,
+                where=settings.where,
+                replacing=settings.replacing,
+                example=dict(inputs),
+            )
         rows = compare(models, inputs, settings=settings, report=report)
-    finally:
-        torch.set_num_threads(threads)
     for row, surgery in zip(rows[1:], surgeries.values(), strict=True):
         row |= {
-            "changed": [{"path": one.path, "was": one.was, "now": one.now} for one in surgery.changed],
+            "changed": [{"path": site.path, "was": site.was, "now": site.now} for site in surgery.changed],
             "skipped": [
-                {"path": one.path, "activation": one.activation, "reason": without_paths(one.reason)}
-                for one in surgery.skipped
+                {"path": site.path, "activation": site.activation, "reason": without_paths(site.reason)}
+                for site in surgery.skipped
             ],
             "notes": [without_paths(note) for note in surgery.notes],
         }
@@ -101,22 +215,16 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         seeds=(0,),
         baseline="the same model without the swap, measured in turns in the same run",
-        settings={
-            "model": settings.model,
+        settings=chosen_settings(
+            settings, "model", "replacing", "where", "dtype", "compile", "repeats", "seconds_per_call", "threads"
+        )
+        | {
             "config": dict(settings.config),
             "swap": without_paths(settings.swap),
             "others": [without_paths(text) for text in settings.others],
-            "replacing": settings.replacing,
-            "where": settings.where,
             "learn": list(settings.learn),
-            "inputs": {name: list(one.shape) for name, one in inputs.items()},
-            "device": settings.device.type,
-            "dtype": settings.dtype,
-            "compile": settings.compile,
+            "inputs": {name: list(value.shape) for name, value in inputs.items()},
             "optimizer": "AdamW, with the groups of param_groups",
-            "repeats": settings.repeats,
-            "seconds_per_call": settings.seconds_per_call,
-            "threads": settings.threads,
         },
         notes=(
             "forward runs in eval mode without autograd; step is forward, backward and the optimiser in train mode",
@@ -127,14 +235,11 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
     )
 
 
-def _swap(model: nn.Module, text: str, settings: Settings, inputs: Mapping[str, Tensor]) -> Any:
-    """The surgery that the text asks for."""
-    learn = None
-    if settings.learn:
-        if resolve(text).learn:
-            raise ParameterError(f"{text!r} says what is learned; leave out --learn, or the words in the text.")
-        learn = True if settings.learn == ("all",) else settings.learn
-    return swap_(model, text, where=settings.where, replacing=settings.replacing, learn=learn, example=dict(inputs))
+def swap_text(model: nn.Module, text: str, *, learn: tuple[str, ...] = (), **options: Any) -> Any:
+    """The surgery that a text such as "srelu(delta=0.05, learn=delta)", or the path of a definition, asks for."""
+    if learn and resolve(text).learn:
+        raise ParameterError(f"{text!r} says what is learned; leave out --learn, or the words in the text.")
+    return swap_(model, text, learn=(True if learn == ("all",) else learn) if learn else None, **options)
 
 
 def compare(
@@ -182,10 +287,10 @@ def main_output(output: Any) -> Tensor:
     """The tensor that a loss would be made from: a model's logits, or its first output of real numbers."""
     if isinstance(output, Tensor):
         return output
-    found = output.values() if isinstance(output, Mapping) else output
-    for one in found if isinstance(found, list | tuple) or isinstance(output, Mapping) else ():
-        if isinstance(one, Tensor) and one.is_floating_point():
-            return one
+    values = output.values() if isinstance(output, Mapping) else output if isinstance(output, list | tuple) else ()
+    for value in values:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
     raise InputError(f"The model returns {type(output).__name__}, in which there is no tensor to make a loss from.")
 
 
@@ -225,7 +330,7 @@ def _memory(
     """Bytes held for the backward pass; on a GPU also the peak of a step, with the model, gradients and optimiser."""
     own = [*model.parameters(), *model.buffers()]
     step()  # the optimiser's state is there from now on
-    found = {"held": bytes_held(lambda: main_output(called(**inputs)), besides=own)}
+    memory = {"held": bytes_held(lambda: main_output(called(**inputs)), excluded=own)}
     if device.type == "cuda":
         model.zero_grad(set_to_none=True)
         torch.cuda.synchronize(device)
@@ -235,13 +340,13 @@ def _memory(
         torch.cuda.synchronize(device)
         # The other model is on the device too: what this one has at rest is counted, and added to the rise of the step.
         state = sum(p.nbytes * 3 for p in model.parameters()) + sum(b.nbytes for b in model.buffers())
-        found["peak"] = torch.cuda.max_memory_allocated(device) - resting + state
-    return found
+        memory["peak"] = torch.cuda.max_memory_allocated(device) - resting + state
+    return memory
 
 
 def _note(rows: Mapping[str, dict[str, Any]], what: str, results: list[Samples | Exception]) -> None:
     for row, samples in zip(rows.values(), results, strict=True):
         if isinstance(samples, Samples):
-            row[what] = Quantity.median([1e3 * one for one in samples.device], unit="ms")
+            row[what] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
         else:
             row["not_run"] = why_not(samples)

@@ -19,7 +19,7 @@ from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ...nn import make as make_activation
 from ...train import Replicas
-from .clock import now, why_not
+from .clock import check_settings, chosen_settings, cpu_threads, now, why_not
 
 LARGE, SMALL = (784, 1200, 1200, 10), (64, 128, 128, 10)  # the MNIST network of the SmeLU paper; one for the digits
 _LR, _MOMENTUM = 0.01, 0.9
@@ -41,10 +41,7 @@ class Settings:
     """Of products in float32: "highest", or "high" for TF32 where the GPU has it."""
 
     def __post_init__(self) -> None:
-        values = {"batch": self.batch, "steps": self.steps, "repeats": self.repeats, "threads": self.threads}
-        for name, value in values.items():
-            if value < 1:
-                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        check_settings(self, "batch", "steps", "repeats", "threads")
         if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
             raise ParameterError(
                 f"The benchmark needs different numbers of replicas, each at least 1, and {self.counts} were given."
@@ -56,15 +53,13 @@ class Settings:
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
-    """Time all of it; `report` is told what is being done."""
-    threads = torch.get_num_threads()
+    """Time all of it; `report` is called with what is being done."""
     precision = torch.get_float32_matmul_precision()
-    torch.set_num_threads(settings.threads)
     torch.set_float32_matmul_precision(settings.precision)
     try:
-        rows = _rows(settings, report)
+        with cpu_threads(settings.threads):
+            rows = _rows(settings, report)
     finally:
-        torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
     return Record.now(
         "bench replicas",
@@ -72,18 +67,8 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         seeds=tuple(range(max(settings.counts))),
         baseline="one model in a plain loop (eager, torch.optim.SGD), measured in turns in the same run",
-        settings={
-            "device": settings.device.type,
-            "counts": settings.counts,
-            "widths": settings.widths,
-            "activation": settings.activation,
-            "batch": settings.batch,
-            "steps": settings.steps,
-            "repeats": settings.repeats,
-            "threads": settings.threads,
-            "optimizer": f"SGD, momentum {_MOMENTUM}",
-            "matmul_precision": settings.precision,
-        },
+        settings=chosen_settings(settings, "counts", "widths", "activation", "batch", "steps", "repeats", "threads")
+        | {"optimizer": f"SGD, momentum {_MOMENTUM}", "matmul_precision": settings.precision},
         notes=(
             "step is the wall time of an epoch of Replicas.fit divided by its steps, with the drawing of the order; "
             "on a GPU the step is a captured CUDA graph",
@@ -128,14 +113,14 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
             except Exception as error:
                 built[count] = why_not(error)
     rows: list[dict[str, Any]] = []
-    for count, found in built.items():
+    for count, replicas in built.items():
         row: dict[str, Any] = {"count": count, "one_eager": Quantity.median(eager, unit="ms")}
-        row["in_a_row"] = Quantity.median([count * one for one in eager], unit="ms")
-        if isinstance(found, str):
-            row["not_run"] = found
+        row["in_a_row"] = Quantity.median([count * step for step in eager], unit="ms")
+        if isinstance(replicas, str):
+            row["not_run"] = replicas
         else:
             row["step"] = Quantity.median(times[count], unit="ms")
-            gains = [count * one / own for one, own in zip(eager, times[count], strict=True)]
+            gains = [count * alone / step for alone, step in zip(eager, times[count], strict=True)]
             row["gain"] = Quantity.median(gains, unit="x")
         rows.append(row)
     return rows

@@ -24,7 +24,7 @@ from ...measure.record import Quantity, Record
 from ...registry import FILE_ENDING
 from ..table import Table
 from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
-from .clock import Clock, Samples, why_not
+from .clock import Clock, Samples, check_settings, chosen_settings, cpu_threads, why_not
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 BASELINE = "y.copy_(x) of the same tensor on the same device, measured in turns in the same run"
@@ -51,38 +51,26 @@ class Settings:
             (self.functions, sk.names(), "function"),
             (self.variants, VARIANTS, "variant"),
         ):
-            for one in chosen:
-                if what == "function" and one.endswith(FILE_ENDING):
-                    sk.load(one)
-                elif one not in known:
-                    hint = did_you_mean(one, known) or f" Known are {', '.join(known)}."
-                    raise ParameterError(f"There is no {what} called {one!r} to measure.{hint}")
-        for name in ("elements", "repeats", "threads"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(self, name)}.")
+            for name in chosen:
+                if what == "function" and name.endswith(FILE_ENDING):
+                    sk.load(name)
+                elif name not in known:
+                    hint = did_you_mean(name, known) or f" Known are {', '.join(known)}."
+                    raise ParameterError(f"There is no {what} called {name!r} to measure.{hint}")
+        check_settings(self, "elements", "repeats", "threads")
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
-    """Measure everything that `settings` asks for; `report` is told the name of each group first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(settings.threads)
-    try:
+    """Measure everything that `settings` asks for; `report` is called with the name of each group first."""
+    with cpu_threads(settings.threads):
         rows = [row for dtype in settings.dtypes for row in _rows_of_dtype(settings, dtype, report)]
-    finally:
-        torch.set_num_threads(before)
     return Record.now(
         "bench kernels",
         command=command,
         rows=rows,
         baseline=BASELINE,
-        settings={
-            "device": settings.device.type,
-            "elements": settings.elements,
-            "repeats": settings.repeats,
-            "seconds_per_call": settings.seconds_per_call,
-            "threads": settings.threads,
-            "input": "normal, mean 0, standard deviation 1",
-        },
+        settings=chosen_settings(settings, "elements", "repeats", "seconds_per_call", "threads")
+        | {"input": "normal, mean 0, standard deviation 1"},
         notes=(
             "forward runs without autograd; forward_backward yields the gradients of x and all parameters",
             "held counts the bytes per element that autograd keeps for the backward pass, the input included",
@@ -93,10 +81,10 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
 
 def parse_elements(text: str) -> int:
     """A number of elements such as 4096, 64K, 64M or 1G, where K, M and G are powers of 1024."""
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper().replace("_", ""))
-    if not found or int(found.group(1)) == 0:
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper().replace("_", ""))
+    if not match or int(match.group(1)) == 0:
         raise ParameterError(f"{text!r} is no number of elements: write it like 4096, 64K, 64M or 1G.")
-    return int(found.group(1)) * 1024 ** " KMG".index(found.group(2) or " ")
+    return int(match.group(1)) * 1024 ** " KMG".index(match.group(2) or " ")
 
 
 def choose_device(name: str) -> torch.device:
@@ -122,9 +110,8 @@ def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]
         group = list(candidates_for(name, variants=variants, device=settings.device, dtype=DTYPES[dtype]))
         # Apart: a rival that fills the memory would make ours wait for the allocator in every round.
         for ours in (True, False):
-            yield from _race(
-                settings, dtype, [one for one in group if one.variant.startswith("softknee") == ours], with_copy=False
-            )
+            part = [candidate for candidate in group if candidate.variant.startswith("softknee") == ours]
+            yield from _race(settings, dtype, part, with_copy=False)
 
 
 def _race(
@@ -144,17 +131,16 @@ def _race(
         flush=settings.device.type == "cuda" and x.nbytes < _FLUSH_BELOW_BYTES,
     )
     plain = x.detach()
-    refusals = [too_large(one, x) for one in candidates]
-    fit = [one for one, refusal in zip(candidates, refusals, strict=True) if refusal is None]
-    forwards = [_inference(one, plain) for one in fit]
-    steps = [_training_step(one, x, incoming) for one in fit]
+    refusals = [too_large(candidate, x) for candidate in candidates]
+    fit = [candidate for candidate, refusal in zip(candidates, refusals, strict=True) if refusal is None]
+    forwards = [_inference(candidate, plain) for candidate in fit]
+    steps = [_training_step(candidate, x, incoming) for candidate in fit]
     copy, *timed = clock.race([lambda: target.copy_(plain), *forwards, *steps])
     if isinstance(copy, Exception):
         raise copy
     shared = {"dtype": dtype, "elements": settings.elements}
-    unit = _median(copy.device)
+    time = Quantity.median(copy.device, unit="s")
     if with_copy:
-        time = Quantity.median(copy.device, unit="s")
         yield {"function": "copy", "variant": "copy", **shared, "time": time}
     measured = iter(zip(timed[: len(fit)], timed[len(fit) :], strict=True))
     for candidate, refusal in zip(candidates, refusals, strict=True):
@@ -164,7 +150,7 @@ def _race(
             continue
         forward, step = next(measured)
         held = held_per_element(candidate, x)
-        yield row | _results(forward, step, unit) | ({} if held is None else {"held": held})
+        yield row | _results(forward, step, time.value) | ({} if held is None else {"held": held})
     gc.collect()
     if settings.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -184,19 +170,15 @@ def _training_step(candidate: Candidate, x: Tensor, incoming: Tensor) -> Callabl
     return lambda: torch.autograd.grad(candidate.forward(x), wanted, incoming)
 
 
-def _results(forward: Samples | Exception, step: Samples | Exception, unit: float) -> dict[str, Quantity | str]:
-    found: dict[str, Quantity | str] = {}
+def _results(forward: Samples | Exception, step: Samples | Exception, copy: float) -> dict[str, Quantity | str]:
+    row: dict[str, Quantity | str] = {}
     for name, samples in (("forward", forward), ("forward_backward", step)):
         if isinstance(samples, Samples):
-            found[name] = Quantity.median([one / unit for one in samples.device], unit="x copy")
+            row[name] = Quantity.median([seconds / copy for seconds in samples.device], unit="x copy")
     if isinstance(forward, Samples):
-        found["host"] = Quantity.median([one * 1e6 for one in forward.host], unit="us")
+        row["host"] = Quantity.median([seconds * 1e6 for seconds in forward.host], unit="us")
     failures = {why_not(result): None for result in (forward, step) if isinstance(result, Exception)}
-    return found | ({"not_run": " ".join(failures)} if failures else {})
-
-
-def _median(samples: Sequence[float]) -> float:
-    return Quantity.median(samples, unit="s").value
+    return row | ({"not_run": " ".join(failures)} if failures else {})
 
 
 # -- the record as tables: one for each dtype, a line for each function, a column for each variant --------

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -30,187 +30,17 @@ from ...errors import MissingToolError, ParameterError
 from ...measure.record import Quantity, Record, without_paths
 from ...nn import SQUAFP, RatePenalty
 from ...wire import Boundary, Traffic, decode, encode, packed, sizes
+from ..data.images import Split
 from ..table import Table
-from .clock import Clock, Samples
-
-# -- a small CNN trained over two processes with a Boundary at the cut, and the same in one process --------
-
-
-CHANNELS = 16
-_LR = 0.003
-
-
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """Images of 8 x 8 with one channel, and their labels 0 to 9."""
-
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
-
-    def to(self, device: torch.device) -> Data:
-        return Data(**{name: value.to(device) for name, value in vars(self).items()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One training: how long, with which weight of the rate penalty, coded how."""
-
-    device: str
-    epochs: int
-    batch: int
-    seed: int
-    rate: float
-    coder: str = "auto"
-    threads: int = 1
-    timeout: float = 120.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """What came of it; `traffic` is that of training alone, `symbols` are those of the test images."""
-
-    losses: list[float]
-    accuracy: float
-    traffic: Traffic | None = None
-    symbols: Tensor | None = None
-
-
-def parts(seed: int) -> tuple[nn.Module, SQUAFP, nn.Module]:
-    """The network before the cut, the layer at it, and the network behind it."""
-    torch.manual_seed(seed)
-    return (
-        nn.Conv2d(1, CHANNELS, 3, padding=1),
-        SQUAFP(k=16, q=0.25, learn=True),
-        nn.Sequential(nn.Conv2d(CHANNELS, 32, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 9, 10)),
-    )
-
-
-def train_alone(job: Job, data: Data) -> Trained:
-    """In one process."""
-    with _steady(job), ExitStack() as stack:
-        data = data.to(torch.device(job.device))
-        first, layer, rest = (part.to(job.device) for part in parts(job.seed))
-        penalty = stack.enter_context(RatePenalty(layer, weight=job.rate)) if job.rate else None
-        step = _optimizer(first, layer, rest)
-        losses: list[float] = []
-        torch.manual_seed(job.seed)
-        for images, labels in _batches(job, data):
-            step.zero_grad()
-            loss = F.cross_entropy(rest(layer(first(images))), labels)
-            (loss if penalty is None else loss + penalty()).backward()
-            step.step()
-            losses.append(loss.item())
-        with torch.no_grad():
-            right = rest(layer(first(data.test_images))).argmax(1) == data.test_labels
-    return Trained(losses=losses, accuracy=right.double().mean().item())
-
-
-def train_cut(job: Job, data: Data) -> Trained:
-    """In two processes, which are started for it and meet through a file."""
-    if not (dist.is_available() and dist.is_gloo_available()):
-        raise MissingToolError("Two processes need gloo, which this torch was built without.")
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save({name: value.cpu() for name, value in vars(data).items()}, f"{folder}/data.pt")
-        spawn(_end, args=(job, folder), nprocs=2)
-        sender, receiver = (torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    traffic = Traffic(**sender["traffic"])
-    return Trained(losses=receiver["losses"], accuracy=receiver["accuracy"], traffic=traffic, symbols=sender["symbols"])
-
-
-def _end(rank: int, job: Job, folder: str) -> None:
-    """One of the two processes."""
-    if "lo" in {name for _, name in socket.if_nameindex()}:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = dist.FileStore(f"{folder}/store", 2)  # pyright: ignore[reportPrivateImportUsage]
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=job.timeout))
-    data = Data(**torch.load(f"{folder}/data.pt", weights_only=True)).to(torch.device(job.device))
-    with _steady(job):
-        found = (_sender if rank == 0 else _receiver)(job, data)
-    torch.save(found, f"{folder}/{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _sender(job: Job, data: Data) -> dict[str, Any]:
-    first, layer, _ = parts(job.seed)
-    first.to(job.device)
-    layer.to(job.device)
-    penalty = RatePenalty(layer, weight=job.rate) if job.rate else None
-    boundary = Boundary(layer, to=1, coder=job.coder, timeout=job.timeout)
-    step = _optimizer(first, layer)
-    torch.manual_seed(job.seed)
-    for images, _ in _batches(job, data):
-        step.zero_grad()
-        loss = boundary(first(images))
-        (loss if penalty is None else loss + penalty()).backward()
-        step.step()
-    traffic = boundary.report()
-    with torch.no_grad():
-        boundary(first(data.test_images))
-        symbols = layer.symbols(first(data.test_images)).to(torch.uint8).cpu()
-    boundary.close()
-    return {"traffic": vars(traffic), "symbols": symbols}
-
-
-def _receiver(job: Job, data: Data) -> dict[str, Any]:
-    *_, rest = parts(job.seed)
-    rest.to(job.device)
-    boundary = Boundary(frm=0, device=job.device, timeout=job.timeout)
-    step = _optimizer(rest)
-    losses: list[float] = []
-    for _, labels in _batches(job, data):
-        step.zero_grad()
-        loss = F.cross_entropy(rest(boundary.receive()), labels)
-        loss.backward()
-        step.step()
-        losses.append(loss.item())
-    with torch.no_grad():
-        right = rest(boundary.receive()).argmax(1) == data.test_labels
-    boundary.close()
-    return {"losses": losses, "accuracy": right.double().mean().item()}
-
-
-def _optimizer(*modules: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam([one for module in modules for one in module.parameters()], lr=_LR)
-
-
-def _batches(job: Job, data: Data) -> list[tuple[Tensor, Tensor]]:
-    """All batches of all epochs, the same in every process."""
-    draw = torch.Generator().manual_seed(job.seed)
-    orders = [torch.randperm(len(data.train_labels), generator=draw) for _ in range(job.epochs)]
-    chosen = [one.to(data.train_labels.device) for order in orders for one in order.split(job.batch)]
-    return [(data.train_images[one], data.train_labels[one]) for one in chosen]
-
-
-class _steady:
-    """The threads of the job, and convolutions whose sums have a fixed order; afterwards as it was."""
-
-    def __init__(self, job: Job) -> None:
-        self.threads = job.threads
-
-    def __enter__(self) -> None:
-        cudnn: Any = torch.backends.cudnn
-        self.before = torch.get_num_threads(), cudnn.deterministic, cudnn.benchmark
-        torch.set_num_threads(self.threads)
-        cudnn.deterministic, cudnn.benchmark = True, False
-
-    def __exit__(self, *_: object) -> None:
-        cudnn: Any = torch.backends.cudnn
-        threads, cudnn.deterministic, cudnn.benchmark = self.before
-        torch.set_num_threads(threads)
-
-
-# -- activations on the wire ------------------------------------------------------------------------------
-#
-# What a cut model sends, how quickly each coder works, and which link each is for.
-
+from .clock import Clock, Samples, check_settings, chosen_settings, cpu_threads
 
 LEVELS = 33
-_SECONDS = 10.0  # for the samples of one call; a slow one gets fewer
 FORMS = ("rans", "huffman", "packed", "bfloat16")  # from the shortest to the longest
 PAIRS = (("rans", "packed"), ("huffman", "packed"), ("packed", "bfloat16"), ("rans", "bfloat16"))
+_SECONDS = 10.0  # for the samples of one call; a slow one gets fewer
+_CHANNELS = 16
+_LR = 0.003
+_TIMEOUT = 120.0  # seconds that one process waits for the other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,10 +58,7 @@ class Settings:
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:
-        values = {"epochs": self.epochs, "batch": self.batch, "elements": self.elements, "repeats": self.repeats}
-        for name, value in (values | {"threads": self.threads}).items():
-            if value < 1:
-                raise ParameterError(f"The benchmark needs {name} of at least 1, not {value}.")
+        check_settings(self, "epochs", "batch", "elements", "repeats", "threads")
         for name in self.forms:
             if name not in FORMS:
                 raise ParameterError(f"There is no form {name!r} to time, only {', '.join(FORMS)}.")
@@ -241,41 +68,147 @@ class Settings:
             )
 
 
-def measure(settings: Settings, data: Data, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
-    """Train, code and time; `report` is told what is being done."""
+# -- a small CNN trained over two processes with a Boundary at the cut, and the same in one process --------
+
+
+def _network(settings: Settings) -> tuple[nn.Module, SQUAFP, nn.Module]:
+    """The network before the cut, the layer at it, and the network behind it."""
+    torch.manual_seed(settings.seed)
+    parts = (
+        nn.Conv2d(1, _CHANNELS, 3, padding=1),
+        SQUAFP(k=16, q=0.25, learn=True),
+        nn.Sequential(nn.Conv2d(_CHANNELS, 32, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 9, 10)),
+    )
+    torch.manual_seed(settings.seed)
+    first, layer, rest = (part.to(settings.device) for part in parts)
+    return first, layer, rest
+
+
+def _train(
+    settings: Settings, split: Split, modules: Sequence[nn.Module], loss: Callable[[Tensor, Tensor], tuple[Tensor, Any]]
+) -> list[float]:
+    """The losses of training by Adam; `loss` gives, of images and labels, the loss and a penalty to add, or None."""
+    optimizer = torch.optim.Adam([weight for module in modules for weight in module.parameters()], lr=_LR)
+    losses: list[float] = []
+    # The order of the examples is the same in every process.
+    generator = torch.Generator().manual_seed(settings.seed)
+    for _ in range(settings.epochs):
+        for batch in torch.randperm(len(split.train_labels), generator=generator).split(settings.batch):
+            batch = batch.to(settings.device)
+            optimizer.zero_grad()
+            value, penalty = loss(split.train_images[batch], split.train_labels[batch])
+            (value if penalty is None else value + penalty()).backward()
+            optimizer.step()
+            losses.append(value.item())
+    return losses
+
+
+def _accuracy(output: Tensor, split: Split) -> float:
+    return (output.argmax(1) == split.test_labels).double().mean().item()
+
+
+def train_alone(settings: Settings, split: Split, rate: float) -> dict[str, Any]:
+    """Losses and accuracy in one process."""
+    with _deterministic(settings), ExitStack() as stack:
+        split = split.to(settings.device)
+        first, layer, rest = _network(settings)
+        penalty = stack.enter_context(RatePenalty(layer, weight=rate)) if rate else None
+        losses = _train(
+            settings,
+            split,
+            (first, layer, rest),
+            lambda images, labels: (F.cross_entropy(rest(layer(first(images))), labels), penalty),
+        )
+        with torch.no_grad():
+            return {"losses": losses, "accuracy": _accuracy(rest(layer(first(split.test_images))), split)}
+
+
+def train_cut(settings: Settings, split: Split, rate: float) -> dict[str, Any]:
+    """Losses and accuracy in two processes, which meet through a file; the traffic of training; the test symbols."""
+    if not (dist.is_available() and dist.is_gloo_available()):
+        raise MissingToolError("Two processes need gloo, which this torch was built without.")
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_run_rank, args=(settings, split.to("cpu"), rate, folder), nprocs=2)
+        sender, receiver = (torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    return receiver | sender | {"traffic": Traffic(**sender["traffic"])}
+
+
+def _run_rank(rank: int, settings: Settings, split: Split, rate: float, folder: str) -> None:
+    """One of the two processes."""
+    if "lo" in {name for _, name in socket.if_nameindex()}:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    store = dist.FileStore(f"{folder}/store", 2)  # pyright: ignore[reportPrivateImportUsage]
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=_TIMEOUT))
+    with _deterministic(settings):
+        split = split.to(settings.device)
+        result = _send(settings, split, rate) if rank == 0 else _receive(settings, split)
+    torch.save(result, f"{folder}/{rank}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _send(settings: Settings, split: Split, rate: float) -> dict[str, Any]:
+    first, layer, _ = _network(settings)
+    penalty = RatePenalty(layer, weight=rate) if rate else None
+    boundary = Boundary(layer, to=1, timeout=_TIMEOUT)
+    _train(settings, split, (first, layer), lambda images, _: (boundary(first(images)), penalty))
+    traffic = boundary.report()
+    with torch.no_grad():
+        boundary(first(split.test_images))
+        symbols = layer.symbols(first(split.test_images)).to(torch.uint8).cpu()
+    boundary.close()
+    return {"traffic": vars(traffic), "symbols": symbols}
+
+
+def _receive(settings: Settings, split: Split) -> dict[str, Any]:
+    *_, rest = _network(settings)
+    boundary = Boundary(frm=0, device=settings.device, timeout=_TIMEOUT)
+    losses = _train(
+        settings, split, (rest,), lambda _, labels: (F.cross_entropy(rest(boundary.receive()), labels), None)
+    )
+    with torch.no_grad():
+        accuracy = _accuracy(rest(boundary.receive()), split)
+    boundary.close()
+    return {"losses": losses, "accuracy": accuracy}
+
+
+@contextmanager
+def _deterministic(settings: Settings) -> Iterator[None]:
+    """The threads of the settings, and convolutions whose sums have a fixed order; afterwards as it was."""
+    cudnn: Any = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        with cpu_threads(settings.threads):
+            yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before
+
+
+# -- the record -------------------------------------------------------------------------------------------
+
+
+def measure(
+    settings: Settings, split: Split, *, command: str, report: Callable[[str], None] = lambda _: None
+) -> Record:
+    """Train, code and time; `report` is called with what is being done."""
     rows: list[dict[str, Any]] = []
     for rate in settings.rates:
-        job = Job(
-            device=settings.device.type,
-            epochs=settings.epochs,
-            batch=settings.batch,
-            seed=settings.seed,
-            rate=rate,
-            threads=settings.threads,
-        )
         report(f"training in one process, rate penalty {rate:g}")
-        alone = train_alone(job, data)
+        alone = train_alone(settings, split, rate)
         report(f"training in two processes, rate penalty {rate:g}")
-        cut = train_cut(job, data)
+        cut = train_cut(settings, split, rate)
         rows.append(_training_row(rate, alone, cut))
-        assert cut.symbols is not None
         report(f"coding, rate penalty {rate:g}")
-        rows += _speed_rows(settings, cut.symbols, rate)
+        rows += _speed_rows(settings, cut["symbols"], rate)
     return Record.now(
         "bench wire",
         command=command,
         rows=rows,
         seeds=(settings.seed,),
         baseline="the same network with the same seeds in one process; activations as float32 and bfloat16",
-        settings={
-            "device": settings.device.type,
-            "rates": settings.rates,
-            "epochs": settings.epochs,
-            "batch": settings.batch,
-            "elements": settings.elements,
-            "repeats": settings.repeats,
-            "forms": settings.forms,
-            "threads": settings.threads,
+        settings=chosen_settings(settings, "rates", "epochs", "batch", "elements", "repeats", "forms", "threads")
+        | {
             "levels": LEVELS,
             "network": "conv 1-16, SQUAF-P (k=16, q=0.25, all trained), cut, conv 16-32, ReLU, linear; Adam",
         },
@@ -289,19 +222,18 @@ def measure(settings: Settings, data: Data, *, command: str, report: Callable[[s
     )
 
 
-def _training_row(rate: float, alone: Trained, cut: Trained) -> dict[str, Any]:
-    traffic, symbols = cut.traffic, cut.symbols
-    assert traffic is not None
-    assert symbols is not None
-    found = sizes(symbols, LEVELS)
+def _training_row(rate: float, alone: dict[str, Any], cut: dict[str, Any]) -> dict[str, Any]:
+    traffic: Traffic = cut["traffic"]
+    losses = zip(alone["losses"], cut["losses"], strict=True)
+    bits = sizes(cut["symbols"], LEVELS)
     return {
         "part": "training",
         "rate_weight": rate,
-        "steps": len(cut.losses),
-        "accuracy_one_process": alone.accuracy,
-        "accuracy_two_processes": cut.accuracy,
-        "last_loss_one_process": alone.losses[-1],
-        "largest_difference_of_losses": max(abs(a - b) for a, b in zip(alone.losses, cut.losses, strict=True)),
+        "steps": len(cut["losses"]),
+        "accuracy_one_process": alone["accuracy"],
+        "accuracy_two_processes": cut["accuracy"],
+        "last_loss_one_process": alone["losses"][-1],
+        "largest_difference_of_losses": max(abs(first - second) for first, second in losses),
         "sent": {
             "activations": traffic.activations,
             "symbols": traffic.payload,
@@ -315,7 +247,7 @@ def _training_row(rate: float, alone: Trained, cut: Trained) -> dict[str, Any]:
             "less_than_bfloat16": traffic.reduction / 2,
             "gradients": traffic.backward,
         },
-        "bits": {name: getattr(found, name) for name in ("entropy", "rans", "huffman", "packed")},
+        "bits": {name: getattr(bits, name) for name in ("entropy", "rans", "huffman", "packed")},
     }
 
 
@@ -329,46 +261,45 @@ def _speed_rows(settings: Settings, symbols: Tensor, rate: float) -> list[dict[s
     coders = [name for name in ("rans", "huffman") if name in settings.forms]
     data = {name: encode(row.to(torch.uint8), levels=LEVELS, coder=name) for name in coders}
     payload = packed.pack(row, LEVELS)
-    size = {name: len(one) for name, one in data.items()} | {"packed": len(payload), "bfloat16": 2 * len(row)}
-    calls: dict[tuple[str, str], Callable[[], object]] = {}
+    size = {name: len(message) for name, message in data.items()} | {"packed": len(payload), "bfloat16": 2 * len(row)}
+    calls: dict[tuple[str, str], Callable[[], object]] = {
+        ("packed", "encode"): lambda: packed.pack_checked(row, LEVELS),
+        ("packed", "decode"): lambda: packed.unpack(payload, len(row), LEVELS, torch.int32),
+        ("bfloat16", "encode"): lambda: values.to(torch.bfloat16),
+        ("bfloat16", "decode"): lambda: short.to(torch.float32),
+    }
     for name in data:
         # One byte for each symbol on the way to the host, as a Boundary sends them.
         calls[name, "encode"] = lambda name=name: encode(row.to(torch.uint8), levels=LEVELS, coder=name)
         calls[name, "decode"] = lambda name=name: decode(data[name], device=settings.device)
-    calls["packed", "encode"] = lambda: packed.pack_checked(row, LEVELS)
-    calls["packed", "decode"] = lambda: packed.unpack(payload, len(row), LEVELS, torch.int32)
-    calls["bfloat16", "encode"] = lambda: values.to(torch.bfloat16)
-    calls["bfloat16", "decode"] = lambda: short.to(torch.float32)
     calls = {key: call for key, call in calls.items() if key[0] in settings.forms}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(settings.threads)
-    try:
+    with cpu_threads(settings.threads):
         on_gpu = settings.device.type == "cuda"
         clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=_SECONDS, flush=on_gpu)
-        taken = dict(zip(calls, clock.race(list(calls.values())), strict=True))
-    finally:
-        torch.set_num_threads(threads)
+        results = dict(zip(calls, clock.race(list(calls.values())), strict=True))
     rows: list[dict[str, Any]] = []
     times: dict[str, Sequence[float]] = {}
-    for name in [one for one in FORMS if one in settings.forms]:
-        found = [taken[name, way] for way in ("encode", "decode")]
+    for name in [form for form in FORMS if form in settings.forms]:
         written: dict[str, Any] = {"part": "speed", "rate_weight": rate, "form": name, "bytes": size[name]}
         written["bits_per_activation"] = 8 * size[name] / len(row)
-        for way, one in zip(("encode", "decode"), found, strict=True):
-            if isinstance(one, MissingToolError | RuntimeError | MemoryError):
-                written["not_run"] = without_paths(str(one)).splitlines()[0][:200]
-            elif isinstance(one, Exception):
-                raise one
-            else:
-                written[way] = Quantity.median([1e3 * s for s in one.device], unit="ms")
-                rates = [len(row) / s / 1e6 for s in one.device]
+        timed: list[Sequence[float]] = []
+        for way in ("encode", "decode"):
+            result = results[name, way]
+            if isinstance(result, Samples):
+                timed.append(result.device)
+                written[way] = Quantity.median([1e3 * s for s in result.device], unit="ms")
+                rates = [len(row) / s / 1e6 for s in result.device]
                 written[f"{way}_speed"] = Quantity.median(rates, unit="million activations/s")
                 if name not in data:  # one pass over memory: 4 bytes on one side, the coded ones on the other
-                    moved = [(4 * len(row) + size[name]) / s / 1e9 for s in one.device]
+                    moved = [(4 * len(row) + size[name]) / s / 1e9 for s in result.device]
                     written[f"{way}_memory"] = Quantity.median(moved, unit="GB/s")
-        if all(isinstance(one, Samples) for one in found):
-            # Samples with the same place were taken in the same turn; a slow call has fewer.
-            times[name] = [a + b for a, b in zip(found[0].device, found[1].device, strict=False)]  # pyright: ignore
+            elif isinstance(result, MissingToolError | RuntimeError | MemoryError):
+                written["not_run"] = without_paths(str(result)).splitlines()[0][:200]
+            else:
+                raise result
+        if len(timed) == 2:
+            # Samples with the same index come from the same turn; a slow call has fewer.
+            times[name] = [encoding + decoding for encoding, decoding in zip(*timed, strict=False)]
         rows.append(written)
     for shorter, longer in PAIRS:
         if shorter in times and longer in times:
