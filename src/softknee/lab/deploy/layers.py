@@ -19,6 +19,7 @@ from ...errors import MissingToolError
 from ...measure import without_paths
 from ...surgery import sites
 
+S = TypeVar("S")
 T = TypeVar("T")
 PIP = "pip install 'softknee[deploy]'"
 # The distribution of each module, where they differ.
@@ -65,6 +66,11 @@ def attempt(call: Callable[[], T], *, what: str) -> T | NotRun:
         return NotRun(reason=str(error))
     except Exception as error:  # a tool of others may fail on a model in any way, and the other checks still count
         return NotRun(reason=f"{what} failed: {words(error)}.")
+
+
+def attempt_with(earlier: S | NotRun, call: Callable[[S], T], *, what: str) -> T | NotRun:
+    """What a check makes of an earlier one's result, or why that gave nothing."""
+    return earlier if isinstance(earlier, NotRun) else attempt(lambda: call(earlier), what=what)
 
 
 def words(error: BaseException) -> str:

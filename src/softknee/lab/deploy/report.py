@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from ...measure.machine import Hardware
-from ...measure.record import Quantity, Record
+from ...measure.record import Record
 from ..table import Table
 from .layers import Layer, NotRun, Refused, tool_versions
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
@@ -183,7 +183,6 @@ class DeployReport:
 
     def markdown(self) -> str:
         """The table as Markdown."""
-
         return deploy_table(self).markdown()
 
 
@@ -210,14 +209,8 @@ def _rows(model: ModelReport) -> list[dict[str, Any]]:
         elif isinstance(check, tuple):
             rows.append({**head, "zeros": model.zeros, "layers": [_layer(layer) for layer in check]})
         else:
-            rows.append({**head, **{key: _kept(value, check, key) for key, value in asdict(check).items()}})
+            rows.append({**head, **vars(check)})
     return rows
-
-
-def _kept(value: Any, check: Any, key: str) -> Any:
-    """`asdict` would take a quantity apart."""
-    original = getattr(check, key)
-    return original if isinstance(original, Quantity) else value
 
 
 def _layer(layer: Layer) -> dict[str, Any]:
