@@ -10,7 +10,7 @@ from pathlib import Path
 from ...errors import DataError, ParameterError, SoftkneeError
 from ...files import WriteError, write_whole
 from ..report import summarise
-from ..report.tables import beside_note, beside_tables, beside_words
+from ..report.tables import paper_note, paper_sentences, paper_tables
 from ..table import DENSE, escape_markdown
 from .drawing import (
     CHOSEN,
@@ -37,12 +37,12 @@ from .runs import Run
 def tables_of(run: Run) -> str:
     """Every number of the paper with ours beside it, in Markdown; what is missing is said below."""
     summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
-    if run.recipe.paper is None or not summary.beside:
+    if run.recipe.paper is None or not summary.paper_tables:
         raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
     parts = [f"### {escape_markdown(run.recipe.title or run.name)}"]
-    parts.append("\n".join(f"- {escape_markdown(words)}" for words in beside_words(summary)))
-    parts += [table.markdown(DENSE, links=False).rstrip() for table in beside_tables(summary)]
-    parts.append(escape_markdown(beside_note(summary)))
+    parts.append("\n".join(f"- {escape_markdown(words)}" for words in paper_sentences(summary)))
+    parts += [table.markdown(DENSE, links=False).rstrip() for table in paper_tables(summary)]
+    parts.append(escape_markdown(paper_note(summary)))
     parts += [f"> {escape_markdown(note)}" for note in run.notes]
     return "\n\n".join(part for part in parts if part)
 

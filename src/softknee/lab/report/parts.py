@@ -207,7 +207,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class PaperRow:
     """A number of a paper and ours, in the unit that is shown.
 
     value, interval: the mean over seeds, the geometric mean, or the difference of all models, and where it lies; None
@@ -226,7 +226,7 @@ class Beside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesidePaper:
+class PaperTable:
     """One measure of a paper beside ours.
 
     average:      "mean" or "geometric mean", over seeds; "all models together" of a prediction difference.
@@ -237,7 +237,7 @@ class BesidePaper:
 
     measure: Measure
     average: str
-    rows: tuple[Beside, ...]
+    rows: tuple[PaperRow, ...]
     paper_places: int | None
     places: int | None
     best: str
@@ -252,7 +252,7 @@ class Summary:
     measures:  all measures, these two among them.
     sentences: the most accurate, the most reproducible and the cheapest.
     notes:     what a reader must know: diverged trials, a baseline that is not there.
-    beside:    the numbers of a paper beside ours, a measure each; empty where the recipe names none.
+    paper_tables: the numbers of a paper beside ours, a measure each; empty where the recipe names none.
     """
 
     recipe: Recipe
@@ -271,8 +271,7 @@ class Summary:
     sentences: tuple[Answer, ...]
     notes: tuple[str, ...]
     seconds: float
-    level: float = 0.95
-    beside: tuple[BesidePaper, ...] = ()
+    paper_tables: tuple[PaperTable, ...] = ()
 
     @property
     def judged(self) -> tuple[Row, ...]:

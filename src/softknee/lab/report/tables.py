@@ -12,10 +12,10 @@ from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .parts import (
     DASH,
     EQUIVALENT,
-    Beside,
-    BesidePaper,
     Measure,
     Origin,
+    PaperRow,
+    PaperTable,
     Replacement,
     Row,
     Summary,
@@ -302,27 +302,27 @@ COLUMNS = (
 )
 
 
-def beside_tables(summary: Summary) -> list[Table]:
+def paper_tables(summary: Summary) -> list[Table]:
     """Each measure of the paper: its number, ours with its interval, and the verdict."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
-    return [_table(measured, source) for measured in summary.beside]
+    return [_table(measured, source) for measured in summary.paper_tables]
 
 
-def beside_words(summary: Summary) -> list[str]:
+def paper_sentences(summary: Summary) -> list[str]:
     """Who is best in the paper and here, a sentence for each measure."""
-    return [measured.best for measured in summary.beside if measured.best]
+    return [measured.best for measured in summary.paper_tables if measured.best]
 
 
-def beside_note(summary: Summary) -> str:
+def paper_note(summary: Summary) -> str:
     """What is done otherwise here than in the paper."""
-    return summary.recipe.paper.note if summary.recipe.paper and summary.beside else ""
+    return summary.recipe.paper.note if summary.recipe.paper and summary.paper_tables else ""
 
 
-def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
+def _paper_lines(summary: Summary) -> list[Mapping[str, object]]:
     """The rows of paper.csv, in the unit that the paper has."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
     lines = []
-    for measured in summary.beside:
+    for measured in summary.paper_tables:
         for row in measured.rows:
             low, high = row.interval or (None, None)
             values = (row.label, measured.measure.name, source, row.paper, measured.average, row.value, low, high)
@@ -330,7 +330,7 @@ def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
     return lines
 
 
-def _table(measured: BesidePaper, source: str) -> Table:
+def _table(measured: PaperTable, source: str) -> Table:
     counts = not measured.average
     rows = tuple(_counted(row) if counts else _scored(row, measured) for row in measured.rows)
     name, title = f"beside-{measured.measure.name}", head_of(measured.measure)
@@ -348,7 +348,7 @@ def _table(measured: BesidePaper, source: str) -> Table:
     return Table(name=name, caption=caption, head=head, rows=rows)
 
 
-def _scored(row: Beside, measured: BesidePaper) -> tuple[Cell, ...]:
+def _scored(row: PaperRow, measured: PaperTable) -> tuple[Cell, ...]:
     return (
         name_cell(row.label, row.key),
         Cell(text=fixed(row.paper, measured.paper_places)),
@@ -360,7 +360,7 @@ def _scored(row: Beside, measured: BesidePaper) -> tuple[Cell, ...]:
     )
 
 
-def _counted(row: Beside) -> tuple[Cell, ...]:
+def _counted(row: PaperRow) -> tuple[Cell, ...]:
     ours = DASH if row.value is None else f"{row.value:,.0f}"
     return (
         name_cell(row.label, row.key),
@@ -434,11 +434,11 @@ def markdown(summary: Summary, origin: Origin) -> str:
     parts += ["\n".join(answers), *(f"> {text(note)}" for note in summary.notes)]
     online = relative_losses(summary)
     parts += [table.markdown(DENSE).rstrip() for table in (*every_table(summary), *([online] if online else []))]
-    if summary.beside:
+    if summary.paper_tables:
         parts.append(f"## {TITLE}")
-        parts.append("\n".join(f"- {text(sentence)}" for sentence in beside_words(summary)))
-        parts += [table.markdown(DENSE).rstrip() for table in beside_tables(summary)]
-        parts.append(text(beside_note(summary)))
+        parts.append("\n".join(f"- {text(sentence)}" for sentence in paper_sentences(summary)))
+        parts += [table.markdown(DENSE).rstrip() for table in paper_tables(summary)]
+        parts.append(text(paper_note(summary)))
     parts += ["## Run it again", _fenced(origin.command)]
     parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts()))
     parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
@@ -523,7 +523,7 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
 
 def paper_csv(summary: Summary) -> str:
     """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
-    return _csv(COLUMNS, beside_lines(summary))
+    return _csv(COLUMNS, _paper_lines(summary))
 
 
 def seeds_csv(outcomes: Sequence[Outcome]) -> str:
