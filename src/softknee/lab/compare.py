@@ -323,12 +323,12 @@ def read_predictor(
     path = Path(place)
     ending = path.suffix.lower()
     if path.is_dir():
-        predictor = load_checkpoint(path)
-        data = predictor.task.get("data")
+        checkpoint = load_checkpoint(path)
+        data = checkpoint.task.get("data")
         return Predictor(
             name=path.name,
-            models=(predictor.model,),
-            flat=predictor.builder == "mlp",
+            models=(checkpoint.model,),
+            flat=checkpoint.builder == "mlp",
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:
@@ -341,7 +341,7 @@ def read_predictor(
             "or a .npz file of predictions."
         )
     tensors = _safetensors(path) if ending == ".safetensors" else _npz(path)
-    if kind := next((one for one in _SCORES if one in tensors), None):
+    if kind := next((name for name in _SCORES if name in tensors), None):
         return _predicted(path, tensors, kind)
     if ending == ".npz":
         raise DataError(
@@ -378,8 +378,8 @@ def _predicted(path: Path, tensors: Mapping[str, Tensor], kind: str) -> Predicto
         if labels.is_floating_point() or labels.numel() != scores.shape[1]:
             raise DataError(f"'{path.name}': labels must be {scores.shape[1]} whole numbers, one for each example.")
         labels = labels.flatten().long()
-    found = as_probabilities(scores) if kind == "logits" else scores
-    return Predictor(name=path.name, predictions=found, labels=labels)
+    scores = as_probabilities(scores) if kind == "logits" else scores
+    return Predictor(name=path.name, predictions=scores, labels=labels)
 
 
 def _built(
@@ -403,15 +403,15 @@ def _built(
         return made
 
     first = make()
-    own = {name: size for name, size in first.state_dict().items() if isinstance(size, Tensor)}
+    own = {name: value for name, value in first.state_dict().items() if isinstance(value, Tensor)}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    single = {name: tuple(size.shape) for name, size in own.items()}
+    single = {name: tuple(value.shape) for name, value in own.items()}
     if shapes == single:
         first.load_state_dict(dict(tensors))
         return (first,)
     counts = {shape[0] if shape else 0 for shape in shapes.values()}
     many = counts.pop() if len(counts) == 1 else 0
-    stacked = {name: (many, *size.shape) for name, size in own.items()}
+    stacked = {name: (many, *value.shape) for name, value in own.items()}
     if many and shapes == stacked:
         models = [first, *(make() for _ in range(many - 1))]
         for index, each in enumerate(models):
