@@ -447,30 +447,29 @@ def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
             for path in sorted(place.rglob("*")):
                 name = path.relative_to(place).as_posix()
                 if _WANTED.fullmatch(name) and path.is_file():
-                    yield name, _limited(path.stat().st_size, path.read_bytes, place / name)
+                    _check_size(path.stat().st_size, path)
+                    yield name, path.read_bytes()
         elif place.name.endswith(".zip"):
             with zipfile.ZipFile(place) as archive:
                 for entry in archive.infolist():
                     if _WANTED.fullmatch(entry.filename):
-                        yield entry.filename, _limited(entry.file_size, lambda entry=entry: archive.read(entry), place)
+                        _check_size(entry.file_size, place)
+                        yield entry.filename, archive.read(entry)
         else:
             with tarfile.open(place) as archive:
                 for entry in archive:
                     if entry.isreg() and _WANTED.fullmatch(entry.name):
+                        _check_size(entry.size, place / entry.name)
                         file = archive.extractfile(entry)
                         assert file is not None  # a regular file has contents
-                        yield entry.name, _limited(entry.size, file.read, place / entry.name)
+                        yield entry.name, file.read()
     except (OSError, EOFError, LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"'{place}' could not be read ({error}). It is damaged; take it anew.") from error
 
 
-def _limited(size: int, read: object, path: Path) -> bytes:
+def _check_size(size: int, path: Path) -> None:
     if size > _MOST_BYTES:
         raise DataError(f"'{path}' has a file of {size:,} bytes, and none of Tiny-ImageNet has {_MOST_BYTES:,}.")
-    assert callable(read)
-    content = read()
-    assert isinstance(content, bytes)
-    return content
 
 
 def _decoded(content: bytes, path: Path) -> Tensor:

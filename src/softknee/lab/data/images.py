@@ -98,11 +98,6 @@ class Images:
         """The same data on another device."""
         return replace(self, **{part: getattr(self, part).to(device) for part in _PARTS})
 
-    def flat(self) -> Images:
-        """The same data with every image as one row of numbers, as an MLP takes it."""
-        rows = {name: getattr(self, name).flatten(1) for name in ("train_images", "test_images")}
-        return replace(self, **rows)
-
 
 def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Images:
     """The data set "mnist" or "fashion-mnist" from its four idx files.
