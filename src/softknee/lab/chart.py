@@ -239,9 +239,18 @@ def check_ending(path: str | PathLike[str], endings: Sequence[str] = ENDINGS) ->
     return kind
 
 
-def write_figure(chart: Chart, path: str | PathLike[str], *, label: str) -> Path:
-    """Write it, and return where it is; `label` says in a .svg what is to be seen."""
-    picture = svg_of(chart, label=label) if check_ending(path) == ".svg" else png_of(chart)
+def write_figure(
+    chart: Chart, path: str | PathLike[str], *, label: str, endings: Sequence[str] = ENDINGS, scale: float = _SHARP
+) -> Path:
+    """Write it, and return where it is; `label` says in a .svg what is to be seen, `scale` is as in `png_of`."""
+    kind = check_ending(path, endings)
+    picture = (
+        svg_of(chart, label=label)
+        if kind == ".svg"
+        else pdf_of(chart)
+        if kind == ".pdf"
+        else png_of(chart, scale=scale)
+    )
     return write_whole(path, picture, what="figure")
 
 

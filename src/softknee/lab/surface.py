@@ -565,12 +565,8 @@ def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
 
 def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "relief", dpi: int = 160) -> Path:
     """Draw the surfaces into a .png, .svg or .pdf file, with `dpi` pixels to the inch."""
-    ending = check_ending(path)
     figure = draw(surfaces.rows, surfaces.heights, surfaces.measures, view=view)
-    if ending == ".png":
-        return write_whole(path, chart.png_of(figure, scale=dpi / 96), what="figure")
-    content = chart.svg_of(figure, label="surfaces") if ending == ".svg" else chart.pdf_of(figure)
-    return write_whole(path, content, what="figure")
+    return chart.write_figure(figure, path, label="surfaces", endings=ENDINGS, scale=dpi / 96)
 
 
 def check_ending(path: str | PathLike[str]) -> str:

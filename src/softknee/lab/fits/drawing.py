@@ -29,7 +29,6 @@ from ..chart import (
     marks,
     number,
     outline,
-    png_of,
     points,
     rgb,
     side_by_side,
@@ -78,11 +77,6 @@ class Drawn:
 
     figure: Chart
     caption: str
-
-
-def png_bytes(figure: Chart) -> bytes:
-    """The figure as pixels; the same bytes for the same figure."""
-    return png_of(figure)
 
 
 def svg_bytes(figure: Chart) -> bytes | None:

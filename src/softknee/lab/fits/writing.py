@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...errors import DataError, ParameterError, SoftkneeError
 from ...files import WriteError, write_whole
+from ..chart import check_ending, png_of, write_figure
 from ..report import summarise
 from ..report.tables import paper_note, paper_sentences, paper_tables
 from ..table import DENSE, escape_markdown
@@ -24,7 +25,6 @@ from .drawing import (
     is_curve,
     is_plane,
     learned_fits,
-    png_bytes,
     regions,
     shape_of,
     shapes,
@@ -145,7 +145,7 @@ def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> 
         ) from error
     written = []
     for name, drawn in figures.items():
-        written.append(write_whole(place / f"{name}.png", png_bytes(drawn.figure), what="figure"))
+        written.append(write_whole(place / f"{name}.png", png_of(drawn.figure), what="figure"))
         if (vector := svg_bytes(drawn.figure)) is not None:
             written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
     return written
@@ -167,11 +167,5 @@ def default_place(run: Run) -> Path:
 
 def write_theorem(path: str | os.PathLike[str]) -> Path:
     """Draw the approximation theorem into a .png or .svg file."""
-    endings = {".png": png_bytes, ".svg": svg_bytes}
-    ending = Path(path).suffix.lower()
-    if ending not in endings:
-        raise ParameterError(f"The figure is written as .png or .svg, and {Path(path).name!r} has another ending.")
-    content = endings[ending](theorem_figure().figure)
-    if content is None:
-        raise ParameterError("The figure is too large for an .svg; write it as .png.")
-    return write_whole(path, content, what="figure")
+    check_ending(path)
+    return write_figure(theorem_figure().figure, path, label="fitted functions")
