@@ -24,7 +24,7 @@ import softknee as sk
 from ..design.proof.certificate import Enclosure, Extremum
 from ..design.proof.certify import certify
 from ..errors import ParameterError
-from ..files import WriteError, write_whole
+from ..files import make_folder, write_whole
 from ..spec import Activation, SoftTable, TableClaims
 from ..spec.algebra import Abs, Expr, Float, Integer, Max, exp, log, sympy
 from .chart import svg_of
@@ -338,12 +338,8 @@ def write(
     out: str | PathLike[str], *, only: Sequence[str] = (), report: Callable[[str], None] = lambda name: None
 ) -> list[Path]:
     """Write the pages and their figures into a folder, made if need be; the index too, unless `only` names some."""
-    folder = Path(out)
     chosen = [_drawable(name) for name in only] or [sk.get(name) for name in names()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(f"The folder '{folder}' could not be made ({error.strerror or error}).") from error
+    folder = make_folder(out, what="pages")
     written = []
     for act in chosen:
         report(act.name)

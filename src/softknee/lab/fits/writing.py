@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DataError, ParameterError, SoftkneeError
-from ...files import WriteError, write_whole
+from ...files import make_folder, write_whole
 from ..chart import check_ending, png_of, write_figure
 from ..report import summarise
 from ..report.tables import paper_note, paper_sentences, paper_tables
@@ -71,12 +71,12 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         except DataError as error:
             notes.append(str(error))
 
-    asked, runs = runs, [run for run in runs if _has_examples(run, notes)]
+    every_run, runs = runs, [run for run in runs if _has_examples(run, notes)]
     names = [run.name for run in runs]
     for place, run in enumerate(runs):
         # Two studies of one name are told apart by their order.
         before = names[:place].count(run.name)
-        _of_one(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
+        _draw_run(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
     pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
     if len(pictures) > 1:
         add("pictures", lambda: compare_pictures(pictures, names=PAPER))
@@ -87,7 +87,7 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         add(name, lambda same=same, many=many: curves(same, names=CHOSEN if many else None))
         if many:
             add(f"{name}-all", lambda same=same: curves(same))
-    every = dict.fromkeys((*(note for run in asked for note in run.notes), *notes))
+    every = dict.fromkeys((*(note for run in every_run for note in run.notes), *notes))
     return figures, tuple(every)
 
 
@@ -99,7 +99,7 @@ def _has_examples(run: Run, notes: list[str]) -> bool:
         return False
 
 
-def _of_one(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
+def _draw_run(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
     kind = _kind(run)
     grid = grid_of(run)
     if grid is not None:
@@ -135,14 +135,7 @@ def _measure(run: Run) -> str:
 
 def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
     """Each figure as NAME.png, and as NAME.svg where that stays small."""
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"The folder '{place}' for the figures could not be made ({error.strerror or error}). Choose a place that "
-            "can be written to."
-        ) from error
+    place = make_folder(folder, what="figures")
     written = []
     for name, drawn in figures.items():
         written.append(write_whole(place / f"{name}.png", png_of(drawn.figure), what="figure"))

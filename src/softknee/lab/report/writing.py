@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...files import WriteError, write_whole
+from ...files import make_folder, write_whole
 from ...measure.record import Record
 from ..studies.recipe import Recipe
 from ..studies.trials import Outcome
@@ -122,15 +122,8 @@ def write_report(
 
     Each file is written whole or not at all; links lead to ../trials/KEY.json.
     """
-    folder = Path(place)
     # First, so that nothing is drawn in vain.
-    try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"The folder '{folder}' for the report could not be made ({error.strerror or error}). Choose a "
-            "place that can be written to."
-        ) from error
+    folder = make_folder(Path(place) / "figures", what="report").parent
     for name, content in report_files(recipe, outcomes, command=command, records=records).items():
         write_whole(folder / name, content, what="report")
     return folder / "index.html"
