@@ -125,38 +125,19 @@ class Churn:
 
     def record(self, *, command: str) -> Record:
         """The record of a comparison: a row for each number with an interval, and one for the table of changes."""
-        rates = {
-            "changed": (self.changed, "share"),
-            "delta_1": (self.delta_1, "probability"),
-            "old_accuracy": (self.old_accuracy, "share"),
-            "new_accuracy": (self.new_accuracy, "share"),
-            "gain": (self.gain, "share"),
-        }
+        units = {"changed": "share", "delta_1": "probability", "old_accuracy": "share", "new_accuracy": "share"}
         statistic = f"mean over examples, {100 * self.level:g} % interval"
-        rows: list[dict[str, Any]] = [
-            {
-                "measure": name,
-                "value": Quantity(
-                    value=rate.value,
-                    low=rate.interval[0],
-                    high=rate.interval[1],
-                    repeats=self.examples,
-                    unit=unit,
-                    statistic=statistic,
-                ),
-            }
-            for name, (rate, unit) in rates.items()
-        ]
+        rows: list[dict[str, Any]] = []
+        for name, unit in {**units, "gain": "share"}.items():
+            rate: Rate = getattr(self, name)
+            low, high = rate.interval
+            value = Quantity(
+                value=rate.value, low=low, high=high, repeats=self.examples, unit=unit, statistic=statistic
+            )
+            rows.append({"measure": name, "value": value})
         rows.append({"measure": "changes", "spoiled": self.spoiled, "mended": self.mended, "mcnemar": self.mcnemar})
-        settings = {
-            "old": self.old,
-            "new": self.new,
-            "data": self.data,
-            "examples": self.examples,
-            "pairs": self.pairs,
-            "left_out": self.left_out,
-            "level": self.level,
-        }
+        names = ("old", "new", "data", "examples", "pairs", "left_out", "level")
+        settings = {name: getattr(self, name) for name in names}
         return Record.now("compare", command=command, rows=rows, settings=settings, baseline=self.old)
 
     def table(self) -> Table:
@@ -229,14 +210,10 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
         pairs=pairs,
         left_out=left_out,
         level=level,
-        changed=rates["changed"],
         spoiled=spoiled,
         mended=mended,
         mcnemar=mcnemar(int(spoiled), int(mended)) if pairs == 1 else None,
-        delta_1=rates["delta_1"],
-        old_accuracy=rates["old_accuracy"],
-        new_accuracy=rates["new_accuracy"],
-        gain=rates["gain"],
+        **rates,
     )
 
 
