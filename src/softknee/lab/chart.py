@@ -24,8 +24,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ..errors import MissingToolError, ParameterError
+from ..errors import ParameterError
 from ..files import write_whole
+from .data.files import need_package
 
 Chart: TypeAlias = dict[str, Any]
 Row: TypeAlias = Mapping[str, Any]
@@ -213,13 +214,7 @@ def _whole(chart: Chart) -> Chart:
 
 
 def _converter() -> Any:
-    try:
-        import vl_convert
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "Figures are drawn by vl-convert, which is not installed. Install it with: pip install 'softknee[lab]'"
-        ) from error
-    return vl_convert
+    return need_package("vl_convert", "Figures are drawn by vl-convert", "lab")
 
 
 @cache

@@ -13,12 +13,13 @@ from typing import Any, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, InputError, MissingToolError, ParameterError, did_you_mean
+from ..errors import DataError, InputError, ParameterError, did_you_mean
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level, t_quantile
 from ..measure.scores import read
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
+from .data.files import need_package
 from .data.images import DATA_SETS
 from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes
@@ -405,15 +406,9 @@ def _built(
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
+    safetensors = need_package("safetensors.torch", f"'{path.name}' is read with the package 'safetensors'", "deploy")
     try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"'{path.name}' is read with the package 'safetensors', which is not installed. Install it with: "
-            "pip install 'softknee[deploy]'"
-        ) from error
-    try:
-        return safetensors.torch.load_file(path)
+        return safetensors.load_file(path)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
         raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Take it anew.") from error
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.functional import avg_pool2d, grid_sample, interpolate
 
-from ..errors import MissingToolError, ParameterError, did_you_mean
+from ..errors import ParameterError, did_you_mean
 from ..files import write_whole
 from ..measure.record import Quantity, Record
 from ..nn.row_norm import row_norm
@@ -25,6 +25,7 @@ from ..surgery.activation_text import module_of, read_name
 from ..surgery.clipping import clip_activations_
 from . import chart
 from .chart import INK, SOFT, Chart, Page, coloured, rgb
+from .data.files import numpy
 from .figures import sign
 
 
@@ -571,10 +572,7 @@ def check_archive(path: str | PathLike[str]) -> None:
 
 def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:
     """The heights as a NumPy archive: `axis`, `settings` (texts) and `heights` [surfaces, n, n], as in the figure."""
-    try:
-        import numpy as np
-    except ModuleNotFoundError as error:
-        raise MissingToolError("Numbers are written by NumPy: pip install 'softknee[lab]'") from error
+    np = numpy()
     check_archive(path)
     flat = [surface for row in surfaces.heights for surface in row]
     names = [

@@ -43,7 +43,7 @@ from torch import Tensor
 from ...errors import DataError, ParameterError
 from ...files import WriteError, sync_folder
 from ...train.streamed import Streamed
-from .files import numpy, pillow, read_bytes, text_of
+from .files import not_found, numpy, pillow, read_bytes, text_of
 from .images import ImageSet, level_counts, moments_of
 
 SIDE = 224
@@ -109,11 +109,7 @@ def find_place(root: Path) -> Path:
         if (root / folder / "train").is_dir() and (root / folder / "val").is_dir():
             return root / folder
     places = ", ".join(f"'{folder}/train' and '{folder}/val'" for folder in _FOLDERS)
-    raise DataError(
-        f"ImageNet has no folders in the data folder '{root}'. Looked for: {places}, each with one folder for each "
-        f"class. It is usually had from {_SOURCE}; softknee downloads nothing. Put it there, or name another folder "
-        "with --data or SOFTKNEE_DATA."
-    )
+    raise not_found("ImageNet has no folders", root, f"{places}, each with one folder for each class", _SOURCE)
 
 
 def _files(folder: Path, classes: Sequence[str], most: int | None) -> list[Path]:
@@ -277,8 +273,8 @@ def write_bytes(
 
     Args:
         limit: so many pictures of each part at most, a random part of all classes.
-        begin: is told once what room it takes, before anything is written.
-        report: is told now and then how far it is.
+        begin: called once with the space it takes, before anything is written.
+        report: called now and then with the progress.
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"The limit must be a whole number of at least 1, and {limit} was given.")
@@ -432,12 +428,11 @@ def _place(root: Path) -> Path:
     places = sorted([*folders, *archives], key=lambda path: "tiny-imagenet-200" not in path.name)
     if places:
         return places[0]
-    raise DataError(
-        f"Tiny-ImageNet has no files in the data folder '{root}'. Looked for: 'tiny-imagenet-200/wnids.txt' (with "
-        "train and val), 'tiny-imagenet-200.zip', 'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz "
-        f"or .tar.xz. It is usually had from {_TINY_SOURCE}; softknee downloads nothing. Put it there, or name another "
-        "folder with --data or SOFTKNEE_DATA."
+    looked_for = (
+        "'tiny-imagenet-200/wnids.txt' (with train and val), 'tiny-imagenet-200.zip', "
+        "'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz or .tar.xz"
     )
+    raise not_found("Tiny-ImageNet has no files", root, looked_for, _TINY_SOURCE)
 
 
 def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...errors import DataError, MissingToolError, ParameterError, did_you_mean
-from .files import data_folder, find_file, read_bytes
+from ...errors import DataError, ParameterError, did_you_mean
+from .files import data_folder, find_file, need_package, read_bytes
 from .synthetic import PICTURES, SYNTHETIC
 
 _UNSIGNED_BYTE = 0x08
@@ -483,12 +483,9 @@ def load_digits() -> Digits:
 
     Both halves have the same share of every digit.
     """
-    try:
-        from sklearn import datasets, model_selection
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "The digits come with scikit-learn, which is not installed. Install it with: pip install 'softknee[lab]'"
-        ) from error
+    need_package("sklearn", "The digits come with scikit-learn", "lab")
+    from sklearn import datasets, model_selection
+
     images, labels = datasets.load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = model_selection.train_test_split(
         images, labels, test_size=_DIGITS_TEST_SHARE, random_state=_DIGITS_SEED, stratify=labels

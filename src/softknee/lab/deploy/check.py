@@ -55,7 +55,7 @@ def deploy_check(
         points, eps, seconds_per_point: how many test points Marabou is asked about, how far every input may move, and
             how long it may take for one point. The points are drawn with `seed` from those that both have right.
         batch, repeats, threads: of the timing in onnxruntime.
-        report: is told what is being done.
+        report: called with what is being done.
 
     Returns:
         A `DeployReport`. What could not run is in it with the reason.
