@@ -366,14 +366,14 @@ def _built(
     """The models of the weights: one, or as many as they are stacked (as a study keeps them)."""
     function = find_function(build)
     offered = {} if examples is None else {"classes": examples.outputs, "input_shape": examples.input_shape}
-    given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
+    keywords = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
 
     def make() -> nn.Module:
         try:
-            made = function(**given)
+            made = function(**keywords)
         except Exception as error:  # whatever the function does
             raise ParameterError(
-                f"--model {build}: the function failed with the arguments {', '.join(given) or 'none'} "
+                f"--model {build}: the function failed with the arguments {', '.join(keywords) or 'none'} "
                 f"({type(error).__name__}: {error}); give others with --argument NAME=VALUE."
             ) from error
         if not isinstance(made, nn.Module):

@@ -488,8 +488,8 @@ def _math(order: int, formula: Formula) -> str:
 
 
 def _where(formulas: Sequence[Formula]) -> str:
-    words = list(dict.fromkeys(one for formula in formulas for one in formula.where))
-    return f"with {'; '.join(inline(one) for one in words)}." if words else ""
+    words = list(dict.fromkeys(text for formula in formulas for text in formula.where))
+    return f"with {'; '.join(inline(text) for text in words)}." if words else ""
 
 
 # -- sections ---------------------------------------------------------------------------------------------

@@ -187,9 +187,9 @@ def outputs(model: nn.Module, note: Note) -> Iterator[Callable[[], None]]:
 
     hooks = [module.register_forward_hook(mixing) for module in model.modules() if isinstance(module, _MIXING)]
     watched: dict[int, tuple[str, nn.Module]] = {}
-    for path, (one, _) in activation_layers(model).items():
-        watched.setdefault(id(one), (path, one))  # a shared module once, under its first path
-    hooks += [one.register_forward_hook(activating(path)) for path, one in watched.values()]
+    for path, (layer, _) in activation_layers(model).items():
+        watched.setdefault(id(layer), (path, layer))  # a shared module once, under its first path
+    hooks += [layer.register_forward_hook(activating(path)) for path, layer in watched.values()]
     try:
         yield calls.clear
     finally:

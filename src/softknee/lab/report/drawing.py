@@ -391,7 +391,7 @@ class View:
 def view_of(summary: Summary) -> View | None:
     """What there is to show, of the rows that have both numbers; None where there is no such row."""
     metric, spread = summary.metric, summary.spread
-    rows = [row for row in summary.judged if spread and row.found(metric) and row.found(spread)]
+    rows = [row for row in summary.judged if spread and row.result(metric) and row.result(spread)]
     if spread is None or not rows:
         return None
     axes = list(zip(*(middle_of(row, metric, spread) for row in rows), strict=True))
@@ -484,7 +484,7 @@ def axis_title(measure: Measure) -> str:
 
 
 def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]:
-    first, second = row.found(metric), row.found(spread)
+    first, second = row.result(metric), row.result(spread)
     assert first is not None
     assert second is not None
     return metric.scale * first.value, spread.scale * second.value
@@ -492,7 +492,7 @@ def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]
 
 def interval_of(row: Row, measure: Measure) -> tuple[float, float] | None:
     """The interval that is drawn: none of two seeds, whose t is 12.7 and whose bars would cross the whole plane."""
-    result = row.found(measure)
+    result = row.result(measure)
     if result is None or result.interval is None or len(row.seeds) < FEWEST_DRAWN:
         return None
     return measure.scale * result.interval[0], measure.scale * result.interval[1]
@@ -605,7 +605,7 @@ def _points(view: View) -> list[dict[str, Any]]:
 
 
 def _words(row: Row, measure: Measure, places: int) -> str:
-    return with_reach(row.found(measure), places, scale=measure.scale)
+    return with_reach(row.result(measure), places, scale=measure.scale)
 
 
 def _bars(view: View, measure: Measure) -> Sequence[dict[str, Any]]:
@@ -668,7 +668,7 @@ def first_shown(summary: Summary) -> set[str]:
     on_path = {row.label for knob in summary.knobs for row in knob.rows}
     shown = {row.label for row in summary.rows if row.label not in on_path or row.baseline}
     for knob in summary.knobs:
-        able = [(sign * result.value, row.label) for row in knob.rows if (result := row.found(summary.metric))]
+        able = [(sign * result.value, row.label) for row in knob.rows if (result := row.result(summary.metric))]
         shown |= {max(able)[1]} if able else set()
     return shown
 
@@ -687,7 +687,7 @@ def _name(band: Band) -> str:
 
 def chart_of(bands: Sequence[Band], entries: Sequence[Entry], axis: str, scale: float, *, filled: bool) -> Chart:
     """A line for each band with its interval; thin lines for the seeds of one that has no mean."""
-    every = [scale * one for band in bands for one in (*band.low, *band.high)]
+    every = [scale * end for band in bands for end in (*band.low, *band.high)]
     numbers = log_axis(min(every), max(every)) if axis.endswith("loss") and min(every, default=0.0) > 0 else {}
     across, upright = number("epoch", title="epoch", **epoch_axis(bands[0].epochs)), number("y", title=axis, **numbers)
     tips = [{"field": field, "type": kind, "format": "~g"} for field, kind in _TIPS]
@@ -874,16 +874,16 @@ def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figur
         for style in [look[profile.label]]
     )
     ends, starts = [], []
-    for one in profiles:
-        middle = [sum(site) / len(site) for site in one.end]
-        if [sum(site) / len(site) for site in one.start] != middle:
-            starts += [{"name": one.label, "x": x, "y": y} for x, y in zip(*at_start(one), strict=True)]
-        for place, (path, site, mean) in enumerate(zip(one.paths, one.end, middle, strict=True)):
-            far = one.distance[place] if place < len(one.distance) else ()
+    for row in profiles:
+        middle = [sum(site) / len(site) for site in row.end]
+        if [sum(site) / len(site) for site in row.start] != middle:
+            starts += [{"name": row.label, "x": x, "y": y} for x, y in zip(*at_start(row), strict=True)]
+        for place, (path, site, mean) in enumerate(zip(row.paths, row.end, middle, strict=True)):
+            far = row.distance[place] if place < len(row.distance) else ()
             words = f"{fixed(mean, 3)}, at most {max(far):.3g} from its limit" if far else fixed(mean, 3)
             ends.append(
                 {
-                    "name": one.label,
+                    "name": row.label,
                     "site": site_name(path),
                     "value": words,
                     "x": place + 1,
@@ -966,9 +966,9 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
     every: tuple[Mapping[str, float], ...] = (shape.start,) if at_start else shape.ends
     mean = {name: sum(value[name] for value in every) / len(every) for name in shape.start}
     values = torch.stack([act(x, **value) for value in every])
-    rounded = [[float(f"{one:.5g}") for one in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
+    rounded = [[float(f"{number:.5g}") for number in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
     words = ", ".join(f"{name} {plain(value)}" for name, value in mean.items())
-    return Line([float(f"{one:.5g}") for one in x.tolist()], rounded[0], rounded[1], rounded[2], words)
+    return Line([float(f"{number:.5g}") for number in x.tolist()], rounded[0], rounded[1], rounded[2], words)
 
 
 def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:

@@ -103,7 +103,7 @@ class Row:
         """The value of a parameter that is a number."""
         return float(self.values[parameter])
 
-    def found(self, measure: Measure) -> Score | Estimate | None:
+    def result(self, measure: Measure) -> Score | Estimate | None:
         return self.differences.get(measure.name) if measure.of_sets else self.scores.get(measure.name)
 
 

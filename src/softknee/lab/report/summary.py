@@ -74,12 +74,12 @@ def _by_measure(rows: Sequence[Row], question: str, measure: Measure) -> Answer 
     if ranking is None:
         return None
     best, rivals = ranking
-    had = [result for row in rows if (result := row.found(measure)) is not None]
+    had = [result for row in rows if (result := row.result(measure)) is not None]
     places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
     unit = f"\u00a0{measure.unit}" if measure.unit else ""
-    number = with_reach(best.found(measure), places, scale=measure.scale).replace(" ", "\u00a0")
+    number = with_reach(best.result(measure), places, scale=measure.scale).replace(" ", "\u00a0")
     lead = f", with {measure.title} {number}{unit}"
-    others = sum(row.found(measure) is not None for row in rows) - 1
+    others = sum(row.result(measure) is not None for row in rows) - 1
     seeds = len(best.seeds)
     if not others:
         rest = "; nothing was there to compare it with."
@@ -184,15 +184,15 @@ def best_and_rivals(rows: Sequence[Row], measure: Measure) -> tuple[Row, tuple[R
 
     Where the best is the baseline its tests were planned; see `may_be_best`.
     """
-    had = {row.label: found.value for row in rows if (found := row.found(measure)) is not None}
+    had = {row.label: result.value for row in rows if (result := row.result(measure)) is not None}
     if not had:
         return None
     sign = 1 if measure.larger_is_better else -1
     able = [row for row in rows if row.label in had]
     best = max(able, key=lambda row: sign * had[row.label])
     others = [row for row in able if row is not best]
-    found = [None if (comparison := compare(row, best, measure)) is None else comparison.p for row in others]
-    rivals = may_be_best(found, planned=best.baseline)
+    tested = [None if (comparison := compare(row, best, measure)) is None else comparison.p for row in others]
+    rivals = may_be_best(tested, planned=best.baseline)
     return best, tuple(row for row, may in zip(others, rivals, strict=True) if may)
 
 
@@ -219,7 +219,7 @@ def compare_with_paper(paper: Paper | None, rows: Sequence[Row]) -> tuple[PaperT
 
 
 def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
-    had = {label: result for label in numbers if label in rows and (result := rows[label].found(measure))}
+    had = {label: result for label in numbers if label in rows and (result := rows[label].result(measure))}
     logs = measure.logarithmic and _over_decades([result for result in had.values() if isinstance(result, Score)])
     shown = {label: _shown(result, measure, logs=logs) for label, result in had.items()}
     places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
@@ -553,7 +553,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     rows = _rows(recipe, trained, measures, _costs(outcomes))
     baseline = next((row for row in rows if row.baseline), None)
     if baseline is not None and not baseline.diverged:
-        had = {measure.name: baseline.found(measure) for measure in measures}
+        had = {measure.name: baseline.result(measure) for measure in measures}
         measures = tuple(
             measure if (found := had[measure.name]) is None else with_margin(measure, found.value)
             for measure in measures
@@ -633,8 +633,8 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
     scores, differences = {}, {}
     for measure in () if gone else measures:
         if measure.of_sets:
-            if (found := outcome.difference.get(measure.name)) is not None:
-                differences[measure.name] = _estimate(found)
+            if (difference := outcome.difference.get(measure.name)) is not None:
+                differences[measure.name] = _estimate(difference)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
                 _whole(each, activation.label, measure.name),

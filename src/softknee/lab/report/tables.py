@@ -75,7 +75,7 @@ def headline(summary: Summary) -> Table:
 
 
 def _places(rows: Iterable[Row], measure: Measure) -> int | None:
-    results = [result for row in rows if (result := row.found(measure)) is not None]
+    results = [result for row in rows if (result := row.result(measure)) is not None]
     return column_places(results, scale=measure.scale, logarithmic=measure.logarithmic)
 
 
@@ -83,7 +83,7 @@ def _measured(row: Row, measure: Measure, places: int | None) -> Cell:
     if row.diverged:
         gone = f"{len(row.diverged)} of {len(row.seeds)} diverged"
         return Cell(text=DASH, key=row.key, title=gone)
-    result = row.found(measure)
+    result = row.result(measure)
     best = measure.name in row.best
     return Cell(
         text=with_reach(result, places, scale=measure.scale),
@@ -139,9 +139,9 @@ def measures_table(summary: Summary) -> Table | None:
     shown = [measure for measure in summary.measures if measure.name not in first]
     if not shown:
         return None
-    places = {one.name: _places(summary.rows, one) for one in shown}
+    places = {column.name: _places(summary.rows, column) for column in shown}
     rows = tuple(
-        (name_cell(row.label, row.key), *(_measured(row, one, places[one.name]) for one in shown))
+        (name_cell(row.label, row.key), *(_measured(row, column, places[column.name]) for column in shown))
         for row in summary.rows
     )
     where = "test" if summary.recipe.training.progressive is None else "judged"
@@ -450,7 +450,7 @@ def results_csv(summary: Summary) -> str:
 
 
 def _result(summary: Summary, row: Row, measure: Measure) -> Mapping[str, object]:
-    result, verdict = row.found(measure), row.verdicts.get(measure.name)
+    result, verdict = row.result(measure), row.verdicts.get(measure.name)
     line: dict[str, object] = _head(row) | {"measure": measure.name, "best": measure.name in row.best}
     if result is not None:
         low, high = result.interval or (None, None)

@@ -72,7 +72,7 @@ def _paper(summary: Summary) -> str:
     if not summary.paper_tables:
         return ""
     words = "".join(
-        f"\n\\noindent {escape_latex(one)}\n" for one in (*paper_sentences(summary), paper_note(summary)) if one
+        f"\n\\noindent {escape_latex(text)}\n" for text in (*paper_sentences(summary), paper_note(summary)) if text
     )
     return f"\\section*{{{TITLE}}}\n{words}\n" + "\n".join(table.latex() for table in paper_tables(summary)) + "\n"
 
