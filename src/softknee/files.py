@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import SoftkneeError
@@ -137,6 +137,21 @@ def write_folder(place: str | os.PathLike[str], files: Mapping[str, bytes], *, w
             "anything, is unchanged. Choose a folder whose parent exists, can be written to and has space."
         ) from error
     return target
+
+
+@contextmanager
+def new_folder(target: Path, temporary: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of a target that is empty or not there when the block ends well."""
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        sync_folder(temporary)
+        if target.is_dir():
+            target.rmdir()
+        temporary.rename(target)
+        sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _refuse_foreign(target: Path, files: Mapping[str, bytes], what: str) -> None:

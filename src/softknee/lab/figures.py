@@ -60,7 +60,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Run:
+class Polyline:
     """Neighbouring points of a line with no jump between them."""
 
     xs: tuple[float, ...]
@@ -71,7 +71,7 @@ class Run:
 class Curve:
     """f, f' and f'' (the index is the order) as runs of points, as far as sampled, and the point masses in each."""
 
-    runs: tuple[tuple[Run, ...], ...]
+    runs: tuple[tuple[Polyline, ...], ...]
     masses: tuple[tuple[tuple[float, float], ...], ...]
 
 
@@ -106,7 +106,7 @@ def sample(
         seams = [place for order in orders for place in _jumps(order, low, high)]
     ends = [low, *sorted(seam for seam in {*seams} if low + _SLIVER * span < seam < high - _SLIVER * span), high]
     pieces = [_grid(a, b, span, points) for a, b in pairwise(ends) if b - a > _SLIVER * span]
-    runs: list[tuple[Run, ...]] = []
+    runs: list[tuple[Polyline, ...]] = []
     masses: list[tuple[tuple[float, float], ...]] = [()]
     for order in orders:
         # All pieces in one call, and a list for each.
@@ -127,7 +127,9 @@ def _grid(low: float, high: float, span: float, points: int) -> list[float]:
     return [low + aside, *inner, high - aside]
 
 
-def _joined(grids: Sequence[list[float]], values: Sequence[list[float]]) -> tuple[tuple[Run, ...], tuple[Any, ...]]:
+def _joined(
+    grids: Sequence[list[float]], values: Sequence[list[float]]
+) -> tuple[tuple[Polyline, ...], tuple[Any, ...]]:
     """Pieces that meet become one run; where they do not, the jump is noted."""
     tolerance = _JUMP * max((abs(y) for ys in values for y in ys), default=0.0)
     runs, jumps = [(list(grids[0]), list(values[0]))], []
@@ -140,7 +142,7 @@ def _joined(grids: Sequence[list[float]], values: Sequence[list[float]]) -> tupl
         else:
             jumps.append(((last_xs[-1] + xs[0]) / 2, gap))
             runs.append((list(xs), list(ys)))
-    return tuple(Run(tuple(xs), tuple(ys)) for xs, ys in runs), tuple(jumps)
+    return tuple(Polyline(tuple(xs), tuple(ys)) for xs, ys in runs), tuple(jumps)
 
 
 def _jumps(function: Function, low: float, high: float) -> list[float]:
@@ -190,7 +192,7 @@ def _round_step(size: float) -> float:
     return max(factor * power for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
 
 
-def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
+def thin(run: Polyline, *, scale_x: float, scale_y: float, tolerance: float) -> Polyline:
     """The run without the points that lie, drawn, within `tolerance` of the line through those that stay.
 
     The halving of Ramer, Douglas and Peucker: of every stretch the farthest point stays, as long as it is too far.
@@ -209,7 +211,7 @@ def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
             keep.add(far)
             waiting += [(first, far), (far, last)]
     places = sorted(keep)
-    return Run(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
+    return Polyline(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
 
 
 Definition = Activation | SoftTable
@@ -266,13 +268,13 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
     """A line for each setting, and the hard limits dotted; a limit that several settings share is drawn once."""
     if not 1 <= len(settings) <= len(DISTINCT):
         raise ParameterError(f"A figure has 1 to {len(DISTINCT)} lines, and {len(settings)} were asked for.")
-    for one in settings:
-        act.check(one)
+    for values in settings:
+        act.check(values)
     lines = [
-        Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
-        for one, colour in zip(settings, colours(act, settings), strict=True)
+        Line(label(act, values, settings), orders_of(act, values), seams_of(act, values), colour)
+        for values, colour in zip(settings, colours(act, settings), strict=True)
     ]
-    limits = {str(one): one for one in (limit_of(act, setting) for setting in settings) if one is not None}
+    limits = {str(limit): limit for values in settings if (limit := limit_of(act, values)) is not None}
     for index, (name, hard, values) in enumerate(limits.values()):
         seams, shown = seams_of(hard, values), 3
         if hard is act:

@@ -20,7 +20,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError, sync_folder
+from ...files import WriteError, new_folder
 from .files import data_folder, not_found, numpy, opened, read_bytes
 
 if TYPE_CHECKING:
@@ -209,19 +208,12 @@ def convert(
         raise WriteError(f"'{target}' is there already and not empty. Give the shards a folder of their own.")
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        fresh.mkdir(parents=True)
-        with opened(path, what="text of Criteo") as stream:
+        with new_folder(target, fresh), opened(path, what="text of Criteo") as stream:
             _write(_Summed(stream), path, fresh, rows, report)
-        if target.is_dir():
-            target.rmdir()
-        fresh.rename(target)
-        sync_folder(target.parent)
     except OSError as error:
         if isinstance(error, WriteError):
             raise
         raise _unwritten(target, error) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return Shards(target)
 
 

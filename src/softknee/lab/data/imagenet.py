@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError, sync_folder
+from ...files import WriteError, new_folder
 from ...train.streamed import Streamed
 from .files import not_found, numpy, pillow, read_bytes, text_of
 from .images import ImageSet, level_counts, moments_of
@@ -286,38 +286,31 @@ def write_bytes(
         raise WriteError(f"'{target}' is there already. Delete it first, if it is to be made anew.")
     begin(_disk_space(target, sum(map(len, files.values())), side))
     try:
-        unfinished.mkdir()
+        with new_folder(target, unfinished):
+            counts = torch.zeros(3, 256, dtype=torch.int64)
+            sums = {"val": _write(files["val"], _file(unfinished, "val"), side, None, report)}
+            sums["train"] = _write(files["train"], _file(unfinished, "train"), side, counts, report)
+            moments = moments_of(counts, name="imagenet")
+            meta = {
+                "format": _FORMAT,
+                "side": side,
+                "limit": limit,
+                "classes": classes,
+                "labels": {part: labels_of(paths, classes).tolist() for part, paths in files.items()},
+                "sha256": sums,
+                "mean": [mean for mean, _ in moments],
+                "spread": [spread for _, spread in moments],
+            }
+            (unfinished / _META).write_text(json.dumps(meta, separators=(",", ":")) + "\n")
     except FileExistsError as error:
         raise WriteError(
             f"'{unfinished}' is of another run, which is still going on or was ended. If none is going on, delete it."
         ) from error
     except OSError as error:
-        raise _unwritten(target, error) from error
-    try:
-        counts = torch.zeros(3, 256, dtype=torch.int64)
-        sums = {"val": _write(files["val"], _file(unfinished, "val"), side, None, report)}
-        sums["train"] = _write(files["train"], _file(unfinished, "train"), side, counts, report)
-        moments = moments_of(counts, name="imagenet")
-        meta = {
-            "format": _FORMAT,
-            "side": side,
-            "limit": limit,
-            "classes": classes,
-            "labels": {part: labels_of(paths, classes).tolist() for part, paths in files.items()},
-            "sha256": sums,
-            "mean": [mean for mean, _ in moments],
-            "spread": [spread for _, spread in moments],
-        }
-        (unfinished / _META).write_text(json.dumps(meta, separators=(",", ":")) + "\n")
-        sync_folder(unfinished)
-        if target.is_dir():
-            target.rmdir()
-        unfinished.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        raise _unwritten(target, error) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        raise WriteError(
+            f"The bytes of ImageNet could not be written to '{target}' ({error.strerror or error}); nothing is left of "
+            "them. Choose a data folder that can be written to and has room, or make the folder a link to another disk."
+        ) from error
     stored = find_bytes(root, side=side)
     assert stored is not None
     return stored
@@ -350,13 +343,6 @@ def _write(files: Sequence[Path], path: Path, side: int, counts: Tensor | None, 
         out.flush()
         os.fsync(out.fileno())
     return digest.hexdigest()
-
-
-def _unwritten(target: Path, error: OSError) -> WriteError:
-    return WriteError(
-        f"The bytes of ImageNet could not be written to '{target}' ({error.strerror or error}); nothing is left of "
-        "them. Choose a data folder that can be written to and has room, or make the folder a link to another disk."
-    )
 
 
 def _file(folder: Path, part: str) -> Path:

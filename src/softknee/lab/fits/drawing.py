@@ -36,8 +36,7 @@ from ..chart import (
     svg_of,
     ticks,
 )
-from ..figures import Run as Points
-from ..figures import thin
+from ..figures import Polyline, thin
 from .runs import Fit, Run, mean_of
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -254,7 +253,7 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
 def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
     """The points that are seen to make a difference."""
     thinned = thin(
-        Points(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
+        Polyline(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
     )
     return thinned.xs, thinned.ys
 
