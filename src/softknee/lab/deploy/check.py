@@ -23,7 +23,7 @@ from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, a
 from .marabou_check import PROVED, RobustnessCheck, check_robustness
 from .onnx_check import Exported, Quantised, check_onnx, export, quantise, race, seven_bits
 from .pruning_check import AT_RANDOM, BY_APOZ, BY_SIZE, PruningCheck, check_pruning, count_parameters
-from .report import DeployReport, ModelReport
+from .report import DeployReport, ModelReport, Notes
 
 
 def deploy_check(
@@ -446,11 +446,9 @@ def summary_tables(record: Record) -> list[Table]:
     tables = []
     for data in dict.fromkeys(row["data"] for row in record.rows):
         rows = [row for row in record.rows if row["data"] == data]
-        reasons: dict[str, int] = {}
+        notes = Notes()
         columns = {name: title for name, title in _HEADINGS.items() if any(_there(row.get(name)) for row in rows)}
-        lines = [
-            (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in columns)) for row in rows
-        ]
+        lines = [(f"{row['function']}, {row['form']}", *(_cell(row, name, notes) for name in columns)) for row in rows]
         many = max(row["checkpoints"] for row in rows)
         over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
         tables.append(
@@ -458,7 +456,7 @@ def summary_tables(record: Record) -> list[Table]:
                 title=f"{rows[0]['network'].upper()} on {data}{over}",
                 head=("", *columns.values()),
                 rows=lines,
-                remarks=[f"[{number}] {reason}" for reason, number in reasons.items()],
+                remarks=notes.sentences(),
                 markup=True,
             )
         )
@@ -470,7 +468,7 @@ def _there(value: Any) -> bool:
     return value is not None and not (isinstance(value, Mapping) and "not_run" in value)
 
 
-def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
+def _cell(row: Mapping[str, Any], name: str, notes: Notes) -> str:
     value = row.get(name)
     if value is None:
         return "–"
@@ -478,5 +476,5 @@ def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
         return value.text(0) if value.unit == "µs" else f"{value.text(2)}%"
     for word in ("refused", "not_run"):
         if word in value:
-            return f"{word.replace('_', ' ')} [{reasons.setdefault(value[word], len(reasons) + 1)}]"
+            return f"{word.replace('_', ' ')} [{notes.number(value[word])}]"
     return f"{value[PROVED]} of {value['points']}"

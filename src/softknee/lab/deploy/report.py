@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def deploy_table(report: DeployReport) -> Table:
     """The table of a report, with the reasons of what did not run below it."""
-    notes = _Notes()
+    notes = Notes()
     share, batch = f"{100 * report.settings['share']:g}%", report.settings["batch"]
     lines: list[tuple[str, ...]] = []
 
@@ -61,7 +61,7 @@ def deploy_table(report: DeployReport) -> Table:
     )
 
 
-class _Notes:
+class Notes:
     """Reasons by number, so that a cell can be short."""
 
     def __init__(self) -> None:
@@ -69,12 +69,13 @@ class _Notes:
 
     def cell(self, value: T | NotRun | Refused, show: Callable[[T], str]) -> str:
         if isinstance(value, NotRun):
-            return f"not run [{self._number(value.reason)}]"
+            return f"not run [{self.number(value.reason)}]"
         if isinstance(value, Refused):
-            return f"refused [{self._number(value.sentence + '.')}]"
+            return f"refused [{self.number(value.sentence + '.')}]"
         return show(value)
 
-    def _number(self, reason: str) -> int:
+    def number(self, reason: str) -> int:
+        """The number of a reason, the same for the same words."""
         return self.reasons.setdefault(reason, len(self.reasons) + 1)
 
     def sentences(self) -> list[str]:
