@@ -109,8 +109,8 @@ def test_thinning_leaves_points_out_and_moves_none():
 
 
 def test_a_straight_run_keeps_its_ends_alone():
-    run = figures.Run(tuple(range(9)), tuple(2.0 * i for i in range(9)))
-    assert figures.thin(run, scale_x=1.0, scale_y=1.0, tolerance=0.01) == figures.Run((0, 8), (0.0, 16.0))
+    run = figures.Polyline(tuple(range(9)), tuple(2.0 * i for i in range(9)))
+    assert figures.thin(run, scale_x=1.0, scale_y=1.0, tolerance=0.01) == figures.Polyline((0, 8), (0.0, 16.0))
 
 
 def view_of(act: Activation, **values: float) -> tuple[float, float]:

@@ -15,8 +15,9 @@ import torch
 
 import softknee.lab.fits
 from fit_runs import finished, place_of
+from softknee.lab.chart import png_of
 from softknee.lab.fits import draw_runs, read_run
-from softknee.lab.fits.drawing import constructed, fitted_to, modulus, png_bytes, svg_bytes, takagi, theorem_figure
+from softknee.lab.fits.drawing import constructed, fitted_to, modulus, svg_bytes, takagi, theorem_figure
 
 GUIDE = Path(__file__).parent.parent / "docs" / "squaf.md"
 
@@ -53,7 +54,7 @@ def test_other_kinds_of_studies_have_figures_of_their_own():
     }
     assert notes == ()
     for name in ("grid-grid", "sine-1d-curves"):
-        assert png_bytes(found[name].figure) == png_bytes(found[name].figure)
+        assert png_of(found[name].figure) == png_of(found[name].figure)
         assert svg_bytes(found[name].figure) is not None
 
 
@@ -106,7 +107,7 @@ def test_errors_are_sentences(softknee, tmp_path: Path):
     code, _, err = softknee("fits", str(tmp_path))
     assert code == 2
     assert "holds no study" in err
-    assert "another ending" in softknee("fits", "--theorem", str(tmp_path / "x.gif"))[2]
+    assert "choose one of these endings" in softknee("fits", "--theorem", str(tmp_path / "x.gif"))[2]
 
 
 def test_the_tables_are_those_of_the_report_without_links(softknee):

@@ -74,8 +74,6 @@ def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
 def test_to_and_flat(tmp_path: Path) -> None:
     write(tmp_path)
     data = load_images("mnist", tmp_path, check=False)
-    assert data.flat().train_images.shape == (50, 784)
-    assert data.flat().test_images.shape == (20, 784)
     moved = data.to("meta")
     for part in ("train_images", "train_labels", "test_images", "test_labels"):
         assert getattr(moved, part).device.type == "meta"

@@ -13,7 +13,7 @@ from softknee.errors import RecipeError
 from softknee.lab.report import summarise
 from softknee.lab.report.page import render
 from softknee.lab.report.parts import origin_of
-from softknee.lab.report.tables import beside_tables, beside_words, markdown, paper_csv
+from softknee.lab.report.tables import markdown, paper_csv, paper_sentences, paper_tables
 from softknee.lab.report.writing import latex
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import Paper
@@ -97,7 +97,7 @@ SCORES = {"relu": {"mse": NEAR}, "gelu": {"mse": NEAR}, "swish learned": {"mse":
 
 
 def test_verdicts_and_geometric_means():
-    found = {one.measure.name: one for one in summarise(*study(VALUES, SCORES)).beside}
+    found = {one.measure.name: one for one in summarise(*study(VALUES, SCORES)).paper_tables}
     assert list(found) == ["accuracy", "mse", "parameters"]
     verdicts = {name: [row.verdict for row in one.rows] for name, one in found.items()}
     assert verdicts["accuracy"] == ["better", "worse", "1 of 8 seeds diverged"]
@@ -119,7 +119,7 @@ def test_verdicts_and_geometric_means():
 
 def test_a_mean_where_seeds_are_near_each_other():
     scores = {"relu": {"mse": NEAR}, "gelu": {"mse": tuple(2 * one for one in NEAR)}}
-    (found,) = summarise(*study({"relu": {"mse": 0.0098}, "gelu": {"mse": 0.0209}}, scores)).beside
+    (found,) = summarise(*study({"relu": {"mse": 0.0098}, "gelu": {"mse": 0.0209}}, scores)).paper_tables
     assert found.average == "mean"
     assert found.rows[0].value == pytest.approx(sum(NEAR) / 8)
     low, high = stats.t.interval(0.95, 7, loc=sum(NEAR) / 8, scale=stats.sem(NEAR))
@@ -132,11 +132,11 @@ def test_percent_are_percent_and_rounding_is_the_papers():
     r2 = tuple(0.99996 + 0.000002 * place for place in range(8))
     (found,) = summarise(
         *study({"relu": {"r2": 100.0}, "gelu": {"r2": 99.3}}, {"relu": {"r2": r2}, "gelu": {"r2": r2}})
-    ).beside
+    ).paper_tables
     assert found.rows[0].value == pytest.approx(99.9967)
     assert [row.verdict for row in found.rows] == ["as in the paper (inside our interval)", "better"]
     assert (found.paper_places, found.places) == (1, 3)
-    table = beside_tables(summarise(*study({"relu": {"r2": 100.0}}, {"relu": {"r2": r2}})))[0]
+    table = paper_tables(summarise(*study({"relu": {"r2": 100.0}}, {"relu": {"r2": r2}})))[0]
     assert table.caption.startswith("R²,\u00a0%, in the paper (Some paper, table 1) and here: mean over seeds")
 
 
@@ -148,7 +148,7 @@ def test_every_file_has_it():
         "index.html": render(replace(summary, bands=(), trajectories=(), shapes=(), profiles=()), origin),
         "report.tex": latex(summary, origin, {}),
     }
-    best = beside_words(summary)
+    best = paper_sentences(summary)
     assert len(best) == 2
     for name in ("report.md", "index.html", "report.tex"):
         assert "Beside the paper" in files[name]
@@ -170,7 +170,7 @@ def test_every_file_has_it():
 def test_without_a_paper_there_is_no_such_section():
     of = recipe(seeds=3)
     summary = summarise(of, outcomes(of))
-    assert summary.beside == ()
+    assert summary.paper_tables == ()
     text = markdown(summary, origin_of(of, command="x"))
     assert "Beside the paper" not in text
     assert "parameters |" not in text

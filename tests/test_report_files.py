@@ -69,7 +69,7 @@ def test_results_csv_has_every_number_with_all_its_digits(files: dict[str, bytes
     assert len(by_name) == len(rows) == len(summary.rows) * (len(summary.measures) + 4) - 4  # one is not timed
     for row in summary.judged:
         for measure in summary.measures:
-            line, number = by_name[row.label, measure.name], row.found(measure)
+            line, number = by_name[row.label, measure.name], row.result(measure)
             assert number is not None
             assert number.interval is not None
             assert (float(line["value"]), float(line["low"]), float(line["high"])) == (number.value, *number.interval)

@@ -98,7 +98,7 @@ def test_a_report_on_a_table_is_about_auc_and_stands_beside_the_paper(rows):
     summary = summarise(recipe, list(outcomes_of(recipe, rows, SO)))
     assert (summary.metric.name, summary.spread.name) == ("auc", "delta_1")
     assert relative_losses(summary) is None
-    beside = {one.measure.name: one for one in summary.beside}
+    beside = {one.measure.name: one for one in summary.paper_tables}
     assert list(beside) == ["auc", "delta_1", "binary"]
     ours = differing(0.3, 40)["delta_1"]
     (row,) = (one for one in beside["delta_1"].rows if one.label == "smelu beta=2.5")

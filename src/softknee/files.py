@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import SoftkneeError
@@ -29,10 +29,7 @@ def write_whole(path: str | os.PathLike[str], text: str | bytes, *, what: str) -
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            _write_synced(temporary, content)
             os.replace(temporary, target)
         finally:
             with suppress(FileNotFoundError):
@@ -43,6 +40,25 @@ def write_whole(path: str | os.PathLike[str], text: str | bytes, *, what: str) -
             "before, if anything, is unchanged. Choose a folder that exists, can be written to and has space."
         ) from error
     return target
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_folder(path: str | os.PathLike[str], *, what: str) -> Path:
+    """Make a folder, and those above it, where it is not there yet."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(
+            f"The folder '{path}' for the {what} could not be made ({error.strerror or error}). Choose a place that "
+            "can be written to."
+        ) from error
+    return Path(path)
 
 
 def check_place(path: str | os.PathLike[str], *, what: str) -> None:
@@ -98,10 +114,7 @@ def write_folder(place: str | os.PathLike[str], files: Mapping[str, bytes], *, w
         try:
             fresh.mkdir()
             for name, content in files.items():
-                with (fresh / name).open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
+                _write_synced(fresh / name, content)
             sync_folder(fresh)
             replaced = target.exists()
             if replaced:
@@ -124,6 +137,21 @@ def write_folder(place: str | os.PathLike[str], files: Mapping[str, bytes], *, w
             "anything, is unchanged. Choose a folder whose parent exists, can be written to and has space."
         ) from error
     return target
+
+
+@contextmanager
+def new_folder(target: Path, temporary: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of a target that is empty or not there when the block ends well."""
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        sync_folder(temporary)
+        if target.is_dir():
+            target.rmdir()
+        temporary.rename(target)
+        sync_folder(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _refuse_foreign(target: Path, files: Mapping[str, bytes], what: str) -> None:

@@ -24,8 +24,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ..errors import MissingToolError, ParameterError
+from ..errors import ParameterError
 from ..files import write_whole
+from .data.files import need_package
 
 Chart: TypeAlias = dict[str, Any]
 Row: TypeAlias = Mapping[str, Any]
@@ -213,13 +214,7 @@ def _whole(chart: Chart) -> Chart:
 
 
 def _converter() -> Any:
-    try:
-        import vl_convert
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "Figures are drawn by vl-convert, which is not installed. Install it with: pip install 'softknee[lab]'"
-        ) from error
-    return vl_convert
+    return need_package("vl_convert", "Figures are drawn by vl-convert", "lab")
 
 
 @cache
@@ -239,9 +234,18 @@ def check_ending(path: str | PathLike[str], endings: Sequence[str] = ENDINGS) ->
     return kind
 
 
-def write_figure(chart: Chart, path: str | PathLike[str], *, label: str) -> Path:
-    """Write it, and return where it is; `label` says in a .svg what is to be seen."""
-    picture = svg_of(chart, label=label) if check_ending(path) == ".svg" else png_of(chart)
+def write_figure(
+    chart: Chart, path: str | PathLike[str], *, label: str, endings: Sequence[str] = ENDINGS, scale: float = _SHARP
+) -> Path:
+    """Write it, and return where it is; `label` says in a .svg what is to be seen, `scale` is as in `png_of`."""
+    kind = check_ending(path, endings)
+    picture = (
+        svg_of(chart, label=label)
+        if kind == ".svg"
+        else pdf_of(chart)
+        if kind == ".pdf"
+        else png_of(chart, scale=scale)
+    )
     return write_whole(path, picture, what="figure")
 
 

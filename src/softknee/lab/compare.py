@@ -13,12 +13,13 @@ from typing import Any, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, InputError, MissingToolError, ParameterError, did_you_mean
+from ..errors import DataError, InputError, ParameterError, did_you_mean
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level, t_quantile
 from ..measure.scores import read
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
+from .data.files import need_package
 from .data.images import DATA_SETS
 from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes
@@ -125,38 +126,19 @@ class Churn:
 
     def record(self, *, command: str) -> Record:
         """The record of a comparison: a row for each number with an interval, and one for the table of changes."""
-        rates = {
-            "changed": (self.changed, "share"),
-            "delta_1": (self.delta_1, "probability"),
-            "old_accuracy": (self.old_accuracy, "share"),
-            "new_accuracy": (self.new_accuracy, "share"),
-            "gain": (self.gain, "share"),
-        }
+        units = {"changed": "share", "delta_1": "probability", "old_accuracy": "share", "new_accuracy": "share"}
         statistic = f"mean over examples, {100 * self.level:g} % interval"
-        rows: list[dict[str, Any]] = [
-            {
-                "measure": name,
-                "value": Quantity(
-                    value=rate.value,
-                    low=rate.interval[0],
-                    high=rate.interval[1],
-                    repeats=self.examples,
-                    unit=unit,
-                    statistic=statistic,
-                ),
-            }
-            for name, (rate, unit) in rates.items()
-        ]
+        rows: list[dict[str, Any]] = []
+        for name, unit in {**units, "gain": "share"}.items():
+            rate: Rate = getattr(self, name)
+            low, high = rate.interval
+            value = Quantity(
+                value=rate.value, low=low, high=high, repeats=self.examples, unit=unit, statistic=statistic
+            )
+            rows.append({"measure": name, "value": value})
         rows.append({"measure": "changes", "spoiled": self.spoiled, "mended": self.mended, "mcnemar": self.mcnemar})
-        settings = {
-            "old": self.old,
-            "new": self.new,
-            "data": self.data,
-            "examples": self.examples,
-            "pairs": self.pairs,
-            "left_out": self.left_out,
-            "level": self.level,
-        }
+        names = ("old", "new", "data", "examples", "pairs", "left_out", "level")
+        settings = {name: getattr(self, name) for name in names}
         return Record.now("compare", command=command, rows=rows, settings=settings, baseline=self.old)
 
     def table(self) -> Table:
@@ -229,14 +211,10 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
         pairs=pairs,
         left_out=left_out,
         level=level,
-        changed=rates["changed"],
         spoiled=spoiled,
         mended=mended,
         mcnemar=mcnemar(int(spoiled), int(mended)) if pairs == 1 else None,
-        delta_1=rates["delta_1"],
-        old_accuracy=rates["old_accuracy"],
-        new_accuracy=rates["new_accuracy"],
-        gain=rates["gain"],
+        **rates,
     )
 
 
@@ -323,12 +301,12 @@ def read_predictor(
     path = Path(place)
     ending = path.suffix.lower()
     if path.is_dir():
-        predictor = load_checkpoint(path)
-        data = predictor.task.get("data")
+        checkpoint = load_checkpoint(path)
+        data = checkpoint.task.get("data")
         return Predictor(
             name=path.name,
-            models=(predictor.model,),
-            flat=predictor.builder == "mlp",
+            models=(checkpoint.model,),
+            flat=checkpoint.builder == "mlp",
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:
@@ -341,7 +319,7 @@ def read_predictor(
             "or a .npz file of predictions."
         )
     tensors = _safetensors(path) if ending == ".safetensors" else _npz(path)
-    if kind := next((one for one in _SCORES if one in tensors), None):
+    if kind := next((name for name in _SCORES if name in tensors), None):
         return _predicted(path, tensors, kind)
     if ending == ".npz":
         raise DataError(
@@ -378,8 +356,8 @@ def _predicted(path: Path, tensors: Mapping[str, Tensor], kind: str) -> Predicto
         if labels.is_floating_point() or labels.numel() != scores.shape[1]:
             raise DataError(f"'{path.name}': labels must be {scores.shape[1]} whole numbers, one for each example.")
         labels = labels.flatten().long()
-    found = as_probabilities(scores) if kind == "logits" else scores
-    return Predictor(name=path.name, predictions=found, labels=labels)
+    scores = as_probabilities(scores) if kind == "logits" else scores
+    return Predictor(name=path.name, predictions=scores, labels=labels)
 
 
 def _built(
@@ -388,14 +366,14 @@ def _built(
     """The models of the weights: one, or as many as they are stacked (as a study keeps them)."""
     function = find_function(build)
     offered = {} if examples is None else {"classes": examples.outputs, "input_shape": examples.input_shape}
-    given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
+    keywords = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
 
     def make() -> nn.Module:
         try:
-            made = function(**given)
+            made = function(**keywords)
         except Exception as error:  # whatever the function does
             raise ParameterError(
-                f"--model {build}: the function failed with the arguments {', '.join(given) or 'none'} "
+                f"--model {build}: the function failed with the arguments {', '.join(keywords) or 'none'} "
                 f"({type(error).__name__}: {error}); give others with --argument NAME=VALUE."
             ) from error
         if not isinstance(made, nn.Module):
@@ -403,15 +381,15 @@ def _built(
         return made
 
     first = make()
-    own = {name: size for name, size in first.state_dict().items() if isinstance(size, Tensor)}
+    own = {name: value for name, value in first.state_dict().items() if isinstance(value, Tensor)}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    single = {name: tuple(size.shape) for name, size in own.items()}
+    single = {name: tuple(value.shape) for name, value in own.items()}
     if shapes == single:
         first.load_state_dict(dict(tensors))
         return (first,)
     counts = {shape[0] if shape else 0 for shape in shapes.values()}
     many = counts.pop() if len(counts) == 1 else 0
-    stacked = {name: (many, *size.shape) for name, size in own.items()}
+    stacked = {name: (many, *value.shape) for name, value in own.items()}
     if many and shapes == stacked:
         models = [first, *(make() for _ in range(many - 1))]
         for index, each in enumerate(models):
@@ -428,15 +406,9 @@ def _built(
 
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
+    safetensors = need_package("safetensors.torch", f"'{path.name}' is read with the package 'safetensors'", "deploy")
     try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"'{path.name}' is read with the package 'safetensors', which is not installed. Install it with: "
-            "pip install 'softknee[deploy]'"
-        ) from error
-    try:
-        return safetensors.torch.load_file(path)
+        return safetensors.load_file(path)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
         raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Take it anew.") from error
 

@@ -60,7 +60,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Run:
+class Polyline:
     """Neighbouring points of a line with no jump between them."""
 
     xs: tuple[float, ...]
@@ -71,7 +71,7 @@ class Run:
 class Curve:
     """f, f' and f'' (the index is the order) as runs of points, as far as sampled, and the point masses in each."""
 
-    runs: tuple[tuple[Run, ...], ...]
+    runs: tuple[tuple[Polyline, ...], ...]
     masses: tuple[tuple[tuple[float, float], ...], ...]
 
 
@@ -106,7 +106,7 @@ def sample(
         seams = [place for order in orders for place in _jumps(order, low, high)]
     ends = [low, *sorted(seam for seam in {*seams} if low + _SLIVER * span < seam < high - _SLIVER * span), high]
     pieces = [_grid(a, b, span, points) for a, b in pairwise(ends) if b - a > _SLIVER * span]
-    runs: list[tuple[Run, ...]] = []
+    runs: list[tuple[Polyline, ...]] = []
     masses: list[tuple[tuple[float, float], ...]] = [()]
     for order in orders:
         # All pieces in one call, and a list for each.
@@ -127,7 +127,9 @@ def _grid(low: float, high: float, span: float, points: int) -> list[float]:
     return [low + aside, *inner, high - aside]
 
 
-def _joined(grids: Sequence[list[float]], values: Sequence[list[float]]) -> tuple[tuple[Run, ...], tuple[Any, ...]]:
+def _joined(
+    grids: Sequence[list[float]], values: Sequence[list[float]]
+) -> tuple[tuple[Polyline, ...], tuple[Any, ...]]:
     """Pieces that meet become one run; where they do not, the jump is noted."""
     tolerance = _JUMP * max((abs(y) for ys in values for y in ys), default=0.0)
     runs, jumps = [(list(grids[0]), list(values[0]))], []
@@ -140,7 +142,7 @@ def _joined(grids: Sequence[list[float]], values: Sequence[list[float]]) -> tupl
         else:
             jumps.append(((last_xs[-1] + xs[0]) / 2, gap))
             runs.append((list(xs), list(ys)))
-    return tuple(Run(tuple(xs), tuple(ys)) for xs, ys in runs), tuple(jumps)
+    return tuple(Polyline(tuple(xs), tuple(ys)) for xs, ys in runs), tuple(jumps)
 
 
 def _jumps(function: Function, low: float, high: float) -> list[float]:
@@ -190,7 +192,7 @@ def _round_step(size: float) -> float:
     return max(factor * power for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
 
 
-def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
+def thin(run: Polyline, *, scale_x: float, scale_y: float, tolerance: float) -> Polyline:
     """The run without the points that lie, drawn, within `tolerance` of the line through those that stay.
 
     The halving of Ramer, Douglas and Peucker: of every stretch the farthest point stays, as long as it is too far.
@@ -209,7 +211,7 @@ def thin(run: Run, *, scale_x: float, scale_y: float, tolerance: float) -> Run:
             keep.add(far)
             waiting += [(first, far), (far, last)]
     places = sorted(keep)
-    return Run(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
+    return Polyline(tuple(run.xs[i] for i in places), tuple(run.ys[i] for i in places))
 
 
 Definition = Activation | SoftTable
@@ -266,13 +268,13 @@ def lines_of(act: Definition, settings: Settings) -> list[Line]:
     """A line for each setting, and the hard limits dotted; a limit that several settings share is drawn once."""
     if not 1 <= len(settings) <= len(DISTINCT):
         raise ParameterError(f"A figure has 1 to {len(DISTINCT)} lines, and {len(settings)} were asked for.")
-    for one in settings:
-        act.check(one)
+    for values in settings:
+        act.check(values)
     lines = [
-        Line(label(act, one, settings), orders_of(act, one), seams_of(act, one), colour)
-        for one, colour in zip(settings, colours(act, settings), strict=True)
+        Line(label(act, values, settings), orders_of(act, values), seams_of(act, values), colour)
+        for values, colour in zip(settings, colours(act, settings), strict=True)
     ]
-    limits = {str(one): one for one in (limit_of(act, setting) for setting in settings) if one is not None}
+    limits = {str(limit): limit for values in settings if (limit := limit_of(act, values)) is not None}
     for index, (name, hard, values) in enumerate(limits.values()):
         seams, shown = seams_of(hard, values), 3
         if hard is act:
@@ -498,9 +500,24 @@ def poster(shown: Mapping[str, tuple[Definition, Mapping[str, Any]]]) -> Chart:
     return {"concat": charts, "columns": _COLUMNS, "spacing": {"row": 10, "column": 14}}
 
 
-_MORE = """
-figure.picture { max-width: none; background: #fff; border-radius: 8px; padding: 10px; margin: 20px 0; }
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fcfcfb; --ink: #161615; --soft: #5d5c57; }
+@media (prefers-color-scheme: dark) { :root { --paper: #181817; --ink: #f4f3ef; --soft: #b3b2aa; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 920px; margin: 0 auto; padding: 40px 24px 64px; }
+h1 { font-size: 30px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
+h2 { font-size: 19px; margin: 44px 0 10px; }
+p { margin: 0 0 12px; max-width: 68ch; }
+.lead { font-size: 17px; color: var(--soft); }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 22px; font-size: 14px; color: var(--soft); }
+svg { display: block; width: 100%; height: auto; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
+figure { background: #fff; border-radius: 8px; padding: 10px; margin: 20px 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; margin: 0; font-size: 14px; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; margin: 0; }
+@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 10px; } }
 """
 _PRIMES = ("f(x)", "f'(x)", "f''(x)")
 
@@ -515,13 +532,13 @@ def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[s
 <meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <title>{title}</title>
-<style>{STYLE}{_MORE}</style>
+<style>{_STYLE}</style>
 </head>
 <body>
 <main>
 <h1>{title}</h1>
 <p class="lead">{escape(act.about)}</p>
-<figure class="picture">
+<figure>
 {picture.strip()}
 </figure>
 <p class="legend">{escape(_drawn(act, settings))}</p>
@@ -595,61 +612,3 @@ def draw(
     if kind != ".html":
         return write_figure(figure, path, label=label)
     return write_whole(path, page(act, svg_of(figure, label=label), chosen), what="figure")
-
-
-STYLE = """
-:root {
-  color-scheme: light dark;
-  --paper: #fcfcfb; --ink: #161615; --soft: #5d5c57; --hair: #e4e3de; --strong: #b9b8b1;
-  --one: #2a78d6; --two: #d9541e; --before: #8a8983;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #181817; --ink: #f4f3ef; --soft: #b3b2aa; --hair: #31312e; --strong: #5b5a55;
-    --one: #5a9df0; --two: #f0804f; --before: #97968f;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 920px; margin: 0 auto; padding: 40px 24px 64px; }
-h1 { font-size: 30px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
-h2 { font-size: 19px; margin: 44px 0 10px; }
-p { margin: 0 0 12px; max-width: 68ch; }
-.lead { font-size: 17px; color: var(--soft); }
-.quiet { color: var(--soft); font-weight: normal; }
-svg { display: block; width: 100%; height: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
-svg .axis { font-size: 12px; }
-svg .name { font-size: 13px; fill: var(--ink); }
-.middle { text-anchor: middle; } .end { text-anchor: end; }
-.grid { stroke: var(--hair); } .zero { stroke: var(--strong); }
-.curve { fill: none; stroke-linejoin: round; stroke-linecap: round; }
-.before { stroke: var(--before); stroke-width: 1.6; stroke-dasharray: 4 3; }
-.layer1 { stroke: var(--one); stroke-width: 1.8; }
-.layer2 { stroke: var(--two); stroke-width: 1.8; }
-.seed { fill: var(--paper); stroke: var(--one); stroke-width: 2; }
-.mean { stroke: var(--ink); stroke-width: 2.5; }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 22px; font-size: 14px; color: var(--soft); }
-.legend > span { display: inline-flex; align-items: center; gap: 7px; }
-.key { width: 28px; height: 10px; }
-.ring { width: 11px; height: 11px; border: 2px solid var(--one); border-radius: 50%; }
-.bar { width: 3px; height: 16px; background: var(--ink); }
-.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(250px, 1fr)); gap: 20px 24px; }
-figure { margin: 0; max-width: 340px; }
-figcaption { padding-left: 34px; font-size: 15px; }
-.scroll { overflow-x: auto; margin-top: 20px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; color: var(--soft); padding-top: 10px; font-size: 13px; }
-th, td { padding: 8px 14px 8px 0; text-align: left; vertical-align: top; }
-th, td { border-bottom: 1px solid var(--hair); }
-thead th { color: var(--soft); font-weight: 600; border-bottom-color: var(--strong); vertical-align: bottom; }
-thead th:nth-child(-n+4):not(:first-child), thead th:last-child { text-align: right; }
-td.number { text-align: right; white-space: nowrap; }
-td:last-child, th:last-child { padding-right: 0; }
-td:nth-child(5) { white-space: nowrap; }
-td:nth-child(5), thead th:nth-child(5) { padding-left: 14px; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; margin: 0; font-size: 14px; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-code { font-family: ui-monospace, monospace; font-size: 13px; }
-@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 10px; } }
-"""

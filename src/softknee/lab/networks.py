@@ -174,10 +174,8 @@ def new_activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Mod
         return sk.nn.make(name, **knobs, **sized)
     plain = name.removeprefix(_PREFIX)
     if plain not in PLAIN:
-        raise ParameterError(
-            f"There is no plain activation {name!r}; there are {', '.join(_PREFIX + one for one in PLAIN)}."
-            f"{did_you_mean(plain, PLAIN)}"
-        )
+        known = ", ".join(f"{_PREFIX}{key}" for key in PLAIN)
+        raise ParameterError(f"There is no plain activation {name!r}; there are {known}.{did_you_mean(plain, PLAIN)}")
     try:
         return PLAIN[plain](**knobs)
     except TypeError as error:
@@ -207,12 +205,12 @@ def _dropout(share: float) -> list[nn.Module]:
 
 def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = None) -> tuple[int, ...]:
     """The numbers as a tuple (JSON has lists), refused where one is no whole number above 0 or the count is wrong."""
-    found = tuple(numbers) if isinstance(numbers, list | tuple) else ()
-    fits = len(found) >= least and (most is None or len(found) <= most)
-    if not fits or any(isinstance(number, bool) or not isinstance(number, int) or number < 1 for number in found):
+    values = tuple(numbers) if isinstance(numbers, list | tuple) else ()
+    fits = len(values) >= least and (most is None or len(values) <= most)
+    if not fits or any(isinstance(number, bool) or not isinstance(number, int) or number < 1 for number in values):
         count = f"{least}" if most == least else f"at least {least}"
         raise ParameterError(f"{what} must be {count} whole numbers above 0, and {numbers!r} was given.")
-    return found
+    return values
 
 
 _TIMM = "timm:"

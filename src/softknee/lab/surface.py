@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.functional import avg_pool2d, grid_sample, interpolate
 
-from ..errors import MissingToolError, ParameterError, did_you_mean
+from ..errors import ParameterError, did_you_mean
 from ..files import write_whole
 from ..measure.record import Quantity, Record
 from ..nn.row_norm import row_norm
@@ -26,6 +26,7 @@ from ..surgery.activation_text import module_of
 from ..surgery.clipping import clip_activations_
 from . import chart
 from .chart import INK, SOFT, Chart, Page, coloured, rgb
+from .data.files import numpy
 from .figures import sign
 
 
@@ -43,37 +44,26 @@ def named(activation: str) -> str:
     return ", ".join([name.replace("_", " "), *parts])
 
 
-def _norm(setting: Setting) -> str:
-    return "no norm" if setting.norm == "none" else f"{setting.norm} norm, v = {setting.v:g}"
-
-
-def _clip(setting: Setting) -> str:
-    return "no clipping" if setting.clip is None else f"clipped at {setting.clip:g}"
+def _parts(setting: Setting) -> tuple[str, str, str]:
+    """What a surface is of: its activation, its norm, its clipping."""
+    norm = "no norm" if setting.norm == "none" else f"{setting.norm} norm, v = {setting.v:g}"
+    clip = "no clipping" if setting.clip is None else f"clipped at {setting.clip:g}"
+    return named(setting.activation), norm, clip
 
 
 def titles(rows: Rows) -> tuple[str, list[str], list[list[str]]]:
-    """What all surfaces have in common, what those of each row have beside it, and what each has alone."""
-    parts = (lambda one: named(one.activation), _norm, _clip)
-    shared = [len({part(one) for row in rows for one in row}) == 1 for part in parts]
-    in_row = [[len({part(one) for one in row}) == 1 for part in parts] for row in rows]
-
-    def said(setting: Setting, which: list[bool]) -> str:
-        return "\n".join(part(setting) for part, wanted in zip(parts, which, strict=True) if wanted)
-
+    """What all surfaces have in common, what those of each row share besides, and what each has alone."""
+    texts = [[_parts(setting) for setting in row] for row in rows]
     several = len(rows) > 1 or len(rows[0]) > 1
-    above = [one and several for one in shared]
-    beside = [[mine and not all_ for mine, all_ in zip(row, above, strict=True)] for row in in_row]
-    # A row of one surface says everything above it.
-    beside = [[False] * 3 if len(rows) == 1 or len(row) == 1 else one for row, one in zip(rows, beside, strict=True)]
-    caption = said(rows[0][0], above).replace("\n", ", ")
-    own = [
-        [
-            said(one, [not (all_ or mine) for all_, mine in zip(above, here, strict=True)]).replace("\n", ", ")
-            for one in row
-        ]
-        for row, here in zip(rows, beside, strict=True)
-    ]
-    return caption, [said(row[0], here) for row, here in zip(rows, beside, strict=True)], own
+    common = [part for part in range(3) if several and len({text[part] for row in texts for text in row}) == 1]
+    labels, own = [], []
+    for row in texts:
+        # A row of one surface says everything above it.
+        rest = [part for part in range(3) if part not in common]
+        same = [part for part in rest if len({text[part] for text in row}) == 1] if min(len(rows), len(row)) > 1 else []
+        labels.append("\n".join(row[0][part] for part in same))
+        own.append([", ".join(text[part] for part in rest if part not in same) for text in row])
+    return ", ".join(texts[0][0][part] for part in common), labels, own
 
 
 WIDTHS = (256, 128, 64, 32, 16)
@@ -567,12 +557,8 @@ def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
 
 def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "relief", dpi: int = 160) -> Path:
     """Draw the surfaces into a .png, .svg or .pdf file, with `dpi` pixels to the inch."""
-    ending = check_ending(path)
     figure = draw(surfaces.rows, surfaces.heights, surfaces.measures, view=view)
-    if ending == ".png":
-        return write_whole(path, chart.png_of(figure, scale=dpi / 96), what="figure")
-    content = chart.svg_of(figure, label="surfaces") if ending == ".svg" else chart.pdf_of(figure)
-    return write_whole(path, content, what="figure")
+    return chart.write_figure(figure, path, label="surfaces", endings=ENDINGS, scale=dpi / 96)
 
 
 def check_ending(path: str | PathLike[str]) -> str:
@@ -588,10 +574,7 @@ def check_archive(path: str | PathLike[str]) -> None:
 
 def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:
     """The heights as a NumPy archive: `axis`, `settings` (texts) and `heights` [surfaces, n, n], as in the figure."""
-    try:
-        import numpy as np
-    except ModuleNotFoundError as error:
-        raise MissingToolError("Numbers are written by NumPy: pip install 'softknee[lab]'") from error
+    np = numpy()
     check_archive(path)
     flat = [surface for row in surfaces.heights for surface in row]
     names = [

@@ -151,7 +151,7 @@ class Table:
 
         drawn = RichTable(title=self.title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
         for place, (text, side) in enumerate(zip(self.head, self.sides, strict=True)):
-            more = column if place else {"no_wrap": True}
+            more: dict[str, Any] = column if place else {"no_wrap": True}
             drawn.add_column(text, justify="right" if side == "r" else "left", **more)
         for row in self.cells:
             # Text and not str: the number of a remark in square brackets would be read as markup.

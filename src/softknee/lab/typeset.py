@@ -92,9 +92,9 @@ def _text(expr: Expr) -> str:
         return str(expr)  # a function that the language has no word for
 
 
-def _cost(one: Formula) -> int:
+def _cost(part: Formula) -> int:
     # A letter to be looked up below the formula costs a reader more than a few symbols in it.
-    return len(one.latex) + sum(25 + len(words) for words in one.where)
+    return len(part.latex) + sum(25 + len(words) for words in part.where)
 
 
 class _Printer(LatexPrinter):

@@ -113,8 +113,8 @@ def _ends(asked: dict[str, Any]) -> tuple[float, float] | None:
 
 def _view(function: Asked, orders: Sequence[Function], places: list[float] | None) -> tuple[float, float]:
     shown = exhibit(function.act.name)
-    if function.is_named and shown.low is not None and shown.high is not None:
-        return float(shown.low), float(shown.high)
+    if function.is_named and shown.span is not None:
+        return float(shown.span[0]), float(shown.span[1])
     low, high = bounds([Line("", orders, places)], None, None)
     return (low, high) if 0.02 < high - low < 1e3 else _USUAL
 

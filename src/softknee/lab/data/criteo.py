@@ -20,8 +20,7 @@ import json
 import os
 import re
 import secrets
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedIOBase
@@ -32,8 +31,8 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError, sync_folder
-from .files import data_folder, numpy, opened, read_bytes
+from ...files import WriteError, new_folder
+from .files import data_folder, not_found, numpy, opened, read_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -195,33 +194,26 @@ def convert(
 
     Args:
         rows: of a shard; the last has fewer.
-        report: is told now and then how far it is.
+        report: called now and then with the progress.
     """
     if rows < 1:
         raise ParameterError(f"A shard has at least one row, and rows={rows} was given.")
     path, target = Path(raw), Path(out).resolve()
     if not path.is_file():
         raise DataError(
-            f"There is no file '{path}'. Criteo's text is usually had as train.txt from the Criteo Display Advertising "
-            "Challenge (Kaggle) or from ailab.criteo.com; softknee downloads nothing."
+            f"There is no file '{path}'. Criteo's text, train.txt, is usually obtained from {_SOURCE}; softknee "
+            "downloads nothing."
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WriteError(f"'{target}' is there already and not empty. Give the shards a folder of their own.")
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        fresh.mkdir(parents=True)
-        with opened(path, what="text of Criteo") as stream:
+        with new_folder(target, fresh), opened(path, what="text of Criteo") as stream:
             _write(_Summed(stream), path, fresh, rows, report)
-        if target.is_dir():
-            target.rmdir()
-        fresh.rename(target)
-        sync_folder(target.parent)
     except OSError as error:
         if isinstance(error, WriteError):
             raise
         raise _unwritten(target, error) from error
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return Shards(target)
 
 
@@ -354,6 +346,7 @@ def _meta(folder: Path) -> dict[str, Any]:
 
 
 COMMAND = "softknee data criteo RAW OUT"
+_SOURCE = "the Criteo Display Advertising Challenge (Kaggle) or ailab.criteo.com"
 
 
 EMBEDDINGS = (3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29)  # equation 23
@@ -406,20 +399,16 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
         raise DataError(
             f"'{raw}' is Criteo's text, which a study reads as shards. Make them once with: {_made(raw, root)}"
         )
-    raise DataError(
-        f"Criteo has no files in the data folder '{root}'. Looked for: '{_SHARDS[0]}/meta.json' (shards that "
-        f"`{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and {_listed(_TEXTS.values())}, plain or .gz. "
-        "train.txt is usually had from the Criteo Display Advertising Challenge (Kaggle) or ailab.criteo.com; softknee "
-        "downloads nothing. Put it there, or name another folder with --data or SOFTKNEE_DATA."
+    names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
+    looked_for = (
+        f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "
+        f"{names}, plain or .gz"
     )
+    raise not_found("Criteo has no files", root, looked_for, _SOURCE)
 
 
 def _made(raw: Path, root: Path) -> str:
     return COMMAND.replace("RAW", str(raw)).replace("OUT", str(root / _SHARDS[0]))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'criteo/{name}'" for name in names)
 
 
 def _text(root: Path, name: str) -> Path | None:

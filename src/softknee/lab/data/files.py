@@ -54,16 +54,21 @@ def find_file(folder: Path, places: Sequence[str], *, what: str, source: str) ->
 
     Args:
         what: the data set and the part of it, for the error.
-        source: a half sentence that says where the file is usually had.
+        source: a half sentence that says where the file is usually obtained.
     """
     for place in places:
         if (folder / place).is_file():
             return folder / place
     shown = ", ".join(f"'{place}'" for place in places[:_SHOWN])
     more = f" and {len(places) - _SHOWN} more places" if len(places) > _SHOWN else ""
-    raise DataError(
-        f"{what} has no file in the data folder '{folder}'. Looked for: {shown}{more}. It is usually had from "
-        f"{source}; softknee downloads nothing. Put it there, or name another folder with --data or {VARIABLE}."
+    raise not_found(f"{what} has no file", folder, f"{shown}{more}", source)
+
+
+def not_found(what: str, folder: Path, looked_for: str, source: str) -> DataError:
+    """The error of a data set that is not in the data folder: what was looked for, and where it is to be found."""
+    return DataError(
+        f"{what} in the data folder '{folder}'. Looked for: {looked_for}. It is usually obtained from {source}; "
+        f"softknee downloads nothing. Put it there, or name another folder with --data or {VARIABLE}."
     )
 
 
@@ -156,20 +161,21 @@ def compare_md5(content: bytes, md5: str, path: Path) -> None:
 
 def numpy() -> Any:
     """NumPy, or an error that says how to install it."""
-    return _package("numpy", "Data files are read with NumPy", "lab")
+    return need_package("numpy", "Data files are read with NumPy", "lab")
 
 
 def pandas() -> Any:
     """pandas, or an error that says how to install it."""
-    return _package("pandas", "Tables are read with pandas", "lab")
+    return need_package("pandas", "Tables are read with pandas", "lab")
 
 
 def pillow() -> Any:
     """The module PIL.Image, or an error that says how to install Pillow."""
-    return _package("PIL.Image", "Pictures in files are read with Pillow", "vision")
+    return need_package("PIL.Image", "Pictures in files are read with Pillow", "vision")
 
 
-def _package(name: str, purpose: str, extra: str) -> Any:
+def need_package(name: str, purpose: str, extra: str) -> Any:
+    """A module of an optional package, or an error that says which extra brings it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

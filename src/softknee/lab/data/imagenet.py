@@ -41,9 +41,9 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError
-from ...files import WriteError, sync_folder
+from ...files import WriteError, new_folder
 from ...train.streamed import Streamed
-from .files import numpy, pillow, read_bytes, text_of
+from .files import not_found, numpy, pillow, read_bytes, text_of
 from .images import ImageSet, level_counts, moments_of
 
 SIDE = 224
@@ -109,11 +109,7 @@ def find_place(root: Path) -> Path:
         if (root / folder / "train").is_dir() and (root / folder / "val").is_dir():
             return root / folder
     places = ", ".join(f"'{folder}/train' and '{folder}/val'" for folder in _FOLDERS)
-    raise DataError(
-        f"ImageNet has no folders in the data folder '{root}'. Looked for: {places}, each with one folder for each "
-        f"class. It is usually had from {_SOURCE}; softknee downloads nothing. Put it there, or name another folder "
-        "with --data or SOFTKNEE_DATA."
-    )
+    raise not_found("ImageNet has no folders", root, f"{places}, each with one folder for each class", _SOURCE)
 
 
 def _files(folder: Path, classes: Sequence[str], most: int | None) -> list[Path]:
@@ -277,8 +273,8 @@ def write_bytes(
 
     Args:
         limit: so many pictures of each part at most, a random part of all classes.
-        begin: is told once what room it takes, before anything is written.
-        report: is told now and then how far it is.
+        begin: called once with the space it takes, before anything is written.
+        report: called now and then with the progress.
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"The limit must be a whole number of at least 1, and {limit} was given.")
@@ -290,38 +286,31 @@ def write_bytes(
         raise WriteError(f"'{target}' is there already. Delete it first, if it is to be made anew.")
     begin(_disk_space(target, sum(map(len, files.values())), side))
     try:
-        unfinished.mkdir()
+        with new_folder(target, unfinished):
+            counts = torch.zeros(3, 256, dtype=torch.int64)
+            sums = {"val": _write(files["val"], _file(unfinished, "val"), side, None, report)}
+            sums["train"] = _write(files["train"], _file(unfinished, "train"), side, counts, report)
+            moments = moments_of(counts, name="imagenet")
+            meta = {
+                "format": _FORMAT,
+                "side": side,
+                "limit": limit,
+                "classes": classes,
+                "labels": {part: labels_of(paths, classes).tolist() for part, paths in files.items()},
+                "sha256": sums,
+                "mean": [mean for mean, _ in moments],
+                "spread": [spread for _, spread in moments],
+            }
+            (unfinished / _META).write_text(json.dumps(meta, separators=(",", ":")) + "\n")
     except FileExistsError as error:
         raise WriteError(
             f"'{unfinished}' is of another run, which is still going on or was ended. If none is going on, delete it."
         ) from error
     except OSError as error:
-        raise _unwritten(target, error) from error
-    try:
-        counts = torch.zeros(3, 256, dtype=torch.int64)
-        sums = {"val": _write(files["val"], _file(unfinished, "val"), side, None, report)}
-        sums["train"] = _write(files["train"], _file(unfinished, "train"), side, counts, report)
-        moments = moments_of(counts, name="imagenet")
-        meta = {
-            "format": _FORMAT,
-            "side": side,
-            "limit": limit,
-            "classes": classes,
-            "labels": {part: labels_of(paths, classes).tolist() for part, paths in files.items()},
-            "sha256": sums,
-            "mean": [mean for mean, _ in moments],
-            "spread": [spread for _, spread in moments],
-        }
-        (unfinished / _META).write_text(json.dumps(meta, separators=(",", ":")) + "\n")
-        sync_folder(unfinished)
-        if target.is_dir():
-            target.rmdir()
-        unfinished.rename(target)
-        sync_folder(target.parent)
-    except OSError as error:
-        raise _unwritten(target, error) from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        raise WriteError(
+            f"The bytes of ImageNet could not be written to '{target}' ({error.strerror or error}); nothing is left of "
+            "them. Choose a data folder that can be written to and has room, or make the folder a link to another disk."
+        ) from error
     stored = find_bytes(root, side=side)
     assert stored is not None
     return stored
@@ -354,13 +343,6 @@ def _write(files: Sequence[Path], path: Path, side: int, counts: Tensor | None, 
         out.flush()
         os.fsync(out.fileno())
     return digest.hexdigest()
-
-
-def _unwritten(target: Path, error: OSError) -> WriteError:
-    return WriteError(
-        f"The bytes of ImageNet could not be written to '{target}' ({error.strerror or error}); nothing is left of "
-        "them. Choose a data folder that can be written to and has room, or make the folder a link to another disk."
-    )
 
 
 def _file(folder: Path, part: str) -> Path:
@@ -432,12 +414,11 @@ def _place(root: Path) -> Path:
     places = sorted([*folders, *archives], key=lambda path: "tiny-imagenet-200" not in path.name)
     if places:
         return places[0]
-    raise DataError(
-        f"Tiny-ImageNet has no files in the data folder '{root}'. Looked for: 'tiny-imagenet-200/wnids.txt' (with "
-        "train and val), 'tiny-imagenet-200.zip', 'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz "
-        f"or .tar.xz. It is usually had from {_TINY_SOURCE}; softknee downloads nothing. Put it there, or name another "
-        "folder with --data or SOFTKNEE_DATA."
+    looked_for = (
+        "'tiny-imagenet-200/wnids.txt' (with train and val), 'tiny-imagenet-200.zip', "
+        "'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz or .tar.xz"
     )
+    raise not_found("Tiny-ImageNet has no files", root, looked_for, _TINY_SOURCE)
 
 
 def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
@@ -447,30 +428,29 @@ def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
             for path in sorted(place.rglob("*")):
                 name = path.relative_to(place).as_posix()
                 if _WANTED.fullmatch(name) and path.is_file():
-                    yield name, _limited(path.stat().st_size, path.read_bytes, place / name)
+                    _check_size(path.stat().st_size, path)
+                    yield name, path.read_bytes()
         elif place.name.endswith(".zip"):
             with zipfile.ZipFile(place) as archive:
                 for entry in archive.infolist():
                     if _WANTED.fullmatch(entry.filename):
-                        yield entry.filename, _limited(entry.file_size, lambda entry=entry: archive.read(entry), place)
+                        _check_size(entry.file_size, place)
+                        yield entry.filename, archive.read(entry)
         else:
             with tarfile.open(place) as archive:
                 for entry in archive:
                     if entry.isreg() and _WANTED.fullmatch(entry.name):
+                        _check_size(entry.size, place / entry.name)
                         file = archive.extractfile(entry)
                         assert file is not None  # a regular file has contents
-                        yield entry.name, _limited(entry.size, file.read, place / entry.name)
+                        yield entry.name, file.read()
     except (OSError, EOFError, LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise DataError(f"'{place}' could not be read ({error}). It is damaged; take it anew.") from error
 
 
-def _limited(size: int, read: object, path: Path) -> bytes:
+def _check_size(size: int, path: Path) -> None:
     if size > _MOST_BYTES:
         raise DataError(f"'{path}' has a file of {size:,} bytes, and none of Tiny-ImageNet has {_MOST_BYTES:,}.")
-    assert callable(read)
-    content = read()
-    assert isinstance(content, bytes)
-    return content
 
 
 def _decoded(content: bytes, path: Path) -> Tensor:

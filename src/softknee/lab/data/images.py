@@ -1,4 +1,8 @@
-"""Images in idx files: MNIST and Fashion-MNIST as published, gzipped or not, compared by SHA-256.
+"""Images of classes: MNIST and Fashion-MNIST, CIFAR-10 and CIFAR-100, scikit-learn's digits; and their three parts.
+
+Files are read as published, gzipped or not, and compared by SHA-256. The validation part is taken from the training
+images in one order that never changes, so that every activation and every seed is chosen by the same images; the test
+part is what the data set has for that.
 
 An idx file is a magic number (two zero bytes, the type of its numbers, how many dimensions), each dimension as a
 big-endian 32-bit number, and the numbers themselves.
@@ -18,8 +22,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...errors import DataError, MissingToolError, ParameterError, did_you_mean
-from .files import data_folder, find_file, read_bytes
+from ...errors import DataError, ParameterError, did_you_mean
+from .files import data_folder, find_file, need_package, read_bytes
 from .synthetic import PICTURES, SYNTHETIC
 
 _UNSIGNED_BYTE = 0x08
@@ -93,11 +97,6 @@ class Images:
     def to(self, device: torch.device | str) -> Images:
         """The same data on another device."""
         return replace(self, **{part: getattr(self, part).to(device) for part in _PARTS})
-
-    def flat(self) -> Images:
-        """The same data with every image as one row of numbers, as an MLP takes it."""
-        rows = {name: getattr(self, name).flatten(1) for name in ("train_images", "test_images")}
-        return replace(self, **rows)
 
 
 def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Images:
@@ -484,12 +483,9 @@ def load_digits() -> Digits:
 
     Both halves have the same share of every digit.
     """
-    try:
-        from sklearn import datasets, model_selection
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "The digits come with scikit-learn, which is not installed. Install it with: pip install 'softknee[lab]'"
-        ) from error
+    need_package("sklearn", "The digits come with scikit-learn", "lab")
+    from sklearn import datasets, model_selection
+
     images, labels = datasets.load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = model_selection.train_test_split(
         images, labels, test_size=_DIGITS_TEST_SHARE, random_state=_DIGITS_SEED, stratify=labels
@@ -558,55 +554,33 @@ def load_split(
             )
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
     if name in IMAGES:
-        return _of_bytes(name, folder, flat=flat, check=check)
-    if name == "digits":
-        data, normalisation = load_digits(), "standardised by one mean and one standard deviation of the training half"
-        scale = float(_SIXTEENTH)
-        train, test = (
-            images if flat else images.unflatten(1, (1, 8, 8)) for images in (data.train_images, data.test_images)
-        )
+        # Divided as bytes, so that floats take their room once.
+        data = load_image_set(name, folder, check=check)
+        ready, scale, mean, spread = data.ready, 1.0, data.mean, data.spread
+        normalisation = data.normalisation
+    elif name == "digits":
+        data, scale, ready = load_digits(), float(_SIXTEENTH), lambda part: part.unflatten(1, (1, 8, 8))
+        mean, spread = (data.mean,), (data.spread,)
+        normalisation = "standardised by one mean and one standard deviation of the training half"
     else:
-        data = load_images(name, folder, check=check)
-        normalisation, scale = data.normalisation, 255.0
-        data = data.flat() if flat else data
-        train, test = data.train_images, data.test_images
-    chosen, rest = _divided(len(train))
+        data, scale, ready = load_images(name, folder, check=check), 255.0, lambda part: part
+        mean, spread, normalisation = (data.mean,), (data.spread,), data.normalisation
+    order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(_ORDER_SEED))
+    count = min(int(_VALIDATION_SHARE * len(order)), _MOST_VALIDATION)
+    chosen, rest = order[:count], order[count:]
+    train, validation, test = (
+        ready(part).flatten(1) if flat else ready(part)
+        for part in (data.train_images[rest], data.train_images[chosen], data.test_images)
+    )
     return Split(
         name=name,
         normalisation=normalisation,
-        train_images=train[rest],
-        train_labels=data.train_labels[rest],
-        validation_images=train[chosen],
-        validation_labels=data.train_labels[chosen],
-        test_images=test,
-        test_labels=data.test_labels,
-        mean=(data.mean * scale,),
-        spread=(data.spread * scale,),
-    )
-
-
-def _divided(count: int) -> tuple[Tensor, Tensor]:
-    """Places of the validation part, and of the rest."""
-    kept = min(int(_VALIDATION_SHARE * count), _MOST_VALIDATION)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(_ORDER_SEED))
-    return order[:kept], order[kept:]
-
-
-def _of_bytes(name: str, folder: str | os.PathLike[str] | None, *, flat: bool, check: bool) -> Split:
-    """A data set that is kept in bytes: divided first, so that floats take their room once."""
-    data = load_image_set(name, folder, check=check)
-    chosen, rest = _divided(len(data.train_images))
-    parts = (data.train_images[rest], data.train_images[chosen], data.test_images)
-    train, validation, test = (data.ready(part).flatten(1) if flat else data.ready(part) for part in parts)
-    return Split(
-        name=name,
-        normalisation=data.normalisation,
         train_images=train,
         train_labels=data.train_labels[rest],
         validation_images=validation,
         validation_labels=data.train_labels[chosen],
         test_images=test,
         test_labels=data.test_labels,
-        mean=data.mean,
-        spread=data.spread,
+        mean=tuple(value * scale for value in mean),
+        spread=tuple(value * scale for value in spread),
     )

@@ -28,7 +28,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import MissingToolError, ParameterError, did_you_mean
+from ...errors import ParameterError, did_you_mean
+from .files import need_package
 
 # Height and frequencies of each sine.
 FUNCTIONS: dict[str, tuple[tuple[float, tuple[int, ...]], ...]] = {
@@ -117,14 +118,10 @@ def load_picture(name: str, *, side: int = SIDE) -> Tensor:
     if name not in PICTURES:
         known = ", ".join(map(repr, PICTURES))
         raise ParameterError(f"There is no picture {name!r} here; there are {known}.{did_you_mean(name, PICTURES)}")
-    try:
-        from skimage import data
-        from skimage.transform import resize
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"The picture {name!r} comes with scikit-image, which is not installed. Install it with: "
-            "pip install 'softknee[pictures]'"
-        ) from error
+    need_package("skimage", f"The picture {name!r} comes with scikit-image", "pictures")
+    from skimage import data
+    from skimage.transform import resize
+
     grey = getattr(data, name)() / 255.0
     # In float64 and rounded once: another order of summation on another machine gives the same float32.
     return torch.from_numpy(resize(grey, (side, side), anti_aliasing=True)).float().clamp(0.0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from ..data.images import Split, load_split
 from ..fits.runs import read_run
 from ..studies.store import STUDY
 from ..table import Table
-from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, layers
+from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, attempt_with, layers
 from .marabou_check import PROVED, RobustnessCheck, check_robustness
-from .onnx_check import Exported, OnnxCheck, Quantised, check_onnx, export, quantise, race, seven_bits
+from .onnx_check import Exported, Quantised, check_onnx, export, quantise, race, seven_bits
 from .pruning_check import AT_RANDOM, BY_APOZ, BY_SIZE, PruningCheck, check_pruning, count_parameters
-from .report import DeployReport, ModelReport
+from .report import DeployReport, ModelReport, Notes
 
 
 def deploy_check(
@@ -59,7 +59,7 @@ def deploy_check(
         points, eps, seconds_per_point: how many test points Marabou is asked about, how far every input may move, and
             how long it may take for one point. The points are drawn with `seed` from those that both have right.
         batch, repeats, threads: of the timing in onnxruntime.
-        report: is told what is being done.
+        report: called with what is being done.
 
     Returns:
         A `DeployReport`. What could not run is in it with the reason.
@@ -75,41 +75,52 @@ def deploy_check(
         report(f"{name}: ONNX")
         exports.append(attempt(lambda model=model: export(model, images[:2]), what="The export to ONNX"))
     quantised: list[Quantised | NotRun] = []
-    for one, name in zip(exports, names, strict=True):
+    for exported, name in zip(exports, names, strict=True):
         report(f"{name}: int8")
         quantised.append(
-            one
-            if isinstance(one, NotRun)
-            else attempt(lambda one=one: quantise(one, calibration, threads=threads), what="Quantisation")
+            attempt_with(exported, lambda ready: quantise(ready, calibration, threads=threads), what="Quantisation")
         )
     timed = race(quantised, images, labels, batch=batch, repeats=repeats, accuracy=_accuracy)
 
-    found = []
-    for index, (model, name) in enumerate(zip(models, names, strict=True)):
-        one = exports[index]
+    reports = []
+    for model, name, exported, int8, scores in zip(models, names, exports, timed, logits, strict=True):
         report(f"{name}: zeros and pruning")
-        right = _accuracy(logits[index], labels)
-        pruned = _pruned(model, calibration, images, labels, share=share, accuracy_before=right, seed=seed)
+        right = _accuracy(scores, labels)
+        by_apoz, by_size, at_random = _pruned(
+            model, calibration, images, labels, share=share, accuracy_before=right, seed=seed
+        )
         report(f"{name}: robustness")
         kinds = Counter(type(module).__name__ for module, _ in activation_layers(model).values())
-        found.append(
+        onnx = attempt_with(
+            exported,
+            lambda ready, scores=scores: check_onnx(ready, images, scores),
+            what="Running the exported model",
+        )
+        robustness = attempt_with(
+            exported if chosen or isinstance(exported, NotRun) else _NO_POINTS,
+            lambda ready, model=model: check_robustness(
+                model, ready, images, labels, eps=eps, chosen=chosen, seconds=seconds_per_point
+            ),
+            what="The proof of robustness",
+        )
+        reports.append(
             ModelReport(
                 name=name,
                 activations=dict(kinds),
                 accuracy=right,
                 parameters=count_parameters(model),
-                onnx=_onnx(one, images, logits[index]),
-                int8=timed[index],
-                layers=_zeros(model, images),
-                pruned_by_apoz=pruned[0],
-                pruned_by_size=pruned[1],
-                pruned_at_random=pruned[2],
-                robustness=_robustness(model, one, images, labels, eps=eps, chosen=chosen, seconds=seconds_per_point),
+                onnx=onnx,
+                int8=int8,
+                layers=attempt(lambda model=model: tuple(layers(model, images)), what="Counting zeros") or _NO_LAYERS,
+                pruned_by_apoz=by_apoz,
+                pruned_by_size=by_size,
+                pruned_at_random=at_random,
+                robustness=robustness,
             )
         )
     return DeployReport(
-        before=found[0],
-        after=found[1],
+        before=reports[0],
+        after=reports[1],
         seed=seed,
         settings={
             "title": title,
@@ -128,17 +139,8 @@ def deploy_check(
     )
 
 
-def _onnx(exported: Exported | NotRun, images: Tensor, expected: Tensor) -> OnnxCheck | NotRun:
-    if isinstance(exported, NotRun):
-        return exported
-    return attempt(lambda: check_onnx(exported, images, expected), what="Running the exported model")
-
-
-def _zeros(model: nn.Module, images: Tensor) -> tuple[Layer, ...] | NotRun:
-    found = attempt(lambda: tuple(layers(model, images)), what="Counting zeros")
-    return found or NotRun(
-        reason="No activation module was called: functions called inside a forward cannot be watched."
-    )
+_NO_LAYERS = NotRun(reason="No activation module was called: functions called inside a forward cannot be watched.")
+_NO_POINTS = NotRun(reason="No point was asked for, or there is no test point that both models have right.")
 
 
 def _pruned(
@@ -151,45 +153,25 @@ def _pruned(
     accuracy_before: float,
     seed: int,
 ) -> list[PruningCheck | NotRun]:
-    def evaluate(pruned: nn.Module) -> float:
-        return _accuracy(_logits(pruned, images, labels), labels)
+    """By APoZ, by size and at random."""
 
-    def by(criterion: str, measured: list[Layer]) -> PruningCheck | NotRun:
+    def check(measured: list[Layer], criterion: str) -> PruningCheck | NotRun:
         return check_pruning(
             model,
             measured,
             images[:2],
             share=share,
             criterion=criterion,
-            evaluate=evaluate,
+            evaluate=lambda pruned: _accuracy(_logits(pruned, images, labels), labels),
             accuracy_before=accuracy_before,
             seed=seed,
         )
 
-    found = attempt(lambda: layers(model, calibration), what="Counting zeros")
-    if isinstance(found, NotRun):
-        return [found] * 3
-    return [attempt(lambda how=how, of=found: by(how, of), what="Pruning") for how in (BY_APOZ, BY_SIZE, AT_RANDOM)]
-
-
-def _robustness(
-    model: nn.Module,
-    exported: Exported | NotRun,
-    images: Tensor,
-    labels: Tensor,
-    *,
-    eps: float,
-    chosen: list[int],
-    seconds: float,
-) -> RobustnessCheck | Refused | NotRun:
-    if isinstance(exported, NotRun):
-        return exported
-    if not chosen:
-        return NotRun(reason="No point was asked for, or there is no test point that both models have right.")
-    return attempt(
-        lambda: check_robustness(model, exported, images, labels, eps=eps, chosen=chosen, seconds=seconds),
-        what="The proof of robustness",
-    )
+    measured = attempt(lambda: layers(model, calibration), what="Counting zeros")
+    return [
+        attempt_with(measured, lambda layers, how=how: check(layers, how), what="Pruning")
+        for how in (BY_APOZ, BY_SIZE, AT_RANDOM)
+    ]
 
 
 def _points(logits: list[Tensor], labels: Tensor, count: int, *, seed: int) -> list[int]:
@@ -429,7 +411,7 @@ def summary_record(checked: Sequence[Checked], *, command: str) -> Record:
                     "form": models[0].name,
                     "checkpoints": len(models),
                     "activations": dict(models[0].activations),
-                    **dict(_figures(models)),
+                    **_figures(models),
                 }
             )
     settings = {key: value for key, value in checked[0].report.settings.items() if key not in ("title", "test")}
@@ -455,64 +437,45 @@ def _groups(checked: Sequence[Checked]) -> dict[tuple[str, str, str], list[Check
     return groups
 
 
-def _figures(models: Sequence[ModelReport]) -> Iterator[tuple[str, Any]]:
+def _figures(models: Sequence[ModelReport]) -> dict[str, Any]:
     """The numbers over the models, and in the place of those that there are not, why."""
-    yield "accuracy", Quantity.mean([model.accuracy for model in models], unit="%")
-    yield "parameters", models[0].parameters
-    yield from _over(models, "onnx", {"operators": lambda check: dict(check.operators)}, first=True)
-    yield from _over(models, "onnx", {"standard_operators": lambda check: not check.foreign}, first=True)
-    yield from _over(models, "onnx", {"onnxruntime_difference": lambda check: check.difference}, worst=True)
-    yield from _over(models, "int8", {"accuracy_int8": lambda check: check.accuracy_int8}, unit="%")
-    yield from _over(models, "int8", {"latency_float": lambda check: 1e6 * check.latency_float.value}, unit="µs")
-    yield from _over(models, "int8", {"latency_int8": lambda check: 1e6 * check.latency_int8.value}, unit="µs")
-    zeros = [model.zeros for model in models]
-    if all(zero is not None for zero in zeros):
-        yield "zeros", Quantity.mean([100 * (zero or 0.0) for zero in zeros], unit="%")
     # Units are ranked by how often they are 0 where that says anything, else by size.
-    way = "pruned_by_apoz" if not isinstance(models[0].pruned_by_apoz, NotRun) else "pruned_by_size"
-    yield "pruned_by", way.removeprefix("pruned_by_")
-    yield from _over(models, way, {"pruned": lambda check: check.accuracy_after.value}, unit="%")
-    at_random = {"pruned_at_random": lambda check: check.accuracy_after.value}
-    yield from _over(models, "pruned_at_random", at_random, unit="%")
-    checks = [model.robustness for model in models]
-    refused = next((check for check in checks if isinstance(check, Refused)), None)
-    if refused is not None:
-        yield "proved", {"refused": refused.sentence}
-    elif all(isinstance(check, RobustnessCheck) for check in checks):
-        yield "proved", _proved([check for check in checks if isinstance(check, RobustnessCheck)])
-    else:
-        yield "proved", {"not_run": next(check.reason for check in checks if isinstance(check, NotRun))}
+    way = "size" if isinstance(models[0].pruned_by_apoz, NotRun) else "apoz"
+    zeros = [100 * model.zeros for model in models if model.zeros is not None]
+    return {
+        "accuracy": Quantity.mean([model.accuracy for model in models], unit="%"),
+        "parameters": models[0].parameters,
+        "operators": _over(models, "onnx", lambda checks: dict(checks[0].operators)),
+        "standard_operators": _over(models, "onnx", lambda checks: not checks[0].foreign),
+        "onnxruntime_difference": _over(models, "onnx", lambda checks: max(check.difference for check in checks)),
+        "accuracy_int8": _mean(models, "int8", lambda check: check.accuracy_int8, "%"),
+        "latency_float": _mean(models, "int8", lambda check: 1e6 * check.latency_float.value, "µs"),
+        "latency_int8": _mean(models, "int8", lambda check: 1e6 * check.latency_int8.value, "µs"),
+        **({"zeros": Quantity.mean(zeros, unit="%")} if len(zeros) == len(models) else {}),
+        "pruned_by": way,
+        "pruned": _mean(models, f"pruned_by_{way}", lambda check: check.accuracy_after.value, "%"),
+        "pruned_at_random": _mean(models, "pruned_at_random", lambda check: check.accuracy_after.value, "%"),
+        "proved": _over(models, "robustness", _proved),
+    }
+
+
+def _over(models: Sequence[ModelReport], part: str, summarise: Callable[[list[Any]], Any]) -> Any:
+    checks = [getattr(model, part) for model in models]
+    for check in checks:
+        if isinstance(check, Refused):
+            return {"refused": check.sentence}
+    missing = next((check for check in checks if isinstance(check, NotRun)), None)
+    return summarise(checks) if missing is None else {"not_run": missing.reason}
+
+
+def _mean(models: Sequence[ModelReport], part: str, read: Callable[[Any], float], unit: str) -> Any:
+    return _over(models, part, lambda checks: Quantity.mean([read(check) for check in checks], unit=unit))
 
 
 def _proved(checks: Sequence[RobustnessCheck]) -> dict[str, Any]:
-    counts = {verdict: sum(check.count(verdict) for check in checks) for verdict in _verdicts(checks)}
+    verdicts = sorted({point.verdict for check in checks for point in check.points})
+    counts = {verdict: sum(check.count(verdict) for check in checks) for verdict in verdicts}
     return {"points": sum(len(check.points) for check in checks), "eps": checks[0].eps, PROVED: 0, **counts}
-
-
-def _verdicts(checks: Sequence[RobustnessCheck]) -> list[str]:
-    return sorted({point.verdict for check in checks for point in check.points})
-
-
-def _over(
-    models: Sequence[ModelReport],
-    part: str,
-    wanted: Mapping[str, Callable[[Any], Any]],
-    *,
-    unit: str = "",
-    first: bool = False,
-    worst: bool = False,
-) -> Iterator[tuple[str, Any]]:
-    found = [getattr(model, part) for model in models]
-    for name, read in wanted.items():
-        missing = next((one for one in found if isinstance(one, NotRun)), None)
-        if missing is not None:
-            yield name, {"not_run": missing.reason}
-        elif first:
-            yield name, read(found[0])
-        elif worst:
-            yield name, max(read(one) for one in found)
-        else:
-            yield name, Quantity.mean([read(one) for one in found], unit=unit)
 
 
 def summary_tables(record: Record) -> list[Table]:
@@ -522,11 +485,9 @@ def summary_tables(record: Record) -> list[Table]:
     tables = []
     for data in dict.fromkeys(row["data"] for row in record.rows):
         rows = [row for row in record.rows if row["data"] == data]
-        reasons: dict[str, int] = {}
+        notes = Notes()
         columns = {name: title for name, title in _HEADINGS.items() if any(_there(row.get(name)) for row in rows)}
-        lines = [
-            (f"{row['function']}, {row['form']}", *(_cell(row, name, reasons) for name in columns)) for row in rows
-        ]
+        lines = [(f"{row['function']}, {row['form']}", *(_cell(row, name, notes) for name in columns)) for row in rows]
         many = max(row["checkpoints"] for row in rows)
         over = f", mean ± standard deviation over {many} seeds" if many > 1 else ""
         tables.append(
@@ -534,7 +495,7 @@ def summary_tables(record: Record) -> list[Table]:
                 title=f"{rows[0]['network'].upper()} on {data}{over}",
                 head=("", *columns.values()),
                 rows=lines,
-                remarks=[f"[{number}] {reason}" for reason, number in reasons.items()],
+                remarks=notes.sentences(),
                 markup=True,
             )
         )
@@ -546,7 +507,7 @@ def _there(value: Any) -> bool:
     return value is not None and not (isinstance(value, Mapping) and "not_run" in value)
 
 
-def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
+def _cell(row: Mapping[str, Any], name: str, notes: Notes) -> str:
     value = row.get(name)
     if value is None:
         return "–"
@@ -554,5 +515,5 @@ def _cell(row: Mapping[str, Any], name: str, reasons: dict[str, int]) -> str:
         return value.text(0) if value.unit == "µs" else f"{value.text(2)}%"
     for word in ("refused", "not_run"):
         if word in value:
-            return f"{word.replace('_', ' ')} [{reasons.setdefault(value[word], len(reasons) + 1)}]"
+            return f"{word.replace('_', ' ')} [{notes.number(value[word])}]"
     return f"{value[PROVED]} of {value['points']}"

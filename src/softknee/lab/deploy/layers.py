@@ -19,6 +19,7 @@ from ...errors import MissingToolError
 from ...measure import without_paths
 from ...surgery import sites
 
+S = TypeVar("S")
 T = TypeVar("T")
 PIP = "pip install 'softknee[deploy]'"
 # The distribution of each module, where they differ.
@@ -65,6 +66,11 @@ def attempt(call: Callable[[], T], *, what: str) -> T | NotRun:
         return NotRun(reason=str(error))
     except Exception as error:  # a tool of others may fail on a model in any way, and the other checks still count
         return NotRun(reason=f"{what} failed: {words(error)}.")
+
+
+def attempt_with(earlier: S | NotRun, call: Callable[[S], T], *, what: str) -> T | NotRun:
+    """What a check makes of an earlier one's result, or why that gave nothing."""
+    return earlier if isinstance(earlier, NotRun) else attempt(lambda: call(earlier), what=what)
 
 
 def words(error: BaseException) -> str:
@@ -181,9 +187,9 @@ def outputs(model: nn.Module, note: Note) -> Iterator[Callable[[], None]]:
 
     hooks = [module.register_forward_hook(mixing) for module in model.modules() if isinstance(module, _MIXING)]
     watched: dict[int, tuple[str, nn.Module]] = {}
-    for path, (one, _) in activation_layers(model).items():
-        watched.setdefault(id(one), (path, one))  # a shared module once, under its first path
-    hooks += [one.register_forward_hook(activating(path)) for path, one in watched.values()]
+    for path, (layer, _) in activation_layers(model).items():
+        watched.setdefault(id(layer), (path, layer))  # a shared module once, under its first path
+    hooks += [layer.register_forward_hook(activating(path)) for path, layer in watched.values()]
     try:
         yield calls.clear
     finally:

@@ -67,7 +67,7 @@ class RobustnessCheck:
 def is_mlp(model: nn.Module) -> bool:
     """Whether linear layers and activations are all there is."""
     leaves = [module for module in model.modules() if next(module.children(), None) is None]
-    active = {id(one) for one, _ in activation_layers(model).values()}
+    active = {id(layer) for layer, _ in activation_layers(model).values()}
     simple = all(isinstance(leaf, (nn.Linear, *_PASSIVE)) or id(leaf) in active for leaf in leaves)
     return simple and any(isinstance(leaf, nn.Linear) for leaf in leaves)
 

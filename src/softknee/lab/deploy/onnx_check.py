@@ -60,7 +60,7 @@ def export(model: nn.Module, example: Tensor) -> Exported:
     assert program is not None
     proto = program.model_proto
     _strip(proto)
-    opset = next(one.version for one in proto.opset_import if one.domain in _STANDARD)
+    opset = next(entry.version for entry in proto.opset_import if entry.domain in _STANDARD)
     nodes = [*proto.graph.node, *(node for function in proto.functions for node in function.node)]
     names = [f"{node.domain}:{node.op_type}" if node.domain not in _STANDARD else node.op_type for node in nodes]
     known = {name: onnx.defs.has(name, opset) for name in names if ":" not in name}
@@ -176,9 +176,9 @@ def quantise(exported: Exported, calibration: Tensor, *, threads: int) -> Quanti
         )
         content = target.read_bytes()
         sessions, runs = [], []
-        for name, one in (("float", exported.content), ("int8", content)):
+        for name, model in (("float", exported.content), ("int8", content)):
             optimised = os.fspath(Path(folder, f"{name}-optimised.onnx"))
-            sessions.append(session(one, threads=threads, optimised=optimised))
+            sessions.append(session(model, threads=threads, optimised=optimised))
             runs.append(_operators(onnx.load(optimised)))
     return Quantised(exported=exported, content=content, sessions=tuple(sessions), runs=tuple(runs))
 
@@ -205,7 +205,7 @@ def race(
     """Accuracy and times of all the models; they take turns, so that the machine's moods meet all alike."""
     ready = [model for model in models if isinstance(model, Quantised)]
     first = images[:batch].numpy()
-    calls = [_call(running, one.exported.input, first) for one in ready for running in one.sessions]
+    calls = [_call(running, quantised.exported.input, first) for quantised in ready for running in quantised.sessions]
     samples = iter(Clock(device=torch.device("cpu"), repeats=repeats).race(calls))
     results: list[Int8Check | NotRun] = []
     for model in models:
@@ -218,7 +218,7 @@ def race(
             results.append(NotRun(reason=f"The quantised model did not run: {words(failed)}."))
             continue
         latency = [Quantity.median(time.device, unit="s") for time in times if not isinstance(time, Exception)]
-        right = [accuracy(predict(one, model.exported.input, images), labels) for one in model.sessions]
+        right = [accuracy(predict(quantised, model.exported.input, images), labels) for quantised in model.sessions]
         results.append(
             Int8Check(
                 accuracy_float=right[0],

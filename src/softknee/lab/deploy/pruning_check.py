@@ -169,13 +169,13 @@ def _own_pruner(pruning: Any) -> Any:
             if len(shape) > 1:
                 raise InputError(f"{layer.title} has a value for every neuron of an image, whose channels cannot go.")
             gone = set(idxs)
-            kept = torch.tensor([channel for channel in range(layer.granularity.count) if channel not in gone])
+            remaining = torch.tensor([channel for channel in range(layer.granularity.count) if channel not in gone])
             for name, value in [*layer._parameters.items(), *layer._buffers.items()]:
                 if value is not None and value.shape[:1] == shape:
-                    part = value.detach().index_select(0, kept.to(value.device))
+                    part = value.detach().index_select(0, remaining.to(value.device))
                     made = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part
                     setattr(layer, name, made)
-            layer.granularity = replace(layer.granularity, shape=(len(kept),))
+            layer.granularity = replace(layer.granularity, shape=(len(remaining),))
             return layer
 
         prune_in_channels = prune_out_channels  # what comes in goes out: this ties both together

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from ...measure.machine import Hardware
-from ...measure.record import Quantity, Record
+from ...measure.record import Record
 from ..table import Table
 from .layers import Layer, NotRun, Refused, tool_versions
 from .marabou_check import COUNTEREXAMPLE, PROVED, TIMEOUT, UNDECIDED, RobustnessCheck
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def deploy_table(report: DeployReport) -> Table:
     """The table of a report, with the reasons of what did not run below it."""
-    notes = _Notes()
+    notes = Notes()
     share, batch = f"{100 * report.settings['share']:g}%", report.settings["batch"]
     lines: list[tuple[str, ...]] = []
 
@@ -61,7 +61,7 @@ def deploy_table(report: DeployReport) -> Table:
     )
 
 
-class _Notes:
+class Notes:
     """Reasons by number, so that a cell can be short."""
 
     def __init__(self) -> None:
@@ -69,12 +69,13 @@ class _Notes:
 
     def cell(self, value: T | NotRun | Refused, show: Callable[[T], str]) -> str:
         if isinstance(value, NotRun):
-            return f"not run [{self._number(value.reason)}]"
+            return f"not run [{self.number(value.reason)}]"
         if isinstance(value, Refused):
-            return f"refused [{self._number(value.sentence + '.')}]"
+            return f"refused [{self.number(value.sentence + '.')}]"
         return show(value)
 
-    def _number(self, reason: str) -> int:
+    def number(self, reason: str) -> int:
+        """The number of a reason, the same for the same words."""
         return self.reasons.setdefault(reason, len(self.reasons) + 1)
 
     def sentences(self) -> list[str]:
@@ -183,7 +184,6 @@ class DeployReport:
 
     def markdown(self) -> str:
         """The table as Markdown."""
-
         return deploy_table(self).markdown()
 
 
@@ -210,14 +210,8 @@ def _rows(model: ModelReport) -> list[dict[str, Any]]:
         elif isinstance(check, tuple):
             rows.append({**head, "zeros": model.zeros, "layers": [_layer(layer) for layer in check]})
         else:
-            rows.append({**head, **{key: _kept(value, check, key) for key, value in asdict(check).items()}})
+            rows.append({**head, **vars(check)})
     return rows
-
-
-def _kept(value: Any, check: Any, key: str) -> Any:
-    """`asdict` would take a quantity apart."""
-    original = getattr(check, key)
-    return original if isinstance(original, Quantity) else value
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from ..chart import (
     marks,
     number,
     outline,
-    png_of,
     points,
     rgb,
     side_by_side,
@@ -37,8 +36,7 @@ from ..chart import (
     svg_of,
     ticks,
 )
-from ..figures import Run as Points
-from ..figures import thin
+from ..figures import Polyline, thin
 from .runs import Fit, Run, mean_of
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -78,11 +76,6 @@ class Drawn:
 
     figure: Chart
     caption: str
-
-
-def png_bytes(figure: Chart) -> bytes:
-    """The figure as pixels; the same bytes for the same figure."""
-    return png_of(figure)
 
 
 def svg_bytes(figure: Chart) -> bytes | None:
@@ -260,7 +253,7 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
 def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
     """The points that are seen to make a difference."""
     thinned = thin(
-        Points(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
+        Polyline(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
     )
     return thinned.xs, thinned.ys
 
@@ -341,9 +334,9 @@ def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
 
 def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     """The function with some of the fits (left out, those of TOLERANCES), and errors against the number of points."""
-    found = fitted_to() if fits is None else fits
+    fitted = fitted_to() if fits is None else fits
     proof = [constructed(2**power) for power in range(9)]
-    shown = found[1::2] if len(found) > 3 else found
+    shown = fitted[1::2] if len(fitted) > 3 else fitted
     x = torch.linspace(-1.0, 1.0, 1501, dtype=torch.float64)
     lines = [("g, continuous and nowhere smooth", "#b5b4ae", 3.0, takagi(x))]
     for near, colour in zip(shown, (COLOURS[1], COLOURS[0], COLOURS[2]), strict=False):
@@ -363,7 +356,7 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     series = {
         "bound of the proof": (INK, [5, 3], counts, [squaf.bound for squaf in proof]),
         "SQUAF of the proof": (COLOURS[0], [1, 0], counts, [squaf.sup for squaf in proof]),
-        "sk.design.fit": (COLOURS[1], [1, 0], [2 * near.k + 1 for near in found], [near.sup for near in found]),
+        "sk.design.fit": (COLOURS[1], [1, 0], [2 * near.k + 1 for near in fitted], [near.sup for near in fitted]),
     }
     legend = lines_legend(columns=2)
     where = {
@@ -523,8 +516,8 @@ def compare_pictures(runs: Sequence[Run], *, names: Sequence[str] | None = None)
         label for label in every if names is None or any(label in row and row[label].name in names for row in fits)
     ]
     if not chosen:
-        asked = "" if names is None else f" of {', '.join(names)}"
-        raise DataError(f"{', '.join(repr(run.url) for run in runs)}: no predictions{asked} were kept to show.")
+        wanted = "" if names is None else f" of {', '.join(names)}"
+        raise DataError(f"{', '.join(repr(run.url) for run in runs)}: no predictions{wanted} were kept to show.")
     side, edge = 1.9 if len(chosen) < _COLUMNS else _SIDE, 0.3
     row = side + _WORDS
     sheet = Page(edge + (len(chosen) + 1) * (side + _GAP), _TITLE + len(runs) * row + _FOOT)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import DataError, ParameterError, SoftkneeError
-from ...files import WriteError, write_whole
+from ...files import make_folder, write_whole
+from ..chart import check_ending, png_of, write_figure
 from ..report import summarise
-from ..report.tables import beside_note, beside_tables, beside_words
+from ..report.tables import paper_note, paper_sentences, paper_tables
 from ..table import DENSE, escape_markdown
 from .drawing import (
     CHOSEN,
@@ -24,7 +25,6 @@ from .drawing import (
     is_curve,
     is_plane,
     learned_fits,
-    png_bytes,
     regions,
     shape_of,
     shapes,
@@ -37,12 +37,12 @@ from .runs import Run
 def tables_of(run: Run) -> str:
     """Every number of the paper with ours beside it, in Markdown; what is missing is said below."""
     summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
-    if run.recipe.paper is None or not summary.beside:
+    if run.recipe.paper is None or not summary.paper_tables:
         raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
     parts = [f"### {escape_markdown(run.recipe.title or run.name)}"]
-    parts.append("\n".join(f"- {escape_markdown(words)}" for words in beside_words(summary)))
-    parts += [table.markdown(DENSE, links=False).rstrip() for table in beside_tables(summary)]
-    parts.append(escape_markdown(beside_note(summary)))
+    parts.append("\n".join(f"- {escape_markdown(words)}" for words in paper_sentences(summary)))
+    parts += [table.markdown(DENSE, links=False).rstrip() for table in paper_tables(summary)]
+    parts.append(escape_markdown(paper_note(summary)))
     parts += [f"> {escape_markdown(note)}" for note in run.notes]
     return "\n\n".join(part for part in parts if part)
 
@@ -71,12 +71,12 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         except DataError as error:
             notes.append(str(error))
 
-    asked, runs = runs, [run for run in runs if _has_examples(run, notes)]
+    every_run, runs = runs, [run for run in runs if _has_examples(run, notes)]
     names = [run.name for run in runs]
     for place, run in enumerate(runs):
         # Two studies of one name are told apart by their order.
         before = names[:place].count(run.name)
-        _of_one(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
+        _draw_run(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
     pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
     if len(pictures) > 1:
         add("pictures", lambda: compare_pictures(pictures, names=PAPER))
@@ -87,7 +87,7 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
         add(name, lambda same=same, many=many: curves(same, names=CHOSEN if many else None))
         if many:
             add(f"{name}-all", lambda same=same: curves(same))
-    every = dict.fromkeys((*(note for run in asked for note in run.notes), *notes))
+    every = dict.fromkeys((*(note for run in every_run for note in run.notes), *notes))
     return figures, tuple(every)
 
 
@@ -99,7 +99,7 @@ def _has_examples(run: Run, notes: list[str]) -> bool:
         return False
 
 
-def _of_one(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
+def _draw_run(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
     kind = _kind(run)
     grid = grid_of(run)
     if grid is not None:
@@ -135,17 +135,10 @@ def _measure(run: Run) -> str:
 
 def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
     """Each figure as NAME.png, and as NAME.svg where that stays small."""
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"The folder '{place}' for the figures could not be made ({error.strerror or error}). Choose a place that "
-            "can be written to."
-        ) from error
+    place = make_folder(folder, what="figures")
     written = []
     for name, drawn in figures.items():
-        written.append(write_whole(place / f"{name}.png", png_bytes(drawn.figure), what="figure"))
+        written.append(write_whole(place / f"{name}.png", png_of(drawn.figure), what="figure"))
         if (vector := svg_bytes(drawn.figure)) is not None:
             written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
     return written
@@ -167,11 +160,5 @@ def default_place(run: Run) -> Path:
 
 def write_theorem(path: str | os.PathLike[str]) -> Path:
     """Draw the approximation theorem into a .png or .svg file."""
-    endings = {".png": png_bytes, ".svg": svg_bytes}
-    ending = Path(path).suffix.lower()
-    if ending not in endings:
-        raise ParameterError(f"The figure is written as .png or .svg, and {Path(path).name!r} has another ending.")
-    content = endings[ending](theorem_figure().figure)
-    if content is None:
-        raise ParameterError("The figure is too large for an .svg; write it as .png.")
-    return write_whole(path, content, what="figure")
+    check_ending(path)
+    return write_figure(theorem_figure().figure, path, label="fitted functions")

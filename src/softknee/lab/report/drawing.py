@@ -212,21 +212,9 @@ _PLACES = (
 )
 _OF_TEXTS, _OF_MARKS = 0.02, 0.1  # shares of a name that may lie on other names, and on points
 _STEPS = 12  # points of a line between two of its values, as something that a name may cover
+# Pixels of the figure on paper, of a letter, of a line of text and of half a point; on a wide page there is more room.
+_ACROSS, _UPRIGHT, _LETTER, _LINE, _MARK = 560.0, 336.0, 6.6, 14.0, 8.0
 _Box = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True)
-class Room:
-    """How large the plane is, in any unit: between its edges, a letter's width, a line's height, half a point."""
-
-    wide: float
-    tall: float
-    letter: float
-    line: float
-    mark: float
-
-
-SCREEN = Room(560.0, 336.0, 6.6, 14.0, 8.0)  # pixels of the figure on paper; on a wide page there is more room
 
 
 @dataclass(frozen=True)
@@ -247,7 +235,6 @@ class Spot:
 def places_for(
     spots: Sequence[Spot],
     *,
-    room: Room = SCREEN,
     spans: tuple[tuple[float, float], tuple[float, float]] | None = None,
     lines: Sequence[Sequence[int]] = (),
 ) -> list[str | None]:
@@ -269,15 +256,15 @@ def places_for(
         _span([spot.x for spot in spots], [spot.across for spot in spots]),
         _span([spot.y for spot in spots], [spot.upright for spot in spots]),
     )
-    at = [(_scaled(spot.x, wide) * room.wide, _scaled(spot.y, tall) * room.tall) for spot in spots]
-    marks = [_around(point, room.mark) for point in at]
+    at = [(_scaled(spot.x, wide) * _ACROSS, _scaled(spot.y, tall) * _UPRIGHT) for spot in spots]
+    marks = [_around(point, _MARK) for point in at]
     bars: list[_Box] = []
-    for one, (x, y) in zip(spots, at, strict=True):
-        if one.across:
-            low, high = (_scaled(end, wide) * room.wide for end in one.across)
+    for spot, (x, y) in zip(spots, at, strict=True):
+        if spot.across:
+            low, high = (_scaled(end, wide) * _ACROSS for end in spot.across)
             bars.append((low, y - 1, high, y + 1))
-        if one.upright:
-            low, high = (_scaled(end, tall) * room.tall for end in one.upright)
+        if spot.upright:
+            low, high = (_scaled(end, tall) * _UPRIGHT for end in spot.upright)
             bars.append((x - 1, low, x + 1, high))
     bars += [_around(point, 1.0) for line in lines for point in _along([at[number] for number in line])]
     written: list[_Box] = []
@@ -285,8 +272,8 @@ def places_for(
     for place in sorted(range(len(spots)), key=lambda place: spots[place].rank):
         spot = spots[place]
         others = [mark for other, mark in enumerate(marks) if other != place]
-        boxes = {name: _box(at[place], name, len(spot.text), room) for name in _PLACES}
-        best = min(_PLACES, key=lambda name: _covered(boxes[name], [*others, *bars], written, room))
+        boxes = {name: _box(at[place], name, len(spot.text)) for name in _PLACES}
+        best = min(_PLACES, key=lambda name: _covered(boxes[name], [*others, *bars], written))
         box = boxes[best]
         fits = _on(box, written) <= _OF_TEXTS * _area(box) and _on(box, others) <= _OF_MARKS * _area(box)
         if spot.rank == 0 or fits:
@@ -317,18 +304,18 @@ def _along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     ]
 
 
-def _box(at: tuple[float, float], name: str, letters: int, room: Room) -> _Box:
+def _box(at: tuple[float, float], name: str, letters: int) -> _Box:
     """The rectangle of the text; y points up."""
     upright, side = name.split()
-    wide, mark, line = letters * room.letter, room.mark, room.line
-    left = at[0] + {"center": -wide / 2, "right": mark, "left": -mark - wide}[side]
-    low = at[1] + {"top": mark, "middle": -line / 2, "bottom": -mark - line}[upright]
-    return left, low, left + wide, low + line
+    wide = letters * _LETTER
+    left = at[0] + {"center": -wide / 2, "right": _MARK, "left": -_MARK - wide}[side]
+    low = at[1] + {"top": _MARK, "middle": -_LINE / 2, "bottom": -_MARK - _LINE}[upright]
+    return left, low, left + wide, low + _LINE
 
 
-def _covered(box: _Box, marks: Sequence[_Box], written: Sequence[_Box], room: Room) -> float:
+def _covered(box: _Box, marks: Sequence[_Box], written: Sequence[_Box]) -> float:
     """How much this would cover of other texts (these weigh most), of points, and of what lies outside the plane."""
-    outside = _area(box) - _shared(box, (0.0, -room.line, room.wide, room.tall + room.line))
+    outside = _area(box) - _shared(box, (0.0, -_LINE, _ACROSS, _UPRIGHT + _LINE))
     return 4 * _on(box, written) + _on(box, marks) + outside
 
 
@@ -377,6 +364,9 @@ class View:
     outside: tuple[Row, ...]
     spans: tuple[_Span, _Span]
 
+    def at(self, row: Row) -> tuple[float, float]:
+        return middle_of(row, self.metric, self.spread)
+
     @property
     def note(self) -> str:
         texts = (f"{self._way(row)} {self._told(row)}" for row in self.outside)
@@ -388,12 +378,12 @@ class View:
         return f"Too far away to be shown: {texts}." if self.outside else ""
 
     def _told(self, row: Row) -> str:
-        across, upright = middle_of(row, self.metric, self.spread)
+        across, upright = self.at(row)
         unit = f" {self.metric.unit}" if self.metric.unit else ""
         return f"{' '.join(row.label.split())} ({plain(across)}{unit}, {plain(upright)})"
 
     def _way(self, row: Row) -> str:
-        at = middle_of(row, self.metric, self.spread)
+        at = self.at(row)
         across, upright = ((value > high) - (value < low) for value, (low, high) in zip(at, self.spans, strict=True))
         return _ARROWS[across, upright]
 
@@ -401,7 +391,7 @@ class View:
 def view_of(summary: Summary) -> View | None:
     """What there is to show, of the rows that have both numbers; None where there is no such row."""
     metric, spread = summary.metric, summary.spread
-    rows = [row for row in summary.judged if spread and row.found(metric) and row.found(spread)]
+    rows = [row for row in summary.judged if spread and row.result(metric) and row.result(spread)]
     if spread is None or not rows:
         return None
     axes = list(zip(*(middle_of(row, metric, spread) for row in rows), strict=True))
@@ -441,16 +431,8 @@ def _groups(summary: Summary, rows: Sequence[Row]) -> tuple[Group, ...]:
 # -- what is written beside the points ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Written:
-    """The text beside a point, and where: "top right", "middle left"."""
-
-    text: str
-    place: str
-
-
-def written_at(view: View) -> Mapping[str, Written]:
-    """By label. Where many points are close, names and the ends of paths are written first, then what has room.
+def written_at(view: View) -> Mapping[str, tuple[str, str]]:
+    """Text and position ("top right") by label; names and the ends of paths first, then what has room.
 
     Of a path these are the values of its knob, and at one of its ends its name, where there is more room.
     """
@@ -461,7 +443,7 @@ def written_at(view: View) -> Mapping[str, Written]:
             continue
         others = [row for row in view.shown if row not in shown]
         named = max(shown[:1] + shown[-1:], key=lambda row: _apart(view, row, others))
-        best = min(shown, key=lambda row: middle_of(row, view.metric, view.spread)[1])
+        best = min(shown, key=lambda row: view.at(row)[1])
         for row in shown:
             value = plain(row.number(group.parameter)) if group.joined else ""
             texts[row.label] = value if row is not named else f"{group.name} {group.parameter}={value}"
@@ -470,7 +452,7 @@ def written_at(view: View) -> Mapping[str, Written]:
             texts[group.name] = group.name
     spots = [
         Spot(
-            *middle_of(row, view.metric, view.spread),
+            *view.at(row),
             texts[row.label],
             interval_of(row, view.metric),
             interval_of(row, view.spread),
@@ -482,17 +464,15 @@ def written_at(view: View) -> Mapping[str, Written]:
     lines = [[number[row.label] for row in group.rows if row.label in number] for group in view.groups]
     places = places_for(spots, spans=view.spans, lines=lines)
     return {
-        row.label: Written(texts[row.label], place)
-        for row, place in zip(view.shown, places, strict=True)
-        if place is not None
+        row.label: (texts[row.label], place) for row, place in zip(view.shown, places, strict=True) if place is not None
     }
 
 
 def _apart(view: View, row: Row, others: Sequence[Row]) -> float:
     """How far the nearest of the others is, the plane being one wide and one high."""
     wide, tall = ((high - low) or 1.0 for low, high in view.spans)
-    x, y = middle_of(row, view.metric, view.spread)
-    near = [middle_of(other, view.metric, view.spread) for other in others]
+    x, y = view.at(row)
+    near = [view.at(other) for other in others]
     return min((math.hypot((x - a) / wide, (y - b) / tall) for a, b in near), default=0.0)
 
 
@@ -504,7 +484,7 @@ def axis_title(measure: Measure) -> str:
 
 
 def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]:
-    first, second = row.found(metric), row.found(spread)
+    first, second = row.result(metric), row.result(spread)
     assert first is not None
     assert second is not None
     return metric.scale * first.value, spread.scale * second.value
@@ -512,7 +492,7 @@ def middle_of(row: Row, metric: Measure, spread: Measure) -> tuple[float, float]
 
 def interval_of(row: Row, measure: Measure) -> tuple[float, float] | None:
     """The interval that is drawn: none of two seeds, whose t is 12.7 and whose bars would cross the whole plane."""
-    result = row.found(measure)
+    result = row.result(measure)
     if result is None or result.interval is None or len(row.seeds) < FEWEST_DRAWN:
         return None
     return measure.scale * result.interval[0], measure.scale * result.interval[1]
@@ -542,28 +522,18 @@ def plane(summary: Summary) -> Figure | None:
     tips = [{"field": field, "type": "nominal", "title": title} for field, title in titles.items()]
     toward = "right" if metric.larger_is_better else "left"
     corner = {"x": {"value": "width" if toward == "right" else 0}, "y": {"value": "height"}}
+    where, end, text = {"x": across, "y": upright}, {"field": "to"}, {"field": "text"}
+    joined, named = [point for point in every if point["joined"]], [point for point in points if point["text"]]
     layers = [
-        series(
-            "rule", _bars(view, metric), entries, {"x": across, "x2": {"field": "to"}, "y": upright}, opacity=_FAINT
-        ),
-        series(
-            "rule", _bars(view, spread), entries, {"x": across, "y": upright, "y2": {"field": "to"}}, opacity=_FAINT
-        ),
-        series(
-            "line",
-            [point for point in every if point["joined"]],
-            entries,
-            {"x": across, "y": upright, "order": {"field": "place"}},
-            clip=bool(view.outside),
-        ),
-        series(
-            "point", points, entries, {"x": across, "y": upright, "tooltip": tips}, filled=True, opacity=1, size=100
-        ),
+        series("rule", _bars(view, metric), entries, {"x": across, "x2": end, "y": upright}, opacity=_FAINT),
+        series("rule", _bars(view, spread), entries, {**where, "y2": end}, opacity=_FAINT),
+        series("line", joined, entries, {**where, "order": {"field": "place"}}, clip=bool(view.outside)),
+        series("point", points, entries, {**where, "tooltip": tips}, filled=True, opacity=1, size=100),
         series(
             "text",
-            [point for point in points if point["text"]],
+            named,
             entries,
-            {"x": across, "y": upright, "text": {"field": "text"}},
+            {**where, "text": text},
             **{name: {"expr": f"datum.{name}"} for name in ("dx", "dy", "align", "baseline")},
             # Where there is little room, only what is written along a path.
             opacity={"expr": "width > 480 || datum.joined ? 1 : 0"},
@@ -571,7 +541,7 @@ def plane(summary: Summary) -> Figure | None:
         marks(
             "text",
             [{"text": "better ↘" if toward == "right" else "↙ better"}],
-            {**corner, "text": {"field": "text"}},
+            {**corner, "text": text},
             align=toward,
             baseline="bottom",
             dx=-6 if toward == "right" else 6,
@@ -609,9 +579,9 @@ def _points(view: View) -> list[dict[str, Any]]:
     written, points = written_at(view), []
     for group in _shown_groups(view):
         for place, row in enumerate(group.rows):
-            x, y = middle_of(row, view.metric, view.spread)
-            name = written.get(row.label)
-            upright, side = name.place.split() if name else ("top", "right")
+            x, y = view.at(row)
+            text, position = written.get(row.label, ("", "top right"))
+            upright, side = position.split()
             (align, dx), (baseline, dy) = _SIDES[side], _HEIGHTS[upright]
             points.append(
                 {
@@ -621,7 +591,7 @@ def _points(view: View) -> list[dict[str, Any]]:
                     "place": place,
                     "joined": group.joined,
                     "outside": row in view.outside,
-                    "text": name.text if name else "",
+                    "text": text,
                     "dx": dx,
                     "dy": dy,
                     "align": align,
@@ -635,7 +605,7 @@ def _points(view: View) -> list[dict[str, Any]]:
 
 
 def _words(row: Row, measure: Measure, places: int) -> str:
-    return with_reach(row.found(measure), places, scale=measure.scale)
+    return with_reach(row.result(measure), places, scale=measure.scale)
 
 
 def _bars(view: View, measure: Measure) -> Sequence[dict[str, Any]]:
@@ -644,7 +614,7 @@ def _bars(view: View, measure: Measure) -> Sequence[dict[str, Any]]:
         for row in group.rows:
             interval = interval_of(row, measure)
             if row in view.shown and interval is not None:
-                x, y = middle_of(row, view.metric, view.spread)
+                x, y = view.at(row)
                 start = {"x": interval[0], "y": y} if measure is view.metric else {"x": x, "y": interval[0]}
                 bars.append({"name": group.name, **start, "to": interval[1]})
     return bars
@@ -698,7 +668,7 @@ def first_shown(summary: Summary) -> set[str]:
     on_path = {row.label for knob in summary.knobs for row in knob.rows}
     shown = {row.label for row in summary.rows if row.label not in on_path or row.baseline}
     for knob in summary.knobs:
-        able = [(sign * result.value, row.label) for row in knob.rows if (result := row.found(summary.metric))]
+        able = [(sign * result.value, row.label) for row in knob.rows if (result := row.result(summary.metric))]
         shown |= {max(able)[1]} if able else set()
     return shown
 
@@ -717,7 +687,7 @@ def _name(band: Band) -> str:
 
 def chart_of(bands: Sequence[Band], entries: Sequence[Entry], axis: str, scale: float, *, filled: bool) -> Chart:
     """A line for each band with its interval; thin lines for the seeds of one that has no mean."""
-    every = [scale * one for band in bands for one in (*band.low, *band.high)]
+    every = [scale * end for band in bands for end in (*band.low, *band.high)]
     numbers = log_axis(min(every), max(every)) if axis.endswith("loss") and min(every, default=0.0) > 0 else {}
     across, upright = number("epoch", title="epoch", **epoch_axis(bands[0].epochs)), number("y", title=axis, **numbers)
     tips = [{"field": field, "type": kind, "format": "~g"} for field, kind in _TIPS]
@@ -904,16 +874,16 @@ def _hardness(summary: Summary, knob: str, profiles: Sequence[Profile]) -> Figur
         for style in [look[profile.label]]
     )
     ends, starts = [], []
-    for one in profiles:
-        middle = [sum(site) / len(site) for site in one.end]
-        if [sum(site) / len(site) for site in one.start] != middle:
-            starts += [{"name": one.label, "x": x, "y": y} for x, y in zip(*at_start(one), strict=True)]
-        for place, (path, site, mean) in enumerate(zip(one.paths, one.end, middle, strict=True)):
-            far = one.distance[place] if place < len(one.distance) else ()
+    for row in profiles:
+        middle = [sum(site) / len(site) for site in row.end]
+        if [sum(site) / len(site) for site in row.start] != middle:
+            starts += [{"name": row.label, "x": x, "y": y} for x, y in zip(*at_start(row), strict=True)]
+        for place, (path, site, mean) in enumerate(zip(row.paths, row.end, middle, strict=True)):
+            far = row.distance[place] if place < len(row.distance) else ()
             words = f"{fixed(mean, 3)}, at most {max(far):.3g} from its limit" if far else fixed(mean, 3)
             ends.append(
                 {
-                    "name": one.label,
+                    "name": row.label,
                     "site": site_name(path),
                     "value": words,
                     "x": place + 1,
@@ -996,9 +966,9 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
     every: tuple[Mapping[str, float], ...] = (shape.start,) if at_start else shape.ends
     mean = {name: sum(value[name] for value in every) / len(every) for name in shape.start}
     values = torch.stack([act(x, **value) for value in every])
-    rounded = [[float(f"{one:.5g}") for one in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
+    rounded = [[float(f"{number:.5g}") for number in row.tolist()] for row in (act(x, **mean), *values.aminmax(dim=0))]
     words = ", ".join(f"{name} {plain(value)}" for name, value in mean.items())
-    return Line([float(f"{one:.5g}") for one in x.tolist()], rounded[0], rounded[1], rounded[2], words)
+    return Line([float(f"{number:.5g}") for number in x.tolist()], rounded[0], rounded[1], rounded[2], words)
 
 
 def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:

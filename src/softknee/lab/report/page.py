@@ -13,12 +13,12 @@ from .drawing import Figure, curves, hardness, learned, legend, plane
 from .parts import Origin, Row, Summary, counted, duration
 from .tables import (
     TITLE,
-    beside_note,
-    beside_tables,
-    beside_words,
     headline,
     inside,
     measures_table,
+    paper_note,
+    paper_sentences,
+    paper_tables,
     relative_losses,
     replacement,
     significance,
@@ -265,7 +265,7 @@ def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
     return [
         ("results", "Results", headline(summary).html()),
         ("online", "In percent of the baseline's losses", shown.html() if (shown := relative_losses(summary)) else ""),
-        ("beside", TITLE, _beside(summary)),
+        ("beside", TITLE, _paper(summary)),
         ("plane", "Accuracy against reproducibility", _figures([drawn] if drawn else [])),
         ("tests", "Which differences are shown", _TESTS + _tables(tests) if tests else ""),
         ("curves", "Training", _figures(curves(summary))),
@@ -289,12 +289,12 @@ def _tables(tables: Sequence[Table]) -> str:
     return "".join(table.html() for table in tables)
 
 
-def _beside(summary: Summary) -> str:
-    if not summary.beside:
+def _paper(summary: Summary) -> str:
+    if not summary.paper_tables:
         return ""
-    best = "".join(f"<li>{escape(words)}</li>" for words in beside_words(summary))
-    note = escape(beside_note(summary))
-    return (f"<ul>{best}</ul>" if best else "") + _tables(beside_tables(summary)) + (f"<p>{note}</p>" if note else "")
+    best = "".join(f"<li>{escape(words)}</li>" for words in paper_sentences(summary))
+    note = escape(paper_note(summary))
+    return (f"<ul>{best}</ul>" if best else "") + _tables(paper_tables(summary)) + (f"<p>{note}</p>" if note else "")
 
 
 def _figures(figures: Sequence[Figure]) -> str:

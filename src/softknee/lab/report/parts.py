@@ -104,7 +104,7 @@ class Row:
         """The value of a parameter that is a number."""
         return float(self.values[parameter])
 
-    def found(self, measure: Measure) -> Score | Estimate | None:
+    def result(self, measure: Measure) -> Score | Estimate | None:
         return self.differences.get(measure.name) if measure.of_sets else self.scores.get(measure.name)
 
 
@@ -208,7 +208,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
+class PaperRow:
     """A number of a paper and ours, in the unit that is shown.
 
     value, interval: the mean over seeds, the geometric mean, or the difference of all models, and where it lies; None
@@ -227,7 +227,7 @@ class Beside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesidePaper:
+class PaperTable:
     """One measure of a paper beside ours.
 
     average:      "mean" or "geometric mean", over seeds; "all models together" of a prediction difference.
@@ -238,7 +238,7 @@ class BesidePaper:
 
     measure: Measure
     average: str
-    rows: tuple[Beside, ...]
+    rows: tuple[PaperRow, ...]
     paper_places: int | None
     places: int | None
     best: str
@@ -253,7 +253,7 @@ class Summary:
     measures:  all measures, these two among them.
     sentences: the most accurate, the most reproducible and the cheapest.
     notes:     what a reader must know: diverged trials, a baseline that is not there.
-    beside:    the numbers of a paper beside ours, a measure each; empty where the recipe names none.
+    paper_tables: the numbers of a paper beside ours, a measure each; empty where the recipe names none.
     """
 
     recipe: Recipe
@@ -272,8 +272,7 @@ class Summary:
     sentences: tuple[Answer, ...]
     notes: tuple[str, ...]
     seconds: float
-    level: float = 0.95
-    beside: tuple[BesidePaper, ...] = ()
+    paper_tables: tuple[PaperTable, ...] = ()
 
     @property
     def judged(self) -> tuple[Row, ...]:

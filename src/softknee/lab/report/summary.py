@@ -26,12 +26,12 @@ from .parts import (
     UNDECIDED,
     Answer,
     Band,
-    Beside,
-    BesidePaper,
     Cost,
     Inside,
     Knob,
     Measure,
+    PaperRow,
+    PaperTable,
     Profile,
     Replacement,
     Row,
@@ -50,35 +50,36 @@ from .parts import (
     with_reach,
 )
 
+_ALPHA = 0.05  # of tests; intervals are of 95 %
 _NAMED = 4  # rivals that a sentence lists; more are counted
 
 
 def sentences_of(
-    rows: Sequence[Row], metric: Measure, spread: Measure | None, cost_baseline: str, *, level: float
+    rows: Sequence[Row], metric: Measure, spread: Measure | None, cost_baseline: str
 ) -> tuple[Answer, ...]:
     """The most accurate, the most reproducible and the cheapest, a sentence each."""
     able = [row for row in rows if not row.diverged]
     answers: list[Answer] = []
     title = "Most accurate" if metric.name == "accuracy" else f"Best by {metric.title}"
     for question, measure in ((title, metric), ("Most reproducible", spread)):
-        if measure is not None and (answer := _by_measure(able, question, measure, level=level)):
+        if measure is not None and (answer := _by_measure(able, question, measure)):
             answers.append(answer)
     if answer := _by_cost(able, cost_baseline):
         answers.append(answer)
     return tuple(answers)
 
 
-def _by_measure(rows: Sequence[Row], question: str, measure: Measure, *, level: float) -> Answer | None:
-    ranking = best_and_rivals(rows, measure, level=level)
+def _by_measure(rows: Sequence[Row], question: str, measure: Measure) -> Answer | None:
+    ranking = best_and_rivals(rows, measure)
     if ranking is None:
         return None
     best, rivals = ranking
-    had = [result for row in rows if (result := row.found(measure)) is not None]
+    had = [result for row in rows if (result := row.result(measure)) is not None]
     places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
     unit = f"\u00a0{measure.unit}" if measure.unit else ""
-    number = with_reach(best.found(measure), places, scale=measure.scale).replace(" ", "\u00a0")
+    number = with_reach(best.result(measure), places, scale=measure.scale).replace(" ", "\u00a0")
     lead = f", with {measure.title} {number}{unit}"
-    others = sum(row.found(measure) is not None for row in rows) - 1
+    others = sum(row.result(measure) is not None for row in rows) - 1
     seeds = len(best.seeds)
     if not others:
         rest = "; nothing was there to compare it with."
@@ -133,19 +134,19 @@ def notes_of(rows: Sequence[Row], baseline: Row | None, wanted: str) -> tuple[st
     return tuple(notes)
 
 
-def compare(row: Row, other: Row, measure: Measure, *, level: float) -> Comparison | None:
+def compare(row: Row, other: Row, measure: Measure) -> Comparison | None:
     """Row minus other by a measure, seed by seed over the seeds that both have; None where one has no such number."""
     if measure.of_sets:
         first, second = row.differences.get(measure.name), other.differences.get(measure.name)
         if first is None or second is None or row.seeds != other.seeds:
             return None
-        return compare_sets(first, second, margin=measure.margin, level=level)
+        return compare_sets(first, second, margin=measure.margin)
     mine, theirs = (_by_seed(side, measure.name) for side in (row, other))
     seeds = [seed for seed in mine if seed in theirs]
     if not seeds:
         return None
     pairs = [mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]
-    return compare_each(*pairs, margin=measure.margin, level=level)
+    return compare_each(*pairs, margin=measure.margin)
 
 
 def _by_seed(row: Row, name: str) -> dict[int, float]:
@@ -153,12 +154,10 @@ def _by_seed(row: Row, name: str) -> dict[int, float]:
     return {} if score is None else dict(zip(row.seeds, score.each, strict=True))
 
 
-def against_baseline(
-    rows: Sequence[Row], baseline: Row, measure: Measure, *, level: float = 0.95
-) -> Mapping[str, Verdict]:
+def against_baseline(rows: Sequence[Row], baseline: Row, measure: Measure) -> Mapping[str, Verdict]:
     """The verdict on every other row that can be compared, by its label; the tests of one measure are one family."""
     others = [row for row in rows if row is not baseline]
-    comparisons = {row.label: compared for row in others if (compared := compare(row, baseline, measure, level=level))}
+    comparisons = {row.label: compared for row in others if (compared := compare(row, baseline, measure))}
     adjusted = holm([comparison.p for comparison in comparisons.values()])
     equivalent = holm([comparison.equivalence for comparison in comparisons.values()])
     return {
@@ -166,38 +165,34 @@ def against_baseline(
             comparison=comparison,
             adjusted=p,
             equivalence=same,
-            words=_words(comparison, p, same, measure, alpha=1 - level),
+            words=_words(comparison, p, same, measure),
         )
         for (label, comparison), p, same in zip(comparisons.items(), adjusted, equivalent, strict=True)
     }
 
 
-def _words(comparison: Comparison, p: float | None, same: float | None, measure: Measure, *, alpha: float) -> str:
-    small = same is not None and same <= alpha
-    if p is not None and p <= alpha:
+def _words(comparison: Comparison, p: float | None, same: float | None, measure: Measure) -> str:
+    small = same is not None and same <= _ALPHA
+    if p is not None and p <= _ALPHA:
         words = BETTER if (comparison.difference > 0) == measure.larger_is_better else WORSE
         return SLIGHTLY + words if small else words
     return EQUIVALENT if small else UNDECIDED
 
 
-def best_and_rivals(
-    rows: Sequence[Row], measure: Measure, *, level: float = 0.95
-) -> tuple[Row, tuple[Row, ...]] | None:
+def best_and_rivals(rows: Sequence[Row], measure: Measure) -> tuple[Row, tuple[Row, ...]] | None:
     """The best row by a measure, and the others that are not shown to be worse; None where no row has the measure.
 
     Where the best is the baseline its tests were planned; see `may_be_best`.
     """
-    had = {row.label: found.value for row in rows if (found := row.found(measure)) is not None}
+    had = {row.label: result.value for row in rows if (result := row.result(measure)) is not None}
     if not had:
         return None
     sign = 1 if measure.larger_is_better else -1
     able = [row for row in rows if row.label in had]
     best = max(able, key=lambda row: sign * had[row.label])
     others = [row for row in able if row is not best]
-    found = [
-        None if (comparison := compare(row, best, measure, level=level)) is None else comparison.p for row in others
-    ]
-    rivals = may_be_best(found, planned=best.baseline, level=level)
+    tested = [None if (comparison := compare(row, best, measure)) is None else comparison.p for row in others]
+    rivals = may_be_best(tested, planned=best.baseline)
     return best, tuple(row for row, may in zip(others, rivals, strict=True) if may)
 
 
@@ -208,7 +203,7 @@ _FEWEST_DIGITS = 2  # that a paper shows of a quantity in powers of ten
 _MORE_PLACES = 2  # decimals that ours may have beyond the paper's
 
 
-def beside_paper(paper: Paper | None, rows: Sequence[Row], *, level: float) -> tuple[BesidePaper, ...]:
+def compare_with_paper(paper: Paper | None, rows: Sequence[Row]) -> tuple[PaperTable, ...]:
     """A table for each measure of the paper, in the order of the report; empty where there is none."""
     if paper is None:
         return ()
@@ -219,23 +214,23 @@ def beside_paper(paper: Paper | None, rows: Sequence[Row], *, level: float) -> t
         if numbers and name == PARAMETERS.name:
             tables.append(_counts(numbers, by_label))
         elif numbers:
-            tables.append(_scores(score_called(name), numbers, by_label, level=level))
+            tables.append(_scores(score_called(name), numbers, by_label))
     return tuple(tables)
 
 
-def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row], *, level: float) -> BesidePaper:
-    had = {label: result for label in numbers if label in rows and (result := rows[label].found(measure))}
+def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
+    had = {label: result for label in numbers if label in rows and (result := rows[label].result(measure))}
     logs = measure.logarithmic and _over_decades([result for result in had.values() if isinstance(result, Score)])
-    shown = {label: _shown(result, measure, logs=logs, level=level) for label, result in had.items()}
+    shown = {label: _shown(result, measure, logs=logs) for label, result in had.items()}
     places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
     half = _half_units(list(numbers.values()), places)
     compared = [
-        _beside(label, number, rows.get(label), shown.get(label), measure, half[place])
+        _score_row(label, number, rows.get(label), shown.get(label), measure, half[place])
         for place, (label, number) in enumerate(numbers.items())
     ]
     values = {label: result.value for label, result in shown.items()}
-    return BesidePaper(
+    return PaperTable(
         measure=measure,
         average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
         rows=tuple(compared),
@@ -245,45 +240,50 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     )
 
 
-def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> BesidePaper:
+def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
     """How many parameters are trained, which every seed has alike."""
     compared = []
     for label, number in numbers.items():
         row = rows.get(label)
         ours = None if row is None else row.trained
-        words = "not known" if ours is None else SAME if ours == number else "more" if ours > number else "fewer"
-        compared.append(
-            Beside(
-                label=label,
-                key=None if row is None else row.key,
-                paper=number,
-                value=ours,
-                interval=None,
-                seeds=0 if row is None else len(row.seeds),
-                diverged=0,
-                verdict=words,
-            )
-        )
-    return BesidePaper(measure=PARAMETERS, average="", rows=tuple(compared), paper_places=0, places=0, best="")
+        verdict = "not known" if ours is None else SAME if ours == number else "more" if ours > number else "fewer"
+        compared.append(_paper_row(label, number, row, verdict, value=ours))
+    return PaperTable(measure=PARAMETERS, average="", rows=tuple(compared), paper_places=0, places=0, best="")
 
 
-def _beside(label: str, number: float, row: Row | None, ours: Score | None, measure: Measure, half: float) -> Beside:
+def _score_row(
+    label: str, number: float, row: Row | None, ours: Score | None, measure: Measure, half: float
+) -> PaperRow:
     gone = 0 if row is None else len(row.diverged)
-    return Beside(
+    if ours is not None:
+        verdict = _verdict(number, ours, measure, half)
+        return _paper_row(label, number, row, verdict, value=ours.value, interval=ours.interval, diverged=gone)
+    if row is None:
+        verdict = "not run"
+    else:
+        verdict = f"{gone} of {counted(len(row.seeds), 'seed')} diverged" if gone else "not measured"
+    return _paper_row(label, number, row, verdict, diverged=gone)
+
+
+def _paper_row(
+    label: str,
+    number: float,
+    row: Row | None,
+    verdict: str,
+    *,
+    value: float | None = None,
+    interval: tuple[float, float] | None = None,
+    diverged: int = 0,
+) -> PaperRow:
+    return PaperRow(
         label=label,
         key=None if row is None else row.key,
         paper=number,
-        value=None if ours is None else ours.value,
-        interval=None if ours is None else ours.interval,
+        value=value,
+        interval=interval,
         seeds=0 if row is None else len(row.seeds),
-        diverged=gone,
-        verdict=_verdict(number, ours, measure, half)
-        if ours is not None
-        else "not run"
-        if row is None
-        else f"{gone} of {counted(len(row.seeds), 'seed')} diverged"
-        if gone
-        else "not measured",
+        diverged=diverged,
+        verdict=verdict,
     )
 
 
@@ -295,14 +295,14 @@ def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
     return BETTER if (ours.value > number) == measure.larger_is_better else WORSE
 
 
-def _shown(result: Score | Estimate, measure: Measure, *, logs: bool, level: float) -> Score:
+def _shown(result: Score | Estimate, measure: Measure, *, logs: bool) -> Score:
     """The average, or the difference of all models together, with its interval, in the unit that is shown."""
     if not logs or not isinstance(result, Score):
         ends = None if result.interval is None else (result.interval[0], result.interval[1])
         scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
         each = result.each if isinstance(result, Score) else ()
         return Score(measure.scale * result.value, None, scaled, each, measure.larger_is_better)
-    over = score([math.log(measure.scale * value) for value in result.each], larger_is_better=False, level=level)
+    over = score([math.log(measure.scale * value) for value in result.each], larger_is_better=False)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
     return Score(math.exp(over.value), None, ends, result.each, result.larger_is_better)
 
@@ -345,7 +345,7 @@ def has_diverged(outcome: Outcome) -> bool:
     return any(epoch is not None for epoch in outcome.diverged)
 
 
-def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
+def bands_of(outcome: Outcome) -> list[Band]:
     """Each training curve: mean and interval over seeds; every seed for itself where one diverged."""
     label = outcome.trial.activation.label
     bands = []
@@ -354,7 +354,7 @@ def bands_of(outcome: Outcome, *, level: float) -> list[Band]:
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
             bands.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
         elif curve:
-            points = [score([_number(value) for value in row], larger_is_better=False, level=level) for row in curve]
+            points = [score([_number(value) for value in row], larger_is_better=False) for row in curve]
             middle = tuple(point.value for point in points)
             ends = [point.interval or (point.value, point.value) for point in points]
             low, high = [end[0] for end in ends], tuple(end[1] for end in ends)
@@ -452,7 +452,7 @@ def profile_of(outcome: Outcome) -> Profile | None:
     )
 
 
-def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float) -> Replacement | None:
+def replacement_of(outcome: Outcome, row: Row, metric: Measure) -> Replacement | None:
     """Before and after the limit took the activation's place, by the metric; None where seeds diverged."""
     replaced, before = outcome.replacement, row.scores.get(metric.name)
     after = None if replaced is None else replaced["test"].get(metric.name)
@@ -465,13 +465,13 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure, *, level: float)
         limit=str(replaced["limit"]),
         measure=metric,
         before=before,
-        after=score(after, larger_is_better=metric.larger_is_better, level=level),
-        change=compare_each(after, before.each, margin=metric.margin, level=level),
-        changed=None if changed is None or None in changed else score(changed, larger_is_better=False, level=level),
+        after=score(after, larger_is_better=metric.larger_is_better),
+        change=compare_each(after, before.each, margin=metric.margin),
+        changed=None if changed is None or None in changed else score(changed, larger_is_better=False),
     )
 
 
-def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
+def inside_of(outcome: Outcome) -> Inside | None:
     """Activity over all sites, and the gradient norm over all steps; empty where seeds diverged."""
     scores: dict[str, Score] = {}
     activation = outcome.trial.activation
@@ -479,14 +479,14 @@ def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
         for name, title in _INSIDE.items():
             columns = [site[name] for site in outcome.activity if site.get(name) is not None]
             if columns and not any(value is None for column in columns for value in column):
-                scores[title] = _mean_over(columns, level=level)
+                scores[title] = _mean_over(columns)
         for name, title in (("mean", "gradient norm"), ("variance", "its variance over steps")):
             each = outcome.gradients.get(name)
             if each and None not in each:
-                scores[title] = _mean_over([each], level=level)
+                scores[title] = _mean_over([each])
         gap = _gap(outcome)
         if gap is not None:
-            scores["generalisation gap"] = score(gap, larger_is_better=False, level=level)
+            scores["generalisation gap"] = score(gap, larger_is_better=False)
     elif not outcome.activity and not outcome.gradients:
         return None
     return (
@@ -496,10 +496,10 @@ def inside_of(outcome: Outcome, *, level: float) -> Inside | None:
     )
 
 
-def _mean_over(columns: Sequence[Sequence[float | None]], *, level: float) -> Score:
+def _mean_over(columns: Sequence[Sequence[float | None]]) -> Score:
     """The mean over the columns of each seed, over the seeds."""
     each = [sum(_number(value) for value in row) / len(row) for row in zip(*columns, strict=True)]
-    return score(each, larger_is_better=False, level=level, bounds=(0.0, float("inf")))
+    return score(each, larger_is_better=False, bounds=(0.0, float("inf")))
 
 
 def _gap(outcome: Outcome) -> list[float] | None:
@@ -510,7 +510,6 @@ def _gap(outcome: Outcome) -> list[float] | None:
     return [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
 
 
-LEVEL = 0.95
 # What a score can be: an interval does not reach beyond.
 _INFINITY = float("inf")
 _BOUNDS = {
@@ -554,7 +553,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     rows = _rows(recipe, trained, measures, _costs(outcomes))
     baseline = next((row for row in rows if row.baseline), None)
     if baseline is not None and not baseline.diverged:
-        had = {measure.name: baseline.found(measure) for measure in measures}
+        had = {measure.name: baseline.result(measure) for measure in measures}
         measures = tuple(
             measure if (found := had[measure.name]) is None else with_margin(measure, found.value)
             for measure in measures
@@ -575,21 +574,18 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         rows=rows,
         baseline=baseline,
         knobs=_knobs(rows),
-        bands=tuple(band for outcome in trained for band in bands_of(outcome, level=LEVEL)),
+        bands=tuple(band for outcome in trained for band in bands_of(outcome)),
         shapes=tuple(shape for outcome in whole for shape in shapes_of(outcome)),
         trajectories=tuple(one for outcome in whole for one in trajectories_of(outcome)),
         profiles=tuple(profile for outcome in whole if (profile := profile_of(outcome))),
         replacements=tuple(
-            found
-            for row, outcome in zip(rows, trained, strict=True)
-            if (found := replacement_of(outcome, row, metric, level=LEVEL))
+            found for row, outcome in zip(rows, trained, strict=True) if (found := replacement_of(outcome, row, metric))
         ),
-        inside=tuple(found for outcome in trained if (found := inside_of(outcome, level=LEVEL))),
-        sentences=sentences_of(rows, metric, spread, recipe.cost_baseline, level=LEVEL),
+        inside=tuple(found for outcome in trained if (found := inside_of(outcome))),
+        sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
         notes=(*progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
         seconds=sum(outcome.seconds for outcome in outcomes),
-        level=LEVEL,
-        beside=beside_paper(recipe.paper, rows, level=LEVEL),
+        paper_tables=compare_with_paper(recipe.paper, rows),
     )
 
 
@@ -637,13 +633,12 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
     scores, differences = {}, {}
     for measure in () if gone else measures:
         if measure.of_sets:
-            if (found := outcome.difference.get(measure.name)) is not None:
-                differences[measure.name] = _estimate(found)
+            if (difference := outcome.difference.get(measure.name)) is not None:
+                differences[measure.name] = _estimate(difference)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
                 _whole(each, activation.label, measure.name),
                 larger_is_better=measure.larger_is_better,
-                level=LEVEL,
                 bounds=_BOUNDS.get(measure.name, _POSITIVE),
             )
     return Row(
@@ -713,12 +708,10 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
     """The rows with their verdicts, and with the measures by which nothing is shown to be better."""
     able = [row for row in rows if not row.diverged]
     baseline = next((row for row in able if row.baseline), None)
-    verdicts = {
-        measure.name: against_baseline(able, baseline, measure, level=LEVEL) if baseline else {} for measure in measures
-    }
+    verdicts = {measure.name: against_baseline(able, baseline, measure) if baseline else {} for measure in measures}
     best: dict[str, set[str]] = {row.label: set() for row in rows}
     for measure in measures:
-        if ranking := best_and_rivals(able, measure, level=LEVEL):
+        if ranking := best_and_rivals(able, measure):
             for row in (ranking[0], *ranking[1]):
                 best[row.label].add(measure.name)
     return tuple(

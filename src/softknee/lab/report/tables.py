@@ -12,10 +12,9 @@ from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .parts import (
     DASH,
     EQUIVALENT,
-    Beside,
-    BesidePaper,
     Measure,
     Origin,
+    PaperTable,
     Replacement,
     Row,
     Summary,
@@ -76,7 +75,7 @@ def headline(summary: Summary) -> Table:
 
 
 def _places(rows: Iterable[Row], measure: Measure) -> int | None:
-    results = [result for row in rows if (result := row.found(measure)) is not None]
+    results = [result for row in rows if (result := row.result(measure)) is not None]
     return column_places(results, scale=measure.scale, logarithmic=measure.logarithmic)
 
 
@@ -84,7 +83,7 @@ def _measured(row: Row, measure: Measure, places: int | None) -> Cell:
     if row.diverged:
         gone = f"{len(row.diverged)} of {len(row.seeds)} diverged"
         return Cell(text=DASH, key=row.key, title=gone)
-    result = row.found(measure)
+    result = row.result(measure)
     best = measure.name in row.best
     return Cell(
         text=with_reach(result, places, scale=measure.scale),
@@ -140,9 +139,9 @@ def measures_table(summary: Summary) -> Table | None:
     shown = [measure for measure in summary.measures if measure.name not in first]
     if not shown:
         return None
-    places = {one.name: _places(summary.rows, one) for one in shown}
+    places = {column.name: _places(summary.rows, column) for column in shown}
     rows = tuple(
-        (name_cell(row.label, row.key), *(_measured(row, one, places[one.name]) for one in shown))
+        (name_cell(row.label, row.key), *(_measured(row, column, places[column.name]) for column in shown))
         for row in summary.rows
     )
     where = "test" if summary.recipe.training.progressive is None else "judged"
@@ -302,72 +301,58 @@ COLUMNS = (
 )
 
 
-def beside_tables(summary: Summary) -> list[Table]:
+def paper_tables(summary: Summary) -> list[Table]:
     """Each measure of the paper: its number, ours with its interval, and the verdict."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
-    return [_table(measured, source) for measured in summary.beside]
+    return [_table(measured, source) for measured in summary.paper_tables]
 
 
-def beside_words(summary: Summary) -> list[str]:
+def paper_sentences(summary: Summary) -> list[str]:
     """Who is best in the paper and here, a sentence for each measure."""
-    return [measured.best for measured in summary.beside if measured.best]
+    return [measured.best for measured in summary.paper_tables if measured.best]
 
 
-def beside_note(summary: Summary) -> str:
+def paper_note(summary: Summary) -> str:
     """What is done otherwise here than in the paper."""
-    return summary.recipe.paper.note if summary.recipe.paper and summary.beside else ""
+    return summary.recipe.paper.note if summary.recipe.paper and summary.paper_tables else ""
 
 
-def beside_lines(summary: Summary) -> list[Mapping[str, object]]:
-    """The rows of paper.csv, in the unit that the paper has."""
-    source = summary.recipe.paper.source if summary.recipe.paper else ""
-    lines = []
-    for measured in summary.beside:
-        for row in measured.rows:
-            low, high = row.interval or (None, None)
-            values = (row.label, measured.measure.name, source, row.paper, measured.average, row.value, low, high)
-            lines.append(dict(zip(COLUMNS, (*values, row.seeds, row.diverged, row.verdict, row.key), strict=True)))
-    return lines
-
-
-def _table(measured: BesidePaper, source: str) -> Table:
-    counts = not measured.average
-    rows = tuple(_counted(row) if counts else _scored(row, measured) for row in measured.rows)
+def _table(measured: PaperTable, source: str) -> Table:
     name, title = f"beside-{measured.measure.name}", head_of(measured.measure)
-    if counts:
-        caption = f"{title[0].upper()}{title[1:]} of one model, in the paper ({source}) and here."
+    title = f"{title[0].upper()}{title[1:]}"
+    if not measured.average:
+        rows = [
+            (
+                name_cell(row.label, row.key),
+                Cell(text=f"{row.paper:,.0f}"),
+                Cell(text=DASH if row.value is None else f"{row.value:,.0f}", key=row.key),
+                Cell(text=row.verdict, kind="words"),
+            )
+            for row in measured.rows
+        ]
+        caption = f"{title} of one model, in the paper ({source}) and here."
         return Table(name=name, caption=caption, head=("activation", "paper", "here", "verdict"), rows=rows)
-    taken = f"of {TOGETHER}" if measured.average == TOGETHER else f"{measured.average} over seeds"
+    rows = [
+        (
+            name_cell(row.label, row.key),
+            Cell(text=fixed(row.paper, measured.paper_places)),
+            Cell(text=DASH if row.value is None else fixed(row.value, measured.places), key=row.key),
+            Cell(text=interval_words(row.interval, measured.places), key=row.key),
+            Cell(text=str(row.seeds), title=counted(row.seeds, "seed")),
+            Cell(text=str(row.diverged)),
+            Cell(text=row.verdict, kind="words"),
+        )
+        for row in measured.rows
+    ]
+    average = f"of {TOGETHER}" if measured.average == TOGETHER else f"{measured.average} over seeds"
     caption = (
-        f"{title[0].upper()}{title[1:]}, in the paper ({source}) and here: {taken} with its 95 % "
+        f"{title}, in the paper ({source}) and here: {average} with its 95 % "
         f"interval. “{SAME_INTERVAL}” allows for the rounding of the paper's number."
     )
     if measured.average not in ("mean", TOGETHER):
         caption += " Seeds spread over more than a decade: the interval is that of their logarithms."
     head = ("activation", "paper", f"here, {measured.average}", "95 % interval", "seeds", "diverged", "verdict")
     return Table(name=name, caption=caption, head=head, rows=rows)
-
-
-def _scored(row: Beside, measured: BesidePaper) -> tuple[Cell, ...]:
-    return (
-        name_cell(row.label, row.key),
-        Cell(text=fixed(row.paper, measured.paper_places)),
-        Cell(text=DASH if row.value is None else fixed(row.value, measured.places), key=row.key),
-        Cell(text=interval_words(row.interval, measured.places), key=row.key),
-        Cell(text=str(row.seeds), title=counted(row.seeds, "seed")),
-        Cell(text=str(row.diverged)),
-        Cell(text=row.verdict, kind="words"),
-    )
-
-
-def _counted(row: Beside) -> tuple[Cell, ...]:
-    ours = DASH if row.value is None else f"{row.value:,.0f}"
-    return (
-        name_cell(row.label, row.key),
-        Cell(text=f"{row.paper:,.0f}"),
-        Cell(text=ours, key=row.key),
-        Cell(text=row.verdict, kind="words"),
-    )
 
 
 def change(value: float, baseline: float) -> float:
@@ -384,14 +369,24 @@ def relative_losses(summary: Summary) -> Table | None:
     basis = summary.baseline
     if summary.recipe.training.progressive is None or basis is None or basis.diverged:
         return None
-    rows = tuple(
-        (
-            name_cell(row.label, row.key),
-            *(_change(row, basis, name) for name in ("log_loss", "auc")),
-            _relative(row),
+
+    def cell(row: Row, value: float | None, *, signed: bool) -> Cell:
+        if value is None:
+            return Cell(text=DASH, title="not measured")
+        return Cell(text=fixed(value, 2, signed=signed), key=row.key)
+
+    rows = []
+    for row in summary.rows:
+        difference = row.differences.get(RELATIVE)
+        losses = [(_loss(row, name), _loss(basis, name)) for name in ("log_loss", "auc")]
+        changes = [None if mine is None or not theirs else change(mine, theirs) for mine, theirs in losses]
+        rows.append(
+            (
+                name_cell(row.label, row.key),
+                *(cell(row, value, signed=True) for value in changes),
+                cell(row, None if difference is None else 100 * difference.value, signed=False),
+            )
         )
-        for row in summary.rows
-    )
     return Table(
         name="relative-losses",
         caption=f"Progressive losses against those of {basis.label}, and the prediction difference relative to the "
@@ -412,20 +407,6 @@ def _loss(row: Row, name: str) -> float | None:
     return None if score is None else 1 - score.value if name == "auc" else score.value
 
 
-def _change(row: Row, basis: Row, name: str) -> Cell:
-    mine, theirs = _loss(row, name), _loss(basis, name)
-    if mine is None or not theirs:
-        return Cell(text=DASH, title="not measured")
-    return Cell(text=fixed(change(mine, theirs), 2, signed=True), key=row.key)
-
-
-def _relative(row: Row) -> Cell:
-    difference = row.differences.get(RELATIVE)
-    if difference is None:
-        return Cell(text=DASH, title="not measured")
-    return Cell(text=fixed(100 * difference.value, 2), key=row.key)
-
-
 def markdown(summary: Summary, origin: Origin) -> str:
     """The whole text. The name of a row leads to its record."""
     text = escape_markdown
@@ -434,11 +415,11 @@ def markdown(summary: Summary, origin: Origin) -> str:
     parts += ["\n".join(answers), *(f"> {text(note)}" for note in summary.notes)]
     online = relative_losses(summary)
     parts += [table.markdown(DENSE).rstrip() for table in (*every_table(summary), *([online] if online else []))]
-    if summary.beside:
+    if summary.paper_tables:
         parts.append(f"## {TITLE}")
-        parts.append("\n".join(f"- {text(sentence)}" for sentence in beside_words(summary)))
-        parts += [table.markdown(DENSE).rstrip() for table in beside_tables(summary)]
-        parts.append(text(beside_note(summary)))
+        parts.append("\n".join(f"- {text(sentence)}" for sentence in paper_sentences(summary)))
+        parts += [table.markdown(DENSE).rstrip() for table in paper_tables(summary)]
+        parts.append(text(paper_note(summary)))
     parts += ["## Run it again", _fenced(origin.command)]
     parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts()))
     parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
@@ -465,11 +446,11 @@ def results_csv(summary: Summary) -> str:
     lines = [_result(summary, row, measure) for row in summary.rows for measure in summary.measures]
     lines += [_head(row) | {"measure": "parameters", "value": row.trained} for row in summary.rows if row.trained]
     lines += [line for row in summary.rows for line in _costs(row)]
-    return _csv(RESULTS, lines)
+    return Table(head=RESULTS, rows=[[line.get(name) for name in RESULTS] for line in lines]).csv()
 
 
 def _result(summary: Summary, row: Row, measure: Measure) -> Mapping[str, object]:
-    result, verdict = row.found(measure), row.verdicts.get(measure.name)
+    result, verdict = row.result(measure), row.verdicts.get(measure.name)
     line: dict[str, object] = _head(row) | {"measure": measure.name, "best": measure.name in row.best}
     if result is not None:
         low, high = result.interval or (None, None)
@@ -523,42 +504,42 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
 
 def paper_csv(summary: Summary) -> str:
     """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
-    return _csv(COLUMNS, beside_lines(summary))
+    source = summary.recipe.paper.source if summary.recipe.paper else ""
+    lines = []
+    for measured in summary.paper_tables:
+        for row in measured.rows:
+            low, high = row.interval or (None, None)
+            paper = (row.label, measured.measure.name, source, row.paper)
+            ours = (measured.average, row.value, low, high, row.seeds, row.diverged, row.verdict, row.key)
+            lines.append(paper + ours)
+    return Table(head=COLUMNS, rows=lines).csv()
 
 
 def seeds_csv(outcomes: Sequence[Outcome]) -> str:
     """Every number that a seed has for itself, and prediction differences without that seed."""
-    return _csv(SEEDS, [line for outcome in outcomes if outcome.trial.kind == "train" for line in _seeds(outcome)])
+    rows = []
+    for outcome in outcomes:
+        if outcome.trial.kind != "train":
+            continue
+        label, key = outcome.trial.activation.label, outcome.trial.key
+        for name, each in _by_seed(outcome).items():
+            for seed, value, epoch in zip(outcome.trial.seeds.numbers, each, outcome.diverged, strict=True):
+                rows.append((label, seed, name, value, epoch, key))
+    return Table(head=SEEDS, rows=rows).csv()
 
 
-def _seeds(outcome: Outcome) -> Iterable[Mapping[str, object]]:
+def _by_seed(outcome: Outcome) -> dict[str, Each]:
     measures: dict[str, Each] = {}
-    for part, found in (("test", outcome.test), ("validation", outcome.validation), ("train", outcome.train)):
-        measures |= {f"{part}.{name}": each for name, each in found.items()}
-    measures |= {f"gradients.{name}": each for name, each in outcome.gradients.items()}
+    for part in ("test", "validation", "train", "gradients"):
+        measures |= {f"{part}.{name}": each for name, each in getattr(outcome, part).items()}
     measures |= {f"end.{name}": tuple(moved["end"]) for name, moved in outcome.parameters.items()}
-    if outcome.replacement is not None:
-        measures |= {f"replaced.{name}": tuple(each) for name, each in outcome.replacement["test"].items()}
-        measures |= (
-            {"replaced.changed": tuple(outcome.replacement["changed"])} if outcome.replacement.get("changed") else {}
-        )
-    seeds = outcome.trial.seeds.numbers
+    replaced = outcome.replacement or {}
+    measures |= {f"replaced.{name}": tuple(each) for name, each in replaced.get("test", {}).items()}
+    if replaced.get("changed"):
+        measures["replaced.changed"] = tuple(replaced["changed"])
     finished = [place for place, epoch in enumerate(outcome.diverged) if epoch is None]
-    for name, found in outcome.difference.items():
-        if found.get("without") is not None and len(found["without"]) == len(finished):
-            values = dict(zip(finished, found["without"], strict=True))
-            measures[f"{name}.without_this_seed"] = tuple(values.get(place) for place in range(len(seeds)))
-    for name, each in measures.items():
-        for place, (seed, value) in enumerate(zip(seeds, each, strict=True)):
-            yield {
-                "activation": outcome.trial.activation.label,
-                "seed": seed,
-                "measure": name,
-                "value": value,
-                "diverged_in_epoch": outcome.diverged[place],
-                "record": outcome.trial.key,
-            }
-
-
-def _csv(head: Sequence[str], lines: Iterable[Mapping[str, object]]) -> str:
-    return Table(head=head, rows=[[line.get(name) for name in head] for line in lines]).csv()
+    for name, difference in outcome.difference.items():
+        if difference.get("without") is not None and len(difference["without"]) == len(finished):
+            values = dict(zip(finished, difference["without"], strict=True))
+            measures[f"{name}.without_this_seed"] = tuple(values.get(place) for place in range(len(outcome.diverged)))
+    return measures

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...files import WriteError, write_whole
+from ...files import make_folder, write_whole
 from ...measure.record import Record
 from ..studies.recipe import Recipe
 from ..studies.trials import Outcome
@@ -17,12 +17,12 @@ from .parts import Origin, Summary, origin_of
 from .summary import summarise
 from .tables import (
     TITLE,
-    beside_note,
-    beside_tables,
-    beside_words,
     every_table,
     markdown,
     paper_csv,
+    paper_note,
+    paper_sentences,
+    paper_tables,
     relative_losses,
     results_csv,
     seeds_csv,
@@ -58,7 +58,7 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 \maketitle
 {lists}{notes}
 {tables}
-{_beside(summary)}{pictures}
+{_paper(summary)}{pictures}
 \section*{{Run it again}}
 \noindent\texttt{{{escape_latex(origin.command)}}}
 \begin{{itemize}}
@@ -68,13 +68,13 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 """
 
 
-def _beside(summary: Summary) -> str:
-    if not summary.beside:
+def _paper(summary: Summary) -> str:
+    if not summary.paper_tables:
         return ""
     words = "".join(
-        f"\n\\noindent {escape_latex(one)}\n" for one in (*beside_words(summary), beside_note(summary)) if one
+        f"\n\\noindent {escape_latex(text)}\n" for text in (*paper_sentences(summary), paper_note(summary)) if text
     )
-    return f"\\section*{{{TITLE}}}\n{words}\n" + "\n".join(table.latex() for table in beside_tables(summary)) + "\n"
+    return f"\\section*{{{TITLE}}}\n{words}\n" + "\n".join(table.latex() for table in paper_tables(summary)) + "\n"
 
 
 def _figure(name: str, caption: str) -> str:
@@ -101,7 +101,7 @@ def report_files(
     texts = {
         "results.csv": results_csv(summary),
         "seeds.csv": seeds_csv(outcomes),
-        **({"paper.csv": paper_csv(summary)} if summary.beside else {}),
+        **({"paper.csv": paper_csv(summary)} if summary.paper_tables else {}),
         "report.md": markdown(summary, origin),
         "report.tex": latex(summary, origin, captions),
         "index.html": render(summary, origin),
@@ -122,15 +122,8 @@ def write_report(
 
     Each file is written whole or not at all; links lead to ../trials/KEY.json.
     """
-    folder = Path(place)
     # First, so that nothing is drawn in vain.
-    try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(
-            f"The folder '{folder}' for the report could not be made ({error.strerror or error}). Choose a "
-            "place that can be written to."
-        ) from error
+    folder = make_folder(Path(place) / "figures", what="report").parent
     for name, content in report_files(recipe, outcomes, command=command, records=records).items():
         write_whole(folder / name, content, what="report")
     return folder / "index.html"
