@@ -270,6 +270,14 @@ GRANULARITIES = {
 }
 
 
+def each_granularity(table: dict[str, Activation]) -> pytest.MarkDecorator:
+    """How parameters are shared does not ask for the formula: three functions have each way, the others one."""
+    three = ("srelu", "lambda_gelu", "generalized_smelu")
+    cases = [(name, way) for name in table for way in GRANULARITIES if way == "neuron" or name in three]
+    ids = [f"{name}-{way}" for name, way in cases]
+    return pytest.mark.parametrize(("act", "granularity"), [(table[name], way) for name, way in cases], ids=ids)
+
+
 X = torch.linspace(-3, 3, 60).reshape(3, 4, 5)
 
 
