@@ -29,10 +29,10 @@ def test_the_rooms_of_the_library_are_rooms() -> None:
     ("source", "needs"),
     [
         ("import torch\nimport numpy as np\nfrom softknee.nn import make", []),
+        ("from shared import x", ["timm"]),
         ("from softknee import InputError, design", []),
         ("import timm", ["timm"]),
         ("from helper import x", ["timm"]),
-        ("from shared import x", ["timm"]),
         ("import softknee.lab.splits", ["softknee.lab"]),
         ("from softknee import lab", ["softknee.lab"]),
         ('import pytest\nImage = pytest.importorskip("PIL.Image", reason="no")', ["PIL"]),
