@@ -3,6 +3,7 @@
 #   make study       set up, then run the main job: train the quickstart and write its report to studies/quickstart
 #   make workbench   set up, then open the page on which functions are bent in the browser; Ctrl-C ends it
 #   make test        set up, then run every check and every test
+#   make test-core   the library alone, from its wheel, where there is torch and nothing else; in three minutes
 #   make claims      check the mathematical claims of the five papers (papers/)
 #   make docs        set up, then build the documentation: build/docs/html/index.html
 #   make test-versions   run the core tests from the wheel on the oldest and the newest torch (or TORCH="2.8.0 2.10.0")
@@ -24,7 +25,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; \
 	done)
 
-.PHONY: help study workbench test test-versions docs docs-status lint types unit claims interpreter format clean distclean
+.PHONY: help study workbench test test-core test-versions docs docs-status lint types unit claims interpreter format clean distclean
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 
@@ -60,6 +61,10 @@ claims: $(VENV)/.test
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra tests/interpreter
+
+# The library alone, from its wheel, with the pinned torch and nothing else: a few functions stand for the zoo.
+test-core: $(VENV)/.test
+	$(BIN)/python tools/versions/version_runs.py --quick
 
 # The core suite from the wheel, where there is torch and little else. An environment for each pair of Python and torch is
 # kept in .venv-versions; what came of it is in build/versions. PYTHONS="python3.12 python3.13" takes other interpreters.

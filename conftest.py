@@ -1,6 +1,7 @@
 """Fixtures that several files share, and the order of the files."""
 
 import gc
+import os
 import signal
 import sys
 import threading
@@ -13,6 +14,9 @@ import pytest
 import torch
 
 from softknee.registry import names, unregister
+
+# Processes of its own to compile in would each import torch first, for a handful of kernels.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -154,8 +154,6 @@ def test_the_gradient_has_no_holes_at_borders():
 
 
 OPTIONS = {"low": -3.0, "high": 3.0, "gated": True}
-# Whole tensor, channels, neurons, features, and two separate dimensions.
-SHAPES = [(1,), (3, 1), (2, 3, 5), (5,), (2, 1, 5)]
 
 
 def drawn(*shape: int, spread: float = 1.0, seed: int = 0, dtype: torch.dtype = F64) -> torch.Tensor:
@@ -171,58 +169,6 @@ def value_and_gradients(function, x: torch.Tensor, theta: torch.Tensor, **option
 def outer_slopes(out: torch.Tensor) -> torch.Tensor:
     """Slopes of some function of the values; whole numbers, which every type holds."""
     return (torch.arange(out.numel(), device=out.device) % 7 - 2).to(out.dtype).reshape(out.shape)
-
-
-def test_other_memory_orders_and_gradients_that_are_expanded():
-    x, theta = drawn(2, 3, 4, 5, spread=2.0), drawn(3, 1, 1, 9, seed=1)
-    wanted = value_and_gradients(bend, x, theta, **OPTIONS)
-    last = x.to(memory_format=torch.channels_last)
-    for ours, true in zip(value_and_gradients(bend, last, theta, **OPTIONS), wanted, strict=True):
-        torch.testing.assert_close(ours, true, rtol=1e-12, atol=1e-12)
-    gaps = drawn(2, 3, 4, 10, spread=2.0)[..., ::2].requires_grad_()
-    bend(gaps, theta, **OPTIONS).sum().backward()
-    again = gaps.detach().contiguous().requires_grad_()
-    bend(again, theta, **OPTIONS).sum().backward()
-    torch.testing.assert_close(gaps.grad, again.grad)
-
-
-def test_vmap_over_replicas_is_a_loop():
-    x, theta = drawn(4, 6, 5, spread=2.0), drawn(4, 1, 9, spread=2.0, seed=1)
-
-    def loss(theta, x):
-        return bend(x, theta, **OPTIONS).square().sum()
-
-    first = torch.func.grad(loss, argnums=(0, 1))
-    by_theta, by_x = torch.func.vmap(first)(theta, x)
-    shared_theta, _ = torch.func.vmap(first, in_dims=(None, 0))(theta[0], x)
-    shared_x = torch.func.vmap(lambda t: bend(x[0], t, **OPTIONS), in_dims=1)(theta.movedim(0, 1))
-    for at in range(4):
-        alone = first(theta[at], x[at])
-        torch.testing.assert_close(by_theta[at], alone[0], rtol=1e-11, atol=1e-11)
-        torch.testing.assert_close(by_x[at], alone[1], rtol=1e-11, atol=1e-11)
-        torch.testing.assert_close(shared_theta[at], first(theta[0], x[at])[0], rtol=1e-11, atol=1e-11)
-        torch.testing.assert_close(shared_x[at], bend(x[0], theta[at], **OPTIONS))
-
-
-def test_second_derivatives_and_the_right_order_of_transforms():
-    x, theta = drawn(4, spread=1.5).requires_grad_(), drawn(1, 5, seed=1).requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda x, t: bend(x, t, **OPTIONS), (x, theta), atol=1e-4)
-    rows = torch.func.jacrev(torch.func.jacrev(lambda x: bend(x, theta, **OPTIONS).sum()))(x)
-    wanted = torch.autograd.functional.hessian(lambda x: bend(x, theta, **OPTIONS).sum(), x)
-    torch.testing.assert_close(rows, wanted)
-
-
-# torch loads its forward-mode formulas with its own deprecated function on first use.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
-def test_forward_mode_and_export():
-    x, theta, along = drawn(6, spread=2.0), drawn(1, 9, seed=1), drawn(6, seed=2)
-    _, tangent = torch.func.jvp(lambda x: bend(x, theta, **OPTIONS), (x,), (along,))
-    slope = torch.func.grad(lambda x: bend(x, theta, **OPTIONS).sum())(x)
-    torch.testing.assert_close(tangent, slope * along)
-    act = sk.nn.DiTAC(list(FIELDS["gentle"]), dtype=F64)
-    program = torch.export.export(act, (x,))
-    assert not any("softknee" in str(node.target) for node in program.graph.nodes)
-    torch.testing.assert_close(program.module()(x), act(x))
 
 
 @pytest.mark.parametrize("dtype", [F64, torch.float32, torch.bfloat16])

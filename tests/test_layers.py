@@ -36,6 +36,12 @@ def test_a_room_imports_only_rooms_below_it() -> None:
     assert {name: faults for name, faults in found.items() if faults} == {}
 
 
+def test_tests_import_helpers_and_not_one_another() -> None:
+    naming = re.compile(r"^\s*(?:import|from) test_\w+", re.MULTILINE)
+    paths = sorted((SOURCE.parent.parent / "tests").rglob("*.py"))
+    assert [path.name for path in paths if naming.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_package_does_not_know_the_papers() -> None:
     naming = re.compile(r"(?:import|from) papers\b|[\"']papers[.\"'/]")
     assert [module_of(path) for path in FILES if naming.search(path.read_text(encoding="utf-8"))] == []

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import F32, GRANULARITIES, X, every_learned, ordinary_values, tolerance
+from helpers import F32, GRANULARITIES, LEARNED, X, each_granularity, every_learned, ordinary_values, tolerance
 from softknee.spec import Activation, AtLeastOne, Between, Param, Positive
 
 
@@ -17,8 +17,7 @@ def units(found: Tensor, wanted: Tensor) -> float:
     return ((found - wanted).abs() / unit).max().item()
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
-@every_learned
+@each_granularity(LEARNED)
 def test_every_parameter_learns_at_each_granularity(act: Activation, granularity: str):
     options = GRANULARITIES[granularity]
     module = sk.nn.make(act, learn=True, **options, **ordinary_values(act))

@@ -9,7 +9,18 @@ import torch
 from torch import Tensor, nn
 
 import softknee as sk
-from helpers import F16, F32, F64, GRANULARITIES, X, every_learned, every_subject, ordinary_values
+from helpers import (
+    F16,
+    F32,
+    F64,
+    GRANULARITIES,
+    SUBJECTS,
+    X,
+    each_granularity,
+    every_learned,
+    every_subject,
+    ordinary_values,
+)
 from softknee.spec import Activation
 
 
@@ -65,8 +76,7 @@ def test_to_a_type_rounds_once(act: Activation):
     assert all(torch.equal(t, rounded[name]) for name, t in moved.state_dict().items())
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
-@every_subject
+@each_granularity(SUBJECTS)
 def test_built_on_the_meta_device(act: Activation, granularity: str):
     options = {"learn": True, **GRANULARITIES[granularity]}
     module = sk.nn.make(act, device="meta", **options)
@@ -89,8 +99,7 @@ def test_written_where_meta_is_the_device_of_all_tensors(name: str):
 # -- copies -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
-@every_subject
+@each_granularity(SUBJECTS)
 def test_copies_are_the_same_function(act: Activation, granularity: str):
     options = {"learn": True, **GRANULARITIES[granularity]}
     module = sk.nn.make(act, **options, **ordinary_values(act))

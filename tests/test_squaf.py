@@ -1,4 +1,4 @@
-"""The soft-quantisation activation: numbers, derivatives, extremes, layouts, windows and errors."""
+"""The soft-quantisation activation: numbers, derivatives, extremes, windows and errors."""
 
 from dataclasses import replace
 
@@ -6,10 +6,8 @@ import mpmath
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck, gradgradcheck
 
-from helpers import F64, rounding
-from softknee.errors import InputError, ParameterError
+from softknee.errors import ParameterError
 from softknee.kernels.squaf import auto_window, choose_path, squaf, squaf_sampled
 from softknee.kernels.squaf.plain import squaf_on_grid
 from squaf_reference import DIGITS, draw, inputs, moments, parameters, worst_ratios
@@ -17,11 +15,6 @@ from squaf_reference import DIGITS, draw, inputs, moments, parameters, worst_rat
 WINDOWS = [3, 5, 7, None]
 WEIGHTS = ["gaussian", "laplacian"]
 SHAPES = [(1,), (3, 1), (2, 3, 4), (4,), (2, 1, 4)]
-SAME = rounding(F64)
-
-
-def of_parts(window: int | None, weights: str):
-    return lambda x, q, alpha, z: squaf(x, q=q, alpha=alpha, z=z, window=window, weights=weights)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------
@@ -31,14 +24,14 @@ def of_parts(window: int | None, weights: str):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_value_and_derivatives_match_fifty_digits(weights, window, dtype):
-    sample = draw(250, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
+    sample = draw(120, k=4, window=window, laplacian=weights == "laplacian", dtype=dtype, seed=10)
     assert max(worst_ratios(sample)) <= 4
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("window", [3, 5, 7])
 def test_second_derivative_keeps_its_digits_where_an_even_number_of_equal_weights_is_left(window, weights):
-    sample = draw(200, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
+    sample = draw(100, k=4, window=window, laplacian=weights == "laplacian", dtype=torch.float64, seed=12)
     torch.manual_seed(12)
     # Near an end the window is cut; so soft that all weights are equal to a part in a thousand or less.
     step = sample.x.sign() * (4 - window // 2 + 1 - 0.5 + 0.4999 * torch.rand_like(sample.x))
@@ -106,30 +99,6 @@ def test_half_precision_is_rounded_once(dtype):
 
 
 # ---- derivatives -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_gradients_of_first_and_second_order(weights, window):
-    p = parameters((2, 1))
-    args = [inputs(2, 2, 2), p["q"], p["alpha"], p["z"]]
-    args = [t.requires_grad_() for t in args]
-    assert gradcheck(of_parts(window, weights), args)
-    assert gradgradcheck(of_parts(window, weights), args)
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_gradients_on_a_general_grid(weights):
-    grid = torch.tensor([-2.0, -0.5, 0.3, 1.1, 2.6], dtype=torch.float64, requires_grad=True)
-    alpha = torch.tensor([0.8], dtype=torch.float64, requires_grad=True)
-    z = torch.randn(5, dtype=torch.float64, requires_grad=True)
-    args = [inputs(6).requires_grad_(), grid, alpha, z]
-
-    def of_grid(x, grid, alpha, z):
-        return squaf(x, grid=grid, alpha=alpha, z=z, window=None, weights=weights)
-
-    assert gradcheck(of_grid, args)
-    assert gradgradcheck(of_grid, args)
 
 
 def test_third_derivative_is_reached_by_autograd_and_by_func():
@@ -269,44 +238,6 @@ def test_no_softness_overflows(h, dtype, window):
 
 # ---- layouts and determinism -------------------------------------------------------------------------------
 
-LAYOUTS = {
-    "transposed": lambda: inputs(4, 3, 2).permute(2, 1, 0),
-    "channels last": lambda: inputs(2, 3, 4, 5).to(memory_format=torch.channels_last),
-    "strided slice": lambda: inputs(2, 3, 9)[..., ::2],
-    "expanded": lambda: inputs(2, 3, 1).expand(2, 3, 4),
-    "offset": lambda: inputs(2 * 3 * 4 + 1)[1:].view(2, 3, 4),
-    "empty": lambda: inputs(2, 3, 0),
-    "no rows": lambda: inputs(0, 3, 4),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("per", ["layer", "channel"])
-def test_every_layout_gives_the_contiguous_result(layout, per):
-    x = LAYOUTS[layout]().detach()
-    shape = (1,) if per == "layer" else (3, *(1,) * (x.dim() - 2))
-    p = {name: t.requires_grad_() for name, t in parameters(shape).items()}
-    ours, plain = x.clone(memory_format=torch.preserve_format), x.contiguous()
-    ours = x if layout == "strided slice" else ours
-    value, expected = (squaf(t.requires_grad_(), **p) for t in (ours, plain))
-    torch.testing.assert_close(value, expected, rtol=SAME, atol=SAME)
-    assert value.shape == x.shape
-    grad = inputs(*x.shape, seed=8)
-    found = torch.autograd.grad(value, [ours, *p.values()], grad)
-    wanted = torch.autograd.grad(expected, [plain, *p.values()], grad)
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
-    if layout == "channels last":
-        assert value.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_zero_dimensional_input():
-    p = {name: t.requires_grad_() for name, t in parameters().items()}
-    x = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-    value = squaf(x, **p)
-    assert value.shape == ()
-    assert value.item() == pytest.approx(squaf(x.reshape(1), **p).item(), rel=SAME)
-    assert torch.autograd.grad(value, x)[0].shape == ()
-
 
 @pytest.mark.usefixtures("two_threads")
 def test_parameter_gradients_are_the_same_bits_every_time():
@@ -359,28 +290,3 @@ def test_the_path_is_explained():
         "The fused kernels compute in float32; float64 takes plain tensor operations.",
     )
     assert "grid" in choose_path(torch.zeros(1), uniform=False)[1]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"weights": "cauchy"}, "'gaussian'"),
-        ({"window": 4}, "odd number"),
-        ({"window": 1}, "odd number"),
-        ({"k": 5}, "asks for 11 values"),
-        ({"z": torch.zeros(8)}, "3, 5, 7"),
-        ({"q": torch.ones(7)}, "do not broadcast"),
-        ({"q": None}, "give q for a uniform grid"),
-        ({"grid": torch.zeros(9)}, "both q and grid"),
-        ({"grid": torch.zeros(9), "q": None}, "pass window=None"),
-        ({"grid": torch.zeros(8), "q": None, "window": None}, "same last dimension"),
-    ],
-)
-def test_bad_arguments_are_refused_with_the_cure(change, message):
-    with pytest.raises(ParameterError, match=message):
-        squaf(torch.zeros(3), **{**parameters(), **change})
-
-
-def test_integers_are_refused():
-    with pytest.raises(InputError, match=r"x\.float\(\)"):
-        squaf(torch.arange(3), **parameters())

@@ -163,40 +163,6 @@ def test_windows():
     assert (act(x, **p) - exact).abs().max() > 1e-7
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"q": 0.0}, "q must be a finite number above 0, and 0.0"),
-        ({"alpha": -1}, "alpha must be a finite number above 0"),
-        ({"alpha": "soft"}, "'auto'"),
-        ({"k": 0}, "k must be a whole number of at least 1"),
-        ({"k": 2.5}, "k must be a whole number"),
-        ({"window": 4}, "odd number of points"),
-        ({"window": 1}, "odd number of points"),
-        ({"window": "wide"}, "'auto', or None"),
-        ({"weights": "cauchy"}, "'gaussian' or 'laplacian'"),
-        ({"z": [1.0, 2.0]}, "z must have 2k.1 values"),
-        ({"k": 3, "z": [1.0, 2.0, 3.0]}, "asks for 7 values"),
-        ({"z": 1.0}, "name of an activation or a function"),
-        ({"z": lambda points: 1.0}, "one value for each"),
-        ({"windw": 5}, "no argument 'windw'.*Did you mean 'window'"),
-        ({"grid": [0.0, 1.0], "q": 1.0}, "both q and grid"),
-        ({"grid": [0.0, 1.0], "window": 5}, "full sum"),
-        ({"grid": [0.0, 1.0], "alpha": "auto"}, "no spacing"),
-    ],
-)
-def test_bad_arguments_are_refused_with_the_cure(values, message):
-    with pytest.raises(ParameterError, match=message):
-        act(torch.zeros(3), **values)
-
-
-def test_input_must_be_a_float_tensor():
-    with pytest.raises(sk.InputError, match="floating-point"):
-        act(torch.arange(3))
-    with pytest.raises(sk.InputError, match=r"torch\.Tensor"):
-        act([0.0])
-
-
 def test_gradients_reach_every_parameter_given_as_a_tensor():
     given = {name: t.requires_grad_() for name, t in parameters().items()}
     grads = torch.autograd.grad(act(inputs(30), **given).square().sum(), list(given.values()))

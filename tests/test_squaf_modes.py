@@ -8,7 +8,6 @@ from scipy.stats import chi2, norm
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from softknee.errors import InputError, ParameterError
 from softknee.kernels.squaf import new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from softknee.kernels.squaf.dispatch import hash_bits, uniform
 from squaf_reference import inputs, parameters
@@ -308,15 +307,3 @@ def test_a_general_grid_is_drawn_from_without_a_tensor_of_elements_times_points(
         assert max(map(math.prod, shapes)) <= x.numel()
         assert torch.equal(cut, before)
         assert torch.equal(call(x.movedim(1, 0).contiguous().movedim(0, 1)), before)  # by place in x, not in memory
-
-
-def test_errors_are_those_of_squaf():
-    p = parameters(dtype=F32)
-    with pytest.raises(InputError, match="floating-point"):
-        squaf_sampled(torch.zeros(3, dtype=torch.int64), **p)
-    with pytest.raises(ParameterError, match="broadcast"):
-        squaf_step(torch.zeros(3), q=torch.ones(2), z=torch.zeros(2, 9))
-    with pytest.raises(ParameterError, match="spacing"):
-        squaf_step(torch.zeros(3), z=torch.zeros(9))
-    with pytest.raises(ParameterError, match="window"):
-        squaf_sampled(torch.zeros(3), **p, window=4)

@@ -1,9 +1,6 @@
-"""SQUAF as a module: parameters, granularity, window, state, and the ways out of Python."""
+"""SQUAF as a module: parameters, granularity, window and state."""
 
-import copy
 import io
-import math
-import pickle
 
 import pytest
 import torch
@@ -241,64 +238,6 @@ def test_a_general_grid_is_learned_too():
 # ---- state and copies -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("learn", [False, True])
-@pytest.mark.parametrize("window", [3, "auto", None])
-def test_copies_and_states_are_the_same_function(window, learn):
-    module = build(learn=learn, window=window, weights="laplacian")
-    if learn:
-        with torch.no_grad():
-            for p in module.parameters():
-                p += 0.1
-    x = inputs(50, dtype=F32)
-    fresh = build(learn=learn, window=window, weights="laplacian")
-    fresh.load_state_dict(_through_a_file(module.state_dict()))
-    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), fresh):
-        assert torch.equal(other(x), module(x))
-        assert repr(other) == repr(module)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"q": 0.0}, "q must be a finite number above 0, and 0.0 was given"),
-        ({"q": float("nan")}, "q must be a finite number above 0"),
-        ({"q": 1e-20, "learn": "q"}, "to be learned, q must be a number between"),
-        ({"q": torch.tensor([1.0, -1.0]), "per": "channel", "size": 2}, "q must be .* -1.0 was given"),
-        ({"q": "wide"}, "q must be a number or a tensor"),
-        ({"alpha": 0}, "alpha must be a finite number above 0"),
-        ({"alpha": "soft"}, "'auto'"),
-        ({"k": 0}, "k must be a whole number"),
-        ({"z": torch.zeros(7)}, r"z must have 2k\+1 = 9 values for k=4"),
-        ({"z": torch.full((9,), float("inf"))}, "z must be a finite number"),
-        ({"z": torch.zeros(8), "k": None}, "3, 5, 7"),
-        ({"window": 4}, "odd number of points"),
-        ({"window": 1}, "odd number of points"),
-        ({"window": "wide"}, "'auto', or None"),
-        ({"window": "auto", "tolerance": 0.0}, "between 0 and 1"),
-        ({"weights": "cauchy"}, "'gaussian' or 'laplacian'"),
-        ({"learn": "alhpa"}, "Did you mean 'alpha'"),
-        ({"learn": "grid"}, "it can learn q, alpha, z"),
-        ({"per": "chanel"}, "Did you mean 'channel'"),
-        ({"per": "channel"}, "needs size="),
-        ({"dtype": torch.int64}, "floating-point type"),
-        ({"grid": [0.0, 1.0]}, "both q and grid"),
-        ({"grid": [1.0, 0.0], "q": None, "k": None}, "rising order"),
-        ({"grid": "fine", "q": None, "k": None}, "grid is a list or a tensor of numbers, and str"),
-        ({"learn": None}, "True, False, a name or several"),
-        ({"q": 1e-200}, "too small for an alpha"),
-        ({"q": 0.003, "dtype": torch.float16}, "alpha=166667 is inf in torch.float16"),
-        ({"alpha": 5e4, "learn": True, "dtype": torch.float16}, "anchor_alpha=72134.* is inf in torch.float16"),
-        ({"alpha": 1e-60}, "alpha=1e-60 is 0 in torch.float32"),
-        ({"z": math.sin}, "for instance torch.sin for math.sin"),
-        ({"z": lambda x: sk.get("smelu")(x, beta=-1.0)}, "beta must be"),
-        ({"grid": [0.0, 1.0], "q": None, "k": None, "window": 5}, "full sum"),
-    ],
-)
-def test_bad_values_are_refused_with_the_cure(values, message):
-    with pytest.raises(ParameterError, match=message):
-        build(**values)
-
-
 def test_a_misfit_input_is_refused():
     with pytest.raises(ParameterError, match="built for 3 channels"):
         build(per="channel", size=3)(torch.zeros(2, 4))
@@ -327,54 +266,6 @@ def test_inplace_where_no_gradient_is_needed():
 
 
 # ---- ways out of Python -----------------------------------------------------------------------------
-
-
-def test_compiled_whole_and_never_again_for_a_new_value():
-    module, builds = build(learn=True, per="channel", size=3), []
-    x = inputs(2, 3, 4, dtype=F32).requires_grad_()
-
-    def count(graph, _):
-        builds.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(module, fullgraph=True, backend=count)
-    for step in range(20):
-        module.set_(alpha=1.0 + step, q=0.3 + 0.01 * step)
-        torch.testing.assert_close(compiled(x), module(x))
-    assert len(builds) == 1
-    torch._dynamo.reset()
-    traced = torch.compile(module, fullgraph=True, backend="aot_eager")
-    wanted = [x, *module.parameters()]
-    ours = torch.autograd.grad(traced(x).square().sum(), wanted)
-    torch.testing.assert_close(ours, torch.autograd.grad(module(x).square().sum(), wanted))
-
-
-def test_exported_and_mapped_over_replicas():
-    module, x = build(learn=True, window="auto"), inputs(2, 3, 4, dtype=F32)
-    program = torch.export.export(module, (x,))
-    torch.testing.assert_close(program.module()(x), module(x))
-    replicas = [build(learn=True, alpha=1.0 + n) for n in range(3)]
-    params, buffers = torch.func.stack_module_state(replicas)
-
-    def one(params, buffers, x):
-        return torch.func.functional_call(replicas[0], (params, buffers), (x,))
-
-    many = torch.func.vmap(one, in_dims=(0, 0, None))(params, buffers, x)
-    torch.testing.assert_close(many, torch.stack([m(x) for m in replicas]))
-
-
-# The exporter and its helpers warn about their own use of what they deprecate.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_onnx_computes_the_same(tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra softknee[export]")
-    pytest.importorskip("onnxscript", reason="needs the extra softknee[export]")
-    module, x = build(learn=True).eval(), inputs(2, 3, 4, dtype=F32)
-    path = str(tmp_path / "squaf.onnx")
-    torch.onnx.export(module, (x,), path, dynamo=True, verbose=False)
-    session = onnxruntime.InferenceSession(path)
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    torch.testing.assert_close(torch.from_numpy(found), module(x).detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_explain():

@@ -118,7 +118,7 @@ def test_bad_parameters_get_a_sentence(params) -> None:
     assert str(refused.value).endswith((".", "?"))
 
 
-# -- ten thousand texts -----------------------------------------------------------------------------------
+# -- thousands of texts -----------------------------------------------------------------------------------
 
 PIECES = """x beta e pi 0 1 2 9 0.5 1e9 16 + - * / ** ( ) , ( ) , < > = and not where piecewise max min swish relu
     mollify( join( rescu( eafo( worst( box triangle width= between= (-1,1) smoothness= fixed= True normal
@@ -170,14 +170,14 @@ def test_hostile_texts_are_refused(text: str) -> None:
         definition(text)
 
 
-def test_ten_thousand_random_texts_end_in_a_definition_or_a_formula_error() -> None:
+def test_thousands_of_random_texts_end_in_a_definition_or_a_formula_error() -> None:
     draw, read = random.Random(0), 0
-    for _ in range(10_000):
+    for _ in range(4_000):
         pieces = [draw.choice(WORDS) for _ in range(draw.randint(1, 12))]
         text = draw.choice(["", " "]).join(pieces)
         with at_once():
             read += refused_or_valid(text)
-    assert read > 20  # the drawing does find formulas
+    assert read > 5  # the drawing does find formulas
 
 
 # Each took from 3 seconds to minutes, or all memory: SymPy factored numbers of 300 digits and polynomials of degree

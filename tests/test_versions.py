@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from core_suite import LIBRARY, core_suite
-from version_runs import BEGIN, PAGE, RECORD, counted, line_of, oldest_torch, pinned, table
+from version_runs import BEGIN, PAGE, RECORD, counted, line_of, oldest_torch, pinned, pinned_torch, table
 
 from layers import ROOMS
 
@@ -29,6 +29,7 @@ def test_the_rooms_of_the_library_are_rooms() -> None:
     ("source", "needs"),
     [
         ("import torch\nimport numpy as np\nfrom softknee.nn import make", []),
+        ("from shared import x", ["timm"]),
         ("from softknee import InputError, design", []),
         ("import timm", ["timm"]),
         ("from helper import x", ["timm"]),
@@ -41,6 +42,8 @@ def test_the_rooms_of_the_library_are_rooms() -> None:
 )
 def test_what_a_file_needs(source: str, needs: list[str], tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import timm\nx = timm", encoding="utf-8")
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers" / "shared.py").write_text("from helper import x", encoding="utf-8")
     (tmp_path / "test_it.py").write_text(source, encoding="utf-8")
     files, left_out = core_suite(tmp_path)
     assert (files, left_out) == ((["test_it.py"], {}) if not needs else ([], {"test_it.py": needs}))
@@ -51,6 +54,7 @@ def test_the_oldest_torch_is_that_of_the_package() -> None:
 
 
 def test_tools_are_pinned() -> None:
+    assert pinned_torch().startswith("2.")
     assert len(pinned()) == 6
     assert all("==" in one for one in pinned())
 

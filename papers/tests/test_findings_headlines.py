@@ -13,10 +13,12 @@ from papers.smelu.findings import ONLINE, TABLES
 from papers.squaf.findings import MODES, TIMES
 from papers.statement import CANNOT_TELL
 from papers.tables import study_tables
+from test_findings_clicks import SO
+from test_findings_clicks import rows as rows  # a fixture
+from test_findings_clicks import store as store_clicks
+from test_findings_papers import differing, hardened, language_record, near, store, verdict
+from test_findings_papers import digits as digits  # a fixture
 
-from click_records import SO
-from click_records import store as store_clicks
-from paper_records import differing, hardened, language_record, near, store, verdict
 from softknee.errors import DataError
 from softknee.lab.distilling import PAPER
 from softknee.lab.studies.reading import find_recipe

@@ -8,8 +8,9 @@ from papers.drawing import figures_of, file_of, write_figures
 from papers.ledger import find_statements
 from papers.runs import Runs
 from papers.statement import NOT_THERE, judge
+from test_findings_papers import accuracies, store, verdict
+from test_findings_papers import digits as digits  # a fixture
 
-from paper_records import accuracies, store, verdict
 from softknee.errors import ParameterError
 from softknee.lab.bench.speed import choose_device
 from softknee.lab.bench.wire import Settings

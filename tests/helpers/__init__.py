@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +24,25 @@ from softknee.spec import Activation, AtLeastOne, Between, Param, Positive, elem
 from softknee.spec import x as SYMBOL
 from softknee.spec.reference import evaluate
 
+# For `make test-core`: without and with parameters, with each constraint, from pieces, gates and tables, by an inverse.
+FEW = (
+    "crrelu_exact",
+    "gelu",
+    "generalized_smelu",
+    "lambda_gelu",
+    "mish",
+    "relu",
+    "selu",
+    "smelu",
+    "srelu",
+    "tanh",
+    "xielu",
+)
+
 
 def _element_wise() -> dict[str, Activation]:
-    found = ((name, sk.get(name)) for name in sk.names())
+    wanted = FEW if os.environ.get("SOFTKNEE_TESTS") == "few" else sk.names()
+    found = ((name, sk.get(name)) for name in wanted)
     # An alias gives the definition of another name; it is tested once, under its own.
     return {name: act for name, act in found if isinstance(act, Activation) and act.name == name}
 
@@ -251,6 +268,14 @@ GRANULARITIES = {
     "channel_last": {"per": "channel", "size": 5, "dim": -1},
     "neuron": {"per": "neuron", "size": (4, 5)},
 }
+
+
+def each_granularity(table: dict[str, Activation]) -> pytest.MarkDecorator:
+    """How parameters are shared does not ask for the formula: three functions have each way, the others one."""
+    three = ("srelu", "lambda_gelu", "generalized_smelu")
+    cases = [(name, way) for name in table for way in GRANULARITIES if way == "neuron" or name in three]
+    ids = [f"{name}-{way}" for name, way in cases]
+    return pytest.mark.parametrize(("act", "granularity"), [(table[name], way) for name, way in cases], ids=ids)
 
 
 X = torch.linspace(-3, 3, 60).reshape(3, 4, 5)

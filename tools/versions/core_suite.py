@@ -31,7 +31,7 @@ LIBRARY = {"api", "design", "devices", "errors", "files", "kernels", "measure", 
     "wire",
     "zoo",
 }
-CHECKOUT = ("__file__).parent.parent", "__file__).parents[1]", "__file__).resolve().parent.parent")
+CHECKOUT = ("__file__).parent.parent", "__file__).parents[", "__file__).resolve().parent.parent")
 
 
 def core_suite(tests: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -43,10 +43,11 @@ def core_suite(tests: Path) -> tuple[list[str], dict[str, list[str]]]:
 @functools.cache
 def _needs(path: Path) -> frozenset[str]:
     source = path.read_text(encoding="utf-8")
+    tests = path.parent.parent if path.parent.name == "helpers" else path.parent
     needs = {"the checkout"} if any(spelling in source for spelling in CHECKOUT) else set()
     for module in _imported(ast.parse(source).body):
         top, _, inner = module.partition(".")
-        places = [folder / name for folder in (path.parent, HELPERS) for name in (f"{top}.py", f"{top}/__init__.py")]
+        places = (tests / f"{top}.py", tests / "helpers" / f"{top}.py", tests / top / "__init__.py")
         if helper := next((place for place in places if place.exists()), None):
             needs |= _needs(helper)
         elif top == "softknee":

@@ -5,6 +5,7 @@
     make test-versions PYTHONS="python3.12"         # with another Python
     make test-versions ONLY="compile export"        # the files of that name and no other; the result says so
     make test-versions RECORD=--record              # and write the table of docs/versions.md
+    make test-core                                  # the pinned torch, a few functions for the zoo, nothing slow
 
 An environment is made once per pair of Python and torch, under .venv-versions, and used again. The wheel is built anew,
 from the source distribution, and the tests run in a folder that holds the tests and no source.
@@ -51,7 +52,8 @@ def main() -> None:
         _say(f"of which only {', '.join(files)}")
     results = []
     for python in arguments.python:
-        for wanted in arguments.torch or [f"{oldest}.*", newest_torch(python)]:
+        versions = arguments.torch or ([pinned_torch()] if arguments.quick else None)
+        for wanted in versions or [f"{oldest}.*", newest_torch(python)]:
             result = run_suite(environment(python, wanted), wheel, tree, files, arguments)
             results.append(result | {"only": arguments.only})
             _say(line_of(result))
@@ -67,6 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--torch", nargs="*", help="versions of torch; without them the oldest and the newest")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters; without them this one")
     parser.add_argument("--only", nargs="*", default=[], help="names of test files, without test_ and .py")
+    parser.add_argument("--quick", action="store_true", help="the pinned torch, a few functions for all, nothing slow")
     parser.add_argument("--record", action="store_true", help="write the results to the table of docs/versions.md")
     parser.add_argument("--workers", type=int, default=2, help="processes that share the tests")
     parser.add_argument("--limit", type=float, default=30, help="minutes after which the suite of a version is ended")
@@ -85,6 +88,11 @@ def oldest_torch() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (torch,) = (one for one in project["dependencies"] if one.startswith("torch"))
     return torch.removeprefix("torch>=")
+
+
+def pinned_torch() -> str:
+    """As requirements/constraints.txt has it."""
+    return next(pin.partition("==")[2] for pin in _pins() if pin.startswith("torch=="))
 
 
 def newest_torch(python: str) -> str:
@@ -137,8 +145,11 @@ def environment(python: str, torch: str) -> Path:
 
 def pinned() -> list[str]:
     """The tools of the tests, in the versions of requirements/constraints.txt."""
-    pins = (ROOT / "requirements" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return sorted(one for one in pins if one.partition("==")[0] in TOOLS)
+    return sorted(pin for pin in _pins() if pin.partition("==")[0] in TOOLS)
+
+
+def _pins() -> list[str]:
+    return (ROOT / "requirements" / "constraints.txt").read_text(encoding="utf-8").splitlines()
 
 
 def _version(python: str) -> str:
@@ -169,6 +180,9 @@ def run_suite(python: Path, wheel: Path, tree: Path, files: list[str], arguments
     command = [str(python), "-m", "pytest", "-p", "wheel_only", "-v", f"--junit-xml={found}", *shared]
     # Not PYTHONPATH of the caller: it may name a source tree.
     settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    if arguments.quick:
+        command += ["-m", "not slow and not gpu"]
+        settings["SOFTKNEE_TESTS"] = "few"
     started = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
         tests = subprocess.Popen(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 import re
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from types import ModuleType
 
-import layers
-
-from .places import SOURCE
+from .places import ROOT, SOURCE
 
 WORDS = {
     "version": "the number",
@@ -39,12 +39,24 @@ _WIDE, _TALL, _GAP = 150, 54, 30
 
 
 @functools.cache
+def rules() -> ModuleType:
+    """The test that enforces the order, which is where the order is written down."""
+    place = ROOT / "tests" / "test_layers.py"
+    found = importlib.util.spec_from_file_location("rooms_of_the_tests", place)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@functools.cache
 def edges() -> dict[tuple[str, str], int]:
     """(room, imported room) to the number of files with such an import."""
-    found = {}
+    order, found = rules(), {}
     for path in sorted(SOURCE.rglob("*.py")):
-        here = layers.room_of(layers.module_of(path))
-        there = {layers.room_of(one) for one in layers.imports_of(ast.parse(path.read_text(encoding="utf-8")), path)}
+        here = order.room_of(order.module_of(path))
+        there = {order.room_of(one) for one in order.imports_of(ast.parse(path.read_text(encoding="utf-8")), path)}
         for one in there - {here}:
             found[here, one] = found.get((here, one), 0) + 1
     return found
@@ -52,16 +64,17 @@ def edges() -> dict[tuple[str, str], int]:
 
 def present() -> list[str]:
     """The rooms that have files, from the ground up."""
-    homes = {layers.room_of(layers.module_of(path)) for path in SOURCE.rglob("*.py")}
-    return [room for room in layers.ROOMS if room in homes]
+    order = rules()
+    homes = {order.room_of(order.module_of(path)) for path in SOURCE.rglob("*.py")}
+    return [room for room in order.ROOMS if room in homes]
 
 
 @functools.cache
 def lines_of_code() -> dict[str, int]:
     """How many lines each room has."""
-    found = {}
+    order, found = rules(), {}
     for path in SOURCE.rglob("*.py"):
-        room = layers.room_of(layers.module_of(path))
+        room = order.room_of(order.module_of(path))
         found[room] = found.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
     return found
 
