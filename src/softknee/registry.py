@@ -155,7 +155,7 @@ def resolve(function: Any, *, params: Sequence[Any] = ()) -> Resolved:
 
     >>> from softknee.registry import resolve
     >>> resolve("softknee:srelu(delta=0.05, learn=delta)")
-    Resolved(definition=<activation srelu(delta=0.1)>, values={'delta': 0.05}, learn=('delta',))
+    Resolved(definition=<activation srelu(delta=0.01)>, values={'delta': 0.05}, learn=('delta',))
     """
     if isinstance(function, int | float) or hasattr(function, "free_symbols"):
         return Resolved(function if isinstance(function, bool) else service("read_expression")(function))

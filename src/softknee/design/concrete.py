@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from ..errors import DefinitionError, ParameterError
-from ..kernels import choose_variant
 from ..registry import resolve
 from ..spec import Activation, SoftTable, x
 from ..spec.algebra import Expr, sympy
@@ -80,7 +79,7 @@ def concrete(f: Any, params: Mapping[str, Any] | None = None) -> Concrete:
 
 
 def _of_formula(act: Activation, arguments: dict[str, Any]) -> Concrete:
-    act, arguments = choose_variant(act, arguments)
+    act, arguments = act.choose_variant(arguments)
     arguments = act.configured(arguments)[1]
     numbers = {name: _number(act.name, name, value) for name, value in arguments.items()}
     act.check(numbers)

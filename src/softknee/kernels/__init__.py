@@ -2,6 +2,6 @@
 
 from . import squaf  # noqa: F401 - it tells soft tables how they are computed
 from .dispatch import Choice, choose
-from .pointwise import call, choose_variant, find, fit_shape, prepare, run
+from .pointwise import call, find, fit_shape, prepare, run
 
-__all__ = ["Choice", "call", "choose", "choose_variant", "find", "fit_shape", "prepare", "run"]
+__all__ = ["Choice", "call", "choose", "find", "fit_shape", "prepare", "run"]

@@ -268,24 +268,10 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
     return p
 
 
-def choose_variant(act: Activation, values: Mapping[str, Any]) -> tuple[Activation, dict[str, Any]]:
-    """The definition that a variant such as approximate="tanh" selects, and the values without it."""
-    left = dict(values)
-    for option, choices in act.variants.items():
-        if option in left:
-            chosen = left.pop(option)
-            if not isinstance(chosen, str) or chosen not in choices:
-                raise ParameterError(
-                    f"{act.name}: {option} must be one of {', '.join(map(repr, choices))}, and {chosen!r} was given."
-                )
-            act = find(choices[chosen])
-    return act, left
-
-
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     if act.variants and not act.index:
-        act, values = choose_variant(act, values)
+        act, values = act.choose_variant(values, find)
     if act.groups:
         values = act.spread(values)
     check_input(act, x)
@@ -317,4 +303,4 @@ def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float
 
 set_engine(run)
 
-__all__ = ["call", "check_input", "choose", "choose_variant", "find", "fit_shape", "run", "runtime_of"]
+__all__ = ["call", "check_input", "choose", "find", "fit_shape", "run", "runtime_of"]

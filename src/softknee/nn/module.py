@@ -11,7 +11,7 @@ import torch.fx
 from torch import Tensor
 
 from ..errors import ParameterError
-from ..kernels import call, choose_variant, find, fit_shape, prepare
+from ..kernels import call, find, fit_shape, prepare
 from ..kernels.layout import like
 from ..kernels.pointwise import check_input
 from ..spec import Activation, Rowwise, by_key
@@ -200,7 +200,7 @@ class Pointwise(Parameterised):
         options, values = translate(title, self.torch_arguments, others, options, values)
         if self.general and any(p.name in values for p in find(self.general).params):
             named = find(self.general)
-        definition, values = choose_variant(named, values)
+        definition, values = named.choose_variant(values, find)
         values = definition.spread(values)
         self.definition = definition
         self.inplace = options.pop("inplace")

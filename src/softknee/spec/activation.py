@@ -286,11 +286,23 @@ class Activation:
         temperature = ["temperature"] if any(isinstance(p.constraint, AtLeastOne) for p in self.params) else []
         return [*(p.name for p in self.params), *temperature], list(self.variants)
 
+    def choose_variant(
+        self, values: Mapping[str, Any], find: Callable[[str], Any] = get
+    ) -> tuple[Activation, dict[str, Any]]:
+        """The definition that a variant such as approximate="tanh" selects, and the values without it."""
+        act, left = self, dict(values)
+        for option, choices in self.variants.items():
+            if option in left:
+                chosen = left.pop(option)
+                if not isinstance(chosen, str) or chosen not in choices:
+                    known = ", ".join(map(repr, choices))
+                    raise ParameterError(f"{self.name}: {option} must be one of {known}, and {chosen!r} was given.")
+                act = find(choices[chosen])
+        return act, left
+
     def with_defaults(self, **values: Any) -> Activation:
         """The same definition with these values as the defaults of its parameters."""
-        act: Activation = self
-        for option in self.variants.keys() & values.keys():
-            act = get(self.variants[option][values.pop(option)])
+        act, values = self.choose_variant(values)
         params, numbers = act.configured(values)
         act.check(numbers)
         changed = (

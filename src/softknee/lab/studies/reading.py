@@ -27,7 +27,7 @@ from typing import Any
 
 import softknee as sk
 
-from ...errors import MissingToolError, ParameterError, RecipeError, SoftkneeError, UnknownActivationError, did_you_mean
+from ...errors import MissingToolError, ParameterError, RecipeError, SoftkneeError, did_you_mean
 from ...files import read_small
 from ...kernels import find
 from ...measure.record import without_paths
@@ -541,7 +541,7 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
     if not is_baseline(choice.name):
         try:
             definition = find(choice.name)
-        except UnknownActivationError as error:
+        except SoftkneeError as error:
             raise RecipeError(f"{where}.name: {error}") from error
     size = {} if choice.per == "layer" else {"size": 1}
     for chosen in combinations(choice):

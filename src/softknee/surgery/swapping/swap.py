@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ... import registry
 from ...design.soft_table_fit import fit_table
-from ...errors import InputError, ParameterError, UnknownActivationError, did_you_mean
+from ...errors import InputError, ParameterError, SoftkneeError, did_you_mean
 from ...kernels import find
 from ...nn import Squaf, make
 from ...nn.baselines import Baseline
@@ -155,7 +155,7 @@ def _computes(site: Site, asked: Any) -> bool:
         return getattr(site.place.old, "definition", None) is asked
     try:
         wanted = registry.get(asked)
-    except UnknownActivationError:
+    except SoftkneeError:  # neither a name nor a text of the language
         return asked in (site.activation, type(site.place.old).__name__)
     if not site.known:
         return asked == site.activation
