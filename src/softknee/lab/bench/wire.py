@@ -29,6 +29,7 @@ from torch.nn import functional as F
 from ...errors import MissingToolError, ParameterError
 from ...measure.record import Quantity, Record, without_paths
 from ...nn import SQUAFP, RatePenalty
+from ...train import fit
 from ...wire import Boundary, Traffic, decode, encode, packed, sizes
 from .clock import Clock, Samples
 
@@ -92,17 +93,18 @@ def train_alone(job: Job, data: Data) -> Trained:
         data = data.to(torch.device(job.device))
         first, layer, rest = (part.to(job.device) for part in parts(job.seed))
         penalty = stack.enter_context(RatePenalty(layer, weight=job.rate)) if job.rate else None
-        step = _optimizer(first, layer, rest)
+        model = nn.Sequential(first, layer, rest)
         losses: list[float] = []
-        torch.manual_seed(job.seed)
-        for images, labels in _batches(job, data):
-            step.zero_grad()
-            loss = F.cross_entropy(rest(layer(first(images))), labels)
-            (loss if penalty is None else loss + penalty()).backward()
-            step.step()
+
+        def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+            loss = F.cross_entropy(model(batch[0]), batch[1])
             losses.append(loss.item())
+            return loss if penalty is None else loss + penalty()
+
+        torch.manual_seed(job.seed)
+        fit(model, _batches(job, data), loss_of, optimizer=_adam(model))
         with torch.no_grad():
-            right = rest(layer(first(data.test_images))).argmax(1) == data.test_labels
+            right = model(data.test_images).argmax(1) == data.test_labels
     return Trained(losses=losses, accuracy=right.double().mean().item())
 
 
@@ -138,13 +140,14 @@ def _sender(job: Job, data: Data) -> dict[str, Any]:
     layer.to(job.device)
     penalty = RatePenalty(layer, weight=job.rate) if job.rate else None
     boundary = Boundary(layer, to=1, coder=job.coder, timeout=job.timeout)
-    step = _optimizer(first, layer)
+    sending = nn.Sequential(first, layer)
+
+    def loss_of(_: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        loss = boundary(first(batch[0])).squeeze()
+        return loss if penalty is None else loss + penalty()
+
     torch.manual_seed(job.seed)
-    for images, _ in _batches(job, data):
-        step.zero_grad()
-        loss = boundary(first(images))
-        (loss if penalty is None else loss + penalty()).backward()
-        step.step()
+    fit(sending, _batches(job, data), loss_of, optimizer=_adam(sending))
     traffic = boundary.report()
     with torch.no_grad():
         boundary(first(data.test_images))
@@ -157,22 +160,19 @@ def _receiver(job: Job, data: Data) -> dict[str, Any]:
     *_, rest = parts(job.seed)
     rest.to(job.device)
     boundary = Boundary(frm=0, device=job.device, timeout=job.timeout)
-    step = _optimizer(rest)
-    losses: list[float] = []
-    for _, labels in _batches(job, data):
-        step.zero_grad()
-        loss = F.cross_entropy(rest(boundary.receive()), labels)
-        loss.backward()
-        step.step()
-        losses.append(loss.item())
+
+    def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(model(boundary.receive()), batch[1])
+
+    losses = fit(rest, _batches(job, data), loss_of, optimizer=_adam(rest)).tolist()
     with torch.no_grad():
         right = rest(boundary.receive()).argmax(1) == data.test_labels
     boundary.close()
     return {"losses": losses, "accuracy": right.double().mean().item()}
 
 
-def _optimizer(*modules: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam([one for module in modules for one in module.parameters()], lr=_LR)
+def _adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=_LR)
 
 
 def _batches(job: Job, data: Data) -> list[tuple[Tensor, Tensor]]:
