@@ -1,12 +1,15 @@
 """The language study's step as a CUDA graph on a real device: what it does is what single steps do."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from language_files import TEXT
-from softknee.lab.language_models import Batches, Recipe, Steps, build, train, validation_loss
+from softknee.lab.language_models import Batches, Recipe, build, train, validation_loss
+from softknee.train import fit
 
 pytestmark = [
     pytest.mark.gpu,
@@ -38,11 +41,16 @@ def test_dropout_differs_from_replay_to_replay() -> None:
         seen.copy_(dropped)
         return model(dropped.mean().view(1, 1)).sum() + 0 * pieces.sum()
 
-    steps = Steps(model, Batches(data.train, Recipe(), seed=0), loss_of, lr=0.1)
-    kept = []
-    for _ in range(8):
-        before = model.weight.item()
-        steps.step()
+    kept, weights = [], [model.weight.item()]
+
+    def look(_: int) -> None:
         kept.append(seen.clone())
-        assert model.weight.item() < before
-    assert len({tuple(one.tolist()) for one in kept}) == 8
+        weights.append(model.weight.item())
+
+    adamw = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True, capturable=True)
+    batches = Batches(data.train, Recipe(), seed=0)
+    losses = fit(model, batches, loss_of, optimizer=adamw, steps=8, clip=1.0, capture=True, on_step=look)
+    assert len({tuple(each.tolist()) for each in kept}) == 8
+    assert all(after < before for before, after in pairwise(weights))
+    assert len(losses) == 8
+    assert losses.isfinite().all()

@@ -7,11 +7,10 @@ import hashlib
 import math
 import os
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +20,14 @@ from ..errors import MissingToolError, ParameterError, did_you_mean
 from ..measure.record import Quantity, Record
 from ..surgery import Hardener, param_groups, relu_ize_, swap_
 from ..surgery.modules import activation_modules
-from ..train.capture import recording_stream
+from ..train import fit
 from .bench.speed import choose_device
 from .data.text import Characters, load_characters
 from .kept import Kept
 
 _ATTENTION = "softknee_causal"
+_BETAS = (0.9, 0.99)
+_CLIP = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +93,8 @@ def _causal_attention(
 ) -> tuple[Tensor, None]:
     """Each token looks at itself and what is before it. transformers' own way there builds a mask, for which it asks
     the GPU; so no step could be recorded."""
-    found = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
-    return found.transpose(1, 2), None
+    output = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+    return output.transpose(1, 2), None
 
 
 def put_in_(model: Any, activation: str, knobs: dict[str, Any] | None = None) -> Any:
@@ -114,6 +115,10 @@ class Batches:
         # Places are drawn on the CPU, where they are the same with and without a GPU.
         self.random = torch.Generator().manual_seed(seed)
         self.window = torch.arange(recipe.context + 1, device=text.device)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        while True:
+            yield self.draw()
 
     def draw(self) -> Tensor:
         last = len(self.text) - self.recipe.context - 1
@@ -146,44 +151,48 @@ def train(
     advance: Callable[[], None] = lambda: None,
 ) -> Trained:
     """Train in place: AdamW, warm-up, half a cosine down to a tenth; the knobs are hardened step by step."""
-    steps = Steps(
+    hardener = Hardener(model, recipe.steps, start=recipe.start, tolerance=recipe.tolerance) if harden else None
+
+    def share_of_rate(progress: float) -> float:
+        step = round(progress * recipe.steps) + 1
+        after = max(0.0, (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup))
+        return min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * after)) / 2)
+
+    begin = time.perf_counter()
+    torch.manual_seed(seed)  # of dropout
+    fit(
         model,
         Batches(data.train, recipe, seed=seed),
         loss_of,
-        recorded=recipe.recorded,
-        lr=recipe.learning_rate,
-        weight_decay=recipe.weight_decay,
-        lr_scale=recipe.activation_rate_factor,
+        optimizer=adamw(model, recipe, lr=recipe.learning_rate, lr_scale=recipe.activation_rate_factor),
+        steps=recipe.steps,
+        schedule=share_of_rate,
+        clip=_CLIP,
+        capture=recipe.recorded,
+        before_step=None if hardener is None else hardener.step,
+        on_step=lambda _: advance(),
     )
-    hardener = Hardener(model, recipe.steps, start=recipe.start, tolerance=recipe.tolerance) if harden else None
-    model.train()
-    begin = time.perf_counter()
-    torch.manual_seed(seed)  # of dropout
-    for step in range(1, recipe.steps + 1):
-        if hardener is not None:
-            hardener.step(step)
-        progress = max(0.0, (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup))
-        steps.step(min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * progress)) / 2))
-        advance()
-    steps.finish()
     return Trained(model=model, seconds=time.perf_counter() - begin)
 
 
 def recover(model: nn.Module, data: Characters, recipe: Recipe, *, seed: int, steps: int) -> None:
     """A few steps at a small constant rate, with a fresh optimiser."""
-    batches = Batches(data.train, recipe, seed=seed)
-    again = Steps(
+    fit(
         model,
-        batches,
+        Batches(data.train, recipe, seed=seed),
         loss_of,
-        recorded=recipe.recorded,
-        lr=recipe.recover_rate,
-        weight_decay=recipe.weight_decay,
+        optimizer=adamw(model, recipe, lr=recipe.recover_rate),
+        steps=steps,
+        clip=_CLIP,
+        capture=recipe.recorded,
     )
-    model.train()
-    for _ in range(steps):
-        again.step()
-    again.finish()
+
+
+def adamw(model: nn.Module, recipe: Recipe, **rates: float) -> torch.optim.AdamW:
+    """The optimiser of every training here; `rates` are lr and lr_scale of `param_groups`."""
+    cuda = next(model.parameters()).is_cuda
+    groups = param_groups(model, weight_decay=recipe.weight_decay, **rates)
+    return torch.optim.AdamW(groups, betas=_BETAS, fused=cuda, capturable=recipe.recorded and cuda)
 
 
 @torch.no_grad()
@@ -193,117 +202,9 @@ def validation_loss(model: nn.Module, data: Characters, recipe: Recipe) -> float
     model.eval()
     long = recipe.context + 1
     pieces = data.validation[: len(data.validation) // long * long].view(-1, long)
-    total = sum(loss_of(model, some).double().item() * len(some) for some in pieces.split(recipe.batch))
+    total = sum(loss_of(model, batch).double().item() * len(batch) for batch in pieces.split(recipe.batch))
     model.train(mode)
     return total / len(pieces)
-
-
-_WARM_UP = 3  # steps before a recording, in which kernels are compiled and libraries take their work space
-_BETAS = (0.9, 0.99)
-_CLIP = 1.0
-
-
-class Source(Protocol):
-    """Where batches come from."""
-
-    text: Tensor
-
-    def draw(self) -> Tensor: ...
-
-
-class Steps:
-    """AdamW steps of one model, with clipped gradients.
-
-    Args:
-        loss_of: a function of model and batch.
-        recorded: as a CUDA graph; on a CPU it has no meaning.
-        groups: what `param_groups` takes beside the model: lr, weight_decay, lr_scale.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        batches: Source,
-        loss_of: Callable[[nn.Module, Tensor], Tensor],
-        *,
-        recorded: bool = True,
-        **groups: Any,
-    ) -> None:
-        self.model, self.batches, self.loss_of = model, batches, loss_of
-        self.device = batches.text.device
-        cuda = self.device.type == "cuda"
-        self.recorded = recorded and cuda
-        self.optimizer = torch.optim.AdamW(
-            param_groups(model, **groups), betas=_BETAS, fused=cuda, capturable=self.recorded
-        )
-        self.rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
-        if self.recorded:
-            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-                group["lr"] = torch.tensor(rate, device=self.device)  # a number would be part of the recording
-        self.pieces: Tensor | None = None
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.trained = -1
-        self.before_recording = _WARM_UP
-
-    def step(self, share: float = 1.0) -> None:
-        """One step, at this share of the learning rates."""
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            if self.recorded:
-                group["lr"].fill_(rate * share)
-            else:
-                group["lr"] = rate * share
-        drawn = self.batches.draw()
-        if not self.recorded:
-            self._one(drawn)
-            return
-        self.pieces = drawn if self.pieces is None else self.pieces.copy_(drawn)
-        trained = sum(one.requires_grad for one in self.model.parameters())
-        if trained != self.trained:  # at the start, and where hardening freezes parameters: it is another step then
-            self.trained, self.graph, self.before_recording = trained, None, _WARM_UP
-        if self.graph is not None:
-            self.graph.replay()
-        elif self.before_recording:
-            self.before_recording -= 1
-            self._aside(self.pieces)
-        else:
-            self.graph = self._record(self.pieces)
-            self.graph.replay()
-
-    def finish(self) -> None:
-        """Wait for the last step, and let go of the gradients, which lie in the recording's memory."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        self.model.zero_grad(set_to_none=True)
-        self.graph = None
-
-    def _one(self, pieces: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        self.loss_of(self.model, pieces).backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), _CLIP)
-        self.optimizer.step()
-
-    def _aside(self, pieces: Tensor) -> None:
-        """A step on a stream of its own, as what is to be recorded must have run before."""
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side), warnings.catch_warnings():
-            # torch's own remark that an optimiser which can be recorded is not being recorded yet.
-            warnings.filterwarnings("ignore", message="This instance was constructed with capturable")
-            self._one(pieces)
-        torch.cuda.current_stream(self.device).wait_stream(side)
-
-    def _record(self, pieces: Tensor) -> torch.cuda.CUDAGraph:
-        self.optimizer.zero_grad(set_to_none=True)  # the gradients' places are to be the recording's own
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=recording_stream(self.device)):
-                self._one(pieces)
-        except RuntimeError as error:
-            line = (str(error).strip().splitlines() or ["no message"])[0]
-            raise ParameterError(
-                f"The training step could not be recorded as a CUDA graph ({line}). Run it step by step: --eager."
-            ) from error
-        return graph
 
 
 KIND = "study language"
@@ -374,24 +275,24 @@ def run(
     """
     device = choose_device(settings.device)
     data = (text or load_characters(settings.data)).to(device)
-    found: dict[str, list[Mapping[str, Any]]] = {entry.title: [] for entry in settings.entries}
+    results: dict[str, list[Mapping[str, Any]]] = {entry.title: [] for entry in settings.entries}
     parameters = 0
     names = [_name(entry, seed) for seed in settings.seeds for entry in settings.entries]
-    told = {"device": device.type, "text": _fingerprint(data)}
-    kept = Kept(keep, kind=KIND, settings=told | asdict(settings.recipe), names=names)
+    source = {"device": device.type, "text": _fingerprint(data)}
+    store = Kept(keep, kind=KIND, settings=source | asdict(settings.recipe), names=names)
     for seed in settings.seeds:
         # Drawn once: every row begins with these weights.
         start = build(settings.recipe, vocabulary=data.vocabulary, seed=seed, activation="gelu").to(device)
-        parameters = sum(one.numel() for one in start.parameters())
+        parameters = sum(parameter.numel() for parameter in start.parameters())
         for entry in settings.entries:
-            row = kept.found(
+            row = store.found(
                 _name(entry, seed),
-                partial(_one, entry, start, data, settings.recipe, seed, advance),
+                partial(_train_row, entry, start, data, settings.recipe, seed, advance),
                 advance=partial(advance, f"{entry.name} seed {seed}"),
                 steps=settings.recipe.steps * (2 if entry.harden else 1),
             )
-            found[entry.title].append(row)
-    return kept.of(_record(settings, found, device, command, parameters))
+            results[entry.title].append(row)
+    return store.of(_record(settings, results, device, command, parameters))
 
 
 def _name(entry: Entry, seed: int) -> str:
@@ -400,13 +301,13 @@ def _name(entry: Entry, seed: int) -> str:
 
 def _fingerprint(data: Characters) -> str:
     """A checksum of the text, by which findings from another one are told apart."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in (data.train, data.validation):
-        found.update(part.cpu().numpy().tobytes())
-    return found.hexdigest()[:16]
+        digest.update(part.cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
-def _one(
+def _train_row(
     entry: Entry,
     start: Any,
     data: Characters,
@@ -468,27 +369,27 @@ def _one(
 def _knobs(model: Any) -> list[float]:
     """The knob of every activation, in order of depth."""
     modules = activation_modules(model).values()
-    return [getattr(one, one.definition.knobs[0]).detach().double().mean().item() for one in modules]
+    return [getattr(module, module.definition.knobs[0]).detach().double().mean().item() for module in modules]
 
 
 def _record(
     settings: Settings,
-    found: Mapping[str, Sequence[Mapping[str, Any]]],
+    results: Mapping[str, Sequence[Mapping[str, Any]]],
     device: torch.device,
     command: str,
     parameters: int,
 ) -> Record:
     rows = []
-    for title, seeds in found.items():
+    for title, seeds in results.items():
         columns = [name for name in COLUMNS if name in seeds[0]]
         rows.append(
             {
                 "row": title,
-                "loss": {name: Quantity.mean([one[name] for one in seeds], unit="nats") for name in columns},
-                "loss_by_seed": {name: [one[name] for one in seeds] for name in columns},
-                "layer_by_layer": [one["layers"] for one in seeds if "layers" in one],
-                "learned_knobs": [one["knobs"] for one in seeds if "knobs" in one],
-                "time": Quantity.mean([one["seconds"] for one in seeds], unit="s"),
+                "loss": {name: Quantity.mean([result[name] for result in seeds], unit="nats") for name in columns},
+                "loss_by_seed": {name: [result[name] for result in seeds] for name in columns},
+                "layer_by_layer": [result["layers"] for result in seeds if "layers" in result],
+                "learned_knobs": [result["knobs"] for result in seeds if "knobs" in result],
+                "time": Quantity.mean([result["seconds"] for result in seeds], unit="s"),
             }
         )
     return Record.now(

@@ -1,7 +1,8 @@
-"""Training: one loop over M replicas at once; schedules are pure functions of progress."""
+"""Training: `fit` for one model, `Replicas` for many at once; schedules are pure functions of progress."""
 
 from . import augment
-from .loop import OneByOne
+from .loop import fit
+from .one_by_one import OneByOne
 from .random_keys import order
 from .replicas import Replicas
 from .reproducing import Ensemble, dissimilarity, widths_by_depth
@@ -15,6 +16,7 @@ __all__ = [
     "constant",
     "cosine",
     "dissimilarity",
+    "fit",
     "linear",
     "order",
     "step",

@@ -7,6 +7,7 @@ counters, the order of the examples), so that a replay does the next step.
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,7 +15,9 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..errors import ParameterError
 
 # -- torch.compile for a method of one object among many --------------------------------------------------
 
@@ -64,6 +67,86 @@ def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: tor
         with _nothing_collected(), torch.cuda.graph(graph, stream=recording_stream(device)):
             step()
     return graph.replay
+
+
+class RecordedStep:
+    """A step of torch's autograd and optimiser as a CUDA graph. The first steps run on a stream of their own, as what
+    is to be recorded must have run before; all of them train.
+
+    Args:
+        step: from a list of batches to their loss.
+        device: where everything lies.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[list[Any]], Tensor],
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        device: torch.device,
+    ) -> None:
+        self.step, self.model, self.optimizer, self.device = step, model, optimizer, device
+        self.parts: list[Any] | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.loss = torch.zeros(())
+        self.trained = -1
+        self.before_recording = _WARM_UP
+
+    def __call__(self, drawn: list[Any]) -> Tensor:
+        """The step on these batches, which are copied to where the first ones lay."""
+        if self.parts is None:
+            self.parts = [_copy_batch(batch) for batch in drawn]
+        else:
+            for held, batch in zip(self.parts, drawn, strict=True):
+                _write_batch(held, batch)
+        trained = sum(parameter.requires_grad for parameter in self.model.parameters())
+        if trained != self.trained:  # at the start, and where hardening freezes parameters: it is another step then
+            self.trained, self.graph, self.before_recording = trained, None, _WARM_UP
+        if self.graph is not None:
+            self.graph.replay()
+        elif self.before_recording:
+            self.before_recording -= 1
+            self._aside(self.parts)
+        else:
+            self.graph = self._record(self.parts)
+            self.graph.replay()
+        return self.loss.clone()
+
+    def _aside(self, parts: list[Any]) -> None:
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side), warnings.catch_warnings():
+            # torch's own remark that an optimiser which can be recorded is not being recorded yet.
+            warnings.filterwarnings("ignore", message="This instance was constructed with capturable")
+            self.loss = self.step(parts)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+
+    def _record(self, parts: list[Any]) -> torch.cuda.CUDAGraph:
+        self.optimizer.zero_grad(set_to_none=True)  # the gradients' places are to be the recording's own
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=recording_stream(self.device)):
+                self.loss = self.step(parts)
+        except RuntimeError as error:
+            line = (str(error).strip().splitlines() or ["no message"])[0]
+            raise ParameterError(
+                f"The training step could not be recorded as a CUDA graph ({line}). Run it step by step: "
+                "capture=False, or --eager in the command."
+            ) from error
+        return graph
+
+
+def _copy_batch(batch: Any) -> Any:
+    return tuple(_copy_batch(value) for value in batch) if isinstance(batch, tuple) else batch.clone()
+
+
+def _write_batch(held: Any, batch: Any) -> None:
+    if not isinstance(held, tuple):
+        held.copy_(batch)
+        return
+    for place, value in zip(held, batch, strict=True):
+        _write_batch(place, value)
 
 
 def recording_stream(device: torch.device) -> torch.cuda.Stream:

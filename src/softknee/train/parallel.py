@@ -8,14 +8,15 @@ others.
 from __future__ import annotations
 
 import atexit
-import json
 import os
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..devices import need_device, read_device
 from ..errors import InputError, ParameterError, did_you_mean
@@ -94,43 +95,28 @@ def leave() -> None:
 
 
 def agree(value: Any) -> Any:
-    """The main process's value in every process; of JSON's types."""
+    """The main process's value in every process."""
     if not _joined() or dist.get_world_size() == 1:
         return value
-    return json.loads(agree_bytes(json.dumps(value).encode()))
-
-
-def agree_bytes(content: bytes) -> bytes:
-    """The main process's bytes in every process."""
-    if not _joined() or dist.get_world_size() == 1:
-        return content
-    device = _message_device()
-    length = torch.tensor([len(content)], device=device)
-    dist.broadcast(length, src=0)
-    if is_main():
-        sent = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
-        sent = sent.to(device)
-    else:
-        sent = torch.empty(int(length), dtype=torch.uint8, device=device)
-    if len(sent):
-        dist.broadcast(sent, src=0)
-    return bytes(sent.cpu().untyped_storage())[: len(sent)]
+    values = [value]
+    dist.broadcast_object_list(values, src=0, device=_message_device())
+    return values[0]
 
 
 def any_process(flag: bool) -> bool:
     """Whether the flag is true in any process: so that all of them stop at the same step."""
     if not _joined() or dist.get_world_size() == 1:
         return flag
-    found = torch.tensor([int(flag)], device=_message_device())
-    dist.all_reduce(found, op=dist.ReduceOp.MAX)
-    return bool(found)
+    flags = torch.tensor([int(flag)], device=_message_device())
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+    return bool(flags)
 
 
 def total(tensor: Tensor) -> Tensor:
     """The sum over the processes, in each of them."""
-    found = tensor.detach().clone()
-    dist.all_reduce(found)
-    return found
+    result = tensor.detach().clone()
+    dist.all_reduce(result)
+    return result
 
 
 class _Summed(torch.autograd.Function):
@@ -161,8 +147,7 @@ def part_of(count: int) -> slice:
     >>> part_of(5)
     slice(0, 5, None)
     """
-    here, of = rank(), world()
-    return slice(count * here // of, count * (here + 1) // of)
+    return slice(count * rank() // world(), count * (rank() + 1) // world())
 
 
 def gather_rows(part: Tensor, *, count: int) -> Tensor:
@@ -172,16 +157,79 @@ def gather_rows(part: Tensor, *, count: int) -> Tensor:
     return torch.cat(parts)[:count]
 
 
+# -- batch norm over a batch that lies in several processes -----------------------------------------------
+#
+# The mean and variance are those of all examples.
+#
+#     mean = (sum over processes of the sum of x) / n,   variance = (sum over processes of the sum of (x - mean)^2) / n
+#
+# torch's SyncBatchNorm does the same on GPUs alone; this does it with any backend, and a process that only goes along
+# (its part of the batch is empty) counts for nothing.
+
+
+@dataclass
+class Counted:
+    """How many examples of the part that is run count; None outside of training."""
+
+    examples: int | None = None
+
+
+class _SyncedNorm:
+    """In training, over all processes; else as it was."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        own: Any = self
+        counted = own.counted.examples
+        if not own.training or counted is None:
+            return super().forward(input)  # pyright: ignore[reportAttributeAccessIssue]
+        own._check_input_dim(input)
+        dims = [dim for dim in range(input.dim()) if dim != 1]
+        shape = [1, -1, *[1] * (input.dim() - 2)]
+        real = float(counted > 0)
+        places = input.numel() // input.shape[1] * real
+        count = total(torch.tensor(places, dtype=torch.float64, device=input.device)).to(input.dtype)
+        mean = summed(input.sum(dims) * real) / count
+        centred = input - mean.view(shape)
+        variance = summed(centred.square().sum(dims) * real) / count
+        if own.running_mean is not None:
+            self._follow(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        normed = centred * torch.rsqrt(variance + own.eps).view(shape)
+        return normed * own.weight.view(shape) + own.bias.view(shape) if own.affine else normed
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, variance: Tensor) -> None:
+        own: Any = self
+        own.num_batches_tracked.add_(1)
+        share = 1 / float(own.num_batches_tracked) if own.momentum is None else own.momentum
+        own.running_mean.lerp_(mean, share)
+        own.running_var.lerp_(variance, share)
+
+
+def sync_norms_(model: nn.Module, counted: Counted) -> None:
+    """Make the batch norms of a model take the statistics of the whole batch while `counted` says how much counts."""
+    for path, module in model.named_modules():
+        kind = type(module)
+        if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm):
+            if kind.forward is not _BatchNorm.forward:
+                raise InputError(
+                    f"{path!r} is a {kind.__name__}, a batch norm with a forward of its own, which would see a part of "
+                    "each batch alone; make it an nn.SyncBatchNorm, or train with strategy='none'."
+                )
+            own: Any = module
+            own.__class__ = type(f"Synced{kind.__name__}", (_SyncedNorm, kind), {})
+            own.counted = counted
+
+
 # -- a model in several processes -------------------------------------------------------------------------
 
 
 def start_alike_(model: nn.Module) -> None:
     """Give every process the tensors of the main one, whatever else its model was drawn from."""
     with torch.no_grad():
-        for one in (*model.parameters(), *model.buffers()):
-            sent = one.detach().contiguous()
+        for tensor in (*model.parameters(), *model.buffers()):
+            sent = tensor.detach().contiguous()
             dist.broadcast(sent, src=0)
-            one.copy_(sent)
+            tensor.copy_(sent)
 
 
 def spread(model: nn.Module, strategy: str) -> None:
@@ -210,8 +258,8 @@ def _shard_(model: nn.Module) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    for name, one in model.named_parameters():
-        if one.dim() == 0:
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 0:
             raise InputError(f"fsdp2 cannot shard {name!r}, which has no dimension; give it the shape (1,).")
     mesh = init_device_mesh(next(model.parameters()).device.type, (world(),))
     for block in blocks(model):
@@ -226,10 +274,10 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     >>> blocks(net) == [net[0], net[2]]
     True
     """
-    total = sum(one.numel() for one in model.parameters())
+    total = sum(parameter.numel() for parameter in model.parameters())
     # A tensor of two parts must be gathered once, with the whole.
     tied = len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.parameters()))
-    found: list[nn.Module] = []
+    parts: list[nn.Module] = []
     inside: set[nn.Module] = set()
     for module in model.modules():
         if tied or module in inside or not isinstance(module, nn.ModuleList | nn.Sequential):
@@ -237,9 +285,9 @@ def blocks(model: nn.Module) -> list[nn.Module]:
         large = [child for child in module if sum(p.numel() for p in child.parameters()) > _LEAST_SHARE * total]
         if len(large) < 2:
             continue
-        found += large
+        parts += large
         inside |= {each for child in module for each in child.modules()}
-    return found
+    return parts
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 from ...errors import MissingToolError, ParameterError
 from ...measure.record import Quantity, Record, without_paths
 from ...nn import SQUAFP, RatePenalty
+from ...train import fit
 from ...wire import Boundary, Traffic, decode, encode, packed, sizes
 from ..data.images import Split
 from ..table import Table
@@ -88,18 +89,23 @@ def _train(
     settings: Settings, split: Split, modules: Sequence[nn.Module], loss: Callable[[Tensor, Tensor], tuple[Tensor, Any]]
 ) -> list[float]:
     """The losses of training by Adam; `loss` gives, of images and labels, the loss and a penalty to add, or None."""
-    optimizer = torch.optim.Adam([weight for module in modules for weight in module.parameters()], lr=_LR)
+    generator = torch.Generator().manual_seed(settings.seed)  # the examples come in one order in every process
+    batches = (
+        (split.train_images[batch], split.train_labels[batch])
+        for _ in range(settings.epochs)
+        for batch in torch.randperm(len(split.train_labels), generator=generator)
+        .to(settings.device)
+        .split(settings.batch)
+    )
+    model = nn.ModuleList(modules)
     losses: list[float] = []
-    # The order of the examples is the same in every process.
-    generator = torch.Generator().manual_seed(settings.seed)
-    for _ in range(settings.epochs):
-        for batch in torch.randperm(len(split.train_labels), generator=generator).split(settings.batch):
-            batch = batch.to(settings.device)
-            optimizer.zero_grad()
-            value, penalty = loss(split.train_images[batch], split.train_labels[batch])
-            (value if penalty is None else value + penalty()).backward()
-            optimizer.step()
-            losses.append(value.item())
+
+    def with_penalty(_: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        value, penalty = loss(*batch)
+        losses.append(value.item())
+        return (value if penalty is None else value + penalty()).squeeze()
+
+    fit(model, batches, with_penalty, optimizer=torch.optim.Adam(model.parameters(), lr=_LR))
     return losses
 
 

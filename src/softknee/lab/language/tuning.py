@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ...errors import ParameterError
 from ...surgery import param_groups
+from ...train import fit
 from .preferences import (
     Batch,
     PairTokens,
@@ -85,11 +86,11 @@ def supervise_(
     A reply's loss is the sum over its tokens, and a batch's the mean over its replies, as DPO's authors have it.
     """
 
-    def make(some: Sequence[PairTokens]) -> Batch:
-        return chosen_batch(some, padding=padding)
+    def make(part: Sequence[PairTokens]) -> Batch:
+        return chosen_batch(part, padding=padding)
 
-    def loss_of(batch: Batch, share: float) -> Tensor:
-        return -reply_log_probabilities(model, batch).mean() * share
+    def loss_of(model: Any, batch: Batch) -> Tensor:
+        return -reply_log_probabilities(model, batch).mean()
 
     return _train(model, pairs, recipe, seed=seed, make=make, loss_of=loss_of, advance=advance)
 
@@ -112,20 +113,19 @@ def prefer_(
         raise ParameterError(f"beta of DPO must be a positive number, and {beta!r} was given.")
     without_dropout_(model)
     device = next(model.parameters()).device
-    known: dict[int, Tensor] = {}
 
-    def make(some: Sequence[PairTokens]) -> Batch:
-        return pair_batch(some, padding=padding)
+    def make(part: Sequence[PairTokens]) -> Batch:
+        return pair_batch(part, padding=padding)
 
     # The batches come in the order of the seed, so that they can be gone through twice.
     with torch.no_grad():
-        for number, some in enumerate(_batches(pairs, recipe, seed)):
-            known[number] = reply_log_probabilities(model, make(some).to(device))
-    asked = iter(known.values())
+        reference = iter(
+            [reply_log_probabilities(model, make(some).to(device)) for some in _batches(pairs, recipe, seed)]
+        )
 
-    def loss_of(batch: Batch, share: float) -> Tensor:
+    def loss_of(model: Any, batch: Batch) -> Tensor:
         policy = reply_log_probabilities(model, batch)
-        return dpo_losses(policy.view(2, -1), next(asked).view(2, -1), beta=beta)[0].mean() * share
+        return dpo_losses(policy.view(2, -1), next(reference).view(2, -1), beta=beta)[0].mean()
 
     return _train(model, pairs, recipe, seed=seed, make=make, loss_of=loss_of, advance=advance)
 
@@ -136,9 +136,9 @@ def log_probabilities(model: Any, pairs: Sequence[PairTokens], *, batch: int, pa
     mode, device = model.training, next(model.parameters()).device
     model.eval()
     parts = [pairs[at : at + batch] for at in range(0, len(pairs), batch)]
-    found = [reply_log_probabilities(model, pair_batch(some, padding=padding).to(device)).cpu() for some in parts]
+    results = [reply_log_probabilities(model, pair_batch(part, padding=padding).to(device)).cpu() for part in parts]
     model.train(mode)
-    return torch.cat([one.view(2, -1) for one in found], dim=1)
+    return torch.cat([result.view(2, -1) for result in results], dim=1)
 
 
 def evaluate(
@@ -151,7 +151,7 @@ def evaluate(
 def reply_perplexity(log_probability: Tensor, pairs: Sequence[PairTokens]) -> float:
     """exp of the mean loss of a token of the chosen replies; `log_probability` as `log_probabilities` gives it."""
     total = log_probability[0].double().sum().item()
-    return exp_or_infinite(-total / sum(len(one.chosen) for one in pairs))
+    return exp_or_infinite(-total / sum(len(pair.chosen) for pair in pairs))
 
 
 def _train(
@@ -161,33 +161,27 @@ def _train(
     *,
     seed: int,
     make: Callable[[Sequence[PairTokens]], Batch],
-    loss_of: Callable[[Batch, float], Tensor],
+    loss_of: Callable[[Any, Batch], Tensor],
     advance: Callable[[], None],
 ) -> list[float]:
     """The steps that both stages share."""
     without_dropout_(model)
-    device = next(model.parameters()).device
-    groups = param_groups(model, lr=recipe.learning_rate, lr_scale=recipe.activation_rate_factor)
-    optimizer = torch.optim.RMSprop(groups)
-    rates = [group["lr"] for group in optimizer.param_groups]
-    parts, trace = recipe.batch // recipe.micro_batch, []
-    source = _batches(pairs, recipe, seed)
-    model.train()
-    for step in range(recipe.steps_of(len(pairs))):
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * share_of_rate(step, recipe.warmup)
-        optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for _ in range(parts):
-            loss = loss_of(make(next(source)).to(device), 1 / parts)
-            loss.backward()
-            total += loss.item()
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-        optimizer.step()
-        trace.append(total)
-        advance()
+    steps = recipe.steps_of(len(pairs))
+    losses = fit(
+        model,
+        (make(part) for part in _batches(pairs, recipe, seed)),
+        loss_of,
+        optimizer=torch.optim.RMSprop(
+            param_groups(model, lr=recipe.learning_rate, lr_scale=recipe.activation_rate_factor)
+        ),
+        steps=steps,
+        schedule=lambda progress: share_of_rate(round(progress * steps), recipe.warmup),
+        accumulate=recipe.batch // recipe.micro_batch,
+        clip=recipe.clip,
+        on_step=lambda _: advance(),
+    )
     model.eval()
-    return trace
+    return losses.tolist()
 
 
 def _batches(pairs: Sequence[PairTokens], recipe: Recipe, seed: int) -> Iterator[Sequence[PairTokens]]:

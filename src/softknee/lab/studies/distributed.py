@@ -82,7 +82,7 @@ def _lead(trial: Trial, *, saved: Mapping[str, bytes] | None = None, watch: Watc
     names = None if saved is None else list(saved)
     parallel.agree({"trial": trial.plain(), "saved": names, "threads": torch.get_num_threads()})
     for name in names or ():
-        parallel.agree_bytes((saved or {})[name])
+        parallel.agree((saved or {})[name])
     return run_trial(trial, saved=saved, watch=_Leading(watch), **others)
 
 
@@ -122,7 +122,7 @@ def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
         while (asked := parallel.agree(None)) != _END:
             saved = None
             if asked["saved"] is not None:
-                saved = {name: parallel.agree_bytes(b"") for name in asked["saved"]}
+                saved = {name: parallel.agree(None) for name in asked["saved"]}
             torch.set_num_threads(asked["threads"])
             try:
                 run_trial(Trial.read(asked["trial"]), examples=examples, saved=saved, watch=_Following(), **where)

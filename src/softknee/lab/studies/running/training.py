@@ -674,7 +674,7 @@ def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
         "device": trial.device,
     }
     if trial.training.engine == "loop":
-        from ....train.loop import OneByOne
+        from ....train.one_by_one import OneByOne
 
         return OneByOne(make, **settings, strategy=trial.training.strategy)
     return Replicas(make, **settings)

@@ -1,0 +1,622 @@
+"""M models trained in an ordinary loop: any model, torch's own optimisers, and one model across several processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from ..errors import InputError, ParameterError
+from ..surgery.groups import LR_SCALE, param_groups, split
+from ..surgery.modules import activation_modules
+from . import parallel
+from .arguments import (
+    check_clip,
+    one_number,
+    read_examples,
+    read_rate,
+    read_seeds,
+    read_shares,
+    read_single,
+    read_targets,
+    steps_of_epoch,
+    tensor_of,
+    try_example,
+)
+from .augment import Augment
+from .losses import Loss
+from .many import ManyModels
+from .optimizers import Own, make_optimizer, parts_of, read_options, read_own
+from .random_keys import fold, order, seed_keys, site_number
+from .schedules import Schedule
+from .stacked_modules import Draws
+from .stacking import Knobs, apply_knobs, build_model, check_knobs, fitting, named_tensors
+from .state import own_in, pair_tensors, write_own
+
+FORMAT = "one by one, 1"
+
+
+class OneByOne(ManyModels):
+    """Trains `count` models in one readable loop, a step of each in turn; the interface is that of `Replicas`.
+
+    Nothing is asked of the model but that it is an nn.Module whose output is a tensor, or has one called `logits`.
+    Start, order of the examples, groups of the optimiser and rates are those of `Replicas`, so that without dropout
+    both train the same models, to rounding, of augmented images as well. Dropout comes from torch's generator, seeded
+    for each step from (seed, step).
+
+    Args:
+        make_model, count, seeds, share_init, share_order, share_dropout, knobs, device: as for `Replicas`.
+        strategy: "none"; or, in processes that torchrun started, "ddp" (each has the models and a part of every batch)
+            or "fsdp2" (each has a part of the parameters, too). Then all processes call the same methods; each loss is
+            the mean over the examples of the whole batch, and the result is that of one process, to rounding (but for
+            dropout, which each process draws for its part). Batch norm takes the statistics of the whole batch.
+
+    >>> import softknee as sk, torch
+    >>> make = lambda: torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SmeLU(), torch.nn.Linear(8, 2))
+    >>> x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    >>> y = (x[:, 0] > x[:, 1]).long()
+    >>> loop = sk.train.OneByOne(make, count=2, knobs={"beta": [0.1, 1.0]})
+    >>> loop.fit(x, y, epochs=3, batch=16, lr=0.5, momentum=0.9)
+    OneByOne(count=2, epochs=3, steps=12)
+    >>> together = sk.train.Replicas(make, count=2, knobs={"beta": [0.1, 1.0]}).fit(
+    ...     x, y, epochs=3, batch=16, lr=0.5, momentum=0.9)
+    >>> torch.allclose(loop.predict(x), together.predict(x), atol=1e-5)
+    True
+
+    Reference: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (2020); Zhao et al.,
+    "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (2023).
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[..., nn.Module],
+        *,
+        count: int,
+        seeds: Iterable[int] | None = None,
+        share_init: bool = False,
+        share_order: bool = False,
+        share_dropout: bool = False,
+        knobs: Knobs | None = None,
+        device: torch.device | str = "cpu",
+        strategy: str = "none",
+    ) -> None:
+        self.seeds = read_seeds("OneByOne", count=count, seeds=seeds)
+        self.count, self.strategy = count, strategy
+        self.device = parallel.join(strategy, device)
+        self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
+        starts = [self.seeds[0]] * count if share_init else self.seeds
+        self._models = _Models(make_model, seeds=starts, knobs=knobs or {}, device=self.device, strategy=strategy)
+        drawn = [self.seeds[0]] * count if share_dropout else self.seeds
+        self._dropout_keys = fold(seed_keys(drawn), site_number("dropout"))
+        self._keys = seed_keys(drawn, device=self.device)
+        self._augment: Augment | None = None
+        self._optimizers: list[Optimizer] = []
+        self._optimizer_key: tuple[Any, ...] = ()
+        self.epoch = self.step = 0
+        self._logs: list[Tensor] = []
+
+    # -- training -----------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        epochs: int,
+        batch: int,
+        lr: float | Sequence[float] | Tensor,
+        optimizer: str = "sgd",
+        loss: str | Loss = "cross_entropy",
+        clip: float | None = None,
+        augment: Augment | None = None,
+        schedule: Schedule | None = None,
+        total_epochs: int | None = None,
+        drop_last: bool = False,
+        shuffle: int | None = None,
+        gradient_norms: bool = False,
+        lr_scale: float = LR_SCALE,
+        activation_optimizer: str | None = None,
+        activation_lr: float | None = None,
+        on_step: Callable[[int], object] | None = None,
+        on_epoch: Callable[[OneByOne], object] | None = None,
+        **options: Any,
+    ) -> OneByOne:
+        """Train for some epochs more. The arguments are those of `Replicas.fit`; a batch is that of all processes.
+
+        A `loss` of your own must be a mean over the examples. `on_step` is called when every model has done the step.
+        """
+        x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
+        y = read_targets(y, loss)
+        if self.step == 0 and augment is None and self.strategy == "none":
+            try_example(self.model(0), x, y, loss)
+        per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
+        check_clip(clip)
+        shares = iter(
+            read_shares(schedule, done=self.epoch, epochs=epochs, total_epochs=total_epochs, per_epoch=per_epoch)
+        )
+        rates = read_rate(lr, count=self.count).expand(self.count).tolist()
+        own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
+        self._choose_optimizer(optimizer, options, lr_scale, own)
+        compare = read_single(loss)
+        log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
+        self._augment = augment
+        self._begin(x[:batch], y[:batch], compare)
+        ordered = self.seeds[:1] if self.shares["order"] else self.seeds
+        for _ in range(epochs):
+            orders = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
+            for turn in range(per_epoch):
+                rows = orders[:, turn * batch : (turn + 1) * batch].expand(self.count, -1)
+                share = next(shares)
+                with self._own_random_numbers():
+                    for index, (row, rate) in enumerate(zip(rows, rates, strict=True)):
+                        self._seed_dropout(index)
+                        log[turn, 0, index] = self._differentiate(index, x, y, row, compare)
+                        if clip is not None or gradient_norms:
+                            log[turn, 1:, index] = self._clip(index, clip)
+                        self._move(index, rate * share)
+                self.step += 1
+                if on_step is not None:
+                    on_step(self.step)
+            self.epoch += 1
+            self._logs.append(log.clone())
+            if self.strategy != "none":
+                self._logs[-1][:, 0] = parallel.total(log[:, 0])
+            if on_epoch is not None:
+                on_epoch(self)
+        return self
+
+    # -- what came of it ----------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def predict(self, x: Tensor, *, probabilities: bool = False, batch: int = 1024) -> Tensor:
+        """The outputs of every model in eval mode, [M, N, ...], in every process; with `probabilities`, through softmax
+        (one output: the sigmoid)."""
+        if not isinstance(x, Tensor) or x.dim() == 0 or len(x) == 0 or batch < 1:
+            raise InputError("predict needs a tensor of at least one example, and a batch of at least 1.")
+        own, each = x, math.ceil(len(x) / parallel.world())
+        if self.strategy != "none":
+            # Equally many for each process, because all gather parameters together: the last example fills up.
+            places = torch.arange(each * parallel.rank(), each * (parallel.rank() + 1)).clamp_(max=len(x) - 1)
+            own = x[places.to(x.device)]
+        outputs = torch.stack([self._predict(index, own, batch) for index in range(self.count)])
+        if self.strategy != "none":
+            outputs = parallel.gather_rows(outputs.transpose(0, 1), count=len(x)).transpose(0, 1).contiguous()
+        if not probabilities:
+            return outputs
+        return outputs.sigmoid() if outputs.dim() < 3 or outputs.shape[2] == 1 else outputs.softmax(dim=2)
+
+    def _predict(self, index: int, x: Tensor, batch: int) -> Tensor:
+        model = self._models.bare[index]
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        try:
+            return torch.cat([tensor_of(model(part.to(self.device))) for part in x.split(batch)])
+        finally:
+            for module, training in modes:
+                module.training = training  # predict may be called between two epochs
+            parallel.settle_(model)
+
+    def weight_norms(self) -> Tensor:
+        """The 2-norm of all trained parameters of each model, [M]."""
+        trained = [name for name, parameter in self._models.bare[0].named_parameters() if parameter.requires_grad]
+        each = self._models.stacked()
+        return torch.linalg.vector_norm(torch.cat([each[name].flatten(1) for name in trained], 1), dim=1).cpu()
+
+    def knobs(self) -> dict[str, Tensor]:
+        """The effective parameters of the activations by "path.name", with the models first, on the CPU."""
+        return self._models.knobs()
+
+    def set_knobs(self, knobs: Knobs) -> OneByOne:
+        """New effective values of activation parameters, as `knobs` at construction; all or none are set."""
+        self._models.set_knobs(knobs)
+        return self
+
+    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> OneByOne:
+        """From the next `fit` on the optimiser leaves activation parameters alone; `set_knobs` still moves them.
+
+        Args:
+            knobs: which, as the keys of `knobs`; every parameter of an activation by default.
+        """
+        self._models.freeze(knobs)
+        if self._optimizers:  # the same one over what is left, with what it keeps
+            name, options, lr_scale, own, _ = self._optimizer_key
+            self._choose_optimizer(name, dict(options), lr_scale, own)
+        return self
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of all parameters and buffers by name, [M, ...], where the models live; whole in every process."""
+        return self._models.stacked()
+
+    @torch.no_grad()
+    def load_weights(self, weights: Mapping[str, Tensor]) -> OneByOne:
+        """What `weights` gave, copied back; those of other models are refused, and nothing is changed."""
+        pair_tensors(self._models.shapes(), weights, what="weights are")
+        self._models.load(weights)
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training goes on from, as tensors on the CPU, numbers and text; whole in every process."""
+        return {
+            "format": FORMAT,
+            "seeds": list(self.seeds),
+            "shares": dict(self.shares),
+            "frozen": sorted(self._models.frozen),
+            "epoch": self.epoch,
+            "step": self.step,
+            "tensors": {name: each.cpu() for name, each in self._models.stacked().items()},
+            "logs": [log.detach().to("cpu", copy=True) for log in self._logs],
+            "optimizer": self._optimizer_state(),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> OneByOne:
+        """Go on from a state; one of other models is refused, and nothing is changed."""
+        wanted = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
+        if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != FORMAT:
+            raise InputError("This is no state of such a loop: take what state_dict() gave, with the same version.")
+        if list(state["seeds"]) != self.seeds or dict(state["shares"]) != self.shares:
+            raise InputError(
+                f"The state is of models with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
+                f"these have {self.seeds} and {self.shares}; build them alike."
+            )
+        pair_tensors(self._models.shapes(), state["tensors"], what="state is")
+        parameters = dict(self._models.bare[0].named_parameters())
+        frozen, saved = frozenset(state["frozen"]), state["optimizer"]
+        if not frozen <= set(parameters):
+            raise InputError("The state is of another model: it has frozen what is not trained here.")
+        for key, each in ({} if saved is None else saved["tensors"]).items():
+            name = key.rpartition(":")[0]
+            moved = parameters[name] if name in parameters and name not in frozen else None
+            shapes = () if moved is None or not moved.requires_grad else ((self.count,), (self.count, *moved.shape))
+            if tuple(each.shape) not in shapes:  # a number, or something of the shape of its parameter
+                raise InputError(
+                    f"The state is of another model: its optimiser keeps {key!r}, which has no place here."
+                )
+        before = self._optimizers, self._optimizer_key, self._models.frozen
+        self._optimizers, self._models.frozen = [], frozen
+        try:
+            if saved is not None:
+                self._choose_optimizer(saved["name"], saved["options"], saved["lr_scale"], own_in(saved))
+        except Exception:
+            self._optimizers, self._optimizer_key, self._models.frozen = before
+            raise
+        self._models.load(state["tensors"])
+        if saved is not None:
+            self._load_optimizers(saved["tensors"])
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self._logs = [log.to(self.device, copy=True) for log in state["logs"]]
+        return self
+
+    def __repr__(self) -> str:
+        shared = "".join(f", share_{name}=True" for name, shares in self.shares.items() if shares)
+        spread = "" if self.strategy == "none" else f", strategy={self.strategy!r}"
+        return f"OneByOne(count={self.count}{shared}{spread}, epochs={self.epoch}, steps={self.step})"
+
+    def _copy(self, index: int) -> nn.Module:
+        return self._models.copy(index)
+
+    # -- one step of one model ----------------------------------------------------------------------------
+
+    def _begin(self, x: Tensor, y: Tensor, compare: Loss) -> None:
+        """Make the models ready to be trained; x and y are a batch of examples."""
+        for model in self._models.bare:
+            model.train()
+
+        def loss_of(model: nn.Module) -> Tensor:
+            images, targets = self._batch(0, x, y, torch.arange(len(x), device=self.device), step=0)
+            return compare(tensor_of(model(images)), targets)
+
+        with self._own_random_numbers():
+            self._models.average_gradients(loss_of)
+
+    def _own_random_numbers(self) -> Any:
+        """What is drawn inside leaves torch's generators as they were."""
+        return torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else [])
+
+    def _seed_dropout(self, index: int) -> None:
+        """From now on torch draws what belongs to this model and step, and with several processes to this one."""
+        key = fold(self._dropout_keys[index : index + 1], self.step)
+        if self.strategy != "none":
+            key = fold(key, parallel.rank())
+        torch.default_generator.manual_seed(int(key))
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):  # the seed is that of the current device
+                torch.cuda.manual_seed(int(key))
+        elif self.device.type != "cpu":
+            getattr(torch, self.device.type).manual_seed(int(key))
+
+    def _differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, compare: Loss) -> Tensor:
+        """Leave the gradient of the loss over the batch `row` in the model; this process's part of that loss."""
+        model = self._models.called[index]
+        model.zero_grad(set_to_none=True)
+        if self.strategy == "none":
+            images, targets = self._batch(index, x, y, row, step=self.step)
+            loss = one_number(compare(tensor_of(model(images)), targets))
+            loss.backward()
+        else:
+            part = parallel.part_of(len(row))
+            count = len(row[part])
+            # With nothing to do a process goes along with one example that counts for nothing.
+            images, targets = self._batch(index, x, y, row, step=self.step, part=part if count else slice(1))
+            with self._models.counting(count):
+                loss = one_number(compare(tensor_of(model(images)), targets)) * (count / len(row))
+                (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
+        for parameter in self._trained(index):
+            if parameter.grad is None:  # what the loss does not depend on has the gradient 0, as in Replicas
+                parameter.grad = torch.zeros_like(parameter)
+        return loss.detach()
+
+    def _batch(
+        self, index: int, x: Tensor, y: Tensor, row: Tensor, *, step: int, part: slice = slice(None)
+    ) -> tuple[Tensor, Tensor]:
+        """The examples of a part of the batch `row`, augmented as those of this model are in `Replicas`."""
+        if self._augment is None:
+            return x[row[part]], y[row[part]]
+        # All of them, whatever the part: what is drawn depends on the place in the batch, and images are mixed.
+        draws = Draws(self._keys[index : index + 1], torch.tensor([step], device=self.device))
+        images, targets = self._augment(x[row].unsqueeze(0), y[row].unsqueeze(0), draws=draws)
+        return images[0, part], targets[0, part]
+
+    @torch.no_grad()
+    def _clip(self, index: int, clip: float | None) -> Tensor:
+        """The norm of the gradient over all processes; the gradient is shortened to `clip` where it is longer."""
+        gradients = [parallel.local(p.grad) for p in self._trained(index) if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
+        if self.strategy == "fsdp2":
+            norm = parallel.total(norm.square()).sqrt()
+        if clip is not None:
+            share = (clip / (norm + 1e-6)).clamp(max=1.0)
+            for gradient in gradients:
+                gradient.mul_(share)
+        return norm
+
+    def _trained(self, index: int) -> list[nn.Parameter]:
+        return [parameter for group in self._optimizers[index].param_groups for parameter in group["params"]]
+
+    def _move(self, index: int, rate: float) -> None:
+        """A step of the optimiser, with this rate of the weights."""
+        _, _, lr_scale, own, _ = self._optimizer_key
+        for group in self._optimizers[index].param_groups:
+            if group["name"] != "activations":
+                group["lr"] = rate
+            elif own is None:
+                group["lr"] = rate * lr_scale
+        self._optimizers[index].step()
+
+    def _choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None) -> None:
+        """Go on with the optimisers where they are of this kind, and make new ones where not."""
+        if not 0 <= lr_scale < math.inf:
+            raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
+        read = read_options(name, options)
+        key = (name, tuple(sorted(read.items())), float(lr_scale), own, self._models.frozen)
+        if self._optimizers and key == self._optimizer_key:
+            return
+        new = []
+        for model in self._models.bare:
+            frozen = {id(parameter) for n, parameter in model.named_parameters() if n in self._models.frozen}
+            groups = param_groups(model, lr=1.0, weight_decay=read["weight_decay"], lr_scale=lr_scale)
+            for group in groups:
+                group["params"] = [p for p in group["params"] if id(p) not in frozen]
+            new.append(make_optimizer([group for group in groups if group["params"]], name, read, own))
+        same_kind = self._optimizers and key[:4] == self._optimizer_key[:4]
+        for before, after in zip(self._optimizers, new, strict=True) if same_kind else ():
+            # Something was frozen meanwhile; what is kept of the others goes on.
+            states = {p: state for part in parts_of(before) for p, state in part.state.items()}
+            for part in parts_of(after):
+                moved = [p for group in part.param_groups for p in group["params"]]
+                part.state.update({p: states[p] for p in moved if p in states})
+        self._optimizers, self._optimizer_key = new, key
+
+    def _optimizer_state(self) -> dict[str, Any] | None:
+        if not self._optimizers:
+            return None
+        name, options, lr_scale, own, _ = self._optimizer_key
+        tensors: dict[str, list[Tensor]] = {}
+        for model, optimizer in zip(self._models.bare, self._optimizers, strict=True):
+            for path, parameter in model.named_parameters():
+                for part in parts_of(optimizer):
+                    for key, value in part.state.get(parameter, {}).items():
+                        if value is not None:  # SGD without momentum says that it has none
+                            whole = parallel.whole(torch.as_tensor(value)).cpu()
+                            tensors.setdefault(f"{path}:{key}", []).append(whole)
+        stacked = {key: torch.stack(each) for key, each in tensors.items()}
+        return {"name": name, "options": dict(options), "lr_scale": lr_scale, **write_own(own), "tensors": stacked}
+
+    def _load_optimizers(self, tensors: Mapping[str, Tensor]) -> None:
+        for index, (model, optimizer) in enumerate(zip(self._models.bare, self._optimizers, strict=True)):
+            parameters = dict(model.named_parameters())
+            parts: dict[Tensor, Optimizer] = {}
+            for part in parts_of(optimizer):
+                part.state.clear()
+                parts |= {parameter: part for group in part.param_groups for parameter in group["params"]}
+            for key, each in tensors.items():
+                path, _, name = key.rpartition(":")
+                parameter = parameters[path]
+                value = each[index].clone()
+                if name != "step":  # a count of steps stays on the CPU
+                    sharded = hasattr(parameter, "full_tensor")
+                    value = parallel.like_sharded(parameter, value) if sharded else value.to(parameter.device)
+                parts[parameter].state[parameter][name] = value
+
+
+class _Models:
+    """`bare` are the models by their own names; `called` is what is called in training (the same, or in DDP)."""
+
+    def __init__(
+        self,
+        make_model: Callable[..., nn.Module],
+        *,
+        seeds: Sequence[int],
+        knobs: Knobs,
+        device: torch.device,
+        strategy: str,
+    ) -> None:
+        self.make_model, self.seeds, self.device = make_model, seeds, device
+        self.frozen: frozenset[str] = frozenset()
+        values = check_knobs(knobs, len(seeds))
+        # Never trained: its activations are lent the tensors of each model in turn, to read and set what they mean.
+        self._blank = build_model(make_model, seeds[0])
+        _refuse_unbuilt(self._blank)
+        split(self._blank)  # refuses a model without anything to train
+        self._counted = parallel.Counted()
+        self.bare: list[nn.Module] = []
+        for index, seed in enumerate(seeds):
+            made = build_model(make_model, seed)
+            self._refuse_another(made, index)
+            if seed == seeds[0]:
+                _copy_tensors(self._blank, made)  # whatever else make_model draws from, a shared start is shared
+            apply_knobs(made, {name: each[index] for name, each in values.items()})
+            made = made.to(device)
+            if strategy != "none":
+                parallel.sync_norms_(made, self._counted)
+            parallel.spread(made, strategy)
+            self.bare.append(made)
+        self.called = list(self.bare)
+        self._averages = strategy != "ddp"  # FSDP2 does so by itself
+
+    def copy(self, index: int) -> nn.Module:
+        """An ordinary model with the tensors of one of them."""
+        made = build_model(self.make_model, self.seeds[index])
+        with torch.no_grad():
+            own = named_tensors(made)
+            for name, one in self._whole(index).items():
+                own[name].copy_(one)
+        return made.to(self.device)
+
+    def stacked(self) -> dict[str, Tensor]:
+        """All parameters and buffers by name, [M, ...]."""
+        each = [self._whole(index) for index in range(len(self.bare))]
+        return {name: torch.stack([one[name] for one in each]) for name in each[0]}
+
+    def shapes(self) -> dict[str, Tensor]:
+        """What `stacked` gives, without the values."""
+        count = len(self.bare)
+        return {
+            name: torch.empty((count, *one.shape), dtype=one.dtype, device="meta")
+            for name, one in named_tensors(self._blank).items()
+        }
+
+    @torch.no_grad()
+    def load(self, stacked: Mapping[str, Tensor]) -> None:
+        """The values of `stacked`, or of some of its names, copied into the models."""
+        for index, model in enumerate(self.bare):
+            own = named_tensors(model)
+            for name, each in stacked.items():
+                parallel.copy_whole_(own[name], each[index])
+
+    def knobs(self) -> dict[str, Tensor]:
+        """The effective parameters of every activation by "path.name", [M, ...], on the CPU."""
+        values: dict[str, list[Tensor]] = {}
+
+        def look(index: int, work: nn.Module) -> None:
+            for path, module in activation_modules(work).items():
+                for p in module.params:
+                    key = f"{path}.{p.name}" if path else p.name
+                    values.setdefault(key, []).append(module.effective(p).detach().clone())
+
+        self._each_activation(look)
+        return {key: torch.stack(each) for key, each in values.items()}
+
+    def set_knobs(self, knobs: Knobs) -> None:
+        """New effective values in every model; nothing is changed where one value is refused."""
+        values = check_knobs(knobs, len(self.bare))
+        self.load(
+            self._each_activation(lambda i, work: apply_knobs(work, {name: each[i] for name, each in values.items()}))
+        )
+
+    def freeze(self, knobs: str | Iterable[str] | None) -> None:
+        """Leave the tensors behind these activation parameters out of the training from now on."""
+        names = {id(one): name for name, one in self._blank.named_parameters()}
+        parts = split(self._blank)
+        wanted = {names[id(one)] for one in parts["activations"]}
+        if knobs is not None:
+            named: set[str] = set()
+            for key in [knobs] if isinstance(knobs, str) else knobs:
+                for path, module in fitting(activation_modules(self._blank), key).items():
+                    stored = next(module._raw_name(p) for p in module.params if p.name == key.rpartition(".")[2])
+                    named.add(f"{path}.{stored}" if path else stored)
+            wanted &= named  # a fixed one is not moved by the optimiser anyway
+        frozen = self.frozen | wanted
+        if len(frozen) == sum(len(part) for part in parts.values()):
+            raise ParameterError("freeze_knobs: nothing would be left to train, for the model has no other parameter.")
+        self.frozen = frozen
+
+    def average_gradients(self, loss_of: Callable[[nn.Module], Tensor]) -> None:
+        """Put the models into DDP, once; `loss_of` shows which parameters have a part in the loss."""
+        if self._averages:
+            return
+        first = self.bare[0]
+        held = [one.clone() for one in first.buffers()]
+        trained = [one for one in first.parameters() if one.requires_grad]
+        found = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
+        with torch.no_grad():
+            for one, value in zip(first.buffers(), held, strict=True):
+                one.copy_(value)  # it was no step
+        unused = any(one is None for one in found)
+        self.called = [parallel.averaging(model, leaves_out_some=unused) for model in self.bare]
+        self._averages = True
+
+    @contextmanager
+    def counting(self, examples: int) -> Iterator[None]:
+        """While the models run on a part of a batch: how many examples of it count."""
+        self._counted.examples = examples
+        try:
+            yield
+        finally:
+            self._counted.examples = None
+
+    def _whole(self, index: int) -> dict[str, Tensor]:
+        return {name: parallel.whole(one) for name, one in named_tensors(self.bare[index]).items()}
+
+    @torch.no_grad()
+    def _each_activation(self, do: Callable[[int, nn.Module], None]) -> dict[str, Tensor]:
+        """Call `do` on a model that has the activation tensors of each one in turn; those tensors afterwards."""
+        work = named_tensors(self._blank)
+        prefixes = tuple(f"{path}." if path else "" for path in activation_modules(self._blank))
+        names = [name for name in work if name.startswith(prefixes)]
+        found: dict[str, list[Tensor]] = {name: [] for name in names}
+        for index, model in enumerate(self.bare):
+            own = named_tensors(model)
+            for name in names:
+                work[name].copy_(parallel.whole(own[name]))
+            do(index, self._blank)
+            for name in names:
+                found[name].append(work[name].clone())
+        return {name: torch.stack(each) for name, each in found.items()}
+
+    def _refuse_another(self, made: nn.Module, index: int) -> None:
+        first, second = (
+            {name: (tuple(one.shape), str(one.dtype)) for name, one in named_tensors(model).items()}
+            for model in (self._blank, made)
+        )
+        if first != second:
+            differs = next((key for key in (*first, *second) if first.get(key) != second.get(key)), "the order")
+            raise InputError(
+                f"make_model returned another architecture for model {index} than for model 0 (they differ in "
+                f"{differs!r}); models of one loop differ in their numbers only. Train others in a loop of their own."
+            )
+        same = all(torch.equal(a, b) for a, b in zip(self._blank.parameters(), made.parameters(), strict=True))
+        if self.seeds[index] != self.seeds[0] and same:
+            raise ParameterError(
+                "make_model returned the same weights for two seeds: it must draw them from torch's global generator, "
+                "or take an argument called seed. Pass share_init=True if all models shall start alike."
+            )
+
+
+def _refuse_unbuilt(model: nn.Module) -> None:
+    for name, one in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(one) or one.device.type == "meta":
+            raise InputError(f"{name!r} has no values yet; run the model once inside make_model, or build it whole.")
+
+
+@torch.no_grad()
+def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
+    values = named_tensors(source)
+    for name, one in named_tensors(target).items():
+        one.copy_(values[name])
