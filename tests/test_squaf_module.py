@@ -164,9 +164,6 @@ def test_meta_device_and_dtype():
     module.to_empty(device="cpu").reset_parameters()
     x = inputs(40, dtype=F32)
     torch.testing.assert_close(module(x), build(learn=True, window="auto")(x))
-    half = build(learn=True).to(torch.bfloat16)
-    assert half.z.dtype == torch.bfloat16
-    assert half(x.bfloat16()).dtype == torch.bfloat16
     with torch.autocast("cpu", torch.bfloat16):
         assert build()(x).dtype == F32
 
@@ -241,11 +238,7 @@ def test_a_general_grid_is_learned_too():
 def test_a_misfit_input_is_refused():
     with pytest.raises(ParameterError, match="built for 3 channels"):
         build(per="channel", size=3)(torch.zeros(2, 4))
-    with pytest.raises(sk.InputError, match="floating-point"):
-        build()(torch.zeros(2, dtype=torch.int64))
     for make in (sk.nn.SQUAF, sk.nn.SQUAFP, sk.nn.SQUAFS):
-        with pytest.raises(sk.InputError, match=r"works on a torch\.Tensor, and list was given"):
-            make(k=4)([1.0, 2.0])
         with pytest.raises(sk.InputError, match="to_dense"):
             make(k=4)(torch.eye(2).to_sparse())
         with pytest.raises(ParameterError, match="a definition, and 16 was given; give every other"):
@@ -263,9 +256,6 @@ def test_inplace_where_no_gradient_is_needed():
     assert torch.equal(overwritten, expected)
     close = rounding(F32)
     torch.testing.assert_close(module(x[:1].expand(20)), expected[:1].expand(20), rtol=close, atol=close)
-
-
-# ---- ways out of Python -----------------------------------------------------------------------------
 
 
 def test_explain():
