@@ -62,7 +62,7 @@ def same(first: nn.Module, second: nn.Module) -> bool:
     return list(one) == list(other) and all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "builders"])
+@pytest.mark.parametrize("name", ["checkpoint", "networks"])
 def test_the_examples_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"softknee.lab.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert result.attempted > 0

@@ -100,7 +100,7 @@ def test_a_column_fills_its_buckets_evenly() -> None:
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_rows_are_read_as_a_plain_loop_reads_them(ending: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criteo, "_BLOCK", 7)
+    monkeypatch.setattr(criteo, "_SHARD_BLOCK", 7)
     lines = criteo_lines(40)
     blocks = list(read_blocks(io.BytesIO(ending.join(lines)), Path("it")))  # the last line may end without a mark
     assert [len(block) for block in blocks] == [7, 7, 7, 7, 7, 5]
@@ -139,7 +139,7 @@ def changed(field: int, value: bytes) -> bytes:
     ids=lambda one: one[:24] if isinstance(one, str) else "",
 )
 def test_a_damaged_line_is_named(line: bytes, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criteo, "_BLOCK", 4)
+    monkeypatch.setattr(criteo, "_SHARD_BLOCK", 4)
     text = b"\n".join([*criteo_lines(9), line, *criteo_lines(3)]) + b"\n"
     with pytest.raises(DataError) as caught:
         list(read_blocks(io.BytesIO(text), Path("train.txt")))
@@ -160,7 +160,7 @@ def test_two_damages_that_even_out_are_seen() -> None:
 
 @pytest.mark.parametrize("zipped", [False, True])
 def test_shards_hold_the_rows_of_the_text(zipped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criteo, "_BLOCK", 16)
+    monkeypatch.setattr(criteo, "_SHARD_BLOCK", 16)
     raw = tmp_path / "train.txt"
     lines = write_criteo(raw, 105)
     if zipped:
@@ -178,7 +178,7 @@ def test_shards_hold_the_rows_of_the_text(zipped: bool, tmp_path: Path, monkeypa
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criteo, "_BLOCK", 50)
+    monkeypatch.setattr(criteo, "_SHARD_BLOCK", 50)
     lines = write_criteo(tmp_path / "few", 250)
     (tmp_path / "many").write_bytes(b"\n".join(lines * 9) + b"\n")
     peaks = {}

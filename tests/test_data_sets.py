@@ -219,7 +219,7 @@ def test_missing_wikitext_is_named(tmp_path: Path) -> None:
 # -- examples of the documentation --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["adult", "criteo", "criteo_shards", "files", "images", "wikitext"])
+@pytest.mark.parametrize("name", ["adult", "criteo", "files", "images", "synthetic", "text"])
 def test_the_examples_hold(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"softknee.lab.data.{name}"), optionflags=doctest.ELLIPSIS)
     assert result.attempted > 0

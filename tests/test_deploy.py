@@ -50,7 +50,7 @@ def result(gelu: nn.Sequential, relu: nn.Module) -> DeployReport:
     )
 
 
-@pytest.mark.parametrize("name", ["layers", "of_checkpoint"])
+@pytest.mark.parametrize("name", ["check", "layers"])
 def test_the_examples_run(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"softknee.lab.deploy.{name}"))
     assert found.attempted > 0

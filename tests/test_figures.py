@@ -310,7 +310,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch, capsys):
     assert "Did you mean 'relu'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["curves", "figure_lines", "figures", "typeset"])
+@pytest.mark.parametrize("name", ["chart", "figures", "table", "typeset"])
 def test_examples_run(name: str):
     result = doctest.testmod(importlib.import_module(f"softknee.lab.{name}"))
     assert result.attempted > 0

@@ -1,7 +1,6 @@
 """The surfaces of random networks: their numbers against plain arithmetic, roughness against closed forms."""
 
 import doctest
-import importlib
 import math
 from itertools import pairwise
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from softknee.errors import ParameterError
+from softknee.lab import surface
 from softknee.lab.surface import (
     WIDTHS,
     Setting,
@@ -211,8 +211,7 @@ def test_refusals() -> None:
         paper_rows(3)
 
 
-@pytest.mark.parametrize("name", ["layouts", "network", "roughness", "study", "words"])
-def test_examples_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"softknee.lab.surface.{name}"))
+def test_examples_run() -> None:
+    found = doctest.testmod(surface)
     assert found.failed == 0
     assert found.attempted > 0

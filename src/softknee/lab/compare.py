@@ -190,7 +190,7 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
         "gain": is_right.double() - was_right.double(),
         "delta_1": apart,
     }
-    rates = {
+    rates: dict[str, Any] = {
         name: over_examples(value.mean(dim=0), level=level, low=-1.0 if name == "gain" else 0.0)
         for name, value in each.items()
     }

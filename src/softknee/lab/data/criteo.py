@@ -201,7 +201,7 @@ def convert(
     path, target = Path(raw), Path(out).resolve()
     if not path.is_file():
         raise DataError(
-            f"There is no file '{path}'. Criteo's text, train.txt, is usually obtained from {_SOURCE}; softknee "
+            f"There is no file '{path}'. Criteo's text is usually obtained as train.txt from {_SOURCE}; softknee "
             "downloads nothing."
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
