@@ -13,7 +13,7 @@ Reference: Soft quantization activation functions, section 3.3 (SQUAF-P's activa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, WireError, did_you_mean
 from . import packed
-from .channel import CHECK_BYTES, DEPTH, HEADER_BYTES, Channel, Frame, body_of, bytes_of, open_body
+from .channel import CHECK_BYTES, DEPTH, HEADER_BYTES, Channel, Frame, body_of, broadcasts, bytes_of, open_body
 from .coding import MOST_SYMBOLS, counts_of, decode, encode, entropy_of
 from .message import read_message, require_most
 
@@ -175,8 +175,7 @@ class Boundary(nn.Module):
             raise ParameterError(f"Boundary: gradients are sent as float32 or bfloat16, and {gradients} was given.")
         require_most("Boundary", most)
         self.layer, self.coder, self.gradients, self.entropy = layer, coder, gradients, entropy
-        peer = to if to is not None else frm
-        assert peer is not None
+        peer: Any = frm if to is None else to
         self._channel = Channel(peer, sends=to is not None, group=group, timeout=timeout, most=most)
         self.device = torch.device(device) if device is not None else self._channel.device
         self._table: Tensor | None = None  # the last one that was sent, or received
@@ -201,9 +200,7 @@ class Boundary(nn.Module):
 
     def reset(self) -> None:
         """Count from here on."""
-        self._totals = dict.fromkeys(("messages", "activations", "payload", "tables", "headers"), 0) | dict.fromkeys(
-            ("gradient_messages", "gradients", "gradient_headers"), 0
-        )
+        self._totals = {field.name: 0 for field in fields(Traffic) if field.name != "entropy"}
         self._entropy_bits: float | None = 0.0 if self.layer is not None and self.entropy and self.coder else None
 
     @staticmethod
@@ -242,15 +239,14 @@ class Boundary(nn.Module):
             if self._entropy_bits is not None:
                 self._entropy_bits += entropy_of(counts_of(symbols, layer.points)) * x.numel()
         body = body_of(*([] if new_table is None else [bytes_of(new_table)]), payload, device=self._channel.device)
-        needs_gradient = values.requires_grad
-        gradient = self.gradients if needs_gradient else None
+        gradient = self.gradients if values.requires_grad else None
         frame = Frame(kind, self._next_number, values.dtype, tuple(values.shape), len(body), gradient)
         if new_table is not None:
             frame = replace(frame, table_dtype=new_table.dtype, table_shape=tuple(new_table.shape))
         self._next_number += 1
         self._channel.send(frame, body)
         self._count(frame)
-        if not needs_gradient:
+        if gradient is None:
             return torch.zeros(1, device=x.device)
         self._channel.most = max(self._channel.most, frame.count)  # as many may come back
         self._pending[frame.number] = frame.shape
@@ -400,11 +396,7 @@ def _look_up(table: Tensor, symbols: Tensor, dtype: torch.dtype) -> Tensor:
     points, batch_shape = table.shape[-1], table.shape[:-1]
     index = symbols.to(torch.int64)
     if batch_shape.numel() > 1:
-        broadcasts = len(batch_shape) <= symbols.dim() and all(
-            table_size in (1, size)
-            for table_size, size in zip(reversed(batch_shape), reversed(symbols.shape), strict=False)
-        )
-        if not broadcasts:
+        if not broadcasts(batch_shape, symbols.shape):
             raise WireError(f"The message is damaged: a table of shape {tuple(table.shape)} is none of its symbols.")
         index = index + points * torch.arange(batch_shape.numel(), device=symbols.device).reshape(batch_shape)
     return table.reshape(-1).index_select(0, index.reshape(-1)).reshape(symbols.shape).to(dtype)

@@ -7,7 +7,7 @@ import math
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -135,10 +135,7 @@ def _check_lengths(frame: Frame, most: int) -> None:
 def _check_table(frame: Frame, most: int) -> None:
     """A table has (points,) behind the shape of the layer's parameters, which broadcasts against the activations."""
     *rows, points = frame.table_shape
-    broadcasts = len(rows) <= len(frame.shape) and all(
-        table_size in (1, size) for table_size, size in zip(reversed(rows), reversed(frame.shape), strict=False)
-    )
-    if not (1 <= points <= MOST_LEVELS and math.prod(rows) and (broadcasts or math.prod(rows) == 1)):
+    if not (1 <= points <= MOST_LEVELS and math.prod(rows) and (math.prod(rows) == 1 or broadcasts(rows, frame.shape))):
         raise WireError(
             f"The header is damaged: a table of shape {frame.table_shape} is none of activations of shape "
             f"{frame.shape}."
@@ -149,6 +146,12 @@ def _check_table(frame: Frame, most: int) -> None:
             f"{max(most, MOST_LEVELS):,} are accepted. If that many are expected, allow them with "
             "Boundary(..., most=...)."
         )
+
+
+def broadcasts(rows: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a shape of parameters broadcasts against that of activations without changing it."""
+    pairs = zip(reversed(rows), reversed(shape), strict=False)
+    return len(rows) <= len(shape) and all(row in (1, size) for row, size in pairs)
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
@@ -230,7 +233,7 @@ class Channel:
         """Put a frame on its way; waits only if many are on their way already."""
         for tensor in (from_bytes(frame.to_bytes(), self.device), body.to(self.device)):
             self._enqueue(tensor)
-        self._wait_for_sent(2 * DEPTH)
+        self.flush(2 * DEPTH)
 
     def receive(
         self, what: str, *, require: Callable[[Frame], None] | None = None, hint: str = ""
@@ -239,12 +242,12 @@ class Channel:
 
         require: raises WireError for a header that announces what this end did not agree to; memory for the body is
             taken after it.
-        perhaps: what else may be the cause, for the error that says that nothing came.
+        hint: what else may be the cause, for the error that says that nothing came.
         """
         header = to_bytes(self._receive_bytes(HEADER_BYTES, what, hint))
         if header == FAREWELL:
             with contextlib.suppress(PeerError):
-                self._enqueue_farewell()  # the other end waits for it
+                self._enqueue(from_bytes(FAREWELL, self.device))  # the other end waits for it
                 self.flush()
             self._failure = (
                 f"Rank {self.peer} closed its end of the Boundary when it should send {what}. If it met an error, its "
@@ -264,9 +267,9 @@ class Channel:
             self._failure = str(error)  # how long the body is, which is the next to come, is not known
             raise
 
-    def flush(self) -> None:
-        """Wait until all that was sent is taken."""
-        self._wait_for_sent(0)
+    def flush(self, most: int = 0) -> None:
+        """Wait until all that was sent is taken, up to so many tensors."""
+        self._attempt(lambda: self._connection.wait_for_sent(most, self.timeout), "take a message")
 
     def close(self) -> None:
         """Both ends: let the last messages arrive, and end the connection, which could lose what it still holds.
@@ -281,7 +284,7 @@ class Channel:
             self._connection.close()
 
     def _exchange_farewells(self) -> None:
-        self._enqueue_farewell()
+        self._enqueue(from_bytes(FAREWELL, self.device))
         end, what = time.monotonic() + self.timeout, "a last word"
         while (header := to_bytes(self._receive_bytes(HEADER_BYTES, what))) != FAREWELL:
             count = self._read(header).body
@@ -294,14 +297,8 @@ class Channel:
                 raise PeerError(self._failure)
         self.flush()
 
-    def _enqueue_farewell(self) -> None:
-        self._enqueue(from_bytes(FAREWELL, self.device))
-
     def _enqueue(self, tensor: Tensor) -> None:
         self._attempt(lambda: self._connection.send(tensor), "take a message")
-
-    def _wait_for_sent(self, most: int) -> None:
-        self._attempt(lambda: self._connection.wait_for_sent(most, self.timeout), "take a message")
 
     def _receive_bytes(self, count: int, what: str, hint: str = "") -> Tensor:
         return self._attempt(lambda: self._connection.receive(count, self.timeout), f"send {what}", hint)

@@ -75,14 +75,11 @@ class Settings:
 def _network(settings: Settings) -> tuple[nn.Module, SQUAFP, nn.Module]:
     """The network before the cut, the layer at it, and the network behind it."""
     torch.manual_seed(settings.seed)
-    parts = (
-        nn.Conv2d(1, _CHANNELS, 3, padding=1),
-        SQUAFP(k=16, q=0.25, learn=True),
-        nn.Sequential(nn.Conv2d(_CHANNELS, 32, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 9, 10)),
-    )
+    first = nn.Conv2d(1, _CHANNELS, 3, padding=1)
+    layer = SQUAFP(k=16, q=0.25, learn=True)
+    rest = nn.Sequential(nn.Conv2d(_CHANNELS, 32, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 9, 10))
     torch.manual_seed(settings.seed)
-    first, layer, rest = (part.to(settings.device) for part in parts)
-    return first, layer, rest
+    return first.to(settings.device), layer.to(settings.device), rest.to(settings.device)
 
 
 def _train(
