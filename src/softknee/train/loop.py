@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from ..errors import InputError, ParameterError
-from .apart import read_precision
 from .arguments import check_clip, one_number, read_single, tensor_of
 from .capture import RecordedStep
+from .program import read_precision
 from .schedules import Schedule, read_table
 
 BatchLoss = Callable[[Any, Any], Tensor]

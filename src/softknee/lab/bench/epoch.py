@@ -23,9 +23,9 @@ from ...registry import FILE_ENDING
 from ...surgery import param_groups, swap_
 from ...surgery.activation_text import read_name
 from ...train import Replicas
-from ...train.apart import read_precision
 from ...train.arguments import steps_of_epoch, tensor_of
 from ...train.augment import Augment
+from ...train.program import read_precision
 from .candidates import Shape, build
 from .clock import now, why_not
 
