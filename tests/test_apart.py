@@ -10,10 +10,9 @@ from torch.nn import functional as F
 
 import softknee as sk
 from softknee.errors import InputError, ParameterError
-from softknee.train.apart import Apart
 from softknee.train.arguments import read_single
 from softknee.train.augment import Augment
-from softknee.train.program import Program
+from softknee.train.program import Program, SeparateGradients
 from softknee.train.stacking import Stack
 
 # A CPU without products in bfloat16 says so once, and computes them another way.
@@ -200,9 +199,9 @@ def test_precision_is_checked():
         )
 
 
-def step_of(made: sk.train.Replicas, *, compiled: bool) -> Apart:
+def step_of(made: sk.train.Replicas, *, compiled: bool) -> SeparateGradients:
     stack: Stack = made._stack
-    return Apart(
+    return SeparateGradients(
         template=stack.template,
         tensors=stack.tensors,
         names=list(stack.moving.values()),

@@ -21,9 +21,8 @@ from softknee.lab.studies.recipe import Augmentation, Data, Hardening, Model, Se
 from softknee.lab.studies.running import run_trial, training
 from softknee.lab.studies.trial import Chosen, Trial
 from softknee.train.augment import Augment
-from softknee.train.feed import Feed
 from softknee.train.program import Program
-from softknee.train.streamed import Streamed
+from softknee.train.streamed import Feed, Streamed
 
 MEAN, SPREAD = (100.0, 120.5, 131.25), (60.0, 61.5, 70.25)
 SHARES: dict[str, Any] = {"mean": [one / 255 for one in MEAN], "std": [one / 255 for one in SPREAD]}

@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from ..errors import InputError, ParameterError
-from .apart import read_precision
 from .arguments import check_clip, one_number, read_single, tensor_of
 from .capture import RecordedStep
+from .program import read_precision
 from .schedules import Schedule, read_table
 
 BatchLoss = Callable[[Any, Any], Tensor]
@@ -113,8 +113,8 @@ def fit(
         losses = []
         for batch in parts:
             # Processes exchange their gradients once a step, with those of the last batch.
-            alone = fabric is not None and len(losses) + 1 < len(parts)
-            with fabric.no_backward_sync(called) if alone else nullcontext():
+            last = len(losses) + 1 == len(parts)
+            with nullcontext() if fabric is None or last else fabric.no_backward_sync(called):
                 with _autocast(device, dtype):
                     value = one_number(batch_loss(called, batch))
                 if len(parts) > 1:
@@ -198,8 +198,8 @@ def _read_loss(loss: str | BatchLoss) -> BatchLoss:
 
 
 def _to(batch: Any, device: torch.device) -> Any:
-    if isinstance(batch, Mapping) and not hasattr(batch, "to"):
-        return {key: _to(value, device) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
         return tuple(_to(value, device) for value in batch)
-    return batch.to(device) if hasattr(batch, "to") else batch
+    if hasattr(batch, "to"):
+        return batch.to(device)
+    return {key: _to(value, device) for key, value in batch.items()} if isinstance(batch, Mapping) else batch

@@ -1,21 +1,278 @@
-"""One training step of all replicas, written so that it can be captured: no value of a tensor reaches the host."""
+"""The step of all replicas: their losses and gradients, as one batched program or apart, and what moves on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
-from .apart import Apart
+from ..errors import InputError, ParameterError
+from .arguments import one_number, tensor_of
 from .augment import Augment
 from .capture import captured, compile_method
-from .feed import Feed
+from .chain import chain_of
+from .losses import Loss
 from .optimizers import StackedOptimizer
-from .stacked_modules import Draws
-from .together import Together
+from .stacked_modules import Draws, alone_modules_
+from .streamed import Feed
+
+
+class BatchedGradients:
+    """Losses and gradients of all replicas, from one call of the model under vmap.
+
+    Args:
+        skeleton: a model whose tensors are replaced by the stacked ones in every call.
+        names: of the trained parameters, by group of the optimiser.
+        tensors: all parameters and buffers, stacked.
+        loss: of outputs and targets [M, n, ...].
+    """
+
+    def __init__(
+        self,
+        *,
+        skeleton: nn.Module,
+        names: Sequence[Sequence[str]],
+        tensors: dict[str, Tensor],
+        draws: Draws,
+        loss: Loss,
+    ) -> None:
+        self.skeleton, self.names, self.draws, self.loss = skeleton, names, draws, loss
+        # Leaves that share their memory with the stacked tensors: differentiated, and moved underneath.
+        self.leaves = {name: tensors[name].detach().requires_grad_() for group in names for name in group}
+        self.inputs = {**tensors, **self.leaves}
+        self.chain = chain_of(skeleton, self.inputs) if draws.keys.device.type == "cpu" else None
+        self._found: list[list[Tensor]] = []
+        self.made: Tensor | None = None  # the outputs of the last batch, [M, n, ...]
+
+    def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+        """Of x and y [M, n, ...]: the losses [M], and the gradients [M, ...] by group."""
+        made = outputs(self.skeleton, self.inputs, x, draws=self.draws, chain=self.chain)
+        self.made = made.detach()
+        losses = self.loss(made, y)
+        if losses.shape != (len(self.draws.keys),):
+            raise InputError(
+                f"The loss must be one number for each replica, and it has shape {tuple(losses.shape[1:])}; take its "
+                "mean over the examples."
+            )
+        each = iter(torch.autograd.grad(losses.sum(), list(self.leaves.values()), materialize_grads=True))
+        self._found = [[next(each) for _ in group] for group in self.names]
+        return losses.detach(), self._found
+
+    def norms(self) -> Tensor:
+        """The 2-norm of the whole gradient of each replica, [M]."""
+        return norms([one for group in self._found for one in group])
+
+    def shorten(self, shares: Tensor) -> None:
+        """Multiply the gradients of each replica by its share."""
+        for group in self._found:
+            group[:] = [one * shares.view(-1, *[1] * (one.dim() - 1)) for one in group]
+
+
+def norms(tensors: Sequence[Tensor]) -> Tensor:
+    """The 2-norm over all tensors for each replica, [M]."""
+    each = torch.stack([torch.linalg.vector_norm(one.reshape(len(one), -1), dim=1) for one in tensors])
+    return torch.linalg.vector_norm(each, dim=0)
+
+
+def outputs(
+    skeleton: nn.Module,
+    tensors: dict[str, Tensor],
+    x: Tensor,
+    *,
+    draws: Draws,
+    shared: bool = False,
+    chain: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """What every replica makes of its x, [M, n, ...]; of the same x [n, ...] where it is shared."""
+    draws.passed.clear()
+
+    def forward(own: dict[str, Tensor], input: Tensor) -> Tensor:
+        return functional_call(skeleton, own, (input,))
+
+    try:
+        output = chain(x) if chain is not None else vmap(forward, in_dims=(0, None if shared else 0))(tensors, x)
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        line = (str(error).strip().splitlines() or ["no message"])[0]
+        hint = (
+            "it draws random numbers outside of nn.Dropout, which could not be keyed by replica; use modules"
+            if "randomness" in str(error)
+            else "use modules that torch.func.vmap can run, or train these models one by one (sk.train.OneByOne; in a "
+            "recipe `engine: loop` under `training`)"
+        )
+        raise InputError(
+            f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: {line})"
+        ) from error
+    if not isinstance(output, Tensor):
+        raise InputError(f"The model must return one tensor, and it returned a {type(output).__name__}.")
+    return output
+
+
+# Autocast halves what these are given. A subclass may calculate with its weight before, and is left to autocast.
+_MAPS = {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d}
+PRECISIONS: dict[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
+
+
+class SeparateGradients:
+    """Losses and gradients of all replicas, each from a module that is a view of the stacked tensors.
+
+    A large model is better off this way than in one batched program: its own kernels, fused by torch.compile, and the
+    replicas beside one another on streams of their own inside one captured step. Optimiser, states and knobs see no
+    difference.
+
+    Args:
+        template: a model; its copies get the tensors.
+        tensors: all parameters and buffers by name, [M, ...].
+        names: of the trained parameters, by group of the optimiser.
+        loss: of one replica's output and target.
+        precision: "bfloat16" runs the model under torch's autocast: weights, their gradients and what the optimiser
+            keeps stay in float32.
+        compiled: through torch.compile. Otherwise the modules are called as they are, with the same numbers to
+            rounding.
+    """
+
+    def __init__(
+        self,
+        *,
+        template: nn.Module,
+        tensors: dict[str, Tensor],
+        names: Sequence[Sequence[str]],
+        draws: Draws,
+        loss: Loss,
+        precision: str,
+        compiled: bool,
+    ) -> None:
+        self.loss, self.dtype, self.draws = loss, read_precision(precision), draws
+        self.device, self.compiled = draws.keys.device, compiled
+        trained = [name for group in names for name in group]
+        count = range(len(draws.keys))
+        self.judged = [_viewing(template, tensors, index, draws).eval() for index in count]
+        self.models = [_viewing(template, tensors, index, draws).train() for index in count]
+        # Pairs of the half copies of weights and what they are copies of, for each replica.
+        self.copies = [_in_half_(model, self.dtype) for model in self.models]
+        self.leaves = [[dict(one.named_parameters())[name] for name in trained] for one in self.models]
+        # Filled anew in each step, where the optimiser finds them.
+        self.stacked = [[torch.zeros_like(tensors[name]) for name in group] for group in names]
+        flat = [one for group in self.stacked for one in group]
+        self.gradients = [[one[index] for one in flat] for index in range(len(self.models))]
+        many = self.device.type == "cuda" and len(self.models) > 1
+        self.streams = [torch.cuda.Stream(self.device) for _ in self.models] if many else []
+        self._loss_of: Any = compile_method(self._plain_loss) if compiled else self._plain_loss
+
+    def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+        """Of x and y [M, n, ...]: the losses [M], and the gradients [M, ...] by group."""
+        cudnn = torch.backends.cudnn
+        # All sizes stay the same, so that it pays to let cuDNN time its engines: its guess for small images is poor.
+        held = cudnn.benchmark
+        cudnn.benchmark = held or self.compiled
+        try:
+            return self._differentiate(x, y)
+        finally:
+            cudnn.benchmark = held
+
+    def _differentiate(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
+        losses = torch.empty(len(self.models), device=self.device)
+        for index in range(len(self.models)):
+            with self._stream(index):
+                halves, whole = self.copies[index]
+                if halves:
+                    with torch.no_grad():
+                        torch._foreach_copy_(halves, whole)  # pyright: ignore[reportPrivateImportUsage]
+                loss = self._loss_of(self.models[index], x[index], y[index])
+                found = torch.autograd.grad(loss, self.leaves[index], materialize_grads=True)
+                with torch.no_grad():
+                    torch._foreach_copy_(self.gradients[index], list(found))  # pyright: ignore[reportPrivateImportUsage]
+                    losses[index].copy_(loss)
+        for stream in self.streams:
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+        return losses, self.stacked
+
+    @torch.no_grad()
+    def norms(self) -> Tensor:
+        """The 2-norm of the whole gradient of each replica, [M]."""
+        each = [torch.stack(torch._foreach_norm(one)) for one in self.gradients]  # pyright: ignore[reportPrivateImportUsage]
+        return torch.linalg.vector_norm(torch.stack(each), dim=1)
+
+    @torch.no_grad()
+    def shorten(self, shares: Tensor) -> None:
+        """Multiply the gradients of each replica by its share."""
+        for index, one in enumerate(self.gradients):
+            torch._foreach_mul_(one, shares[index])  # pyright: ignore[reportPrivateImportUsage]
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """The outputs of every replica of the same x, [M, n, ...], in float32 and eval mode."""
+        found = []
+        for model in self.judged:
+            self.draws.passed.clear()  # each replica draws for its first pass, as in training
+            found.append(tensor_of(model(x)))
+        return torch.stack(found)
+
+    def _plain_loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        if self.dtype is None:
+            output = tensor_of(model(x))
+        else:
+            with torch.autocast(x.device.type, dtype=self.dtype, cache_enabled=False):
+                output = tensor_of(model(x))
+        return one_number(self.loss(output.float(), y))
+
+    def _stream(self, index: int) -> AbstractContextManager[Any]:
+        self.draws.passed.clear()
+        if not self.streams:
+            return nullcontext()
+        self.streams[index].wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.streams[index])
+
+
+def read_precision(given: str) -> torch.dtype | None:
+    """The type that autocast works in; None for none."""
+    if given not in PRECISIONS:
+        raise ParameterError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, and {given!r} was given.")
+    return PRECISIONS[given]
+
+
+def _viewing(template: nn.Module, tensors: dict[str, Tensor], index: int, draws: Draws) -> nn.Module:
+    """A copy of the template whose parameters and buffers are the replica's part of the stacked tensors."""
+    made = copy.deepcopy(template)
+    names = {id(one): name for name, one in (*made.named_parameters(), *made.named_buffers())}
+    new: dict[str, Any] = {}
+    for name, one in (*made.named_parameters(), *made.named_buffers()):
+        view = tensors[name][index].detach()
+        new[name] = nn.Parameter(view, requires_grad=one.requires_grad) if isinstance(one, nn.Parameter) else view
+    for module in made.modules():  # a shared one has one name, and stays shared
+        for held in (module._parameters, module._buffers):
+            held.update({key: new[names[id(one)]] for key, one in held.items() if one is not None})
+    alone_modules_(made, Draws(draws.keys[index : index + 1], draws.step, draws.passed))
+    return made
+
+
+def _in_half_(model: nn.Module, dtype: torch.dtype | None) -> tuple[list[Tensor], list[Tensor]]:
+    """Give linear maps and convolutions half copies of their parameters; the copies, and what they are copies of.
+
+    Autocast would make each of these copies by a kernel of its own, and as many more for the gradients on their way
+    back; together it takes one. The numbers are the same.
+    """
+    halves: dict[int, tuple[nn.Parameter, Tensor]] = {}
+    if dtype is None:
+        return [], []
+    # A weight that is also an embedding's has one gradient, and stays whole.
+    others = [each for each in model.modules() if type(each) not in _MAPS]
+    elsewhere = {id(one) for each in others for one in each._parameters.values()}
+    for module in model.modules():
+        if type(module) in _MAPS:
+            for name, one in module._parameters.items():
+                if one is not None and one.dtype == torch.float32 and id(one) not in elsewhere:
+                    if id(one) not in halves:
+                        halves[id(one)] = nn.Parameter(one.detach().to(dtype), requires_grad=one.requires_grad), one
+                    module._parameters[name] = halves[id(one)][0]
+    return [half.detach() for half, _ in halves.values()], [one.detach() for _, one in halves.values()]
 
 
 class Program:
@@ -35,7 +292,7 @@ class Program:
     def __init__(
         self,
         *,
-        differentiate: Together | Apart,
+        differentiate: BatchedGradients | SeparateGradients,
         tensors: dict[str, Tensor],
         draws: Draws,
         x: Tensor | Feed,
@@ -87,7 +344,7 @@ class Program:
         x, y = self._batch(size)
         losses, gradients = self.differentiate(x, y)
         with torch.no_grad():
-            if self.foretold is not None and isinstance(self.differentiate, Together):
+            if self.foretold is not None and isinstance(self.differentiate, BatchedGradients):
                 assert self.differentiate.made is not None
                 self.foretold.index_copy_(1, self._places(size), self.differentiate.made)
             rows = [losses]

@@ -17,7 +17,6 @@ from ..devices import need_device
 from ..errors import InputError, ParameterError
 from ..nn.squaf import SQUAFP
 from ..surgery.groups import LR_SCALE
-from .apart import Apart, read_precision
 from .arguments import (
     check_clip,
     read_examples,
@@ -30,18 +29,16 @@ from .arguments import (
     try_example,
 )
 from .augment import Augment
-from .feed import Feed
 from .losses import Loss, read_loss
 from .many import ManyModels
 from .optimizers import Own, StackedOptimizer, read_options, read_own
-from .program import Program
+from .program import BatchedGradients, Program, SeparateGradients, norms, outputs, read_precision
 from .random_keys import order, seed_keys
 from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
 from .state import carry_over, pair_tensors, read_state, write_state
-from .streamed import Streamed
-from .together import Together, norms, outputs
+from .streamed import Feed, Streamed
 
 # -- progressive validation -------------------------------------------------------------------------------
 #
@@ -143,7 +140,7 @@ class Replicas(ManyModels):
         stack_modules_(self._skeleton, self._draws)
         self._optimizer: StackedOptimizer | None = None
         self._optimizer_key: tuple[Any, ...] = ()
-        self._apart: Apart | None = None  # where the last training was
+        self._apart: SeparateGradients | None = None  # where the last training was
         self.epoch = self.step = 0
         self._logs: list[Tensor] = []
         self.foretold: Tensor | None = None  # see `fit`, progressive
@@ -355,11 +352,13 @@ class Replicas(ManyModels):
             return self._apart.predict(x)
         return outputs(self._skeleton, self._stack.tensors, x, draws=self._draws, shared=True)
 
-    def _differentiator(self, loss: str | Loss, *, compiled: bool, precision: str) -> Together | Apart:
+    def _differentiator(
+        self, loss: str | Loss, *, compiled: bool, precision: str
+    ) -> BatchedGradients | SeparateGradients:
         names = list(self._stack.moving.values())
         self._apart = None
         if compiled:
-            self._apart = Apart(
+            self._apart = SeparateGradients(
                 template=self._stack.template,
                 tensors=self._stack.tensors,
                 names=names,
@@ -371,7 +370,7 @@ class Replicas(ManyModels):
             return self._apart
         if read_precision(precision) is not None:
             raise ParameterError(f"precision={precision!r} is for compiled models: pass compiled=True, too.")
-        return Together(
+        return BatchedGradients(
             skeleton=self._skeleton.train(),
             names=names,
             tensors=self._stack.tensors,

@@ -20,12 +20,12 @@ from ..surgery.modules import activation_modules
 from .arguments import read_examples, read_seeds
 from .losses import Loss, read_loss
 from .optimizers import StackedOptimizer
+from .program import outputs
 from .random_keys import order, seed_keys
 from .replicas import Replicas
 from .schedules import Schedule, read_table
 from .stacked_modules import Draws, StackedDropout, stack_modules_
 from .stacking import Stack
-from .together import outputs
 
 KINDS = ("probabilities", "log_odds", "outputs")
 

@@ -21,9 +21,9 @@ from ...errors import ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
 from ...surgery import param_groups
 from ...train import Replicas
-from ...train.apart import read_precision
 from ...train.arguments import steps_of_epoch, tensor_of
 from ...train.augment import Augment
+from ...train.program import read_precision
 from .clock import check_settings, chosen_settings, now, why_not
 from .models import Shape, build, swap_text
 
