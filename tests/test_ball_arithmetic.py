@@ -12,18 +12,24 @@ from hypothesis import strategies as st
 from sympy import cos, erf, exp, log, sin, sqrt
 
 from softknee.design.proof.ball_pieces import keeps_sign
-from softknee.design.proof.ball_programs import (
+from softknee.design.proof.ball_tails import Tail, unfolded
+from softknee.design.proof.balls import (
+    FUNCTIONS,
+    INFINITY,
+    MINUS_INFINITY,
     Polynomial,
     Program,
+    Span,
     UnknownFunction,
+    arb,
+    as_fraction,
     constant,
     factored,
     proves_zero,
     stable,
     tidy,
+    working_precision,
 )
-from softknee.design.proof.ball_tails import Tail, unfolded
-from softknee.design.proof.balls import FUNCTIONS, INFINITY, MINUS_INFINITY, Span, arb, as_fraction, working_precision
 from softknee.design.proof.branch_and_bound import Budget, Curve, infimum, supremum
 from softknee.spec import primitives as p
 from softknee.spec import x

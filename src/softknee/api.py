@@ -8,7 +8,7 @@ from . import registry, zoo  # noqa: F401 - importing the zoo announces its name
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -104,6 +104,12 @@ def _read_text(text: str, *, params: Sequence[Param]) -> Activation:
     return read(text, params=params)
 
 
+def _engines() -> Collection[str]:
+    from .design.texts.language import ENGINES
+
+    return ENGINES
+
+
 def _read_expression(expression: Any) -> Activation:
     from .design.evaluate import from_expression
 
@@ -126,6 +132,7 @@ registry.set_services(
     load_file=load,
     remake=_remake,
     read_text=_read_text,
+    engines=_engines,
     read_expression=_read_expression,
     load_engines=_load_engines,
     make_module=_make_module,

@@ -31,7 +31,6 @@ from .errors import DefinitionError, ParameterError, UnknownActivationError, did
 ENTRY_POINTS = "softknee.activations"
 FILE_ENDING = ".json"  # a name that ends so is a file that holds a definition
 PREFIX = "softknee:"
-ENGINES = ("eafo", "join", "mollify", "rescu", "worst")  # calls of these are read by the text language
 _CONSTANTS = ("x", "pi", "e")
 _LONGEST = 1000
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -177,7 +176,7 @@ def resolve(function: Any, *, params: Sequence[Any] = ()) -> Resolved:
 def resolve_call(text: str) -> Resolved | None:
     """A name with arguments that all have the form key=value; None for a text of another form."""
     call = _CALL.fullmatch(text) if len(text) <= _LONGEST else None
-    if call is None or call[1] in ENGINES:
+    if call is None or (call[1] not in names() and call[1] in service("engines")()):
         return None
     arguments = [_ARGUMENT.fullmatch(part) for part in call[2].split(",")] if call[2].strip() else []
     if None in arguments:

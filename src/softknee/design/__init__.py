@@ -5,13 +5,12 @@ from .entropic.descent import EafoDescent, eafo_descent, worst
 from .entropic.eafo import Eafo, eafo
 from .entropic.entropy import entropy, entropy_change, spacing_entropy
 from .entropic.spline import Spline
-from .fitting import Fitted, fit, start
-from .init_gain import init_gain
+from .fitting import Fitted, TableFit, fit, fit_table, start
+from .gaussian import init_gain
 from .joining import join, rescu
 from .proof.certificate import Certificate
 from .proof.certify import certify
 from .smoothing.mollify import mollify
-from .soft_table_fit import TableFit, fit_table
 from .texts.language import definition
 
 __all__ = [

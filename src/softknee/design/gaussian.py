@@ -1,4 +1,4 @@
-r"""Means under the normal distribution, to about 1e-14, of functions that may bend sharply.
+"""Means under the normal distribution, to about 1e-14, of functions that may bend sharply.
 
     E g(f(sqrt(q) Z)),        Z ~ N(0, 1)
     E (f(U) - f(V))^2,        U, V ~ N(0, q) with correlation 1 - e
@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import DefinitionError
-from .concrete import Concrete, Curve
+from ..errors import DefinitionError, ParameterError
+from .concrete import Concrete, Curve, concrete
 from .quadrature import legendre_rule, legendre_values
 
 NODES = 16
@@ -251,3 +253,29 @@ def _difference(f: Concrete, at: Tensor, d: Tensor, count: int) -> Tensor:
 
 def _normal(z: Tensor) -> Tensor:
     return torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def init_gain(f: Any, *, q: float = 1.0, params: Mapping[str, Any] | None = None, **more: Any) -> float:
+    """The gain g for which weights of variance g^2/fan_in keep pre-activations at variance q.
+
+    f:      a name, a formula or a definition; its parameters follow by name (or in `params`, for one that is called q).
+    q:      the variance to keep.
+
+    Good to 1e-14; multiply it into an initialiser that keeps the variance of a linear layer:
+
+    >>> import softknee as sk, torch
+    >>> sk.design.init_gain("relu"), round(sk.design.init_gain("srelu", delta=0.5), 6)
+    (1.4142135623730951, 1.41201)
+    >>> layer = torch.nn.Linear(512, 512)
+    >>> _ = torch.nn.init.normal_(layer.weight, std=sk.design.init_gain("gelu") / 512**0.5)
+    """
+    if isinstance(q, bool) or not (isinstance(q, int | float) and 0 < q < math.inf):
+        raise ParameterError(f"q is the variance to keep, a finite number above 0, and {q!r} was given.")
+    function = concrete(f, {**(params or {}), **more})
+    if function.two_lines is not None and any(function.two_lines):
+        left, right = function.two_lines
+        return math.sqrt(2 / (left**2 + right**2))
+    square = resolve(function, float(q)).mean_square
+    if square == 0:
+        raise ParameterError(f"{function.name} is 0 wherever N(0, {q:g}) is, and no gain brings its signal back.")
+    return math.sqrt(q / square)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..design.soft_table_fit import fit_table
+from ..design.fitting import fit_table
 from ..errors import InputError, ParameterError, did_you_mean
 from ..nn import Squaf
 from ..nn.parameters import Parameterised, require_model

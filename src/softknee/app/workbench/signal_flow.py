@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...design.entropic.densities import Density
 from ...design.entropic.entropy import mean_of
-from ...design.init_gain import init_gain
+from ...design.gaussian import init_gain
 from ...errors import SoftkneeError
 from ...lab.figures import Function, orders_of, seams_of
 from ...measure.propagation import propagation

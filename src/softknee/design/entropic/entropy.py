@@ -18,8 +18,7 @@ from ...errors import DefinitionError, ParameterError
 from ...spec import Activation
 from ..concrete import concrete
 from ..evaluate import Curve, definition_of
-from ..existence import has_heavy_tail, has_poles
-from ..quadrature import panels
+from ..quadrature import has_heavy_tail, has_poles, panels
 from . import densities
 from .densities import Density, sorted_samples
 

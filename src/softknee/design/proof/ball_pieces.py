@@ -9,17 +9,31 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
-from ...errors import DefinitionError
-from ...spec import Implicit, elementary
+from ...errors import DefinitionError, ParameterError
+from ...registry import get
+from ...spec import Activation, Implicit, Param, Sigmoid, SoftTable, elementary
 from ...spec import primitives as p
-from ...spec.algebra import Expr, Pow, Symbol, oo, sympy
+from ...spec.algebra import Add, Expr, Pow, Symbol, exp, log, oo, sympy
 from ...spec.pieces import Pieces, split
-from .ball_programs import Program, collected, constant, proves_zero, rational, tidy
-from .balls import INFINITY, MINUS_INFINITY, NOTHING, Arb, Span
+from .balls import (
+    INFINITY,
+    MINUS_INFINITY,
+    NOTHING,
+    Arb,
+    Program,
+    Span,
+    collected,
+    constant,
+    proves_zero,
+    rational,
+    stable,
+    tidy,
+)
 from .branch_and_bound import Budget, Curve, halves
 
 x, v = p.x, p.v
@@ -360,3 +374,303 @@ def smoothness(meetings: list[Meeting]) -> tuple[float | None, Meeting | None]:
     least = min((meeting.order for meeting in meetings if meeting.settled), default=math.inf)
     doubtful = [meeting for meeting in meetings if not meeting.settled and meeting.order < least]
     return (None, doubtful[0]) if doubtful else (least, None)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function with its numbers put in.
+
+    pieces:    its seams and the smooth expressions between them.
+    formula:   the whole, for its values at the seams themselves; None where `values` has them.
+    values:    the value at each seam.
+    slopes:    the derivative of each part, where it is known in a better form than SymPy would find.
+    invisible: seams across which it is one analytic function: the parts are two forms of it.
+    """
+
+    name: str
+    params: Mapping[str, Any]
+    pieces: Pieces
+    formula: Expr | None = None
+    implicit: Implicit | None = None
+    values: Mapping[Expr, Expr] = field(default_factory=dict)
+    slopes: tuple[Expr, ...] | None = None
+    invisible: frozenset[Expr] = frozenset()
+
+    def value_at(self, left: Patch, right: Patch) -> Expr:
+        """The exact value at the seam between two patches, in textbook functions."""
+        if self.formula is None:
+            return self.values[left.end]
+        place = {x: left.end}
+        for patch, side in ((left, 1), (right, -1)):
+            if patch.symbol == v:
+                place[v] = patch.end_point(side)
+        return elementary(self.formula).xreplace(place)
+
+
+def numbers_in(expr: Expr, act: Activation, values: Mapping[str, Fraction]) -> Expr:
+    """A formula with those of its parameters that have values replaced by exact numbers."""
+    exact = {
+        p.symbol: sympy.Rational(values[p.name].numerator, values[p.name].denominator)
+        for p in act.params
+        if p.name in values
+    }
+    return stable(with_exact_numbers(expr.xreplace(exact)))
+
+
+def of_activation(act: Activation, values: Mapping[str, Fraction]) -> Subject:
+    """The subject of an element-wise definition."""
+    formula = numbers_in(act.formula, act, values)
+    implicit = act.implicit
+    if implicit is not None:
+        implicit = Implicit(
+            *(numbers_in(value, act, values) for value in (implicit.inverse, implicit.low, implicit.high))
+        )
+    return Subject(act.name, dict(values), split_exact(formula), formula, implicit)
+
+
+# -- the hard limit of a definition with its numbers put in -----------------------------------------------
+#
+# The one it names, or the one its knob leads to.
+
+
+LONGEST = 120  # an expression with more operations is not given to SymPy's limits
+
+
+def hard_limit(act: Activation, values: Mapping[str, Fraction]) -> tuple[str, Pieces] | None:
+    """(name, pieces) of the hard limit; None for a definition without a knob."""
+    if act.index or not (act.limit or act.knobs):
+        return None
+    if act.limit is None:
+        return _followed(act, values)
+    hard = get(act.limit)
+    if not isinstance(hard, Activation):
+        raise Unsettled(f"The hard limit {act.limit!r} is no formula.")
+    numbers = {p.name: Fraction(p.default) for p in hard.params}
+    numbers |= {theirs: values[ours] for theirs, ours in act.limit_params.items()}
+    return act.limit, split_exact(numbers_in(hard.formula, hard, numbers))
+
+
+def _followed(act: Activation, values: Mapping[str, Fraction]) -> tuple[str, Pieces]:
+    """Seams and parts as the knobs go where they harden it; pieces whose seams run together are gone."""
+    others = {name: value for name, value in values.items() if name not in act.knobs}
+    knobs = [act.param(name).symbol for name in act.knobs]
+    words = " and ".join(act.knobs)
+    open_words = f"The hard limit for {words} -> {act.toward:g} is not known in closed form."
+    if act.implicit is not None:
+        raise Unsettled(open_words)
+    try:
+        pieces = split(numbers_in(act.formula, act, others))
+    except DefinitionError:
+        raise Unsettled(open_words) from None
+    toward = oo if act.toward == float("inf") else sympy.Rational(*float(act.toward).as_integer_ratio())
+    follow = functools.partial(_limit, knobs=knobs, toward=toward, words=open_words)
+    distinct: list[tuple[Expr, Expr]] = []
+    for seam, part in zip((follow(seam, -oo, oo) for seam in pieces.seams), pieces.parts[1:], strict=True):
+        if distinct and proves_zero(seam - distinct[-1][0]):
+            distinct.pop()
+        distinct.append((seam, part))
+    ends = [-oo, *(seam for seam, _ in distinct), oo]
+    parts = [pieces.parts[0], *(part for _, part in distinct)]
+    hard = [follow(part, low, high) for part, low, high in zip(parts, ends[:-1], ends[1:], strict=True)]
+    return f"its limit for {words} -> {act.toward:g}", Pieces(tuple(ends[1:-1]), tuple(hard))
+
+
+def _limit(expr: Expr, low: Expr, high: Expr, knobs: list[Symbol], toward: Expr, words: str) -> Expr:
+    """The limit of an expression in x between two seams."""
+    plain = elementary(expr)
+    away = sympy.Dummy("away", positive=True)
+    back = {}
+    if plain.has(x) and not all(plain.is_rational_function(knob) for knob in knobs):
+        # SymPy must know on which side of the knee x lies: log(1 + e^(beta x))/beta has two limits.
+        if (low == -oo) == (high == oo):
+            raise Unsettled(words)
+        plain = plain.xreplace({x: high - away if low == -oo else low + away})
+        back = {away: high - x if low == -oo else x - low}
+    for knob in knobs:
+        if not plain.has(knob):
+            continue
+        if plain.count_ops() > LONGEST:
+            raise Unsettled(words)
+        try:
+            plain = sympy.limit(plain, knob, toward, "-" if toward == oo else "+")
+        except (NotImplementedError, ValueError, TypeError):
+            raise Unsettled(words) from None
+    if plain.has(sympy.Limit, oo, -oo, sympy.zoo, sympy.nan, sympy.AccumBounds):
+        raise Unsettled(words)
+    return plain.xreplace(back)
+
+
+# -- SQUAF as a subject of certificates -------------------------------------------------------------------
+#
+# The mean of a table under Gaussian or Laplacian weights, piece by piece.
+#
+# A window slides at the midpoints of the grid, and the function jumps there. Between them, relative to one weight of
+# the piece, the Gaussian weights are exponentials of lines in x, and
+#
+#     phi' = sum over i < j of (z_j - z_i)(s_j - s_i) w_i w_j / (sum w)^2,    s_i = 2 alpha y_i,
+#
+# every term of which has the sign of z_j - z_i. With Laplacian weights phi between two grid points is a sigmoid.
+
+
+SOFTNESS = Fraction(3, 2)
+
+
+def of_table(act: SoftTable, arguments: Mapping[str, Any], exact: Any) -> Subject:
+    """The subject of SQUAF with these arguments; `exact` turns one of them into a fraction."""
+    act.check({name: value for name, value in arguments.items() if isinstance(value, int | float)})
+    weights = act.with_weights(arguments.get("weights", act.weights)).weights
+    if act.order:
+        raise ParameterError(f"{act.name}: a certificate is made of the function itself, which tells of its slope.")
+    points, alpha, k, params = _grid(act, arguments, weights, exact)
+    z = _table(act.name, arguments.get("z", "relu"), points, exact)
+    half = (
+        None if arguments.get("grid") is not None else _half_window(act, arguments, params.get("q"), alpha, k, weights)
+    )
+    params |= {"alpha": alpha, "z": z, "window": None if half is None else 2 * half + 1, "weights": weights}
+    make = _laplacian if weights == "laplacian" else _gaussian
+    pieces, slopes, values, invisible = make([_number(y) for y in points], _number(alpha), list(map(_number, z)), half)
+    return Subject(act.name, params, pieces, None, None, values, slopes, invisible)
+
+
+# -- arguments --------------------------------------------------------------------------------------------
+
+
+def _grid(
+    act: SoftTable, arguments: Mapping[str, Any], weights: str, exact: Any
+) -> tuple[list[Fraction], Fraction, int, dict[str, Any]]:
+    usual = {p.name: Fraction(p.default) for p in act.params if isinstance(p, Param)}
+    alpha = None if arguments.get("alpha") in (None, "auto") else exact(act.name, "alpha", arguments["alpha"])
+    if arguments.get("grid") is not None:
+        points = [exact(act.name, "grid", y) for y in arguments["grid"]]
+        if points != sorted(set(points)) or len(points) < 2:
+            raise ParameterError(f"{act.name}: grid must be two or more increasing numbers.")
+        return points, usual["alpha"] if alpha is None else alpha, 0, {"grid": tuple(points)}
+    q = exact(act.name, "q", arguments.get("q", usual["q"]))
+    if alpha is None:
+        spread = SOFTNESS / (q if weights == "laplacian" else q * q)
+        alpha = usual["alpha"] if arguments.get("q") is None and arguments.get("alpha") is None else spread
+    z = arguments.get("z")
+    k = arguments.get("k", len(z) // 2 if isinstance(z, list | tuple) else act.options["k"])
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ParameterError(f"{act.name}: k must be a whole number of at least 1, and {k!r} was given.")
+    return [q * i for i in range(-k, k + 1)], alpha, k, {"k": k, "q": q}
+
+
+def _table(title: str, z: Any, points: Sequence[Fraction], exact: Any) -> tuple[Fraction, ...]:
+    if isinstance(z, str) and z == "relu":
+        return tuple(max(y, Fraction(0)) for y in points)
+    if not isinstance(z, list | tuple) or len(z) != len(points):
+        raise ParameterError(f"{title}: a certificate needs z as a list of {len(points)} numbers, one for each point.")
+    return tuple(exact(title, "z", value) for value in z)
+
+
+def _half_window(
+    act: SoftTable, arguments: Mapping[str, Any], q: Any, alpha: Fraction, k: int, weights: str
+) -> int | None:
+    window = arguments.get("window", act.options["window"])
+    if window == "auto":
+        laplacian = weights == "laplacian"
+        needed = -math.log(arguments.get("tolerance", act.options["tolerance"])) / float(
+            alpha * (q if laplacian else q * q)
+        )
+        steps = (m for m in itertools.count(1) if (m if laplacian else m * (m + 1)) >= needed)
+        window = 2 * next(steps) + 1
+        return None if window // 2 >= k else window // 2
+    if window is None:
+        return None
+    if isinstance(window, bool) or not isinstance(window, int) or window < 3 or window % 2 == 0:
+        raise ParameterError(
+            f"{act.name}: window must be an odd number (3, 5, 7, ...), 'auto' or None, and {window!r} was given."
+        )
+    return window // 2
+
+
+def _number(value: Fraction) -> Expr:
+    return sympy.Rational(value.numerator, value.denominator)
+
+
+# -- pieces -----------------------------------------------------------------------------------------------
+
+_Made = tuple[Pieces, tuple[Expr, ...], dict[Expr, Expr], frozenset[Expr]]
+
+
+def _kept(place: int, count: int, half: int | None) -> range:
+    return range(count) if half is None else range(max(0, place - half), min(count, place + half + 1))
+
+
+def _assembled(cells: list[tuple[Any, Expr, Expr]], seams: list[Expr], wins: list[int], invisible: set[Expr]) -> _Made:
+    """Cells (what they keep, value, slope) and seams; `wins` says whether the value at a seam is the cell's before."""
+    values = {}
+    for place, seam in enumerate(seams):
+        owner = cells[place if wins[place] else place + 1]
+        values[seam] = owner[1].xreplace({x: seam})
+    pieces = Pieces(tuple(seams), tuple(value for _, value, _ in cells))
+    return pieces, tuple(slope for _, _, slope in cells), values, frozenset(invisible)
+
+
+def _gaussian(points: list[Expr], alpha: Expr, z: list[Expr], half: int | None) -> _Made:
+    count = len(points)
+    if half is None:  # one function, in the form that settles at the end nearest to each half
+        middle = (points[0] + points[-1]) / 2
+        cells = [_mean(range(count), points, alpha, z, place) for place in (0, count - 1)]
+        return _assembled(cells, [middle], [1], {middle})
+    cells, seams, wins, invisible = [], [], [], set()
+    for place in range(count):
+        members = _kept(place, count, half)
+        cells.append(_mean(members, points, alpha, z, place))
+        if place + 1 < count:
+            seam = (points[place] + points[place + 1]) / 2
+            seams.append(seam)
+            wins.append((place - count // 2) % 2 == 0)  # halves are rounded to the even neighbour
+            if members == _kept(place + 1, count, half):
+                invisible.add(seam)
+    return _assembled(cells, seams, wins, invisible)
+
+
+def _mean(members: range, points: list[Expr], alpha: Expr, z: list[Expr], place: int) -> tuple[range, Expr, Expr]:
+    """The mean of z over the kept points, with the weights relative to one of them."""
+    if len({z[i] for i in members}) == 1:
+        return members, z[members[0]], sympy.Integer(0)
+    y = points[place]
+    weights = {i: exp(2 * alpha * (points[i] - y) * x - alpha * (points[i] ** 2 - y**2)) for i in members}
+    total = Add(*weights.values())
+    pairs = [
+        (z[j] - z[i]) * 2 * alpha * (points[j] - points[i]) * weights[i] * weights[j]
+        for i, j in itertools.combinations(members, 2)
+    ]
+    return members, Add(*(z[i] * w for i, w in weights.items())) / total, Add(*pairs) / total**2
+
+
+def _laplacian(points: list[Expr], alpha: Expr, z: list[Expr], half: int | None) -> _Made:
+    count = len(points)
+    edges = [(seam, None) for seam in points]
+    if half is not None:
+        edges += [((a + b) / 2, i) for i, (a, b) in enumerate(itertools.pairwise(points))]
+    edges.sort(key=lambda pair: pair[0])
+    seams = [seam for seam, _ in edges]
+    cells, wins, invisible = [], [], set()
+    for low, high in zip([None, *seams], [*seams, None], strict=True):
+        inside = points[0] - 1 if low is None else points[-1] + 1 if high is None else (low + high) / 2
+        nearest = min(range(count), key=lambda i: abs(points[i] - inside))
+        cells.append(_logistic(_kept(nearest, count, half), points, alpha, z, inside))
+    for place, (seam, slides) in enumerate(edges):
+        wins.append(slides is not None and (slides - count // 2) % 2 == 0)
+        if slides is not None and cells[place][0] == cells[place + 1][0]:
+            invisible.add(seam)
+    return _assembled(cells, seams, wins, invisible)
+
+
+def _logistic(window: range, points: list[Expr], alpha: Expr, z: list[Expr], inside: Expr) -> tuple[range, Expr, Expr]:
+    """(A_z + B_z e^(2 alpha x))/(A + B e^(2 alpha x)), A and B the weights of the points below and above."""
+    sides = [[i for i in window if (points[i] < inside) == below] for below in (True, False)]
+    totals, means = [], []
+    for members, sign in zip(sides, (1, -1), strict=True):
+        weights = [exp(sign * alpha * points[i]) for i in members]
+        totals.append(Add(*weights))
+        means.append(Add(*(z[i] * w for i, w in zip(members, weights, strict=True))) / totals[-1] if members else None)
+    if means[0] is None or means[1] is None:
+        constant = means[1] if means[0] is None else means[0]
+        return window, constant, sympy.Integer(0)
+    gate = Sigmoid(2 * alpha * x + log(totals[1] / totals[0]))
+    rise = means[1] - means[0]
+    return window, means[0] + rise * gate, sympy.diff(rise * gate, x)

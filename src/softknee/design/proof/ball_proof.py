@@ -20,6 +20,7 @@ from .ball_pieces import (
     HIGHEST_ORDER,
     Meeting,
     Patch,
+    Subject,
     Unsettled,
     keeps_sign,
     meet,
@@ -30,9 +31,25 @@ from .ball_pieces import (
     split_exact,
     with_exact_numbers,
 )
-from .ball_programs import LONGEST_FACTORED, Program, UnknownFunction, constant, factored, proves_zero, rational, stable
-from .ball_subjects import Subject
-from .balls import INFINITY, ODD_LIKE, POSITIVE, ZERO, Arb, Span, arb, as_fraction, working_precision
+from .balls import (
+    INFINITY,
+    LONGEST_FACTORED,
+    ODD_LIKE,
+    POSITIVE,
+    ZERO,
+    Arb,
+    Program,
+    Span,
+    UnknownFunction,
+    arb,
+    as_fraction,
+    constant,
+    factored,
+    proves_zero,
+    rational,
+    stable,
+    working_precision,
+)
 from .branch_and_bound import Budget, Curve, Peak, halves, highest, search
 from .certificate import Certificate, Enclosure, Extremum, Region
 

@@ -19,8 +19,26 @@ from typing import Any, TypeAlias
 
 from ...spec import primitives as p
 from ...spec.algebra import Add, Expr, Mul, Pow, Symbol, exp, log, pi, sqrt, sympy
-from .ball_programs import LONGEST_FACTORED, Program, constant, rational, tidy
-from .balls import INFINITY, MINUS_INFINITY, NOTHING, ONE, WHOLE, ZERO, Arb, Span, above, arb, below, flint, smaller
+from .balls import (
+    INFINITY,
+    LONGEST_FACTORED,
+    MINUS_INFINITY,
+    NOTHING,
+    ONE,
+    WHOLE,
+    ZERO,
+    Arb,
+    Program,
+    Span,
+    above,
+    arb,
+    below,
+    constant,
+    flint,
+    rational,
+    smaller,
+    tidy,
+)
 
 Coefficient: TypeAlias = Any  # an exact fmpq, or a Span
 NIL = flint.fmpq(0)

@@ -15,9 +15,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...spec.algebra import Expr, Symbol, sympy
-from .ball_programs import Polynomial, Program, polynomial, tidy
 from .ball_tails import Tail, unfolded
-from .balls import INFINITY, MINUS_INFINITY, ONE, ZERO, Arb, Span, above, arb, below, larger, smaller
+from .balls import (
+    INFINITY,
+    MINUS_INFINITY,
+    ONE,
+    ZERO,
+    Arb,
+    Polynomial,
+    Program,
+    Span,
+    above,
+    arb,
+    below,
+    larger,
+    polynomial,
+    smaller,
+    tidy,
+)
 
 # -- a smooth function with its derivatives, enclosed on boxes and half-lines by every form known of it ---
 

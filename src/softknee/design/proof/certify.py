@@ -47,8 +47,8 @@ def certify(f: Any, **params: Any) -> Certificate:
     """
     _need_flint()
     act = resolve(f).as_definition()
+    from .ball_pieces import hard_limit, of_activation, of_table
     from .ball_proof import prove
-    from .ball_subjects import hard_limit, of_activation, of_table
 
     if isinstance(act, SoftTable):
         table = of_table(act, params, _exact)

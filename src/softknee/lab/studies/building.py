@@ -25,7 +25,7 @@ from torch.nn.parameter import is_lazy
 
 import softknee as sk
 
-from ...design.init_gain import init_gain
+from ...design.gaussian import init_gain
 from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules

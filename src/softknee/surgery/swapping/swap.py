@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import registry
-from ...design.soft_table_fit import fit_table
+from ...design.fitting import fit_table
 from ...errors import InputError, ParameterError, SoftkneeError, did_you_mean
 from ...kernels import find
 from ...nn import Squaf, make
