@@ -71,39 +71,39 @@ def read_name(text: str) -> Named:
     """What a text says, checked as far as the names in it; values are checked by the module that is made."""
     if not isinstance(text, str):
         raise ParameterError(f"An activation is named by a text here, and {type(text).__name__} was given.")
-    found = _TEXT.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
+    match = _TEXT.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
         raise ParameterError(
             f"{text[:100]!r} does not name an activation: write a name, or a name with numbers and what is learned, "
             f"such as 'srelu(delta=0.05, learn=delta)'."
         )
-    name, inside = found[2], found[3]
+    name, inside = match[2], match[3]
     baseline = baseline_named(name)
     definition = get(name) if baseline is None else baseline
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for argument in (inside or "").split(",") if (inside or "").strip() else ():
         key, value = _read_argument(text, argument)
-        if key in given:
+        if key in arguments:
             raise ParameterError(f"{text!r} gives {key} twice; leave one of the two out.")
         _check_key(text, definition, key, value)
-        given[key] = value
-    given.pop("per", None)
-    learn = given.pop("learn", ("all",) if baseline is not None else False)
+        arguments[key] = value
+    arguments.pop("per", None)
+    learn = arguments.pop("learn", ("all",) if baseline is not None else False)
     if baseline is not None and learn == ("none",):
         learn = False
     if learn and learn != ("all",):
-        return Named(name, given, learn)
-    return Named(name, given, bool(learn))
+        return Named(name, arguments, learn)
+    return Named(name, arguments, bool(learn))
 
 
 def _read_argument(text: str, argument: str) -> tuple[str, Any]:
-    found = _ARGUMENT.fullmatch(argument)
-    if found is None:
+    match = _ARGUMENT.fullmatch(argument)
+    if match is None:
         raise ParameterError(
             f"{text!r}: what stands in the parentheses must be like delta=0.05 or learn=delta, with commas between, "
             f"and {argument.strip()!r} is not."
         )
-    key, value = found[1], found[2]
+    key, value = match[1], match[2]
     if number := _NUMBER.fullmatch(value):
         whole = not any(number.groups())
         return key, int(value) if whole else float(value)
@@ -217,7 +217,7 @@ def _parts(module: Parameterised, numbers: bool) -> list[str]:
 def _baseline_parts(module: OneVector, numbers: bool) -> list[str]:
     """The settings that are not the usual ones; the vector itself only where it is where it starts."""
     usual = type(module)()
-    changed = {one: getattr(module, one) for one in module.settings if getattr(module, one) != getattr(usual, one)}
+    changed = {name: getattr(module, name) for name in module.settings if getattr(module, name) != getattr(usual, name)}
     if numbers:
         vector = module.effective(module.vector).detach().cpu()
         start = type(module)(**changed, dtype=vector.dtype)
@@ -278,8 +278,8 @@ def sampled_name(z: Tensor, *, q: Tensor, k: int) -> str | None:
     near = 4 * torch.finfo(z.dtype).eps * max(1.0, float(points[-1]))
     for name in ("relu", "gelu", *names()):
         if isinstance(get(name), Activation):
-            found = sample(name, points=points)
-            if torch.allclose(found, z.double(), rtol=0.0, atol=near):
+            values = sample(name, points=points)
+            if torch.allclose(values, z.double(), rtol=0.0, atol=near):
                 return name
     return None
 
