@@ -253,7 +253,7 @@ def test_refusals_of_data():
     net = Net(sk.nn.SReLU(delta=1.0))
     with pytest.raises(ParameterError, match="no batch"):
         sk.Hardener(net, total=4, data=[]).targets_from([])
-    with pytest.raises(InputError, match="pair whose first"):
+    with pytest.raises(InputError, match="tuple whose first entry"):
         sk.Hardener(net, total=4, data=["text"]).targets_from(["text"])
     nan = [torch.full((4, 6), math.nan)]
     with pytest.raises(ParameterError, match="no finite number"):

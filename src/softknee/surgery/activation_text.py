@@ -103,7 +103,7 @@ def _parts(module: Parameterised, numbers: bool) -> list[str]:
 def _baseline_parts(module: OneVector, numbers: bool) -> list[str]:
     """The settings that are not the usual ones; the vector itself only where it is where it starts."""
     usual = type(module)()
-    changed = {one: getattr(module, one) for one in module.settings if getattr(module, one) != getattr(usual, one)}
+    changed = {name: getattr(module, name) for name in module.settings if getattr(module, name) != getattr(usual, name)}
     if numbers:
         vector = module.effective(module.vector).detach().cpu()
         start = type(module)(**changed, dtype=vector.dtype)
@@ -164,8 +164,8 @@ def sampled_name(z: Tensor, *, q: Tensor, k: int) -> str | None:
     near = 4 * torch.finfo(z.dtype).eps * max(1.0, float(points[-1]))
     for name in ("relu", "gelu", *names()):
         if isinstance(get(name), Activation):
-            found = sample(name, points=points)
-            if torch.allclose(found, z.double(), rtol=0.0, atol=near):
+            values = sample(name, points=points)
+            if torch.allclose(values, z.double(), rtol=0.0, atol=near):
                 return name
     return None
 

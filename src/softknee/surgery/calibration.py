@@ -18,11 +18,9 @@ from ..nn.parameters import Parameterised, require_model
 from ..spec import Activation
 from ..spec.constraints import AtLeastOne
 from .activation_text import sampled_name
-from .modules import activation_modules, quietly, read_where, refuse_one_batch, run_all
+from .modules import activation_modules, quietly, read_where, refuse_one_batch, run_all, table_lines
 
 # -- how far numbers spread from 0, counted as they stream by ---------------------------------------------
-#
-# Every one counts, and nothing is drawn at random.
 #
 # The magnitudes are counted in bins of a sixteenth of an octave, from 2^-32 to 2^32, for each group (a layer, or each
 # channel or neuron) apart: 8 KiB for a group. Counts of two streams add up to those of both, in any order and on any
@@ -59,8 +57,8 @@ class Spread:
         # log2(0) is -inf, and becomes bin 0.
         place = ((work.log2() - _LOWEST) * _BINS_PER_OCTAVE).floor().clamp(-1, _BINS - 1).to(torch.int64) + 1
         offset = torch.arange(groups, device=x.device)[:, None] * (_BINS + 1)
-        found = torch.bincount((place + offset).reshape(-1), minlength=groups * (_BINS + 1))
-        self.counts += found.cpu().reshape(groups, -1)
+        counts = torch.bincount((place + offset).reshape(-1), minlength=groups * (_BINS + 1))
+        self.counts += counts.cpu().reshape(groups, -1)
 
     @property
     def pooled(self) -> Spread:
@@ -97,11 +95,6 @@ class Spread:
         return float(below.sum()) / max(self.count, 1)
 
 
-# -- what the activations of a model see, without leaving a trace -----------------------------------------
-#
-# Modes, hooks and random numbers are put back.
-
-
 def observe(
     model: nn.Module, sites: Mapping[str, Parameterised], batches: Iterable[Any]
 ) -> tuple[dict[str, Spread], int]:
@@ -122,7 +115,7 @@ def observe(
 
 
 def _counter(path: str, module: Parameterised, seen: Spread) -> Callable[[Tensor], None]:
-    kept = module.granularity
+    granularity = module.granularity
 
     def count(x: Tensor) -> None:
         if not bool(x.isfinite().all()):
@@ -130,10 +123,10 @@ def _counter(path: str, module: Parameterised, seen: Spread) -> Callable[[Tensor
                 f"A pre-activation of {path!r} is NaN or infinite; check the batches and the model. Nothing was "
                 f"changed."
             )
-        if kept.per == "channel":
-            seen.add(x.movedim(kept.dim, 0).reshape(kept.count, -1))
-        elif kept.per == "neuron":
-            seen.add(x.reshape(-1, kept.count).T)
+        if granularity.per == "channel":
+            seen.add(x.movedim(granularity.dim, 0).reshape(granularity.count, -1))
+        elif granularity.per == "neuron":
+            seen.add(x.reshape(-1, granularity.count).T)
         else:
             seen.add(x.reshape(1, -1))
 
@@ -272,7 +265,7 @@ def _row(values: Tensor, index: int) -> float:
 
 
 def _effective(module: Parameterised, name: str) -> Tensor:
-    p = next(one for one in module.params if one.name == name)
+    p = next(param for param in module.params if param.name == name)
     return module.effective(p).detach().double().cpu().clone()
 
 
@@ -290,25 +283,21 @@ class Calibration:
     batches: int
 
     def __str__(self) -> str:
-        head = ("site", "activation", "was", "is", "spread", "inside", "")
-        lines = [
-            (
-                one.path or "(model)",
-                one.activation,
-                _shown(one.old),
-                _shown(one.new),
-                _range(one.spread),
-                f"{one.inside:.1%}",
-                one.note,
-            )
-            for one in self.sites
-        ]
-        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
         rows = [
-            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in (head, *lines)
+            (
+                site.path or "(model)",
+                site.activation,
+                _shown(site.old),
+                _shown(site.new),
+                _range(site.spread),
+                f"{site.inside:.1%}",
+                site.note,
+            )
+            for site in self.sites
         ]
-        rows += [f"{path or '(model)'} was skipped: {reason}" for path, reason in self.skipped.items()]
-        return "\n".join(row.rstrip() for row in rows)
+        lines = table_lines([("site", "activation", "was", "is", "spread", "inside", ""), *rows])
+        lines += [f"{path or '(model)'} was skipped: {reason}" for path, reason in self.skipped.items()]
+        return "\n".join(lines)
 
 
 def calibrate_(
@@ -372,21 +361,21 @@ def _check_number(name: str, value: Any, low: float, high: float) -> None:
 
 
 def _chosen(model: nn.Module, where: Any) -> dict[str, Parameterised]:
-    found = activation_modules(model)
-    if not found:
+    modules = activation_modules(model)
+    if not modules:
         raise InputError(
             f"{type(model).__name__} has no activation of softknee to calibrate; put some in with softknee.swap_ first."
         )
     patterns = read_where(where, "calibrate_")
     if patterns is None:
-        return found
-    matches = patterns if callable(patterns) else lambda path: any(fnmatchcase(path, one) for one in patterns)
-    chosen = {path: module for path, module in found.items() if matches(path)}
+        return modules
+    matches = patterns if callable(patterns) else lambda path: any(fnmatchcase(path, pattern) for pattern in patterns)
+    chosen = {path: module for path, module in modules.items() if matches(path)}
     if not chosen:
-        near = did_you_mean(where, found) if isinstance(where, str) else ""
+        near = did_you_mean(where, modules) if isinstance(where, str) else ""
         raise InputError(
-            f"calibrate_ matched 0 of the {len(found)} activations for where={where!r}; the first is "
-            f"{next(iter(found))!r}.{near}"
+            f"calibrate_ matched 0 of the {len(modules)} activations for where={where!r}; the first is "
+            f"{next(iter(modules))!r}.{near}"
         )
     return chosen
 

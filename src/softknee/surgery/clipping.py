@@ -47,7 +47,9 @@ class Clipping:
                 )
         for module in self.modules:
             if isinstance(module, Clipped):
-                _unclip(module)
+                module.__class__ = module.clip_kind
+                for name in ("clip_limit", "clip_side"):
+                    del vars(module)[name]
 
 
 class Clipped(nn.Module):
@@ -110,19 +112,21 @@ def clip_activations_(
     chosen = _chosen(model, where, example)
     modules = {id(site.place.old): site.place.old for site in chosen}
     for module in modules.values():
-        _clip(module, float(limit), side)
+        # A hook would be simpler, but compiled code does not look for new hooks, and would go on without.
+        module.__class__ = _class_of(type(module))
+        vars(module).update(clip_limit=float(limit), clip_side=side)
     return Clipping(tuple(site.path for site in chosen), float(limit), side, tuple(modules.values()))
 
 
 def _chosen(model: nn.Module, where: Any, example: Any) -> list[Site]:
     title = type(model).__name__
-    found = [site for site in sites(model, example) if site.activation not in GATES]
-    if not found:
+    candidates = [site for site in sites(model, example) if site.activation not in GATES]
+    if not candidates:
         raise InputError(
             f"clip_activations_: {title} has no activation to clip. Activations that are called as "
             "functions inside forward become modules by sk.swap_(model, ..., example=...)."
         )
-    chosen, skipped = choose(found, where=where, replacing=None, example=example is not None, title=title)
+    chosen, skipped = choose(candidates, where=where, replacing=None, example=example is not None, title=title)
     for site in chosen:
         name = f"{site.path} ({site.function})"
         if site.kind != "module":
@@ -144,18 +148,6 @@ def _chosen(model: nn.Module, where: Any, example: Any) -> list[Site]:
 
 # One class for each kind of activation: a class per module would make the compiler compile each for itself.
 _CLASSES: dict[type, type] = {}
-
-
-def _clip(module: nn.Module, limit: float, side: str) -> None:
-    # A hook would be simpler, but compiled code does not look for new hooks, and would go on without.
-    module.__class__ = _class_of(type(module))
-    vars(module).update(clip_limit=limit, clip_side=side)
-
-
-def _unclip(module: Clipped) -> None:
-    module.__class__ = module.clip_kind
-    for name in ("clip_limit", "clip_side"):
-        del vars(module)[name]
 
 
 def _class_of(kind: type) -> type:

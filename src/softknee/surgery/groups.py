@@ -115,9 +115,9 @@ def _exempt(model: nn.Module) -> set[int]:
     It speaks of its own names, so that DDP or the compiler around it must not hide it.
     """
     inside = unwrapped(model)
-    asked: Any = getattr(inside, "no_weight_decay", lambda: ())
-    patterns = [str(name) for name in asked()]
-    return {id(p) for name, p in inside.named_parameters() if any(fnmatchcase(name, one) for one in patterns)}
+    no_weight_decay: Any = getattr(inside, "no_weight_decay", lambda: ())
+    patterns = [str(name) for name in no_weight_decay()]
+    return {id(p) for name, p in inside.named_parameters() if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
 
 Maker = Callable[[list[Group]], Optimizer]
@@ -152,7 +152,7 @@ def optimizers(model: nn.Module, *, weights: Maker, activations: Maker) -> Paire
         raise InputError(f"Only activations of {type(model).__name__} are trainable; use one optimiser for them.")
     own: list[Group] = [{"name": "activations", "params": parts["activations"], "weight_decay": 0.0}]
     pair = _made("weights", weights, plain), _made("activations", activations, own)
-    check(model, [group for one in pair for group in one.param_groups])
+    check(model, [group for optimizer in pair for group in optimizer.param_groups])
     return PairedOptimizer(*pair)
 
 
@@ -165,10 +165,10 @@ def _made(name: str, maker: Any, groups: list[Group]) -> Optimizer:
     return _optimizer(name, maker(groups))
 
 
-def _optimizer(name: str, one: Any) -> Optimizer:
-    if not isinstance(one, Optimizer):
-        raise InputError(f"optimizers: {name} must make a torch Optimizer, and made a {type(one).__name__}.")
-    return one
+def _optimizer(name: str, optimizer: Any) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        raise InputError(f"optimizers: {name} must make a torch Optimizer, and made a {type(optimizer).__name__}.")
+    return optimizer
 
 
 class PairedOptimizer(Optimizer):
@@ -185,7 +185,9 @@ class PairedOptimizer(Optimizer):
     """
 
     def __init__(self, weights: Optimizer, activations: Optimizer) -> None:
-        self.pair = {name: _optimizer(name, one) for name, one in zip(_PARTS, (weights, activations), strict=True)}
+        self.pair = {
+            name: _optimizer(name, optimizer) for name, optimizer in zip(_PARTS, (weights, activations), strict=True)
+        }
         super().__init__([{**group, "params": list(group["params"])} for group in self._groups()], {})
 
     @property
@@ -198,7 +200,7 @@ class PairedOptimizer(Optimizer):
         self._first_groups = groups  # torch's own, which it fills while it is built
 
     def _groups(self) -> list[Group]:
-        return [group for one in self.pair.values() for group in one.param_groups]
+        return [group for optimizer in self.pair.values() for group in optimizer.param_groups]
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's own keeps the groups and drops the rest, and a copy could not step.
@@ -211,16 +213,16 @@ class PairedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for one in self.pair.values():
-            one.step()
+        for optimizer in self.pair.values():
+            optimizer.step()
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        for one in self.pair.values():
-            one.zero_grad(set_to_none)
+        for optimizer in self.pair.values():
+            optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: one.state_dict() for name, one in self.pair.items()}
+        return {name: optimizer.state_dict() for name, optimizer in self.pair.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if set(state_dict) != set(_PARTS):
@@ -230,11 +232,11 @@ class PairedOptimizer(Optimizer):
             )
         before = self.state_dict()
         try:
-            for name, one in self.pair.items():
-                one.load_state_dict(state_dict[name])
+            for name, optimizer in self.pair.items():
+                optimizer.load_state_dict(state_dict[name])
         except Exception:
-            for name, one in self.pair.items():  # all or nothing
-                one.load_state_dict(before[name])
+            for name, optimizer in self.pair.items():  # all or nothing
+                optimizer.load_state_dict(before[name])
             raise
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

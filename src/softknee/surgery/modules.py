@@ -32,16 +32,16 @@ def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
     {'1': SReLU(delta=0.01)}
     """
     require_model(model)
-    found = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}
-    return dict(by_depth(list(found.items()), lambda one: one[1]))
+    modules = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}
+    return dict(by_depth(list(modules.items()), lambda item: item[1]))
 
 
-def by_depth(found: Sequence[T], module_of: Callable[[T], nn.Module]) -> list[T]:
+def by_depth(items: Sequence[T], module_of: Callable[[T], nn.Module]) -> list[T]:
     """In the order in which one swap saw the modules run; as they come where it is not known of all of them."""
-    depths = {id(module_of(one)): vars(module_of(one)).get(_DEPTH) for one in found}
+    depths = {id(module_of(item)): vars(module_of(item)).get(_DEPTH) for item in items}
     if None in depths.values() or len(set(depths.values())) != len(depths):
-        return list(found)
-    return sorted(found, key=lambda one: vars(module_of(one))[_DEPTH])
+        return list(items)
+    return sorted(items, key=lambda item: vars(module_of(item))[_DEPTH])
 
 
 def read_where(where: Any, title: str, *, error: type[SoftkneeError] = ParameterError) -> Any:
@@ -49,11 +49,11 @@ def read_where(where: Any, title: str, *, error: type[SoftkneeError] = Parameter
     if where is None or callable(where):
         return where
     patterns = [where] if isinstance(where, str) else list(where) if isinstance(where, Iterable) else [where]
-    for one in patterns:
-        if not isinstance(one, str):
+    for pattern in patterns:
+        if not isinstance(pattern, str):
             raise error(
                 f"{title}: where takes a pattern for the paths of activations, several, or a function, and "
-                f"{type(one).__name__} was given."
+                f"{type(pattern).__name__} was given."
             )
     return patterns
 
@@ -175,7 +175,7 @@ def run_example(
     `inside` is entered around the call; `after` says what was done to the model since the example last worked.
     """
     title = type(model).__name__
-    if any(nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
+    if any(nn.parameter.is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers())):
         raise InputError(
             f"{title} has lazy layers that never ran, and an example would give them their shapes; call the model once "
             f"yourself first."
@@ -208,8 +208,8 @@ def _copied_example(example: Any) -> Any:
     if isinstance(example, Tensor):
         return example.detach().clone()
     if isinstance(example, Mapping):
-        return {name: _copied_example(one) for name, one in example.items()}
-    return [_copied_example(one) for one in example] if type(example) in (list, tuple) else example
+        return {name: _copied_example(value) for name, value in example.items()}
+    return [_copied_example(value) for value in example] if type(example) in (list, tuple) else example
 
 
 @contextlib.contextmanager
@@ -240,7 +240,7 @@ def tensors_in(value: Any) -> list[Tensor]:
         return [value]
     if isinstance(value, Mapping):
         value = list(value.values())
-    return [one for part in value for one in tensors_in(part)] if isinstance(value, list | tuple) else []
+    return [tensor for part in value for tensor in tensors_in(part)] if isinstance(value, list | tuple) else []
 
 
 def compare(before: Any, after: Any) -> tuple[float | None, float | None]:
@@ -248,10 +248,12 @@ def compare(before: Any, after: Any) -> tuple[float | None, float | None]:
 
     Infinite where the outputs have other shapes than before, or are no longer finite; None on the meta device.
     """
-    pairs = [[one.detach() for one in tensors_in(output) if one.is_floating_point()] for output in (before, after)]
-    if [one.shape for one in pairs[0]] != [one.shape for one in pairs[1]]:
+    pairs = [
+        [tensor.detach() for tensor in tensors_in(output) if tensor.is_floating_point()] for output in (before, after)
+    ]
+    if [tensor.shape for tensor in pairs[0]] != [tensor.shape for tensor in pairs[1]]:
         return math.inf, math.inf
-    if any(one.device.type == "meta" for one in pairs[0]):
+    if any(tensor.device.type == "meta" for tensor in pairs[0]):
         return None, None
     change, scale = 0.0, 0.0
     for old, new in zip(*pairs, strict=True):
@@ -262,6 +264,22 @@ def compare(before: Any, after: Any) -> tuple[float | None, float | None]:
         moved = (old - new).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf).max().item()
         change, scale = max(change, moved), max(scale, old.abs().nan_to_num(0.0, 0.0, 0.0).max().item())
     return change, change / scale if scale else (0.0 if change == 0 else math.inf)
+
+
+# -- texts of reports and errors ----------------------------------------------------------------------------
+
+
+def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows in columns; the last column is as wide as it likes."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
+    ]
+
+
+def quoted(names: Sequence[str]) -> str:
+    """The first four names."""
+    return ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "") or "none"
 
 
 def first_line(error: BaseException) -> str:

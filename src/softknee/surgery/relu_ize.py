@@ -17,7 +17,7 @@ from .finding.identify import uncompiled
 from .finding.sites import Site, find_sites
 from .hardening.sites import distance_bound, hard_module
 from .modules import by_depth, compare, run_example
-from .swapping.configs import retell
+from .swapping.configs import update_configs
 from .swapping.operation import Step, Undo, perform, refuse_untouchable, take_back
 
 Evaluate = Callable[[nn.Module], float]
@@ -95,28 +95,28 @@ def relu_ize_(
         )
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
-    for name, given in (("evaluate", evaluate), ("finetune", finetune)):
-        if given is not None and not callable(given):
-            raise InputError(f"{name} must be a function of the model, and {type(given).__name__} was given.")
+    for name, function in (("evaluate", evaluate), ("finetune", finetune)):
+        if function is not None and not callable(function):
+            raise InputError(f"{name} must be a function of the model, and {type(function).__name__} was given.")
     cure = "and its wrapper knows its parameters; give the model inside (model.module)."
     refuse_untouchable(model, "relu_ize_", cure=cure)
     everything = find_sites(model)[0]
-    found = [site for site in everything if isinstance(_old(site), Parameterised | EntropicSpline)]
-    found = by_depth(found, _old)
-    if not found:
+    sites = [site for site in everything if isinstance(_old(site), Parameterised | EntropicSpline)]
+    sites = by_depth(sites, _old)
+    if not sites:
         raise InputError(
             f"{type(model).__name__} has no activation of softknee to replace; put them in with sk.swap_ first."
         )
-    hard = _hard_modules(found)
-    result = ReluIzed(replaced={site.path: repr(new) for site, new in zip(found, hard, strict=True)})
-    result.bounds, unbounded = _bounds(found)
-    steps = [Step(site.place, new, plain=True) for site, new in zip(found, hard, strict=True)]
+    hard = _hard_modules(sites)
+    result = ReluIzed(replaced={site.path: repr(new) for site, new in zip(sites, hard, strict=True)})
+    result.bounds, unbounded = _bounds(sites)
+    steps = [Step(site.place, new, plain=True) for site, new in zip(sites, hard, strict=True)]
     as_it_was = _remember(model, weights=finetune is not None)
     done: list[Undo] = []
     try:
         result.before = _metric(evaluate, model)
         outputs = run_example(model, data) if data is not None else None
-        changes, notes = retell(model, everything, found, steps, keep=_BUILD)
+        changes, notes = update_configs(model, everything, sites, steps, keep=_BUILD)
         result.notes = unbounded + notes
         if order == "together":
             done += perform(steps, extra=changes)
@@ -126,7 +126,7 @@ def relu_ize_(
                 result.output_change = compare(outputs, after)[0]
             result.recovered = _recovered(finetune, evaluate, model)
         else:
-            for site, step in zip(found, steps, strict=True):
+            for site, step in zip(sites, steps, strict=True):
                 done += perform([step], extra=changes if step is steps[-1] else ())
                 swapped = _metric(evaluate, model)
                 result.recovered = _recovered(finetune, evaluate, model)
@@ -143,10 +143,10 @@ def _old(site: Site) -> Any:
     return uncompiled(site.place.old)
 
 
-def _hard_modules(found: list[Site]) -> list[nn.Module]:
+def _hard_modules(sites: list[Site]) -> list[nn.Module]:
     """The replacement of every site; all are asked for before any is put in."""
     made: dict[int, nn.Module] = {}
-    for site in found:
+    for site in sites:
         if isinstance(_old(site), EntropicSpline):
             raise ParameterError(
                 f"{site.path}: EntropicSpline has no hard limit; swap it for a function with one first."
@@ -155,14 +155,14 @@ def _hard_modules(found: list[Site]) -> list[nn.Module]:
             made.setdefault(id(_old(site)), hard_module(_old(site)))
         except ParameterError as error:
             raise ParameterError(f"{site.path}: {error}") from None
-    return [made[id(_old(site))] for site in found]
+    return [made[id(_old(site))] for site in sites]
 
 
-def _bounds(found: list[Site]) -> tuple[dict[str, float], list[str]]:
+def _bounds(sites: list[Site]) -> tuple[dict[str, float], list[str]]:
     """The proved bound of every site, infinite with a note where none is proved."""
     bounds: dict[str, float] = {}
     notes: list[str] = []
-    for site in found:
+    for site in sites:
         try:
             bounds[site.path] = distance_bound(_old(site))
         except (ParameterError, MissingToolError) as error:
@@ -174,11 +174,11 @@ def _bounds(found: list[Site]) -> tuple[dict[str, float], list[str]]:
 def _metric(evaluate: Evaluate | None, model: nn.Module) -> float | None:
     if evaluate is None:
         return None
-    found = evaluate(model)
+    value = evaluate(model)
     try:
-        return float(found)
+        return float(value)
     except (TypeError, ValueError):
-        raise InputError(f"evaluate must return a number, and {type(found).__name__} was returned.") from None
+        raise InputError(f"evaluate must return a number, and {type(value).__name__} was returned.") from None
 
 
 def _recovered(
@@ -194,8 +194,8 @@ def _remember(model: nn.Module, *, weights: bool) -> Callable[[], None]:
     """How to bring a model back to its modes and, where something trains it, to its weights."""
     modes = [(module, module.training) for module in model.modules()]
     tensors = [*model.parameters(), *model.buffers()] if weights else []
-    before = [(one, one.detach().clone(), one.requires_grad, one.grad) for one in tensors]
-    gradients = [(one.grad, one.grad.clone()) for one in tensors if one.grad is not None]
+    before = [(tensor, tensor.detach().clone(), tensor.requires_grad, tensor.grad) for tensor in tensors]
+    gradients = [(tensor.grad, tensor.grad.clone()) for tensor in tensors if tensor.grad is not None]
 
     @torch.no_grad()
     def bring_back() -> None:

@@ -63,28 +63,25 @@ def squaf_mode_(model: nn.Module, mode: str) -> SquafMode:
     'SQUAFP'
     """
     require_model(model, "squaf_mode_")
-    found = {path: one for path, one in activation_modules(model).items() if isinstance(one, SQUAF)}
-    if not found:
+    layers = {path: module for path, module in activation_modules(model).items() if isinstance(module, SQUAF)}
+    if not layers:
         raise InputError(
             f"squaf_mode_: {type(model).__name__} has no SQUAF layer to switch; put them in with "
             "sk.swap_(model, 'squaf') first."
         )
     classes: dict[str, type[SQUAF]] = {}
-    for path, module in found.items():
+    for path, module in layers.items():
         try:
             classes[path] = class_in_mode(module, mode)
         except ParameterError as error:
             raise ParameterError(f"squaf_mode_: {path or 'the model'}: {error} Nothing was changed.") from None
-    switched = sum(type(found[path]) is not cls for path, cls in classes.items())
+    switched = sum(type(layers[path]) is not cls for path, cls in classes.items())
     for path, cls in classes.items():
-        found[path].__class__ = cls
-    return SquafMode(mode, tuple(found), switched)
+        layers[path].__class__ = cls
+    return SquafMode(mode, tuple(layers), switched)
 
 
 # -- which parts of which SQUAF layers are trained --------------------------------------------------------
-#
-# Z, q and alpha by name, layers by where they stand.
-
 
 PARTS = ("q", "alpha", "z")
 # Names of stages in models that do not say what theirs are: layer4, stage_3, stages.2.
@@ -134,7 +131,7 @@ def train_squaf_(
     (66, ('q', 'alpha', 'z'), False)
     """
     require_model(model, "train_squaf_")
-    asked = _read_parts(parts)
+    names = _read_parts(parts)
     inside = unwrapped(model)
     layers = _layers(inside)
     if not layers:
@@ -148,7 +145,7 @@ def train_squaf_(
             f"where={where!r} and but={but!r} leave no SQUAF layer to train; parts=() freezes all of them."
         )
     wanted = {
-        path: tuple(p for p in module.params if _part(p) in asked and path in chosen)
+        path: tuple(p for p in module.params if _part(p) in names and path in chosen)
         for path, (module, _) in layers.items()
     }
     for path, held in wanted.items():
@@ -157,22 +154,25 @@ def train_squaf_(
         _train_(layers[path][0], held)
     trained = {path: tuple(p.name for p in held) for path, held in wanted.items() if held}
     numbers = sum(
-        one.numel() for path in wanted for one in layers[path][0].parameters(recurse=False) if one.requires_grad
+        tensor.numel()
+        for path in wanted
+        for tensor in layers[path][0].parameters(recurse=False)
+        if tensor.requires_grad
     )
     return SquafTraining(trained, tuple(path for path in wanted if path not in trained), numbers)
 
 
 def _read_parts(parts: str | Iterable[str]) -> set[str]:
     try:
-        found = {parts} if isinstance(parts, str) else set(parts)
+        names = {parts} if isinstance(parts, str) else set(parts)
     except TypeError:
         raise ParameterError(f"parts are names, any of q, alpha and z, and {parts!r} was given.") from None
-    for one in found:
-        if one not in PARTS:
+    for name in names:
+        if name not in PARTS:
             raise ParameterError(
-                f"SQUAF has the parts q, alpha and z, and {one!r} was asked.{did_you_mean(one, PARTS)}"
+                f"SQUAF has the parts q, alpha and z, and {name!r} was asked.{did_you_mean(name, PARTS)}"
             )
-    return found
+    return names
 
 
 def _part(p: Held) -> str:
@@ -181,11 +181,11 @@ def _part(p: Held) -> str:
 
 def _layers(model: nn.Module) -> dict[str, tuple[SQUAF, list[str]]]:
     """The SQUAF layers under their first names, each once, with all the names they have."""
-    found: dict[int, tuple[str, SQUAF, list[str]]] = {}
+    layers: dict[int, tuple[str, SQUAF, list[str]]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, SQUAF):
-            found.setdefault(id(module), (path, module, []))[2].append(path)
-    return {path: (module, names) for path, module, names in found.values()}
+            layers.setdefault(id(module), (path, module, []))[2].append(path)
+    return {path: (module, names) for path, module, names in layers.values()}
 
 
 def _chosen(model: nn.Module, layers: Mapping[str, tuple[SQUAF, list[str]]], where: str | Iterable[str]) -> set[str]:
@@ -224,12 +224,12 @@ def _last_stage(model: nn.Module) -> list[str]:
     """The paths that the last stage consists of: what has the coarsest resolution, or the last by name."""
     info: Any = getattr(model, "feature_info", None)
     info = getattr(info, "info", info)
-    if isinstance(info, list) and all(isinstance(one, dict) and "reduction" in one for one in info):
-        coarsest = max((one["reduction"] for one in info), default=0)
-        if len({one["reduction"] for one in info}) > 1:
-            return [one["module"] for one in info if one["reduction"] == coarsest]
+    if isinstance(info, list) and all(isinstance(stage, dict) and "reduction" in stage for stage in info):
+        coarsest = max((stage["reduction"] for stage in info), default=0)
+        if len({stage["reduction"] for stage in info}) > 1:
+            return [stage["module"] for stage in info if stage["reduction"] == coarsest]
     else:
-        stages = list(dict.fromkeys(found[0] for path, _ in model.named_modules() if (found := _STAGE.match(path))))
+        stages = list(dict.fromkeys(match[0] for path, _ in model.named_modules() if (match := _STAGE.match(path))))
         if len(stages) > 1:
             return stages[-1:]
     raise InputError(
@@ -243,10 +243,10 @@ def _refuse_unlearnable(path: str, module: SQUAF, held: Iterable[Held]) -> None:
         value = module.effective(p).detach()
         if p.name in module.learned or value.device.type == "meta":
             continue
-        for one in value.double().flatten().tolist():
-            if not p.constraint.allows_learned(one):
+        for number in value.double().flatten().tolist():
+            if not p.constraint.allows_learned(number):
                 raise ParameterError(
-                    f"{path}: to be learned, {p.name} must be {p.constraint.learned_words}, and it is {one!r}."
+                    f"{path}: to be learned, {p.name} must be {p.constraint.learned_words}, and it is {number!r}."
                 )
         try:
             refuse_written(module, p, value.cpu(), value.dtype, learned=True)
@@ -272,6 +272,8 @@ def _make_learned_(module: SQUAF, p: Held) -> None:
     old = module._buffers.pop(p.name)
     assert old is not None
     value = module._starts[p.name] if old.device.type == "meta" else old.detach().cpu().double()
-    module.learned = tuple(one.name for one in module.params if one.name == p.name or one.name in module.learned)
+    module.learned = tuple(
+        param.name for param in module.params if param.name == p.name or param.name in module.learned
+    )
     module._add(p, old.device, old.dtype)
     module._write(p, value)

@@ -260,10 +260,10 @@ class _Reader:
 
     def _made(self, node: ast.Call) -> Callable[..., Any] | None:
         kind = self.scope.value(node.func)
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if not (isinstance(kind, type) and kind.__module__ == "torch.nn.modules.activation"):
             return None
-        if not all(isinstance(part, ast.Constant) for part in given):
+        if not all(isinstance(part, ast.Constant) for part in arguments):
             return None
         args = [self.scope.value(part) for part in node.args]
         return kind(*args, **{str(k.arg): self.scope.value(k.value) for k in node.keywords if k.arg != "inplace"})
@@ -308,7 +308,9 @@ def _pure(value: Any) -> Callable[..., Any] | None:
     if isinstance(value, functools.partial):
         return value if _pure(value.func) is not None else None
     if isinstance(value, nn.Module):
-        return _stand_in(value)
+        # A copy of a module that is an activation, to be evaluated in its place.
+        twin = stand_in(value) if identify_module(value) is not None else None
+        return twin.forward if twin is not None else None
     if isinstance(value, torch.jit.ScriptFunction):
         return value
     if not isinstance(value, _TORCH):
@@ -320,12 +322,6 @@ def _pure(value: Any) -> Callable[..., Any] | None:
     if from_torch:
         return value if name in ELEMENTWISE else None
     return value if isinstance(value, FunctionType) and harmless(value) and _short(value) else None
-
-
-def _stand_in(module: nn.Module) -> Callable[..., Any] | None:
-    """A copy of a module that is an activation, to be evaluated in its place."""
-    twin = stand_in(module) if identify_module(module) is not None else None
-    return twin.forward if twin is not None else None
 
 
 def _short(function: FunctionType) -> bool:
@@ -362,7 +358,8 @@ def redirect(module: fx.GraphModule, name: str, attribute: str) -> Callable[[], 
     """Let a node call the module under an attribute with its tensor alone; returns how to take that back."""
     node = next(each for each in module.graph.nodes if each.name == name)
     before = node.op, node.target, node.args, node.kwargs
-    node.op, node.target, node.args, node.kwargs = "call_module", attribute, (_tensor(node),), {}
+    tensor = node.args[0] if node.args else node.kwargs.get("input")
+    node.op, node.target, node.args, node.kwargs = "call_module", attribute, (tensor,), {}
     module.recompile()
 
     def undo() -> None:
@@ -378,10 +375,6 @@ def _name(node: fx.Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         target = target.overloadpacket
     return (target if isinstance(target, str) else getattr(target, "__name__", "")).strip("_")
-
-
-def _tensor(node: fx.Node) -> Any:
-    return node.args[0] if node.args else node.kwargs.get("input")
 
 
 def _identity(node: fx.Node) -> Identity | None:

@@ -77,7 +77,10 @@ def identify_module(module: nn.Module) -> Identity | None:
         return _with_numbers("threshold", theta=module.threshold, value=module.value)
     if computed is not None:
         return foreign
-    return foreign if isinstance(module, _SURELY) or _of_activations(module) else None
+    # From a file of activations, though no probe shows what it computes: it has a parameter for each channel, say.
+    unseen = of_activations(module) and next(module.parameters(), None) is not None
+    # Softshrink is an activation whatever its settings, some of which make a line of it.
+    return foreign if unseen or isinstance(module, nn.Softshrink) else None
 
 
 def _may_be_whole(module: nn.Module, parts: Sequence[nn.Module]) -> bool:
@@ -158,19 +161,10 @@ def _unusual(param: Any, name: str, value: Tensor) -> dict[str, float]:
     return {} if math.isclose(value.item(), usual, rel_tol=1e-6) else {name: value.item()}
 
 
-# Activations whatever their settings, some of which make a line of them.
-_SURELY = (nn.Softshrink,)
-
-
 def _may_be_one(module: nn.Module) -> bool:
     """Modules of torch activate only in one file."""
     home = type(module).__module__
     return not home.startswith("torch.") or home == "torch.nn.modules.activation"
-
-
-def _of_activations(module: nn.Module) -> bool:
-    """From a file of activations, though no probe shows what it computes: it has a parameter for each channel, say."""
-    return of_activations(module) and next(module.parameters(), None) is not None
 
 
 def _candidates(values: Tensor) -> Iterator[tuple[str, dict[str, float]]]:
@@ -201,32 +195,11 @@ def _candidates(values: Tensor) -> Iterator[tuple[str, dict[str, float]]]:
         yield "xielu", {"alpha_p": bend, "alpha_n": left, "beta": rise}
 
 
-_PLAIN = (
-    "relu",
-    "gelu",
-    "silu",
-    "gelu_tanh",
-    "relu6",
-    "hardswish",
-    "mish",
-    "selu",
-    "elu",
-    "leaky_relu",
-    "tanh",
-    "hardtanh",
-    "sigmoid",
-    "hardsigmoid",
-    "logsigmoid",
-    "softplus",
-    "softsign",
-    "tanhexp",
-    "tanhshrink",
-    "relu2",
-    "hard_mish",
-    "gelu_10",
-    "laplace",
-    "sparse_sigmoid",
-)
+_WITHOUT_PARAMETERS = """
+    relu gelu silu gelu_tanh relu6 hardswish mish selu elu leaky_relu tanh hardtanh sigmoid hardsigmoid logsigmoid
+    softplus softsign tanhexp tanhshrink relu2 hard_mish gelu_10 laplace sparse_sigmoid
+"""
+_PLAIN = tuple(_WITHOUT_PARAMETERS.split())
 
 
 # Both tails, the neighbourhood of 0, and past every clip in use (6, 10, 20); unsorted, so that a cumulative function
@@ -293,7 +266,7 @@ def harmless(function: Any) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    inner = (_names(one) for one in code.co_consts if isinstance(one, CodeType))
+    inner = (_names(const) for const in code.co_consts if isinstance(const, CodeType))
     return set(code.co_names).union(*inner)
 
 
@@ -324,8 +297,8 @@ def _twin(module: nn.Module) -> nn.Module:
             vars(twin)[name] = type(value)()
         elif isinstance(value, dict | list | set | Tensor):
             vars(twin)[name] = _copied(value)
-    for kept in (twin._parameters, twin._buffers):
-        kept.update({name: _copied(each) for name, each in kept.items()})
+    for tensors in (twin._parameters, twin._buffers):
+        tensors.update({name: _copied(each) for name, each in tensors.items()})
     twin._modules.update({name: _twin(part) for name, part in twin._modules.items() if part is not None})
     return twin
 

@@ -211,7 +211,7 @@ def tensor_of(node: ast.Call, *, on_tensor: bool) -> ast.expr | None:
         return node.func.value if isinstance(node.func, ast.Attribute) else None
     if node.args:
         return None if isinstance(node.args[0], ast.Starred) else node.args[0]
-    return next((one.value for one in node.keywords if one.arg == "input"), None)
+    return next((keyword.value for keyword in node.keywords if keyword.arg == "input"), None)
 
 
 def span(node: ast.AST, function: FunctionType) -> Position:
@@ -235,20 +235,18 @@ def _span_in_code(node: ast.expr, function: FunctionType) -> Position:
 
 def _rebinds(definition: ast.FunctionDef, me: str, node: ast.AST) -> bool:
     """Whether the method gives its first argument's name to something else, or a function around the node does."""
-    names = (one for one in ast.walk(definition) if isinstance(one, ast.Name) and one.id == me)
-    if any(not isinstance(one.ctx, ast.Load) for one in names):
+    inside = list(ast.walk(definition))
+    if any(isinstance(part, ast.Name) and part.id == me and not isinstance(part.ctx, ast.Load) for part in inside):
         return True
-    inner = (one for one in ast.walk(definition) if isinstance(one, ast.FunctionDef | ast.Lambda))
-    around = (one for one in inner if one is not definition and any(part is node for part in ast.walk(one)))
-    return any(argument.arg == me for one in around for argument in _arguments(one.args))
+    functions = [part for part in inside if isinstance(part, ast.FunctionDef | ast.Lambda) and part is not definition]
+    around = [function for function in functions if any(part is node for part in ast.walk(function))]
+    arguments = [part for function in around for part in ast.iter_child_nodes(function.args)]
+    return any(isinstance(part, ast.arg) and part.arg == me for part in arguments)
 
 
-def _arguments(given: ast.arguments) -> list[ast.arg]:
-    optional = [one for one in (given.vararg, given.kwarg) if one is not None]
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *optional]
-
-
-# -- source and code ----------------------------------------------------------------------------------------
+# -- source and code: nothing is believed of a source that does not compile to the very code that runs ------
+#
+# A file may have been edited since it was imported, and a tool may have changed the function.
 
 
 @functools.lru_cache(maxsize=1024)
@@ -281,10 +279,10 @@ def compiled(definition: ast.FunctionDef, function: FunctionType) -> CodeType | 
     inside.body = [bare] if home else [factory.body[0], bare]
     tree.body[:0] = _imports(code.co_filename)
     ast.fix_missing_locations(tree)
-    found: CodeType | None = compile(tree, code.co_filename, "exec", flags=_future(code), dont_inherit=True)
+    result: CodeType | None = compile(tree, code.co_filename, "exec", flags=_future(code), dont_inherit=True)
     for name in ("factory", home, code.co_name):
-        found = _inner(found, name) if found is not None and name else found
-    return found
+        result = _inner(result, name) if result is not None and name else result
+    return result
 
 
 def _imports(file: str) -> list[ast.stmt]:
@@ -294,14 +292,14 @@ def _imports(file: str) -> list[ast.stmt]:
     while outside:
         node = outside.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names += [one.asname or one.name.partition(".")[0] for one in node.names if one.name != "*"]
+            names += [alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*"]
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             outside += ast.iter_child_nodes(node)
     return [ast.Import(names=[ast.alias(name=name)]) for name in names]
 
 
 def _inner(code: CodeType, name: str) -> CodeType | None:
-    return next((one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == name), None)
+    return next((const for const in code.co_consts if isinstance(const, CodeType) and const.co_name == name), None)
 
 
 def _future(code: CodeType) -> int:
@@ -311,13 +309,15 @@ def _future(code: CodeType) -> int:
     return code.co_flags & functools.reduce(int.__or__, flags)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, other: Any) -> bool:
     """Whether two code objects do the same, wherever they stand; of other constants, whether they are the same."""
-    if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
-        return type(one) is type(other) and (one == other or repr(one) == repr(other))
-    if any(getattr(one, part) != getattr(other, part) for part in _PARTS) or len(one.co_consts) != len(other.co_consts):
+    if not (isinstance(first, CodeType) and isinstance(other, CodeType)):
+        return type(first) is type(other) and (first == other or repr(first) == repr(other))
+    if any(getattr(first, part) != getattr(other, part) for part in _PARTS) or len(first.co_consts) != len(
+        other.co_consts
+    ):
         return False
-    return all(map(_same, one.co_consts, other.co_consts))
+    return all(map(_same, first.co_consts, other.co_consts))
 
 
 _PARTS = ("co_code", "co_names", "co_varnames", "co_freevars")
@@ -326,12 +326,12 @@ _PARTS = ("co_code", "co_names", "co_varnames", "co_freevars")
 @functools.lru_cache(maxsize=64)
 def _functions(tree: ast.Module) -> dict[tuple[str, int], list[ast.FunctionDef]]:
     """The functions of a file by name and first line: files of thousands of lines are asked hundreds of times."""
-    found: dict[tuple[str, int], list[ast.FunctionDef]] = {}
+    functions: dict[tuple[str, int], list[ast.FunctionDef]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            found.setdefault((node.name, first), []).append(node)
-    return found
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            functions.setdefault((node.name, first), []).append(node)
+    return functions
 
 
 @functools.lru_cache(maxsize=64)
@@ -346,6 +346,8 @@ def _tree(file: str) -> ast.Module:
     except (SyntaxError, ValueError):
         raise CannotRewrite(f"{file} cannot be read as Python") from None
 
+
+# -- classes in which calls go elsewhere -------------------------------------------------------------------
 
 _EDITS = "_softknee_edits"
 

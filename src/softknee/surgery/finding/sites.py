@@ -103,7 +103,7 @@ def find_sites(model: nn.Module, example: Any = None) -> tuple[list[Site], Trace
     require_model(model)
     parts = parts_of_weights(model)
     modules = [module for module in model.modules() if id(module) not in parts]
-    identities = {id(module): found for module in modules if (found := identify_module(module)) is not None}
+    identities = {id(module): identity for module in modules if (identity := identify_module(module)) is not None}
     order = {path: index for index, (path, _) in enumerate(model.named_modules(remove_duplicate=False))}
     held = [*_modules(model, identities), *_attributes(model, identities, parts)]
     held.sort(key=lambda site: order.get(site.path, order[site.owner]))
@@ -139,7 +139,7 @@ def _node_as_seen(site: Site, run: Trace) -> Site:
 def parts_of_weights(model: nn.Module) -> set[int]:
     """Modules that make weights out of parameters: a softplus there keeps a weight positive and activates nothing."""
     lists = (module for module in model.modules() if isinstance(module, ParametrizationList))
-    return {id(part) for one in lists for part in one.modules()}
+    return {id(part) for parametrization in lists for part in parametrization.modules()}
 
 
 def _owners(model: nn.Module, identities: dict[int, Identity]) -> Iterator[tuple[str, nn.Module]]:
@@ -168,7 +168,7 @@ def _modules(model: nn.Module, identities: dict[int, Identity]) -> list[Site]:
 
 def _attributes(model: nn.Module, identities: dict[int, Identity], parts: set[int]) -> list[Site]:
     """Functions kept as attributes, as `self.activation = F.relu` keeps them."""
-    found = []
+    result = []
     for path, owner in _owners(model, identities):
         for name, value in vars(owner).items() if id(owner) not in parts else ():
             if name == "forward" or not isinstance(value, _FUNCTIONS) or not harmless(value):
@@ -180,17 +180,17 @@ def _attributes(model: nn.Module, identities: dict[int, Identity], parts: set[in
             site = _site(identity, path, Place(owner, name, value), kind="functional", shared=False)
             if hasattr(type(owner), name):
                 site = replace(site, trouble=f"the class {type(owner).__name__} has an attribute {name!r} of its own")
-            found.append(site)
-    return found
+            result.append(site)
+    return result
 
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, functools.partial, torch.jit.ScriptFunction)
 
 
-def _mates(site: Site, found: list[Site]) -> list[str]:
+def _mates(site: Site, sites: list[Site]) -> list[str]:
     """The names under which a module's owner has it."""
-    places = (one.place for one in found)
-    return [one.name for one in places if one.owner is site.place.owner and one.old is site.place.old]
+    places = (place.place for place in sites)
+    return [place.name for place in places if place.owner is site.place.owner and place.old is site.place.old]
 
 
 def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterator[Site]:
@@ -200,28 +200,28 @@ def _as_seen(site: Site, mates: list[str], run: Trace, names: _Names) -> Iterato
     # A container calls what its own owner asks it to, so the caller need not be the owner.
     elsewhere = (seen for (called, _), seen in run.uses.items() if called == what)
     seen = run.uses.get((what, id(owner))) or next(elsewhere, [])
-    own = [one for one in seen if one.call is not None and one.call.attribute == name]
+    own = [use for use in seen if use.call is not None and use.call.attribute == name]
     if not seen and what in run.inside:
         return  # it is only called as a part of larger expressions, which are sites of their own
-    by_name = all(one.call is not None and one.call.attribute in mates for one in seen)
+    by_name = all(use.call is not None and use.call.attribute in mates for use in seen)
     if not (own if by_name else seen):
         idle = not seen and id(owner) in run.ran
         yield replace(site, trouble=site.trouble or _IDLE) if idle else site
         return
-    trouble = site.trouble or next((one.trouble for one in seen if one.trouble), "")
-    site = replace(site, role=next((one.role for one in seen if one.role), ""))
-    shared = site.shared or sum(one.times for one in seen) > 1
+    trouble = site.trouble or next((use.trouble for use in seen if use.trouble), "")
+    site = replace(site, role=next((use.role for use in seen if use.role), ""))
+    shared = site.shared or sum(use.times for use in seen) > 1
     if not by_name:
-        passes = sorted((each for one in seen for each in one.passes), key=lambda each: each.order)
+        passes = sorted((each for use in seen for each in use.passes), key=lambda each: each.order)
         if len(passes) % len(mates) == 0:  # a container runs through its places in turn
             passes = passes[mates.index(name) :: len(mates)]
         yield replace(site, shared=shared, seen=Seen(passes), trouble=trouble)
         return
     yield replace(site, shared=shared, seen=own[0], trouble=trouble)
-    for number, one in enumerate(own[1:], start=2):
-        assert one.call is not None
-        place = Place(owner, names.free(owner, f"{name}_{number}"), site.place.old, (one.call,))
-        yield replace(site, path=_join(site.owner, place.name), shared=True, place=place, seen=one, trouble=trouble)
+    for number, use in enumerate(own[1:], start=2):
+        assert use.call is not None
+        place = Place(owner, names.free(owner, f"{name}_{number}"), site.place.old, (use.call,))
+        yield replace(site, path=_join(site.owner, place.name), shared=True, place=place, seen=use, trouble=trouble)
 
 
 _IDLE = (
@@ -237,7 +237,8 @@ def _calls(model: nn.Module, run: Trace, names: _Names) -> list[Site]:
     for call in run.functions:
         if isinstance(call.owner, fx.GraphModule):
             continue
-        place = Place(call.owner, names.free(call.owner, call.name), None, _sent(call.seen))
+        calls = (call.seen.call,) if call.seen.call is not None else ()
+        place = Place(call.owner, names.free(call.owner, call.name), None, calls)
         site = _site(call.identity, paths[id(call.owner)], place, kind="functional", shared=call.seen.times > 1)
         result.append(replace(site, seen=call.seen, trouble=call.seen.trouble, role=call.seen.role))
     return result
@@ -267,10 +268,6 @@ def _scripted_calls(function: FunctionType, owner: nn.Module) -> list[Part]:
                 part = whole_of(node, None, None, parents_of(definition_of(function)), scope)
                 parts += [part] if part is not None and part.identity.known else []
     return parts
-
-
-def _sent(seen: Seen) -> tuple[Call, ...]:
-    return (seen.call,) if seen.call is not None else ()
 
 
 def _site(identity: Identity, owner: str, place: Place, *, kind: str, shared: bool) -> Site:
@@ -304,6 +301,12 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+# -- activations that stand in the source of a model's methods and were not seen to run -------------------
+#
+# A branch that the example does not take, or all of them without an example: not to be changed, but not to be passed
+# over in silence either.
+
+
 def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Site]:
     """The sites with those of their methods that the run did not reach, which cannot be changed.
 
@@ -329,7 +332,9 @@ def unrun(model: nn.Module, sites: Sequence[Site], run: Trace | None) -> list[Si
                 where += _UNREACHED if run is not None else _WITHOUT_EXAMPLE
                 if attribute:  # a module, and so a site already, is a part of the expression
                     parts[id(owner), attribute] = where
-                unreached.append(_unrun_site(path, owner, name, where))
+                identity = Identity(name, known=name in registry.names())
+                site = _site(identity, path, Place(owner, name, None), kind="functional", shared=False)
+                unreached.append(replace(site, trouble=where))
     return [_as_part(site, parts) for site in sites] + unreached
 
 
@@ -377,19 +382,6 @@ _UNREACHED = ", which the example, run in eval mode, did not reach; give one tha
 _WITHOUT_EXAMPLE = "; give example= to change it, too"
 
 
-def _unrun_site(path: str, owner: nn.Module, name: str, trouble: str) -> Site:
-    return Site(
-        path=f"{path}.{name}" if path else name,
-        activation=name,
-        kind="functional",
-        shared=False,
-        owner=path,
-        known=name in registry.names(),
-        trouble=trouble,
-        place=Place(owner, name, None),
-    )
-
-
 def _activations(method: Method, owner: nn.Module) -> list[tuple[ast.expr, str, str]]:
     """The expressions in a method that compute an activation, without gates: those stand in half of all models.
 
@@ -428,12 +420,11 @@ def _candidates(function: FunctionType, owner: nn.Module) -> Iterator[tuple[ast.
         held = owner._modules.get(attribute) if attribute else None
         if held is not None or _called(node, scope) in FUNCTIONS:
             yield node, attribute if held is not None else ""
-        elif _is_helper(scope.value(node.func)):
-            yield node, ""
-
-
-def _is_helper(value: Any) -> bool:
-    return isinstance(value, torch.jit.ScriptFunction) or (isinstance(value, FunctionType) and not _of_torch(value))
+        else:
+            value = scope.value(node.func)
+            helper = isinstance(value, FunctionType) and not _of_torch(value)
+            if helper or isinstance(value, torch.jit.ScriptFunction):
+                yield node, ""
 
 
 def _called(node: ast.Call, scope: Scope) -> str:

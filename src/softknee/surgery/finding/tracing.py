@@ -240,8 +240,6 @@ def _elsewhere(frame: FrameType, home: FrameType, owner: nn.Module) -> str:
 
 # -- where the channels of a tensor are -------------------------------------------------------------------
 #
-# The layer that produced it says so, and they are followed from there.
-#
 # After a convolution they lie along dimension 1, after a linear layer along the last. The mark travels on the tensor
 # itself through norms, additions, views and permutations; where it can no longer be told, it is dropped.
 
@@ -281,11 +279,14 @@ def follow(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> None
     """After a function of torch was called: mark its result."""
     name = func if isinstance(func, str) else _name(func)
     results = [result] if isinstance(result, Tensor) else list(result) if isinstance(result, tuple | list) else []
-    given = [*args, *kwargs.values()]
+    inputs = [*args, *kwargs.values()]
     if name in _LAYOUT:
         marks = _moved(func, args, kwargs, results)
     else:
-        marks = [_made(name, given, one) or (_kept(given, one) if name not in _MIXING else None) for one in results]
+        marks = [
+            _made(name, inputs, tensor) or (_kept(inputs, tensor) if name not in _MIXING else None)
+            for tensor in results
+        ]
     for tensor, mark in zip(results, marks, strict=False):
         if not isinstance(tensor, Tensor) or isinstance(tensor, nn.Parameter):
             continue
@@ -303,28 +304,28 @@ def _name(func: Any) -> str:
     return "getitem" if name == "__getitem__" else name
 
 
-def _made(name: str, given: list[Any], tensor: Any) -> Channels | None:
+def _made(name: str, inputs: list[Any], tensor: Any) -> Channels | None:
     """The mark of a tensor that comes out of a layer."""
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or not tensor.dim():
         return None
     if name in _CONVOLUTIONS and tensor.dim() > _CONVOLUTIONS[name]:
         dim = tensor.dim() - _CONVOLUTIONS[name] - 1
         return Channels(dim, tensor.shape[dim])
-    if name in _LAST or (name in _PRODUCTS and any(_is_weight(one) for one in given[1:])):
+    if name in _LAST or (name in _PRODUCTS and any(_is_weight(value) for value in inputs[1:])):
         return Channels(-1, tensor.shape[-1])
     if name in _SECOND and tensor.dim() > 1:
         return Channels(1, tensor.shape[1])
     return None
 
 
-def _is_weight(one: Any) -> bool:
-    return isinstance(one, nn.Parameter) or (isinstance(one, Tensor) and isinstance(one._base, nn.Parameter))
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, nn.Parameter) or (isinstance(value, Tensor) and isinstance(value._base, nn.Parameter))
 
 
-def _kept(given: list[Any], tensor: Any) -> Channels | None:
+def _kept(inputs: list[Any], tensor: Any) -> Channels | None:
     """The mark of the first argument that has one, where the result has as many dimensions."""
-    for one in given:
-        for source in one if isinstance(one, tuple | list) else [one]:
+    for value in inputs:
+        for source in value if isinstance(value, tuple | list) else [value]:
             mark = channels_of(source) if isinstance(source, Tensor) else None
             if mark is not None:
                 same = isinstance(tensor, Tensor) and tensor.dim() == source.dim() and _fits(mark, tensor)
@@ -343,14 +344,14 @@ def _moved(func: Any, args: Any, kwargs: Mapping[str, Any], results: list[Any]) 
     numbers = torch.arange(1.0, mark.count + 1, dtype=torch.float64, device="cpu")
     numbers = numbers.reshape(shape).expand(source.shape).contiguous()
     try:
-        others = [one.cpu() if isinstance(one, Tensor) else one for one in args[1:]]
+        others = [value.cpu() if isinstance(value, Tensor) else value for value in args[1:]]
         # The input by position, the rest as it was given.
         named = {key: value for key, value in kwargs.items() if key != "input" and value is not source}
         moved = func(numbers, *others, **named)
     except (RuntimeError, TypeError, IndexError, ValueError):
         return [None] * len(results)
     each = list(moved) if isinstance(moved, tuple | list) else [moved]
-    return [_along(one) if isinstance(one, Tensor) else None for one in each[: len(results)]]
+    return [_along(value) if isinstance(value, Tensor) else None for value in each[: len(results)]]
 
 
 def _along(numbers: Tensor) -> Channels | None:
@@ -368,9 +369,7 @@ def _fits(mark: Channels, tensor: Tensor) -> bool:
     return -tensor.dim() <= mark.dim < tensor.dim() and tensor.shape[mark.dim] == mark.count
 
 
-# -- what the numbers of a tensor were made from ----------------------------------------------------------
-#
-# Which input, through which activations, or from weights alone.
+# -- what a tensor was made from: which input, through which activations, or from weights alone -------------
 #
 # Marks travel on the tensors through element-wise functions. So it is seen where the result of an activation meets its
 # own input again (`gate = torch.sigmoid(h)`, then `h * gate`), where a clamp only keeps a square root defined, and
@@ -401,20 +400,20 @@ def made_of_weights(tensor: Any) -> bool:
     return isinstance(tensor, nn.Parameter) or getattr(tensor, _WEIGHT, False) is True
 
 
-def meet(name: str, given: Sequence[Any], result: Any, seen: Any) -> None:
+def mark_origins(name: str, inputs: Sequence[Any], result: Any, seen: Any) -> None:
     """After a function was called: mark its result, and note what its inputs are to one another.
 
     Args:
         seen: where the function is an activation, what is known of the place; it has `trouble`, `role` and `clamps`.
     """
     core = name.strip("_")
-    tensors, results = tensors_in(list(given)), tensors_in(result)
+    tensors, results = tensors_in(list(inputs)), tensors_in(result)
     if not tensors or not results:
         return
     if all(made_of_weights(each) for each in tensors):
         for each in results:
             _mark(each, _WEIGHT, True)
-    if core in _DEFINED_FROM_0 or (core in _POWERS and isinstance(given[-1], float) and given[-1] % 1):
+    if core in _DEFINED_FROM_0 or (core in _POWERS and isinstance(inputs[-1], float) and inputs[-1] % 1):
         for place in _passed_through(tensors[0]):
             if place.clamps:
                 place.role = "it keeps a root or a logarithm defined"
@@ -450,9 +449,6 @@ def _mark(tensor: Tensor, name: str, value: Any) -> None:
 
 
 # -- one run of a model on an example ---------------------------------------------------------------------
-#
-# Which activations are called, from where, in what order, on what.
-
 
 _OVERWRITTEN = "it overwrites its input, and the model goes on to use what was overwritten; use its result instead"
 _SEVERAL = "one call computes several functions in turn"
@@ -592,7 +588,7 @@ def trace(
     with contextlib.ExitStack() as at_the_end:
         # By identity: what the parts of an activation do is its own business.
         for module in model.modules():
-            ran = module.register_forward_pre_hook(partial(_note_run, watch))
+            ran = module.register_forward_pre_hook(lambda module, _: watch.run.ran.add(id(module)))
             at_the_end.callback(ran.remove)
             if id(module) in sites:
                 before = module.register_forward_pre_hook(partial(_enter, watch), with_kwargs=True)
@@ -630,7 +626,7 @@ class _Watch(TorchFunctionMode):
             seen = self._note(func, name.strip("_"), args, kwargs)
         result = func(*args, **kwargs)
         follow(func, args, kwargs, result)
-        meet(name, [*args, *kwargs.values()], result, seen)
+        mark_origins(name, [*args, *kwargs.values()], result, seen)
         if tensors_in(result):
             for each in tensors_in([*args, *kwargs.values()]):
                 self.overwritten_is_used(each)
@@ -707,10 +703,6 @@ def _identity(func: Callable[..., Any], name: str, args: Any, kwargs: Mapping[st
     return identity if identity is not None and identity.known else Identity(name, known=False)
 
 
-def _note_run(watch: _Watch, module: nn.Module, args: Any) -> None:
-    watch.run.ran.add(id(module))
-
-
 def _enter(watch: _Watch, module: nn.Module, args: Any, kwargs: Any) -> None:
     tensor = next(iter(tensors_in([*args, *kwargs.values()])), None)
     watch.current.pop(id(module), None)
@@ -726,7 +718,7 @@ def _leave(watch: _Watch, module: nn.Module, args: Any, kwargs: Any, result: Any
     seen = watch.current.pop(id(module), None)
     if seen is None or tensor is None:
         return result
-    meet("activation", [tensor], result, seen)
+    mark_origins("activation", [tensor], result, seen)
     return watch.set_apart(tensor, result, seen)
 
 
@@ -740,7 +732,7 @@ def _through(watch: _Watch, what: Any, identity: Identity | None, function: Any,
         result = function(*args, **kwargs)
     if seen is None:
         return result
-    meet("activation", [tensor], result, seen)
+    mark_origins("activation", [tensor], result, seen)
     return watch.set_apart(tensor, result, seen)
 
 

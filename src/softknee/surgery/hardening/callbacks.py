@@ -42,12 +42,11 @@ def transformers_callback(hardener: Hardener, *, every: str = "epoch", metric: s
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             # The checkpoint's own record of its callbacks is there whether the Trainer restores them or not.
-            kept = self.saved or state.stateful_callbacks.get(type(self).__name__, {}).get("attributes", {}).get(
-                "saved"
-            )
-            if kept and state.global_step:
-                hardener.load_state_dict(kept["hardener"])
-                seen.update(kept["metric"])
+            record = state.stateful_callbacks.get(type(self).__name__, {})
+            saved = self.saved or record.get("attributes", {}).get("saved")
+            if saved and state.global_step:
+                hardener.load_state_dict(saved["hardener"])
+                seen.update(saved["metric"])
             self.saved = None
             _refuse_short(hardener, state.max_steps if every == "step" else math.ceil(state.num_train_epochs), every)
 
@@ -99,9 +98,9 @@ def lightning_callback(hardener: Hardener, *, every: str = "epoch", metric: str 
                 hardener.load_state_dict(self.saved["hardener"])
                 seen.update(self.saved["metric"])
             self.saved = None
-            asked = trainer.max_epochs if every == "epoch" else trainer.estimated_stepping_batches
-            if asked is not None and 0 <= asked < math.inf:
-                _refuse_short(hardener, asked, every)
+            total = trainer.max_epochs if every == "epoch" else trainer.estimated_stepping_batches
+            if total is not None and 0 <= total < math.inf:
+                _refuse_short(hardener, total, every)
 
         def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
             if every == "epoch":

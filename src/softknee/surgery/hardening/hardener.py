@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from ...errors import ParameterError, did_you_mean
 from ...nn.parameters import require_count, require_model, require_number
+from ..modules import quoted
 from .sites import (
     Batches,
     HardeningSite,
@@ -37,7 +38,6 @@ from .targets import (
     refuse_other_sign,
     refuse_replaced,
     refuse_zero,
-    some,
 )
 
 if TYPE_CHECKING:
@@ -74,31 +74,31 @@ class Schedule:
         return begin * ratio**share
 
 
-def read_schedule(given: str | Progress) -> Schedule:
+def read_schedule(schedule: str | Progress) -> Schedule:
     """The schedule of that name, or a function of progress after a look at it."""
-    if isinstance(given, str):
-        if given not in _SHARES:
+    if isinstance(schedule, str):
+        if schedule not in _SHARES:
             raise ParameterError(
-                f"Hardener: schedule must be {', '.join(map(repr, _SHARES))} or a function of progress, and {given!r} "
-                f"was given.{did_you_mean(given, _SHARES)}"
+                f"Hardener: schedule must be {', '.join(map(repr, _SHARES))} or a function of progress, and "
+                f"{schedule!r} was given.{did_you_mean(schedule, _SHARES)}"
             )
-        return Schedule(given, _SHARES[given], geometric=given == "geometric")
-    if not callable(given):
+        return Schedule(schedule, _SHARES[schedule], geometric=schedule == "geometric")
+    if not callable(schedule):
         raise ParameterError(
-            f"Hardener: schedule must be a name or a function of progress, and {type(given).__name__} was given."
+            f"Hardener: schedule must be a name or a function of progress, and {type(schedule).__name__} was given."
         )
-    name = getattr(given, "__name__", type(given).__name__)
-    _look_at(given, name)
-    return Schedule(name, lambda progress: float(given(progress)))
+    name = getattr(schedule, "__name__", type(schedule).__name__)
+    _check_schedule(schedule, name)
+    return Schedule(name, lambda progress: float(schedule(progress)))
 
 
-def _look_at(given: Progress, name: str) -> None:
+def _check_schedule(schedule: Progress, name: str) -> None:
     """Refuse a function that does not go from 0 to 1, or that goes backwards on the way."""
     before = 0.0
     for i in range(_LOOKS + 1):
         progress = i / _LOOKS
         try:
-            share = float(given(progress))
+            share = float(schedule(progress))
         except (TypeError, ValueError, ArithmeticError) as error:
             raise ParameterError(
                 f"Hardener: the schedule {name} must give a number for every progress from 0 to 1, and at {progress:g} "
@@ -133,8 +133,8 @@ class Plateau:
     better: str | None
     patience: int = 3
     min_delta: float = 1e-3
-    best: float | None = field(default=None)
-    waited: int = field(default=0)
+    best: float | None = None
+    waited: int = 0
 
     def __post_init__(self) -> None:
         if self.better not in BETTER:
@@ -154,17 +154,11 @@ class Plateau:
         gain = math.inf if self.best is None else (metric - self.best) * (1 if self.better == "higher" else -1)
         enough = 0.0 if self.best is None else self.min_delta * abs(self.best)
         if math.isfinite(metric) and gain > enough:
-            return Plateau(self.better, self.patience, self.min_delta, best=metric)
-        return Plateau(self.better, self.patience, self.min_delta, self.best, self.waited + 1)
-
-    def state(self) -> dict[str, Any]:
-        return {"best": self.best, "waited": self.waited}
+            return replace(self, best=metric, waited=0)
+        return replace(self, waited=self.waited + 1)
 
 
-# -- the state of a hardener as plain numbers and texts ---------------------------------------------------
-#
-# What JSON and every checkpoint format can hold.
-
+# -- the state of a hardener, as plain numbers and texts that JSON and every checkpoint format can hold -----
 
 VERSION = 1
 
@@ -181,36 +175,14 @@ class State:
     targets: dict[str, Knobs]
 
 
-def state_of(hardener: Hardener) -> dict[str, Any]:
-    """What `read_state` reads."""
-    return {
-        "version": VERSION,
-        "total": hardener.total,
-        "schedule": hardener.schedule.name,
-        "tolerance": hardener.tolerance,
-        "position": hardener.position,
-        "last_free": hardener.last_free,
-        "plateau": None if hardener.plateau is None else hardener.plateau.state(),
-        "sites": {
-            site.path: {
-                "activation": site.module.definition.name,
-                "given": _numbers(hardener._given.get(site.path)),
-                "begin": _numbers(hardener.begin.get(site.path)),
-                "target": _numbers(hardener.targets.get(site.path)),
-            }
-            for site in hardener.sites
-        },
-    }
-
-
 def _numbers(knobs: Knobs | None) -> dict[str, list[float]] | None:
     return None if knobs is None else {name: value.flatten().tolist() for name, value in knobs.items()}
 
 
-def read_state(hardener: Hardener, given: Mapping[str, Any]) -> State:
+def read_state(hardener: Hardener, state: Mapping[str, Any]) -> State:
     """The state, checked whole against this hardener before anything is changed."""
-    if not isinstance(given, Mapping) or given.get("version") != VERSION:
-        version = given.get("version") if isinstance(given, Mapping) else type(given).__name__
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        version = state.get("version") if isinstance(state, Mapping) else type(state).__name__
         raise ParameterError(
             f"This is not the state of a Hardener that this softknee reads (version {VERSION}): it has version "
             f"{version!r}."
@@ -218,25 +190,25 @@ def read_state(hardener: Hardener, given: Mapping[str, Any]) -> State:
     made = {"total": hardener.total, "schedule": hardener.schedule.name, "tolerance": hardener.tolerance}
     for name, ours in made.items():
         # States of before the tolerance was kept in them have none to compare.
-        theirs = given.get(name, ours if name == "tolerance" else None)
+        theirs = state.get(name, ours if name == "tolerance" else None)
         if theirs != ours:
             raise ParameterError(
                 f"The state was saved by a Hardener with {name}={theirs!r}, and this one has {name}={ours!r}; "
                 f"resuming would not give the same numbers. Make the hardener as it was."
             )
-    sites, ours = given.get("sites"), {site.path: site for site in hardener.sites}
+    sites, ours = state.get("sites"), {site.path: site for site in hardener.sites}
     if not isinstance(sites, Mapping) or set(sites) != set(ours):
         theirs = sorted(map(str, sites)) if isinstance(sites, Mapping) else []
         raise ParameterError(
-            f"The state belongs to another model: it has the activations {_list(theirs)}, and this model has "
-            f"{_list(list(ours))}."
+            f"The state belongs to another model: it has the activations {quoted(theirs)}, and this model has "
+            f"{quoted(list(ours))}."
         )
-    if (given.get("plateau") is None) != (hardener.plateau is None):
+    if (state.get("plateau") is None) != (hardener.plateau is None):
         raise ParameterError(
             "The state was saved by a Hardener that starts in another way (start='plateau' on one side alone). Make "
             "the hardener as it was."
         )
-    last_free = given.get("last_free")
+    last_free = state.get("last_free")
     if hardener.plateau is None and last_free != hardener.last_free:
         raise ParameterError(
             f"The state was saved by a Hardener that trains freely for {last_free!r} steps, and this one does for "
@@ -246,7 +218,7 @@ def read_state(hardener: Hardener, given: Mapping[str, Any]) -> State:
         part: {path: knobs for path, site in ours.items() if (knobs := _knobs(site, sites[path], part)) is not None}
         for part in ("given", "begin", "target")
     }
-    position = _number(given.get("position"))
+    position = _number(state.get("position"))
     if (
         not isinstance(last_free, int)
         or not 0 <= last_free < hardener.total
@@ -255,51 +227,45 @@ def read_state(hardener: Hardener, given: Mapping[str, Any]) -> State:
         raise ParameterError("The state of the Hardener is damaged; take it again from the checkpoint.")
     if read["begin"] and len(read["begin"]) != len(ours):
         raise ParameterError("The state of the Hardener is damaged: only some of its activations have begun to harden.")
-    return State(position, last_free, _plateau(hardener.plateau, given), read["given"], read["begin"], read["target"])
+    return State(position, last_free, _plateau(hardener.plateau, state), read["given"], read["begin"], read["target"])
 
 
-def _plateau(ours: Plateau | None, given: Mapping[str, Any]) -> Plateau | None:
+def _plateau(ours: Plateau | None, state: Mapping[str, Any]) -> Plateau | None:
     if ours is None:
         return None
-    best, waited = given["plateau"].get("best"), given["plateau"].get("waited", 0)
+    best, waited = state["plateau"].get("best"), state["plateau"].get("waited", 0)
     return replace(ours, best=None if best is None else _number(best), waited=int(_number(waited)))
 
 
-def _knobs(site: HardeningSite, given: Any, part: str) -> Knobs | None:
+def _knobs(site: HardeningSite, entry: Any, part: str) -> Knobs | None:
     name = site.module.definition.name
-    if not isinstance(given, Mapping) or given.get("activation") != name:
-        theirs = given.get("activation") if isinstance(given, Mapping) else None
+    if not isinstance(entry, Mapping) or entry.get("activation") != name:
+        theirs = entry.get("activation") if isinstance(entry, Mapping) else None
         raise ParameterError(
             f"The state belongs to another model: at {site.path!r} it has {theirs!r}, and this model has {name!r}."
         )
-    values = given.get(part)
+    values = entry.get(part)
     if values is None:
         return None
     now = site.now()
-    if set(values) != set(now) or any(len(values[one]) != now[one].numel() for one in now):
+    if set(values) != set(now) or any(len(values[knob]) != now[knob].numel() for knob in now):
         raise ParameterError(
             f"The state belongs to another model: the knobs at {site.path!r} have other names or numbers of values "
             "there."
         )
     return {
-        one: torch.tensor([_number(each) for each in values[one]], dtype=torch.float64).reshape(now[one].shape)
-        for one in now
+        knob: torch.tensor([_number(each) for each in values[knob]], dtype=torch.float64).reshape(now[knob].shape)
+        for knob in now
     }
 
 
-def _number(given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
-        raise ParameterError(f"The state of the Hardener is damaged: {given!r} stands where a number should.")
-    return given
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ParameterError(f"The state of the Hardener is damaged: {value!r} stands where a number should.")
+    return value
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "") or "none"
-
-
-# -- sk.Hardener ------------------------------------------------------------------------------------------
-#
-# Train freely, freeze the knobs, move them to where the hard limit may stand in for the function.
+# -- the hardener -----------------------------------------------------------------------------------------
 
 
 class Hardener:
@@ -416,7 +382,7 @@ class Hardener:
         if begins and self.stays:
             warnings.warn(
                 f"Hardener: {len(self.stays)} of {len(self.sites)} activations are as hard as asked already and stay "
-                f"as they are: {some(self.stays)}. A smaller tolerance would move them.",
+                f"as they are: {quoted(self.stays)}. A smaller tolerance would move them.",
                 stacklevel=2,
             )
         return self.progress
@@ -485,7 +451,7 @@ class Hardener:
     def scheduled(self) -> dict[str, Knobs]:
         """The knobs that the schedule asks for now, by path; empty before the hardening has begun."""
         return {
-            path: {k: self.schedule.between(one, self.targets[path][k], self.progress) for k, one in knobs.items()}
+            path: {k: self.schedule.between(begin, self.targets[path][k], self.progress) for k, begin in knobs.items()}
             for path, knobs in self.begin.items()
         }
 
@@ -502,19 +468,19 @@ class Hardener:
             raise ParameterError("Hardener: the knobs are on their way already; choose targets before it begins.")
         refuse_no_batches(batches)
         seen = samples(self.model, self.sites, batches, seed=self.seed)
-        found = {site.path: by_data(site, seen[site.path], self.tolerance) for site in self.sites}
-        self._given = agreed(found)
+        targets = {site.path: by_data(site, seen[site.path], self.tolerance) for site in self.sites}
+        self._given = agreed(targets)
         return {path: dict(knobs) for path, knobs in self._given.items()}
 
     def _chosen_targets(self) -> dict[str, Knobs]:
         """Where each knob is to end if it were frozen now; never softer than it is."""
-        found: dict[str, Knobs] = {}
+        targets: dict[str, Knobs] = {}
         for site in self.sites:
-            given, now = self._given.get(site.path), site.now()
-            found[site.path] = by_tolerance(site, self.tolerance) if given is None else site.harder(given, now)
-            for name, value in found[site.path].items():
+            target, now = self._given.get(site.path), site.now()
+            targets[site.path] = by_tolerance(site, self.tolerance) if target is None else site.harder(target, now)
+            for name, value in targets[site.path].items():
                 site.check(name, value[value != now[name]])
-        return found
+        return targets
 
     # -- copies and optimisers --------------------------------------------------------------------------
 
@@ -523,8 +489,8 @@ class Hardener:
 
         Before the hardening has begun nothing is done: an average of learned knobs is what a copy should have.
         """
-        found = [copies_of(self.sites, model) for model in models]
-        for modules in found if self.begun else ():
+        copies = [copies_of(self.sites, model) for model in models]
+        for modules in copies if self.begun else ():
             for site in self.sites:
                 site.copy_to(modules[site.path])
 
@@ -548,7 +514,24 @@ class Hardener:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that resuming needs beside the model's and the optimiser's state, as plain numbers and texts."""
-        return state_of(self)
+        return {
+            "version": VERSION,
+            "total": self.total,
+            "schedule": self.schedule.name,
+            "tolerance": self.tolerance,
+            "position": self.position,
+            "last_free": self.last_free,
+            "plateau": None if self.plateau is None else {"best": self.plateau.best, "waited": self.plateau.waited},
+            "sites": {
+                site.path: {
+                    "activation": site.module.definition.name,
+                    "given": _numbers(self._given.get(site.path)),
+                    "begin": _numbers(self.begin.get(site.path)),
+                    "target": _numbers(self.targets.get(site.path)),
+                }
+                for site in self.sites
+            },
+        }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from there: knobs frozen and set as they were. Make the optimiser first, while they can be trained."""
@@ -556,12 +539,8 @@ class Hardener:
         for parameter in self._frozen:
             parameter.requires_grad_(True)
         self._frozen, self.begin, self.targets, self.begun = [], {}, {}, False
-        self.position, self.last_free, self.plateau, self._given = (
-            read.position,
-            read.last_free,
-            read.plateau,
-            read.given,
-        )
+        self.position, self.last_free = read.position, read.last_free
+        self.plateau, self._given = read.plateau, read.given
         if read.begin:
             self._freeze(read.begin, read.targets)
             self._move()

@@ -20,7 +20,7 @@ from ...nn.parameters import Parameterised, show_range
 from ...registry import get
 from ...spec import Activation, Rowwise, SoftTable
 from ...spec.algebra import sympy
-from ..modules import WRAPPERS, activation_modules, quietly, read_where, run_all, unwrapped
+from ..modules import WRAPPERS, activation_modules, quietly, quoted, read_where, run_all, unwrapped
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 SIZE = 65536  # numbers per activation: an expected error is then good to about half a percent
@@ -67,8 +67,8 @@ class Reservoir:
 
     def _keep(self, x: Tensor, row: Tensor, keys: Tensor) -> None:
         x, row, keys = torch.cat([self.x, x]), torch.cat([self.row, row]), torch.cat([self.keys, keys])
-        kept = keys.argsort()[: self.size]
-        self.x, self.row, self.keys = x[kept], row[kept], keys[kept]
+        smallest = keys.argsort()[: self.size]
+        self.x, self.row, self.keys = x[smallest], row[smallest], keys[smallest]
 
     def _rows(self, x: Tensor, place: Tensor) -> Tensor:
         """Which of the module's parameters the elements at these places meet."""
@@ -109,10 +109,10 @@ def samples(
 def refuse_no_batches(data: Any) -> None:
     """Refuse what is one batch, or nothing to iterate over: else it would be said after a quarter of the training."""
     if isinstance(data, Tensor | Mapping | str) or not (callable(data) or isinstance(data, Iterable)):
-        one = "one " if isinstance(data, Tensor | Mapping) else ""
+        count = "one " if isinstance(data, Tensor | Mapping) else ""
         raise ParameterError(
             f"Hardener: data must be batches (a loader or a list of them) or a function that gives them, and "
-            f"{one}{type(data).__name__} was given; put a single batch in a list."
+            f"{count}{type(data).__name__} was given; put a single batch in a list."
         )
 
 
@@ -193,18 +193,18 @@ def _named(limit: str, module: Pointwise, params: Mapping[str, str]) -> nn.Modul
 
 
 def _leaky(module: Pointwise, slope: Tensor, *, as_prelu: bool = False) -> nn.Module:
-    one = bool((slope == slope.flatten()[0]).all())
-    if one and not as_prelu:
+    equal = bool((slope == slope.flatten()[0]).all())
+    if equal and not as_prelu:
         value = slope.flatten()[0].item()
         return nn.ReLU() if value == 0 else nn.LeakyReLU(value)
     by_channel = module.granularity.per == "channel" and module.granularity.dim == 1
-    if slope.numel() > 1 and not one and not by_channel:
+    if slope.numel() > 1 and not equal and not by_channel:
         raise ParameterError(
             f"{module.title} has a slope for each channel, and torch's PReLU takes slopes along dimension 1 alone, not "
             f"for {module.granularity}. Give all of them one value with set_, or use per='layer'."
         )
     # A PReLU with a slope for each channel keeps them, equal or not: so does the stock module it is loaded into.
-    slope = slope.flatten()[:1] if one and not by_channel else slope
+    slope = slope.flatten()[:1] if equal and not by_channel else slope
     made = nn.PReLU(slope.numel(), device=slope.device, dtype=slope.dtype)
     with torch.no_grad():
         made.weight.copy_(slope)
@@ -284,19 +284,21 @@ def _certified(act: Activation, values: tuple[tuple[str, float], ...]) -> float:
     from ...design.proof.certify import certify
 
     try:
-        found = certify(act, **dict(values))
+        certificate = certify(act, **dict(values))
     except MissingToolError as error:
         raise MissingToolError(
             f"How far {act.name} is from its hard limit is proved with python-flint, which is not installed. Install "
             "it with: pip install 'softknee[design]', or give the target yourself (target=...)."
         ) from error
-    if found.distance is None or (not math.isfinite(found.distance.upper) and found.distance.lower != math.inf):
-        reason = next(iter(found.open), "its certificate leaves it open").rstrip(".")
+    if certificate.distance is None or (
+        not math.isfinite(certificate.distance.upper) and certificate.distance.lower != math.inf
+    ):
+        reason = next(iter(certificate.open), "its certificate leaves it open").rstrip(".")
         raise ParameterError(
             f"How far {act.name} is from its hard limit is not settled ({reason}). Give the target yourself "
             "(target=...) or take it from data (data=...)."
         )
-    return float(found.distance.upper) * _OUTWARD
+    return float(certificate.distance.upper) * _OUTWARD
 
 
 def rows_of(module: Pointwise) -> dict[str, Tensor]:
@@ -352,20 +354,20 @@ class HardeningSite:
 
     def harder(self, knobs: Knobs, begin: Knobs) -> Knobs:
         """Of each knob the harder one, element by element: nothing is ever softened."""
-        asked, had = self.softness(knobs), self.softness(begin)
-        return {name: knobs[name].where(asked[name] < had[name], begin[name]) for name in self.knobs}
+        wanted, had = self.softness(knobs), self.softness(begin)
+        return {name: knobs[name].where(wanted[name] < had[name], begin[name]) for name in self.knobs}
 
     def check(self, name: str, values: Tensor) -> None:
         """Refuse targets that the knob may not take."""
         constraint = next(p.constraint for p in self.module.params if p.name == name)
         learned = name in self.module.learned
         allows = constraint.allows_learned if learned else constraint.allows
-        for one in values.flatten().tolist():
-            if not allows(one):
+        for number in values.flatten().tolist():
+            if not allows(number):
                 words = constraint.learned_words if learned else constraint.words
                 raise ParameterError(
-                    f"Hardener: the target of {name} at {self.path!r} must be {words}, and {one!r} was given or asked "
-                    "for by the tolerance."
+                    f"Hardener: the target of {name} at {self.path!r} must be {words}, and {number!r} was given or "
+                    "asked for by the tolerance."
                 )
 
     def set_(self, knobs: Knobs) -> None:
@@ -389,30 +391,31 @@ class HardeningSite:
 def _stored(module: Pointwise, knobs: Iterable[str]) -> list[Tensor]:
     """What a module keeps for its knobs: a raw value and its anchor, or the value itself."""
     own = {**dict(module.named_parameters(recurse=False)), **dict(module.named_buffers(recurse=False))}
-    return [own[one] for name in knobs for one in (f"raw_{name}", f"anchor_{name}", name) if one in own]
+    return [own[stored] for name in knobs for stored in (f"raw_{name}", f"anchor_{name}", name) if stored in own]
 
 
 def modules_by_path(model: nn.Module) -> dict[str, nn.Module]:
     """The softknee modules of a model by paths that do not depend on how it is wrapped."""
-    found = activation_modules(unwrapped(model))
-    return {".".join(part for part in path.split(".") if part not in WRAPPERS): one for path, one in found.items()}
+    modules = activation_modules(unwrapped(model))
+    return {
+        ".".join(part for part in path.split(".") if part not in WRAPPERS): module for path, module in modules.items()
+    }
 
 
 def choose_sites(model: nn.Module, where: Where) -> list[HardeningSite]:
     """The sites to harden, in order of depth; a sentence where there is none or where one cannot be hardened."""
-    wanted, found = read_where(where, "Hardener"), modules_by_path(model)
-    if not found:
+    wanted, modules = read_where(where, "Hardener"), modules_by_path(model)
+    if not modules:
         raise InputError(
             f"{type(model).__name__} has no softknee activation to harden; put one in first, for instance with "
             f"sk.swap_(model, 'lambda_gelu', learn=True)."
         )
-    chosen = {path: module for path, module in found.items() if _matches(wanted, path, module)}
+    chosen = {path: module for path, module in modules.items() if _matches(wanted, path, module)}
     if not chosen:
-        names = ", ".join(map(repr, list(found)[:4])) + (", ..." if len(found) > 4 else "")
-        near = did_you_mean(where, found) if isinstance(where, str) else ""
+        near = did_you_mean(where, modules) if isinstance(where, str) else ""
         raise ParameterError(
-            f"Hardener: where={where!r} matches none of the {len(found)} softknee activations of "
-            f"{type(model).__name__}: {names}.{near}"
+            f"Hardener: where={where!r} matches none of the {len(modules)} softknee activations of "
+            f"{type(model).__name__}: {quoted(list(modules))}.{near}"
         )
     sites: list[HardeningSite] = []
     for path, module in chosen.items():
@@ -430,9 +433,9 @@ def choose_sites(model: nn.Module, where: Where) -> list[HardeningSite]:
         sites.append(HardeningSite(path, module))
         _refuse_sharded(sites[-1])
     if not sites:
+        kinds = dict.fromkeys(definition_of(module).name for module in chosen.values())
         raise ParameterError(
-            f"Hardener: every activation chosen is hard already ({_kinds(chosen.values())}); there is nothing to "
-            "harden."
+            f"Hardener: every activation chosen is hard already ({', '.join(kinds)}); there is nothing to harden."
         )
     return sites
 
@@ -445,14 +448,10 @@ def _matches(wanted: Any, path: str, module: nn.Module) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in wanted)
 
 
-def _kinds(modules: Iterable[nn.Module]) -> str:
-    return ", ".join(dict.fromkeys(definition_of(module).name for module in modules))
-
-
 def _refuse_sharded(site: HardeningSite) -> None:
     """Refuse a trained knob that is spread over processes: its shards go on being trained after a freeze."""
     sharding = sys.modules.get("torch.distributed.tensor")  # where nothing is sharded, nothing is loaded
-    if sharding is not None and any(isinstance(one, sharding.DTensor) for one in site.parameters()):
+    if sharding is not None and any(isinstance(parameter, sharding.DTensor) for parameter in site.parameters()):
         raise ParameterError(
             f"Hardener: the knob at {site.path!r} is learned and sharded over processes (fully_shard), where it cannot "
             "be frozen. Make the activation with a fixed knob (learn=False), which the hardener moves as well."
@@ -461,7 +460,7 @@ def _refuse_sharded(site: HardeningSite) -> None:
 
 def refuse_strict_ddp(model: nn.Module, sites: Iterable[HardeningSite]) -> None:
     """Refuse a data-parallel wrapper that waits for the gradient of every parameter it has ever seen."""
-    learned = [site.path for site in sites if any(one.requires_grad for one in site.parameters())]
+    learned = [site.path for site in sites if any(parameter.requires_grad for parameter in site.parameters())]
     for module in model.modules():
         strict = isinstance(module, DistributedDataParallel) and not module.find_unused_parameters
         if strict and learned:
@@ -473,17 +472,17 @@ def refuse_strict_ddp(model: nn.Module, sites: Iterable[HardeningSite]) -> None:
 
 def copies_of(sites: Iterable[HardeningSite], model: nn.Module) -> Mapping[str, Pointwise]:
     """The modules of a copy of the model that stand for these sites."""
-    found = modules_by_path(model)
+    modules = modules_by_path(model)
     copies: dict[str, Pointwise] = {}
     for site in sites:
-        module = found.get(site.path)
+        module = modules.get(site.path)
         if not isinstance(module, Pointwise) or module.definition is not site.module.definition:
             there = "nothing" if module is None else type(module).__name__
             raise ParameterError(
                 f"The copy has {there} where the model has {type(site.module).__name__}, at {site.path!r}; pass a copy "
                 "of the model that the hardener was made for."
             )
-        ours, theirs = ([one.shape for one in _stored(each, site.knobs)] for each in (site.module, module))
+        ours, theirs = ([tensor.shape for tensor in _stored(each, site.knobs)] for each in (site.module, module))
         if ours != theirs:
             raise ParameterError(
                 f"The copy has other knobs than the model at {site.path!r} ({module} and {site.module}); pass a copy "

@@ -42,13 +42,13 @@ def by_tolerance(site: HardeningSite, tolerance: float) -> Knobs:
         return site.harder({name: torch.full_like(value, target) for name, value in now.items()}, now)
     rows = rows_of(site.module)
     distance = distance_of(act)
-    found: dict[tuple[float, ...], float] = {}
+    known: dict[tuple[float, ...], float] = {}
     scales = []
     for row in zip(*(value.tolist() for value in rows.values()), strict=True):
-        if row not in found:
+        if row not in known:
             values = dict(zip(rows, row, strict=True))
-            found[row] = _scale_for(_along(site, values, distance), tolerance, f"{act.name} at {site.path!r}")
-        scales.append(found[row])
+            known[row] = _scale_for(_along(site, values, distance), tolerance, f"{act.name} at {site.path!r}")
+        scales.append(known[row])
     scale = torch.tensor(scales, dtype=torch.float64)
     if any(value.numel() != len(scale) for value in now.values()):
         # A fixed knob has one value for all channels: all move as far as the channel that has to move most.
@@ -63,7 +63,7 @@ def _along(
     knobs = {name: torch.tensor(values[name], dtype=torch.float64) for name in site.knobs}
 
     def at(scale: float) -> float:
-        return distance({**values, **{name: one.item() for name, one in site.scaled(knobs, scale).items()}})
+        return distance({**values, **{name: value.item() for name, value in site.scaled(knobs, scale).items()}})
 
     return at
 
@@ -172,7 +172,7 @@ def given_targets(sites: list[HardeningSite], target: Any) -> dict[str, Knobs]:
                 f"instance target={{{next(iter(sites)).knobs[0]!r}: {target!r}}}."
             )
         return {site.path: {name: _read(site, name, target) for name in site.knobs} for site in sites}
-    found: dict[str, Knobs] = {}
+    targets: dict[str, Knobs] = {}
     known = {name for site in sites for name in site.knobs}
     for by_knob in (True, False):
         for key, value in target.items():
@@ -186,15 +186,15 @@ def given_targets(sites: list[HardeningSite], target: Any) -> dict[str, Knobs]:
                     f"nor the path of an activation that is hardened.{near}"
                 )
             for site in reached:
-                found.setdefault(site.path, {}).update(_of_site(site, key if by_knob else None, value))
+                targets.setdefault(site.path, {}).update(_of_site(site, key if by_knob else None, value))
     for site in sites:
-        missing = set(site.knobs) - found.get(site.path, {}).keys()
-        if site.path in found and missing:
+        missing = set(site.knobs) - targets.get(site.path, {}).keys()
+        if site.path in targets and missing:
             raise ParameterError(
                 f"Hardener: {site.path!r} has the knobs {', '.join(site.knobs)}, and target leaves out "
                 f"{', '.join(sorted(missing))}; give all of them."
             )
-    return found
+    return targets
 
 
 def _of_site(site: HardeningSite, knob: str | None, value: Any) -> Knobs:
@@ -208,7 +208,7 @@ def _of_site(site: HardeningSite, knob: str | None, value: Any) -> Knobs:
                 f"Hardener: {site.path!r} has no knob {name!r}; its knobs are {', '.join(site.knobs)}."
                 f"{did_you_mean(name, site.knobs)}"
             )
-    return {name: _read(site, name, one) for name, one in value.items()}
+    return {name: _read(site, name, number) for name, number in value.items()}
 
 
 def _read(site: HardeningSite, name: str, value: Any) -> Tensor:
@@ -225,26 +225,26 @@ def _read(site: HardeningSite, name: str, value: Any) -> Tensor:
     return read
 
 
-def free_steps(name: str, given: Any, total: int) -> int:
+def free_steps(name: str, value: Any, total: int) -> int:
     """How many epochs train freely: a share of all as a float, their number as an int. At least one must be left."""
-    if isinstance(given, Integral) and not isinstance(given, bool) and 0 <= int(given) < total:
-        return int(given)
-    if isinstance(given, float) and 0 <= given < 1:
+    if isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < total:
+        return int(value)
+    if isinstance(value, float) and 0 <= value < 1:
         # The decimal that was written: 0.29 of 100 are 29, and not 28 because the nearest float is a little less. A
         # float of NumPy is a float, too, and writes itself in another way.
-        return math.floor(Fraction(repr(float(given))) * total)
+        return math.floor(Fraction(repr(float(value))) * total)
     words = "" if name == "latest" else ", or 'plateau'"
     raise ParameterError(
         f"Hardener: {name} must be a share below 1, such as 0.25, or a whole number below total={total}{words}, and "
-        f"{given!r} was given."
+        f"{value!r} was given."
     )
 
 
-def metric_number(given: Any) -> float:
+def metric_number(value: Any) -> float:
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError):
-        raise ParameterError(f"Hardener: metric must be a number, and {type(given).__name__} was given.") from None
+        raise ParameterError(f"Hardener: metric must be a number, and {type(value).__name__} was given.") from None
 
 
 def agreed(targets: dict[str, Knobs]) -> dict[str, Knobs]:
@@ -270,15 +270,11 @@ def innermost(optimizer: Any) -> Optimizer:
     return inside
 
 
-def some(paths: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, paths[:3])) + (", ..." if len(paths) > 3 else "")
-
-
 def refuse_replaced(model: nn.Module, sites: Iterable[HardeningSite]) -> None:
     """Refuse a model whose activations were changed since the hardener was made."""
-    found = modules_by_path(model)
+    modules = modules_by_path(model)
     for site in sites:
-        if found.get(site.path) is not site.module:
+        if modules.get(site.path) is not site.module:
             raise ParameterError(
                 f"Hardener: the activation at {site.path!r} is not the one that the hardener was made for; make the "
                 f"hardener after the surgery on the model."
@@ -288,7 +284,7 @@ def refuse_replaced(model: nn.Module, sites: Iterable[HardeningSite]) -> None:
 def refuse_zero(targets: dict[str, Knobs]) -> None:
     """A geometric way to 0 has no end."""
     for path, knobs in targets.items():
-        if any(bool((one == 0).any()) for one in knobs.values()):
+        if any(bool((value == 0).any()) for value in knobs.values()):
             raise ParameterError(
                 f"Hardener: a geometric schedule never arrives at 0, the target at {path!r}; take 'linear' or 'cosine'."
             )
@@ -297,8 +293,8 @@ def refuse_zero(targets: dict[str, Knobs]) -> None:
 def refuse_other_sign(begin: dict[str, Knobs], targets: dict[str, Knobs]) -> None:
     """A geometric way does not lead through 0."""
     for path, knobs in begin.items():
-        for name, one in knobs.items():
-            if bool((one * targets[path][name] < 0).any()):
+        for name, value in knobs.items():
+            if bool((value * targets[path][name] < 0).any()):
                 raise ParameterError(
                     f"Hardener: a geometric schedule cannot take {name} at {path!r} through 0 to a target of the other "
                     f"sign; take 'linear' or 'cosine'."

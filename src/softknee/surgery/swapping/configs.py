@@ -56,15 +56,15 @@ class _Entry:
         return True
 
     def note(self, problem: str, keep: str) -> str:
-        said = getattr(self.config, self.key)
+        value = getattr(self.config, self.key)
         return (
-            f"The configuration still says {self.key}={said!r}, because {problem}; from_pretrained will build that. "
+            f"The configuration still says {self.key}={value!r}, because {problem}; from_pretrained will build that. "
             f"{keep}"
         )
 
 
-def retell(
-    model: nn.Module, found: Sequence[Site], chosen: Sequence[Site], steps: Sequence[Step], *, keep: str = _REPEAT
+def update_configs(
+    model: nn.Module, sites: Sequence[Site], chosen: Sequence[Site], steps: Sequence[Step], *, keep: str = _REPEAT
 ) -> tuple[list[Callable[[], Undo]], list[str]]:
     """What to do so that the configuration names the new functions, and notes where it cannot."""
     if "transformers" not in sys.modules:
@@ -80,7 +80,7 @@ def retell(
     named: set[tuple[int, str]] = set()
     configs = _configs(model, kind)
     for prefix, config in configs.items():
-        under = [site for site in found if _config_of(site, configs) == prefix]
+        under = [site for site in sites if _config_of(site, configs) == prefix]
         for key, value in list(vars(config).items()):
             was = _function(key, value)
             if was is None:
@@ -124,7 +124,7 @@ def _come_back(
     built = {path: _built_anew(root, entries) for path, root in roots.items()}
 
     def lost(site: Site, *, unsure: bool) -> bool:
-        path = next((one for one in roots if not one or site.path.startswith(one + ".")), None)
+        path = next((root for root in roots if not root or site.path.startswith(root + ".")), None)
         twin = built[path] if path is not None else None
         if path is None or twin is None:
             return unsure and path is not None
@@ -135,8 +135,8 @@ def _come_back(
     for entry in entries:
         if missed := [site.path for site in entry.sites if lost(site, unsure=False)]:
             notes.append(entry.note(f"whatever it says, another function is built at {_some(missed)}", keep))
-        elif kept := [site for site in entry.sites if _keeps_name(site, getattr(entry.config, entry.key))]:
-            where = _some([site.path for site in kept])
+        elif named := [site for site in entry.sites if _keeps_name(site, getattr(entry.config, entry.key))]:
+            where = _some([site.path for site in named])
             notes.append(entry.note(f"the code around {where} also calls a function by that name, as it is now", keep))
         else:
             true.append(entry)
@@ -148,13 +148,13 @@ def _come_back(
     return true, notes
 
 
-def _keeps_name(site: Site, said: str) -> bool:
+def _keeps_name(site: Site, name: str) -> bool:
     """Whether the module that has this activation keeps the name of the entry as well, to call a function by it.
 
     Mamba hands `activation="silu"` to its convolution and never runs the module beside it: surgery changes the module,
     and another entry would change what the convolution does.
     """
-    return any(value == said for value in vars(site.place.owner).values() if isinstance(value, str))
+    return any(value == name for value in vars(site.place.owner).values() if isinstance(value, str))
 
 
 def _some(paths: Sequence[str]) -> str:
@@ -165,12 +165,12 @@ def _pretrained(model: nn.Module) -> dict[str, nn.Module]:
     """The outermost models of transformers inside a model, by their paths."""
     import transformers
 
-    found: dict[str, nn.Module] = {}
+    models: dict[str, nn.Module] = {}
     for path, module in model.named_modules():
-        outer = any(not one or path.startswith(one + ".") for one in found)
+        outer = any(not outer_path or path.startswith(outer_path + ".") for outer_path in models)
         if isinstance(module, transformers.PreTrainedModel) and not outer:
-            found[path] = module
-    return found
+            models[path] = module
+    return models
 
 
 def _built_anew(root: Any, entries: Sequence[_Entry]) -> nn.Module | None:
@@ -255,12 +255,12 @@ def _plain_name(module: nn.Module) -> str:
 
 def _configs(model: nn.Module, kind: type) -> dict[str, Any]:
     """The configurations inside a model by the path of the module that has each; a shared one once, the outermost."""
-    found: dict[str, Any] = {}
+    configs: dict[str, Any] = {}
     for path, module in model.named_modules():
         config = getattr(module, "config", None)
-        if isinstance(config, kind) and all(config is not one for one in found.values()):
-            found[path] = config
-    return found
+        if isinstance(config, kind) and all(config is not other for other in configs.values()):
+            configs[path] = config
+    return configs
 
 
 def _config_of(site: Site, configs: dict[str, Any]) -> str | None:
@@ -276,7 +276,7 @@ def _function(key: str, value: Any) -> str | None:
     if "act" not in key or not isinstance(value, str):
         return None
     try:
-        found = identify_module(ACT2FN[value])
+        identity = identify_module(ACT2FN[value])
     except (KeyError, SoftkneeError):
         return None
-    return found.name if found is not None else None
+    return identity.name if identity is not None else None

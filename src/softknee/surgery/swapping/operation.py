@@ -1,4 +1,4 @@
-"""Puts modules in place, all or none, and takes them out again."""
+"""Puts modules in place, all or none, takes them out again, and reports what was changed and what was left and why."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..finding.expressions import redirect
 from ..finding.identify import identify_module
 from ..finding.rewriting import count_calls, edits_for, with_calls, without_calls
 from ..finding.sites import Place, Site
+from ..modules import table_lines
 
 # -- weights saved before a swap load after it, strictly: the new activations keep their values -----------
 
@@ -60,9 +61,9 @@ def _values(module: nn.Module) -> dict[str, Tensor]:
     own = module.state_dict()
     if isinstance(module, Parameterised) and any(value.device.type == "meta" for value in own.values()):
         started = copy.copy(module)
-        for kept in ("_parameters", "_buffers"):
-            held = {name: torch.empty_like(one, device="cpu") for name, one in vars(module)[kept].items()}
-            vars(started)[kept] = held
+        for kind in ("_parameters", "_buffers"):
+            held = {name: torch.empty_like(tensor, device="cpu") for name, tensor in vars(module)[kind].items()}
+            vars(started)[kind] = held
         started.reset_parameters()
         return {name: started._held(name) for name in own}
     return own
@@ -118,8 +119,8 @@ def perform(steps: Sequence[Step], extra: Sequence[Callable[[], Undo]] = ()) -> 
     try:
         for step in steps:
             done.append(_put(step))
-        for one in extra:
-            done.append(one())
+        for change in extra:
+            done.append(change())
     except BaseException:
         take_back(done)
         raise
@@ -150,7 +151,7 @@ def _put(step: Step) -> Undo:
     if not step.kept:
         new.train(old.training if isinstance(old, nn.Module) else owner.training)
         if isinstance(old, nn.Module):
-            _inherit_hooks(old, new)
+            vars(new).update({name: vars(old)[name] for name in _HOOKS if name in vars(old)})
     try:
         if place.node:
             undo = _put_in_graph(place, new)
@@ -176,9 +177,9 @@ def _put(step: Step) -> Undo:
 
 def home_of(*near: Any) -> dict[str, Any]:
     """The device and the type of the first weights in these modules, in this order."""
-    for one in near:
-        if isinstance(one, nn.Module):
-            for tensor in (*one.parameters(), *one.buffers()):
+    for module in near:
+        if isinstance(module, nn.Module):
+            for tensor in (*module.parameters(), *module.buffers()):
                 if tensor.dtype in _TYPES:
                     return {"device": tensor.device, "dtype": tensor.dtype}
     return {}
@@ -264,17 +265,11 @@ def _put_in_code(place: Place, new: Any, *, kept: bool) -> Undo:
     return undo
 
 
-def _inherit_hooks(old: nn.Module, new: nn.Module) -> None:
-    for name in _HOOKS:
-        if name in vars(old):
-            vars(new)[name] = vars(old)[name]
-
-
 # -- what is used in several places: separate modules where they learn, else one for all ------------------
 
 
 @dataclass
-class Settled:
+class SharedSites:
     """What is to be done.
 
     sites:  the sites that get a module of their own.
@@ -289,24 +284,26 @@ class Settled:
     notes: list[str] = field(default_factory=list)
 
 
-def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> Settled:
-    """Settle what is called from several lines of its owner.
+def resolve_shared(chosen: Sequence[Site], sites: Sequence[Site], *, apart: bool) -> SharedSites:
+    """Say what is done about what is called from several lines of its owner.
 
     Args:
         apart: whether each line gets a module of its own, because it has parameters to learn.
     """
-    result = Settled()
+    result = SharedSites()
     looped: list[str] = []
     lines: list[str] = []
     for site in chosen:
-        mates = [one for one in found if _same_attribute(one, site)]
-        together = all(any(one is mate for one in chosen) for mate in mates)
-        if _is_further_line(site) and together and not apart:
+        mates = [other for other in sites if _same_attribute(other, site)]
+        all_chosen = all(any(other is mate for other in chosen) for mate in mates)
+        if _is_repeated_line(site) and all_chosen and not apart:
             continue  # the module of the first line serves this one, too
         result.sites.append(site)
-        if not _is_further_line(site):
-            result.kept += [_put_aside(mate) for mate in mates if not any(mate is one for one in chosen)]
-            if together and not apart:
+        if not _is_repeated_line(site):
+            # What a line that is left out calls from now on: the old module or function, under a name of its own.
+            aside = [mate for mate in mates if not any(mate is site for site in chosen)]
+            result.kept += [Step(mate.place, mate.place.old, kept=True) for mate in aside]
+            if all_chosen and not apart:
                 result.served[site.path] = tuple(mate.path for mate in mates if mate is not site)
         if apart and site.seen is not None and site.seen.times > 1:
             looped.append(site.path)
@@ -324,29 +321,30 @@ def settle(chosen: Sequence[Site], found: Sequence[Site], *, apart: bool) -> Set
     return result
 
 
-def _is_further_line(site: Site) -> bool:
+def _is_repeated_line(site: Site) -> bool:
     """Whether it is one more line that calls an attribute: the first line is the site of the attribute itself."""
     return bool(site.place.calls) and site.place.old is not None
 
 
-def _same_attribute(one: Site, other: Site) -> bool:
+def _same_attribute(site_a: Site, site_b: Site) -> bool:
     """Whether two sites are one attribute that is called from two lines."""
-    if one is other:
+    if site_a is site_b:
         return True
-    if one.place.old is None or one.place.old is not other.place.old or one.place.owner is not other.place.owner:
+    if (
+        site_a.place.old is None
+        or site_a.place.old is not site_b.place.old
+        or site_a.place.owner is not site_b.place.owner
+    ):
         return False
-    names = [site.place.calls[0].attribute if _is_further_line(site) else site.place.name for site in (one, other)]
+    names = [site.place.calls[0].attribute if _is_repeated_line(site) else site.place.name for site in (site_a, site_b)]
     return names[0] == names[1]
-
-
-def _put_aside(site: Site) -> Step:
-    """What a line that is left out calls from now on: the old module or function, under a name of its own."""
-    return Step(site.place, site.place.old, kept=True)
 
 
 def listed(paths: Sequence[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
+
+# -- what hides its activation, and what cannot be changed -------------------------------------------------
 
 # Layers that compute an activation inside a kernel of their own, by the names of their classes.
 _FUSED = {
@@ -372,16 +370,10 @@ def hidden(model: nn.Module) -> Iterator[tuple[str, str, str]]:
         if isinstance(module, _RECURRENT):
             yield path, type(module).__name__, "It computes its activation inside a recurrent kernel."
         for cls in type(module).__mro__:
-            if cls.__name__ in _FUSED and not any(True for _ in _activation_children(module)):
+            if cls.__name__ in _FUSED and all(identify_module(child) is None for child in module.children()):
                 reason = _FUSED[cls.__name__]
                 yield path, type(module).__name__, f"{reason[0].upper()}{reason[1:]}; build the layer unfused first."
                 break
-
-
-def _activation_children(module: nn.Module) -> Iterator[nn.Module]:
-    for child in module.children():
-        if identify_module(child) is not None:
-            yield child
 
 
 def fast_paths(steps: Sequence[Step], model: nn.Module) -> list[Callable[[], Undo]]:
@@ -397,7 +389,7 @@ def _leave_fast_path(layer: nn.TransformerEncoderLayer, model: nn.Module) -> Und
     """
     before: list[tuple[nn.Module, str, Any]] = [(layer, "activation_relu_or_gelu", layer.activation_relu_or_gelu)]
     for module in model.modules():
-        if isinstance(module, nn.TransformerEncoder) and any(one is layer for one in module.layers):
+        if isinstance(module, nn.TransformerEncoder) and any(other is layer for other in module.layers):
             before += [(module, name, getattr(module, name)) for name in _NESTED if hasattr(module, name)]
     for owner, name, _ in before:
         setattr(owner, name, 0 if name == "activation_relu_or_gelu" else False)
@@ -433,6 +425,9 @@ def refuse_untouchable(
             raise InputError(
                 f"{type(module).__name__} is TorchScript, whose code is fixed; change the model before it is scripted."
             )
+
+
+# -- the report -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -502,11 +497,13 @@ class Report:
         rows = [("site", "was", "is now"), *((", ".join([c.path, *c.also]), c.was, c.now) for c in self.changed)]
         idle = f" ({len(self.uncalled)} never called)" if self.uncalled else ""
         title = f"{len(self.changed)} changed{idle}, {len(self.skipped)} left" + " (dry run)" * self.dry_run
-        lines = [title, *_table(rows)]
+        lines = [title, *table_lines(rows)]
         if self.skipped:
             lines += [
                 "",
-                *_table([("left", "computes", "because"), *((s.path, s.activation, s.reason) for s in self.skipped)]),
+                *table_lines(
+                    [("left", "computes", "because"), *((s.path, s.activation, s.reason) for s in self.skipped)]
+                ),
             ]
         lines += [f"\n{note}" for note in self.notes]
         if self.output_change is not None:
@@ -515,11 +512,3 @@ class Report:
                 f"({self.relative_change or 0.0:.2%} of the largest output)."
             )
         return "\n".join(lines)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows in columns; the last column is as wide as it likes."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
-    ]

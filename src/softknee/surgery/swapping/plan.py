@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,11 @@ from .operation import Step
 
 
 FORMAT, SCHEMA = "softknee surgery", 2
-_FIELDS = {"path": str, "owner": str, "name": str, "kind": str, "was": str, "arguments": dict, "calls": list}
-_FIELDS |= {"node": str}
+_FIELDS = dict.fromkeys(("path", "owner", "name", "kind", "was", "node"), str) | {"arguments": dict, "calls": list}
 _CALL_FIELDS = {"method": str, "position": list, "text": str, "attribute": str, "on_tensor": bool, "tensor": str}
 # Nobody's layer is wider than this, and a file that says so would only fill the memory.
 _MOST_VALUES = 10**7
+_MOST_BYTES = 64_000_000
 _COUNTS = ("size", "k", "points", "cells", "order")
 _NOT_FROM_A_FILE = ("definition", "device", "dtype")
 
@@ -85,14 +86,14 @@ def _of_schema_1(plan: dict[str, Any]) -> dict[str, Any]:
 _PARTS = ("changes", "kept")
 
 
-def _check_activation(said: Any, source: str) -> None:
-    if not isinstance(said, dict):
+def _check_activation(entry: Any, source: str) -> None:
+    if not isinstance(entry, dict):
         raise _damaged(source, "its 'activation' is no object")
-    if "definition" in said:
+    if "definition" in entry:
         return  # read by the language of definitions, with limits of its own
-    if said.get("name") not in registry.names() and baseline_named(said.get("name")) is None:
+    if entry.get("name") not in registry.names() and baseline_named(entry.get("name")) is None:
         raise PlanError(
-            f"'{source}' puts in {str(said.get('name'))[:60]!r}, an activation that there is not; register it first."
+            f"'{source}' puts in {str(entry.get('name'))[:60]!r}, an activation that there is not; register it first."
         )
 
 
@@ -106,7 +107,7 @@ def _check_change(change: Any, part: str, source: str) -> None:
         raise _damaged(source, f"an entry of {part!r} does not say what it replaces")
     for call in change["calls"]:
         _check_fields(call, _CALL_FIELDS, source)
-        if len(call["position"]) != 4 or not all(isinstance(one, int) for one in call["position"]):
+        if len(call["position"]) != 4 or not all(isinstance(number, int) for number in call["position"]):
             raise _damaged(source, "the position of a call is not four whole numbers")
     for name, value in change["arguments"].items():
         if name in _NOT_FROM_A_FILE or not _modest(value) or (name in _COUNTS and _product(value) > _MOST_VALUES):
@@ -118,9 +119,9 @@ def _modest(value: Any) -> bool:
     for _ in range(5):
         if not isinstance(value, list):
             break
-        value = [part for one in value for part in (one if isinstance(one, list) else [one])]
-        if not any(isinstance(one, list) for one in value):
-            return all(_is_leaf(one) for one in value)
+        value = [part for item in value for part in (item if isinstance(item, list) else [item])]
+        if not any(isinstance(item, list) for item in value):
+            return all(_is_leaf(item) for item in value)
     return _is_leaf(value)
 
 
@@ -130,8 +131,8 @@ def _is_leaf(value: Any) -> bool:
 
 def _product(value: Any) -> float:
     total = 1.0
-    for one in value if isinstance(value, list) else [value]:
-        total *= min(abs(one), 1e12) if isinstance(one, int | float) else 1
+    for number in value if isinstance(value, list) else [value]:
+        total *= min(abs(number), 1e12) if isinstance(number, int | float) else 1
     return total
 
 
@@ -147,14 +148,6 @@ def _damaged(source: str, how: str) -> PlanError:
     return PlanError(f"'{source}' is damaged: {how}; save it again with report.save().")
 
 
-# -- surgery as a file ------------------------------------------------------------------------------------
-#
-# What was put where, so that it can be repeated on another model of the same kind.
-
-
-MOST_BYTES = 64_000_000
-
-
 # -- writing ------------------------------------------------------------------------------------------------
 
 
@@ -168,8 +161,8 @@ def describe(
     """The plan of a swap; the definition and the arguments become text when it is saved."""
     paths = {id(module): path for path, module in model.named_modules()}
     changes = [
-        _change(site.path, site.place, kind=site.kind, was=site.activation, arguments=one, owner=site.owner)
-        for site, one in zip(chosen, arguments, strict=True)
+        _change(site.path, site.place, kind=site.kind, was=site.activation, arguments=values, owner=site.owner)
+        for site, values in zip(chosen, arguments, strict=True)
     ]
     aside = [
         _change("", step.place, kind="kept", was="", arguments={}, owner=paths[id(step.place.owner)]) for step in kept
@@ -196,17 +189,7 @@ def _change(
         "was": was,
         "arguments": dict(arguments),
         "node": place.node,
-        "calls": [
-            {
-                "method": call.method,
-                "position": list(call.position),
-                "text": call.text,
-                "attribute": call.attribute,
-                "on_tensor": call.on_tensor,
-                "tensor": call.tensor,
-            }
-            for call in place.calls
-        ],
+        "calls": [{**asdict(call), "position": list(call.position)} for call in place.calls],
     }
 
 
@@ -228,7 +211,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().double().cpu().tolist()
     if isinstance(value, list | tuple):
-        return [_plain(name, one) for one in value]
+        return [_plain(name, item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InputError(
@@ -253,7 +236,7 @@ def _definition_fields(definition: Any) -> dict[str, Any]:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The plan in a file, checked in its form."""
-    text = read_small(path, what="surgery", most_bytes=MOST_BYTES)
+    text = read_small(path, what="surgery", most_bytes=_MOST_BYTES)
     try:
         plan = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -295,17 +278,17 @@ def blamed_on(source: str) -> Iterator[None]:
         ) from error
 
 
-def _definition(said: Mapping[str, Any], source: str) -> Any:
-    if "definition" in said:
-        return from_text(json.dumps(said["definition"]), source)
-    definition = registry.resolve(said["name"]).definition
-    return definition.with_weights(said["weights"]) if "weights" in said else definition
+def _definition(entry: Mapping[str, Any], source: str) -> Any:
+    if "definition" in entry:
+        return from_text(json.dumps(entry["definition"]), source)
+    definition = registry.resolve(entry["name"]).definition
+    return definition.with_weights(entry["weights"]) if "weights" in entry else definition
 
 
 def _argument(value: Any) -> Any:
     """Lists of numbers are tensors, except sizes, which are whole."""
     if isinstance(value, list) and value and not isinstance(value[0], str):
-        return value if all(isinstance(one, int) for one in value) else torch.tensor(value, dtype=torch.float64)
+        return value if all(isinstance(item, int) for item in value) else torch.tensor(value, dtype=torch.float64)
     return value
 
 
@@ -327,12 +310,13 @@ def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
             f"'{source}' puts an activation at {change['path'] or name!r}, and there is something now; was the surgery "
             f"done already?"
         )
-    if change["kind"] != "call" and not _callable(old):
+    if change["kind"] != "call" and (not callable(old) or isinstance(old, type)):
         raise PlanError(
             f"'{source}': {type(owner).__name__} has no activation {attribute!r} at {change['owner']!r}; build the "
             f"model as it was before the surgery."
         )
-    if change["node"] and not _has_node(owner, change["node"]):
+    nodes = {node.name for node in owner.graph.nodes} if isinstance(owner, fx.GraphModule) else set()
+    if change["node"] and change["node"] not in nodes:
         raise PlanError(
             f"'{source}' replaces the node {change['node']!r} of a graph, which {type(owner).__name__} does not have; "
             f"trace the model as it was before the surgery."
@@ -354,14 +338,6 @@ def _site(model: nn.Module, change: Mapping[str, Any], source: str) -> Site:
         change["owner"],
         place=Place(owner, name, old, calls, change["node"]),
     )
-
-
-def _has_node(owner: nn.Module, name: str) -> bool:
-    return isinstance(owner, fx.GraphModule) and any(node.name == name for node in owner.graph.nodes)
-
-
-def _callable(old: Any) -> bool:
-    return isinstance(old, nn.Module) or (callable(old) and not isinstance(old, type))
 
 
 def _identity(old: Any) -> Identity | None:

@@ -25,7 +25,7 @@ from ..finding.rewriting import edits_of
 from ..finding.sites import Site, find_sites, unrun
 from ..modules import compare, first_line, number_by_depth, read_where, run_example
 from . import plan as plans
-from .configs import retell
+from .configs import update_configs
 from .operation import (
     Changed,
     Report,
@@ -37,7 +37,7 @@ from .operation import (
     listed,
     perform,
     refuse_untouchable,
-    settle,
+    resolve_shared,
     take_back,
 )
 
@@ -46,19 +46,19 @@ Replacing = str | type | Activation | SoftTable | Rowwise | Iterable[Any] | None
 
 
 def choose(
-    found: Sequence[Site], *, where: Where, replacing: Replacing, example: bool, title: str
+    sites: Sequence[Site], *, where: Where, replacing: Replacing, example: bool, title: str
 ) -> tuple[list[Site], list[tuple[Site, str]]]:
     """The sites meant, and the others with the reason; a sentence where none is meant or none can be changed."""
     hint = "" if example else " Give example= to find the functions that are called inside forward, too."
-    if not found:
+    if not sites:
         raise InputError(f"{title} has no activation that can be replaced.{hint}")
     pattern, wanted = read_where(where, "swap_", error=InputError), _read_replacing(replacing)
-    by_place = [(site, _not_there(site, pattern)) for site in found]
+    by_place = [(site, _not_there(site, pattern)) for site in sites]
     there = [site for site, reason in by_place if not reason]
     if not there:
         raise InputError(
-            f"{_pattern_text(pattern)} matches none of the {len(found)} activations of {title}. Did you mean "
-            f"{' or '.join(repr(one) for one in _nearest(pattern, found))}?{hint}"
+            f"{_pattern_text(pattern)} matches none of the {len(sites)} activations of {title}. Did you mean "
+            f"{' or '.join(repr(name) for name in _nearest(pattern, sites))}?{hint}"
         )
     reasons = [(site, reason or _not_that(site, wanted)) for site, reason in by_place]
     if all(reason for _, reason in reasons):
@@ -83,9 +83,9 @@ def _pattern_text(where: Any) -> str:
     return f"where={where[0]!r}" if len(where) == 1 else f"where={where!r}"
 
 
-def _nearest(where: Any, found: Sequence[Site]) -> list[str]:
+def _nearest(where: Any, sites: Sequence[Site]) -> list[str]:
     """The paths, or patterns for several of them, that look most like what was asked for."""
-    paths = [site.path for site in found]
+    paths = [site.path for site in sites]
     if callable(where) or not where:
         return paths[:1]
     patterns = sorted({f"*.{path.rpartition('.')[2]}" for path in paths if "." in path})
@@ -99,7 +99,9 @@ def _not_there(site: Site, where: list[str] | Callable[[Site], bool] | None) -> 
     if not isinstance(where, list):
         return "" if where(site) else "The function where= leaves it out."
     return (
-        "" if any(fnmatchcase(site.path, one) for one in where) else f"Its path does not match {_pattern_text(where)}."
+        ""
+        if any(fnmatchcase(site.path, pattern) for pattern in where)
+        else f"Its path does not match {_pattern_text(where)}."
     )
 
 
@@ -108,35 +110,39 @@ def _read_replacing(replacing: Any) -> list[Any]:
     if replacing is None:
         return []
     several = isinstance(replacing, Iterable) and not isinstance(replacing, str | type)
-    asked = list(replacing) if several else [replacing]
-    for one in asked:
-        if not isinstance(one, str | type | Activation | SoftTable | Rowwise):
+    targets = list(replacing) if several else [replacing]
+    for target in targets:
+        if not isinstance(target, str | type | Activation | SoftTable | Rowwise):
             raise InputError(
                 f"replacing takes the name of a function or a class, a class, a definition, or several of them, and "
-                f"{type(one).__name__} was given."
+                f"{type(target).__name__} was given."
             )
-    if not asked:
+    if not targets:
         raise InputError("replacing was given with nothing in it; name what to replace, or leave it out.")
-    return asked
+    return targets
 
 
 def _none_of_that(wanted: Sequence[Any], there: Sequence[Site]) -> str:
     """The sentence for a model that computes other functions than those asked for."""
     functions = sorted({site.function for site in there})
-    names = [one.partition("(")[0] for one in functions]
+    names = [target.partition("(")[0] for target in functions]
     lacks, near = "nothing that is replaced unasked", ""
     if wanted:
-        said = (repr(one) if isinstance(one, str) else getattr(one, "__name__", str(one)) for one in wanted)
-        lacks = f"no activation here that is {' or '.join(said)}"
+        wanted_names = (
+            repr(target) if isinstance(target, str) else getattr(target, "__name__", str(target)) for target in wanted
+        )
+        lacks = f"no activation here that is {' or '.join(wanted_names)}"
         # Who names a function that there is has not mistyped it; it is not in this model.
         known = list(dict.fromkeys([*names, *registry.names()]))
-        near = "".join(did_you_mean(one, known) for one in wanted[:1] if isinstance(one, str) and one not in known)
+        near = "".join(
+            did_you_mean(target, known) for target in wanted[:1] if isinstance(target, str) and target not in known
+        )
     return f"{lacks}: it computes {', '.join(functions)}. Name what to replace, such as replacing={names[0]!r}.{near}"
 
 
 def _not_that(site: Site, replacing: Sequence[Any]) -> str:
     if replacing:
-        return "" if any(_computes(site, one) for one in replacing) else f"It computes {site.function}."
+        return "" if any(_computes(site, target) for target in replacing) else f"It computes {site.function}."
     if site.trouble:
         return ""  # the better reason
     if not site.known:
@@ -148,19 +154,20 @@ def _not_that(site: Site, replacing: Sequence[Any]) -> str:
     return ""
 
 
-def _computes(site: Site, asked: Any) -> bool:
-    if isinstance(asked, type):
-        return isinstance(site.place.old, asked)
-    if not isinstance(asked, str):
-        return getattr(site.place.old, "definition", None) is asked
+def _computes(site: Site, target: Any) -> bool:
+    if isinstance(target, type):
+        return isinstance(site.place.old, target)
+    if not isinstance(target, str):
+        return getattr(site.place.old, "definition", None) is target
     try:
-        wanted = registry.get(asked)
+        wanted = registry.get(target)
     except SoftkneeError:  # neither a name nor a text of the language
-        return asked in (site.activation, type(site.place.old).__name__)
+        return target in (site.activation, type(site.place.old).__name__)
     if not site.known:
-        return asked == site.activation
-    here = _definition(site)
-    if asked != wanted.name:  # an alias, such as silu of swish, is the function at its usual parameters
+        return target == site.activation
+    held = getattr(site.place.old, "definition", None)
+    here: Any = find(site.activation) if held is None else held
+    if target != wanted.name:  # an alias, such as silu of swish, is the function at its usual parameters
         return here is wanted and not site.params
     # "gelu" is every GELU; "gelu_tanh" is the approximation alone.
     forms = [name for choice in getattr(wanted, "variants", {}).values() for name in choice.values()]
@@ -173,11 +180,6 @@ def _same_function(here: Any, params: Mapping[str, float], wanted: Any) -> bool:
     """Whether one definition at these parameters is another at its usual ones, as ELU is CELU, and Swish QuickGELU."""
     both = isinstance(here, Activation) and isinstance(wanted, Activation)
     return both and torch.allclose(here(double(), **params), wanted(double()), rtol=1e-7, atol=1e-7)
-
-
-def _definition(site: Site) -> Any:
-    held = getattr(site.place.old, "definition", None)
-    return held if held is not None else find(site.activation)
 
 
 MODES = ("uniform", "increasing", "decreasing")
@@ -299,8 +301,8 @@ _NOT_OF_THE_SHAPE = ("z", "learn", "per", "size", "dim", "inplace", "device", "d
 def _target(site: Site) -> Any:
     """What the site computes, as fit_table takes it."""
     old = site.place.old
-    if site.known and isinstance(found := find(site.activation), Activation) and not _has_numbers(old):
-        return found if not site.params else lambda x: found(x, **site.params)
+    if site.known and isinstance(definition := find(site.activation), Activation) and not _has_numbers(old):
+        return definition if not site.params else lambda x: definition(x, **site.params)
     if isinstance(old, nn.Module):
         # With its numbers as they are now: a copy, because those may lie on another device.
         twin = stand_in(old)
@@ -364,27 +366,27 @@ def swap_(
     definition, own_values, own_learn = resolve(activation)
     values, learn = {**own_values, **values}, own_learn if learn is None else learn
     if not isinstance(definition, Definition):
-        given = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
+        kind = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
         raise InputError(
-            f"swap_ takes the new activation by name or as a definition, and {given} was given; softknee.names() lists "
+            f"swap_ takes the new activation by name or as a definition, and {kind} was given; softknee.names() lists "
             f"the names."
         )
     learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
-    found, run = find_sites(model, example)
+    sites, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
-    everything = unrun(model, found, run)
-    found = everything[: len(found)]
+    everything = unrun(model, sites, run)
+    sites = everything[: len(sites)]
     chosen, left = _choose(everything, where=where, replacing=replacing, example=example, title=title, unseen=unseen)
-    settled = settle(chosen, found, apart=per != "layer" or bool(learn and definition.params))
-    chosen, kept = settled.sites, settled.kept
+    shared = resolve_shared(chosen, sites, apart=per != "layer" or bool(learn and definition.params))
+    chosen, kept = shared.sites, shared.kept
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
     steps = _steps(model, definition, chosen, arguments)
-    changes, more = retell(model, found, chosen, steps)
+    changes, more = update_configs(model, sites, chosen, steps)
     report = Report(
-        changed=_changed(chosen, steps, settled.served),
+        changed=_changed(chosen, steps, shared.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=settled.notes + more + _unknown(model, run),
+        notes=shared.notes + more + _unknown(model, run),
         dry_run=dry_run,
         plan=plans.describe(model, definition, chosen, arguments, kept),
     )
@@ -400,12 +402,13 @@ def swap_(
             take_back(report._done)
             raise
         report.output_change, report.relative_change = compare(run.output, after)
-        if idle := [site.path for site, step in zip(chosen, steps, strict=True) if site.seen and not calls.of(step)]:
+        uncalled = [site for site, step in zip(chosen, steps, strict=True) if not calls.reached(step)]
+        if idle := [site.path for site in uncalled if site.seen]:
             report.notes.append(
                 f"Not called any more, though its predecessor was: {listed(idle)}. Something in the model holds on to "
                 f"the old activation, or another way was taken; look at the output before training."
             )
-        report.uncalled = [site.path for site, step in zip(chosen, steps, strict=True) if not calls.of(step)]
+        report.uncalled = [site.path for site in uncalled]
         report.notes += _unmoved(report)
     return report
 
@@ -462,7 +465,7 @@ class _Calls(contextlib.ExitStack):
             self.callback(step.new.register_forward_pre_hook(lambda module, _: self.called.add(id(module))).remove)
         return super().__enter__()
 
-    def of(self, step: Step) -> bool:
+    def reached(self, step: Step) -> bool:
         return id(step.new) in self.called
 
 
@@ -473,19 +476,19 @@ def apply_(model: nn.Module, path: str | os.PathLike[str]) -> Report:
     definition, chosen, arguments, kept = plans.resolve(model, plan, source=os.fspath(path))
     with plans.blamed_on(os.fspath(path)):
         steps = _steps(model, definition, chosen, arguments)
-    changes, notes = retell(model, find_sites(model)[0], chosen, steps)
+    changes, notes = update_configs(model, find_sites(model)[0], chosen, steps)
     done = perform([*steps, *kept], extra=[*fast_paths(steps, model), *changes])
     changed = _changed(chosen, steps)
     return Report(changed=changed, skipped=[], notes=notes, plan=plan, steps=[*steps, *kept], _done=done)
 
 
-def _choose(found: Sequence[Site], *, unseen: Sequence[Skipped], title: str, example: Any, **asked: Any) -> Any:
+def _choose(sites: Sequence[Site], *, unseen: Sequence[Skipped], title: str, example: Any, **selection: Any) -> Any:
     try:
-        return choose(found, example=example is not None, title=title, **asked)
+        return choose(sites, example=example is not None, title=title, **selection)
     except InputError as error:
         if not unseen:
             raise
-        there = "; ".join(f"{one.path} ({one.activation}): {one.reason}" for one in unseen[:3])
+        there = "; ".join(f"{layer.path} ({layer.activation}): {layer.reason}" for layer in unseen[:3])
         raise InputError(f"{error} Some of its layers hide their activation: {there}") from None
 
 
@@ -499,16 +502,16 @@ def _arguments(
         common | _inplace(site, definition) | start | granularity(site, per=per)
         for site, start in zip(chosen, starts, strict=True)
     ]
-    for site, one in zip(chosen, arguments, strict=True):
-        if isinstance(definition, SoftTable) and isinstance(one.get("z"), str) and one["z"] == "fit":
-            one["z"] = fitted_table(site, definition, one)
+    for site, site_values in zip(chosen, arguments, strict=True):
+        if isinstance(definition, SoftTable) and isinstance(site_values.get("z"), str) and site_values["z"] == "fit":
+            site_values["z"] = fitted_table(site, definition, site_values)
     return arguments
 
 
 def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
     """A module that was asked to overwrite its input is replaced by one that does where it can."""
-    asked = getattr(site.place.old, "inplace", False) is True and not isinstance(definition, Baseline)
-    return {"inplace": True} if asked else {}
+    inplace = getattr(site.place.old, "inplace", False) is True and not isinstance(definition, Baseline)
+    return {"inplace": True} if inplace else {}
 
 
 def _steps(
@@ -517,10 +520,10 @@ def _steps(
     """A new module for each site, on the device and in the type of the weights nearest to it."""
     around = dict(model.named_modules(remove_duplicate=False))
     steps = []
-    for site, one in zip(chosen, arguments, strict=True):
+    for site, values in zip(chosen, arguments, strict=True):
         parts = site.owner.split(".") if site.owner else []
         parents = [around[".".join(parts[:n])] for n in range(len(parts), -1, -1)]
-        steps.append(Step(site.place, make(definition, **(home_of(site.place.old, *parents) | one))))
+        steps.append(Step(site.place, make(definition, **(home_of(site.place.old, *parents) | values))))
     number_by_depth(step.new for step in steps)
     return steps
 
