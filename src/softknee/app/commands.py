@@ -4,15 +4,21 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
-from ..lab.table import ResultTable
 from ..version import VERSION
 from .bench import bench
 from .data import compare, data
-from .screen import Keep, RecordFile, command_line, console_of, kept_in, several, write_record
+from .screen import (
+    Keep,
+    RecordFile,
+    command_line,
+    kept_in,
+    print_table,
+    progress_bar,
+    progress_line,
+    several,
+    write_record,
+)
 from .study import fits, report, study, surface
 from .study_images import distil, rate
 from .study_language import preference, wikitext
@@ -64,7 +70,6 @@ def study_hardening(
     from ..files import write_whole
     from ..lab import hardening
     from ..lab.hardening import hardening_markdown
-    from .screen import progress_bar
     from .study import print_hardening
 
     settings = hardening.Settings(
@@ -94,7 +99,6 @@ def study_language(
 ) -> None:
     """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
     from ..lab import language_models
-    from .screen import progress_bar
 
     recipe = language_models.Recipe(steps=train_steps)
     settings = language_models.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
@@ -122,7 +126,6 @@ def deploy_check(
     Several checkpoints are summarised: one line for each network and activation, over the seeds.
     """
     from ..lab.deploy import check_several, deploy_table, summary_record, summary_tables
-    from .screen import progress_line
 
     with progress_line("checking") as report:
         checked = check_several(
@@ -136,7 +139,7 @@ def deploy_check(
     if json is not None:
         record.write(json)
     for table in tables:
-        print_deploy(table, markdown=markdown)
+        print_table(table, markdown=markdown)
 
 
 @app.command("gallery")
@@ -146,7 +149,6 @@ def gallery(
 ) -> None:
     """Draw f, f' and f'' of every function and write its page: formulas, claims, certified constants."""
     from ..lab import gallery
-    from .screen import progress_line
 
     with progress_line("drawing") as report:
         written = gallery.write(out, only=several(only), report=report)
@@ -175,20 +177,3 @@ app.command("fits")(fits)
 app.command("report")(report)
 app.command("surface")(surface)
 app.command("workbench")(workbench)
-
-
-def print_deploy(table: ResultTable, *, markdown: bool) -> None:
-    """A table of deploy checks, and below it why something did not run."""
-    console = console_of()
-    if markdown:
-        console.print(table.markdown(), soft_wrap=True, markup=False)
-        return
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for index, name in enumerate(table.header):
-        drawn.add_column(name, justify="left" if index == 0 else "right", no_wrap=index == 0)
-    for line in table.lines:
-        # Text and not str: the number of a remark in square brackets would be read as markup.
-        drawn.add_row(*(Text(cell) for cell in line))
-    console.print(drawn)
-    for remark in table.remarks:
-        console.print(remark, style="dim", markup=False)
