@@ -1,7 +1,7 @@
 """The reference, from the docstrings. A public name without one, or a public method, ends the build with its name.
 
-Public is what the rooms' `__all__` lists. A docstring is Markdown as it stands: paragraphs, `name: explanation` lines,
-doctests, and indented formulas, which stay as they are.
+Public is what the rooms' `__all__` lists, or what a room without one defines. A docstring is Markdown as it stands:
+paragraphs, `name: explanation` lines, doctests, and indented formulas, which stay as they are.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _short(room: str) -> str:
 def public(room: str) -> Iterator[tuple[str, Any]]:
     """The names that a room lists, with what they are; rooms have pages of their own."""
     module = importlib.import_module(room)
-    for name in module.__all__:
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == room)
+    for name in getattr(module, "__all__", None) or [name for name in own if not name.startswith("_")]:
         value = getattr(module, name)
         if not isinstance(value, ModuleType) and not name.startswith("__"):
             yield name, value
