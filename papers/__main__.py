@@ -64,7 +64,7 @@ def papers(
         _write(ledger.record(entries, command=command_line(PROGRAM)), file)
     if not json or file is not None:
         print_claims(entries)
-    raise typer.Exit(0 if all(one.as_expected for one in entries) else 1)
+    raise typer.Exit(0 if all(entry.as_expected for entry in entries) else 1)
 
 
 def _write(record: Record, file: Path | None) -> None:

@@ -6,7 +6,7 @@
     def distance_to_relu() -> Finding:
         '''The certified distance of the definition to its hard limit.'''
         ...
-        return Finding(f"{found:.4f}", parts={"distance": found == 0.25}, numbers={"distance": found})
+        return Finding(f"{distance:.4f}", parts={"distance": distance == 0.25}, numbers={"distance": distance})
 
 `says` is the paper's statement in our words, `expect` the verdict on record. The verdict itself is never written down:
 it follows from `parts`, the statements that the claim consists of, each found true or false by the check.
@@ -61,7 +61,7 @@ PAPERS = (
 
 def paper(stem: str) -> Paper:
     """The paper with that stem, or an error with a did-you-mean."""
-    stems = [one.stem for one in PAPERS]
+    stems = [paper.stem for paper in PAPERS]
     if stem not in stems:
         raise ParameterError(f"No paper is called {stem!r}; they are {', '.join(stems)}.{did_you_mean(stem, stems)}")
     return PAPERS[stems.index(stem)]
@@ -131,10 +131,10 @@ class Claim:
 
 def claims_of(stem: str) -> Callable[..., Callable[[Callable[[], Finding]], Claim]]:
     """The decorator for the claims of one paper."""
-    of = paper(stem)
+    source = paper(stem)
 
     def claim(*, place: str, says: str, expect: str) -> Callable[[Callable[[], Finding]], Claim]:
-        return lambda check: Claim(of, place, says, expect, check)
+        return lambda check: Claim(source, place, says, expect, check)
 
     return claim
 
@@ -187,10 +187,10 @@ def certificate(name: str, **values: Any) -> Certificate:
 
 
 def place(extremum: Extremum) -> float:
-    """The one point at which an extreme value is reached."""
-    (only,) = extremum.places
-    assert only.is_point, f"{only} is more than a point."
-    return float(only.begin)
+    """The single point at which an extreme value is reached."""
+    (region,) = extremum.places
+    assert region.is_point, f"{region} is more than a point."
+    return float(region.begin)
 
 
 def reached_at(extremum: Extremum, at: Any) -> bool:
@@ -205,7 +205,7 @@ def rounds_to(enclosure: Enclosure, printed: str) -> bool:
 
 
 def integral(f: Callable[[Any], Any], *points: Any, digits: int = DIGITS) -> Any:
-    """The integral through the given points, to 30 digits or as many as are asked for; f calculates with `mp`."""
+    """The integral through these points, to 30 digits unless `digits` says otherwise; f calculates with `mp`."""
     with mp.workdps(digits + 5):
         return mp.quad(f, [mp.mpf(point) for point in points])
 

@@ -6,17 +6,16 @@ What a recipe runs has its numbers there, under `paper`. Numbers of what a comma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softknee.lab.distilling import ENTRIES, PAPER, TEACHER
 
-from .commands import command_to_look
 from .lambda_gelu.findings import LARGE, SMALL
 from .preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
 from .runs import command_of_recipe
 from .squaf.findings import ALONE, RATE, SHORT, TIMES, VGG, WRN
-from .tables import TABLE_II
+from .tables import command_to_look
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Exhibit:
     printed: what the paper prints, for a command of its own; shown until one of the records is there.
     where:   a sentence with a link, for what is drawn or counted and not trained, or what another command trains.
     trained: whether it takes a training, though no recipe or record of its own holds it.
-    swaps:   a table of what replacing costs, which the recipes' records hold.
+    swaps:   whether it is the table of what replacing costs, which the records of these recipes hold.
     also:    what else the paper prints there, in Markdown.
     """
 
@@ -52,7 +51,7 @@ class Exhibit:
     records: Sequence[str] = ()
     printed: Printed | None = None
     where: str = ""
-    swaps: Mapping[str, Mapping[str, tuple[float, float]]] | None = None
+    swaps: bool = False
     also: str = ""
     trained: bool = False
 
@@ -67,8 +66,8 @@ _STARTS = {
 _SEEN = (
     "One command runs both rows of a beta, GELU and the function, from the same weights on the same pairs, with three "
     "seeds, and judges by 256 pairs that were not trained on. `--model` is a folder with the model's files, and the "
-    "data folder has `hh-rlhf` and `SHP`: [language models](../language.md). How many passes the paper made is not "
-    "printed; here it is one."
+    "data folder has `hh-rlhf` and `SHP`: [language models](../../docs/language.md). How many passes the paper made is "
+    "not printed; here it is one."
 )
 _AVERAGES = """\
 In the copy of the paper that we have, most cells of this table are illegible; the averages over its networks are not:
@@ -78,7 +77,7 @@ In the copy of the paper that we have, most cells of this table are illegible; t
 | CIFAR-10, three networks | 72.2 | 67.8 | 76.4 | 67.6 | 69.9 | 70.2 | 82.3 |
 | CIFAR-100, three networks | 42.2 | 43.1 | 47.4 | 37.5 | 39.9 | 40.0 | 56.6 |
 | ImageNet-1K, two networks | 57.8 | 43.2 | 58.8 | 43.3 | 52.3 | 52.9 | 60.8 |"""
-_SETTINGS = "Those of the recipes; [the page on studies](../studies.md) says how they are written."
+_SETTINGS = "Those of the recipes; [the page on studies](../../docs/studies.md) says how they are written."
 
 
 def _over_rates(rates: str) -> str:
@@ -98,7 +97,7 @@ def _preferences(table: PreferenceTable, title: str = "GPT-2 trained on preferen
         for beta, pair in table.values.items()
         for name, row in zip((table.title, "GELU"), pair, strict=True)
     ]
-    heads = [one.head for one in table.columns]
+    heads = [column.head for column in table.columns]
     printed = Printed(heads, rows, table.command(), f"{_SEEN} {note}".strip())
     place = table.place if table.network == "GPT-2" else f"{table.place}, {table.network}"
     return Exhibit(place, title, records=(table.record,), printed=printed)
@@ -119,12 +118,11 @@ def _distilled(teacher: str, student: str, options: str = "", note: str = _THREE
         return f"{reported.parameters[name]:,}" if name in reported.parameters else ""
 
     rows = [("teacher, ReLU", (counted(TEACHER), f"{reported.teacher_accuracy:.2f}", ""), f"{command}relu")]
-    for one in ENTRIES.values():
-        known = (one.title in reported.accuracy, one.title in reported.parameters)
-        if any(known):
-            accuracy = f"{reported.accuracy[one.title]:.2f}" if known[0] else "does not converge"
-            gap = f"{reported.gap[one.title]:.2f}" if one.title in reported.gap else ""
-            rows.append((one.title, (counted(one.title), accuracy, gap), f"{command}{one.name}"))
+    for title, name in ((entry.title, entry.name) for entry in ENTRIES.values()):
+        if title in reported.accuracy or title in reported.parameters:
+            accuracy = f"{reported.accuracy[title]:.2f}" if title in reported.accuracy else "does not converge"
+            gap = f"{reported.gap[title]:.2f}" if title in reported.gap else ""
+            rows.append((title, (counted(title), accuracy, gap), f"{command}{name}"))
     return Printed(("parameters", "accuracy, %", "generalisation gap"), rows, whole, note)
 
 
@@ -141,6 +139,7 @@ _RATE = Printed(
     "commands have its epochs, batches and rate; without them there are 40 epochs, batches of 256 and 0.1. ReLU, "
     "GELU and SQUAF are run beside it.",
 )
+_TABLE_I = tuple(f"lambda-gelu-{data}" for data in ("adult", "fashion", "cifar-10", "cifar-100", "tiny-imagenet"))
 _LARGER = "larger language models trained on preferences"
 _ALONE = "The pairs are those of HH alone, as in the paper."
 
@@ -175,7 +174,9 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "paper's table 8.",
         ),
         Exhibit("Table 4", "sensitivity to delta", ("mollification-table-4", "mollification-table-4-cifar-100")),
-        Exhibit("Figure 1", "S-ReLU for several delta", where="Drawn with a slider on [its page](../zoo/srelu.md)."),
+        Exhibit(
+            "Figure 1", "S-ReLU for several delta", where="Drawn with a slider on [its page](../../docs/zoo/srelu.md)."
+        ),
     ),
     "smelu": (
         Exhibit("Table 1", "Criteo, models that share nothing", ("smelu-table-1",)),
@@ -184,13 +185,13 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Figures 1 and 8 to 12",
             "the activations and their gradients",
-            where="Drawn, with a slider, on the pages of [the zoo](../zoo/index.md).",
+            where="Drawn, with a slider, on the pages of [the zoo](../../docs/zoo/README.md).",
         ),
         Exhibit(
             "Figures 2 and 5 to 7",
             "outputs of a random network over two inputs",
-            where="`softknee surface --paper 2` draws figure 2 again, and 5, 6 and 7 in the same way; "
-            "[the page on studies](../studies.md#what-an-activation-does-to-the-surface) shows what they look like.",
+            where="`softknee surface --paper 2` draws figure 2 again, and 5, 6 and 7 in the same way; [the page on "
+            "studies](../../docs/studies.md#what-an-activation-does-to-the-surface) shows what they look like.",
         ),
         Exhibit("Figure 3", "clicks online", ("smelu-figure-3", "smelu-figure-3-twelve")),
         Exhibit("Figures 4 and 13 to 15, SGD", "MNIST, and other measures of the difference", ("smelu-figure-4",)),
@@ -212,10 +213,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Table I",
             "learned hardness from three starts",
-            (
-                "lambda-gelu-adult", "lambda-gelu-fashion", "lambda-gelu-cifar-10", "lambda-gelu-cifar-100",
-                "lambda-gelu-tiny-imagenet",
-            ),
+            _TABLE_I,
         ),
         Exhibit(
             "Table I, WikiText-2",
@@ -232,13 +230,14 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
                 ],
                 command_to_look(LARGE),
                 "Trained here from scratch, judged by the test part; λ-GELU has the uniform start alone. `--train` "
-                "names a file of the data folder: [language models](../language.md#wikitext-2) says which.",
+                "names a file of the data folder: [language models](../../docs/language.md#wikitext-2) says which.",
             ),
         ),
         Exhibit(
             "Table II",
             "what replacing by ReLU costs",
-            swaps=TABLE_II,
+            _TABLE_I,
+            swaps=True,
         ),
         Exhibit(
             "Figure 3",
@@ -255,18 +254,19 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "Tables 5, 6 and 8",
             "settings",
             where=f"{_SETTINGS} Those of GPT-2 are the defaults of `softknee study preference`: [language "
-            "models](../language.md).",
+            "models](../../docs/language.md).",
         ),
         Exhibit(
             "Table 7",
             "numbers of parameters",
             where="Counted, not trained: they stand in the tables of the studies above, the paper's beside ours; and "
-            "`learned_scalars` among [the mathematical claims](#what-it-says-about-mathematics).",
+            "`learned_scalars` among the mathematical claims.",
         ),
         Exhibit(
             "Figures 1 to 3",
             "sigmoid and tanh beside the normal distribution; CRReLU for several eps",
-            where="CRReLU has a slider on [its page](../zoo/crrelu.md); the first two are curves of known functions.",
+            where="CRReLU has a slider on [its page](../../docs/zoo/crrelu.md); the first two are curves of known "
+            "functions.",
         ),
     ),
     "squaf": (
@@ -314,7 +314,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             "Table 13",
             "numbers of parameters",
             where="Counted, not trained: they stand in the tables of the studies above, the paper's beside ours; and "
-            "`parameters_of_the_networks` among [the mathematical claims](#what-it-says-about-mathematics).",
+            "`parameters_of_the_networks` among the mathematical claims.",
         ),
         Exhibit(
             "Figure 4",
@@ -338,7 +338,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Figures 6 to 9",
             "learned shapes",
-            where="Those of the first layer of VGG-8 stand [with figure 3](#figure-3-bits-and-accuracy). `softknee "
+            where="Those of the first layer of VGG-8 stand with figure 3. `softknee "
             "study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
             "--where 'all but last stage' --shapes shapes.png` trains and draws those of ResNet-18, and likewise those "
             "of ResNet-34 and Swin-T; for ViT-T with `--where all`.",

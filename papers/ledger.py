@@ -9,8 +9,11 @@ A check that raises is an entry like the others, with the verdict "crashed" and 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from rich import box
@@ -23,28 +26,10 @@ from softknee.measure import Quantity, Record, without_paths
 
 from . import preferences
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Claim, Finding, paper
-from .eafo import claims as eafo
-from .eafo import findings as eafo_findings
-from .lambda_gelu import claims as lambda_gelu
-from .lambda_gelu import findings as lambda_gelu_findings
-from .mollification import claims as mollification
-from .mollification import findings as mollification_findings
-from .smelu import claims as smelu
-from .smelu import findings as smelu_findings
-from .squaf import claims as squaf
-from .squaf import findings as squaf_findings
 from .statement import CANNOT_TELL, NOT_THERE, Judged, Statement, in_words
 from .text import cell, plain
 
 KIND = "claims"
-_CLAIMS = {
-    "mollification": mollification,
-    "smelu": smelu,
-    "lambda_gelu": lambda_gelu,
-    "eafo": eafo,
-    "squaf": squaf,
-}
-_FINDINGS = (mollification_findings, smelu_findings, lambda_gelu_findings, eafo_findings, squaf_findings)
 
 
 @dataclass(frozen=True)
@@ -88,24 +73,37 @@ class Entry:
         }
 
 
+def _modules(papers: Sequence[str], name: str) -> list[ModuleType]:
+    """`claims` or `findings` of some papers, or of all."""
+    stems = [paper(stem).stem for stem in papers] or [source.stem for source in PAPERS]
+    return [import_module(f".{source.stem}.{name}", __package__) for source in PAPERS if source.stem in stems]
+
+
 def find_claims(papers: Sequence[str] = ()) -> tuple[Claim, ...]:
     """Every claim of the papers, as they stand in their files; or those of some papers."""
-    wanted = [paper(stem) for stem in papers] or list(PAPERS)
-    found: dict[str, Claim] = {}
-    for of, module in _CLAIMS.items():
+    claims: dict[str, Claim] = {}
+    for module in _modules(papers, "claims"):
         for value in vars(module).values():
-            if isinstance(value, Claim) and paper(of) in wanted and found.setdefault(value.id, value) is not value:
+            if isinstance(value, Claim) and claims.setdefault(value.id, value) is not value:
                 raise DefinitionError(f"Two claims are called {value.id}; rename the function of one of them.")
-    return tuple(found.values())
+    return tuple(claims.values())
 
 
 def find_statements(papers: Sequence[str] = ()) -> tuple[Statement, ...]:
     """Every statement about training, or those of some papers."""
-    wanted = [paper(stem) for stem in papers] or list(PAPERS)
-    values = [value for module in (*_FINDINGS, preferences) for value in vars(module).values()]
-    groups = [value if isinstance(value, list | tuple) else [value] for value in values]
-    every = {one.id: one for group in groups for one in group if isinstance(one, Statement)}
-    return tuple(one for source in wanted for one in every.values() if one.paper == source)
+    values = [value for module in _modules(papers, "findings") for value in vars(module).values()]
+    groups = [value if isinstance(value, list | tuple) else [value] for value in (*values, preferences.STATEMENTS)]
+    statements = {
+        statement.id: statement for group in groups for statement in group if isinstance(statement, Statement)
+    }
+    wanted = [paper(stem) for stem in papers] or PAPERS
+    return tuple(
+        statement
+        for source in PAPERS
+        if source in wanted
+        for statement in statements.values()
+        if statement.paper == source
+    )
 
 
 def check(claim: Claim) -> Entry:
@@ -121,7 +119,7 @@ def check(claim: Claim) -> Entry:
 
 
 def run(claims: Iterable[Claim], *, advance: Callable[[str], None] = lambda name: None) -> tuple[Entry, ...]:
-    """Run the checks in order; `advance` is told the name of each when it is done."""
+    """Run the checks in order; `advance` gets the name of each when it is done."""
     entries = []
     for claim in claims:
         entries.append(check(claim))
@@ -135,11 +133,11 @@ def record(entries: Sequence[Entry], *, command: str) -> Record:
     A row has id, paper, place, claim, check, measured, verdict, expected, parts, numbers and seconds; the record around
     it the versions and the hardware.
     """
-    counts = {verdict: sum(one.verdict == verdict for one in entries) for verdict in {e.verdict for e in entries}}
+    counts = Counter(entry.verdict for entry in entries)
     return Record.now(
         KIND,
         command=command,
-        rows=[one.row() for one in entries],
+        rows=[entry.row() for entry in entries],
         settings={"claims": len(entries), "verdicts": dict(sorted(counts.items()))},
         notes=("The verdict of a row follows from its parts; 'expected' is the verdict on record in the ledger.",),
     )
@@ -148,60 +146,67 @@ def record(entries: Sequence[Entry], *, command: str) -> Record:
 STYLES = {HOLDS: "green", PARTLY: "yellow", FAILS: "red", CANNOT_TELL: "cyan", NOT_THERE: "dim", CRASHED: "bold red"}
 
 
+def _screen_table(heads: tuple[str, str, str], rows: Iterable[tuple[str, str, Text, Text]], title: str = "") -> Table:
+    """A table with the verdict as its last column."""
+    table = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True, expand=True
+    )
+    for name, ratio in zip(heads, (6, 10, 14), strict=True):
+        table.add_column(name, ratio=ratio)
+    table.add_column("verdict", no_wrap=True)
+    for place, says, measured, verdict in rows:
+        # Text and not str: square brackets of intervals would be read as markup.
+        table.add_row(Text(plain(place)), Text(plain(says)), measured, verdict)
+    return table
+
+
 def print_claims(entries: Sequence[Entry]) -> None:
     """Every entry: where it stands, what it says, what was measured, the verdict."""
     console = console_of()
     for source in PAPERS:
-        if of := [one for one in entries if one.claim.paper == source]:
-            drawn = Table(
-                title=f"{source.name}: {source.title}",
-                title_justify="left",
-                box=box.SIMPLE_HEAD,
-                pad_edge=False,
-                show_lines=True,
-                expand=True,
+        rows = [
+            (
+                entry.claim.place,
+                entry.claim.says,
+                Text(plain(entry.measured)),
+                Text(entry.verdict, STYLES.get(entry.verdict, "")),
             )
-            for name, ratio in (("place", 6), ("claim", 10), ("measured", 14)):
-                drawn.add_column(name, ratio=ratio)
-            drawn.add_column("verdict", no_wrap=True)
-            for one in of:
-                texts = (one.claim.place, one.claim.says, one.measured)
-                # Text and not str: square brackets of intervals would be read as markup.
-                drawn.add_row(*(Text(plain(text)) for text in texts), Text(one.verdict, STYLES.get(one.verdict, "")))
-            console.print(drawn)
-    for one in entries:
-        if not one.as_expected:
-            found = f"{one.claim.id}: {one.verdict}, where the ledger has {one.claim.expect!r} on record."
-            console.print(found, style="bold red", markup=False)
-    counts = {verdict: sum(one.verdict == verdict for one in entries) for verdict in (*VERDICTS, CRASHED)}
-    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    seconds = sum(one.seconds for one in entries)
-    console.print(f"{len(entries)} claims in {seconds:.1f} s: {said}.", markup=False)
+            for entry in entries
+            if entry.claim.paper == source
+        ]
+        if rows:
+            console.print(_screen_table(("place", "claim", "measured"), rows, f"{source.name}: {source.title}"))
+    for entry in entries:
+        if not entry.as_expected:
+            words = f"{entry.claim.id}: {entry.verdict}, where the ledger has {entry.claim.expect!r} on record."
+            console.print(words, style="bold red", markup=False)
+    counts = Counter(entry.verdict for entry in entries)
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (*VERDICTS, CRASHED) if counts[verdict])
+    seconds = sum(entry.seconds for entry in entries)
+    console.print(f"{len(entries)} claims in {seconds:.1f} s: {words}.", markup=False)
 
 
 def print_statements(judged: Sequence[Judged]) -> None:
     """Every statement: where it stands, what it says, what was found, the verdict."""
     console = console_of()
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True, expand=True)
-    for name, ratio in (("paper and place", 6), ("statement", 10), ("found", 14)):
-        drawn.add_column(name, ratio=ratio)
-    drawn.add_column("verdict", no_wrap=True)
-    for one in judged:
-        where = f"{one.statement.paper.name}, {one.statement.place}"
-        verdict = "\n".join([one.verdict, *one.counts.split(", ")]).rstrip()
-        drawn.add_row(
-            *(Text(plain(text)) for text in (where, one.statement.says)),
-            _found(one),
-            Text(verdict, STYLES.get(one.verdict, "")),
+    rows = [
+        (
+            f"{entry.statement.paper.name}, {entry.statement.place}",
+            entry.statement.says,
+            _measured(entry),
+            Text("\n".join([entry.verdict, *entry.counts.split(", ")]).rstrip(), STYLES.get(entry.verdict, "")),
         )
-    console.print(drawn)
-    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in STYLES if verdict != CRASHED}
-    console.print(f"{len(judged)} statements: {in_words(counts)}.", markup=False)
+        for entry in judged
+    ]
+    console.print(_screen_table(("paper and place", "statement", "found"), rows))
+    counts = Counter(entry.verdict for entry in judged)
+    words = in_words({verdict: counts[verdict] for verdict in STYLES if verdict != CRASHED})
+    console.print(f"{len(judged)} statements: {words}.", markup=False)
 
 
-def _found(one: Judged) -> Text:
+def _measured(entry: Judged) -> Text:
     """What was found, and below it what was different from the paper, which concerns only what was found."""
-    found = Text(plain(one.measured))
-    if one.evidence is not None:
-        found.append(plain(f"\nDifferent from the paper: {one.statement.different}."), style="dim")
-    return found
+    text = Text(plain(entry.measured))
+    if entry.evidence is not None:
+        text.append(plain(f"\nDifferent from the paper: {entry.statement.different}."), style="dim")
+    return text

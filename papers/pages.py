@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from softknee.measure import Versions, write_whole
 
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Paper
-from .commands import command_of, command_to_look
-from .drawing import figures_of, write_figures
-from .exhibits import EXHIBITS, Exhibit
+from .exhibits import EXHIBITS, Exhibit, Printed
 from .lambda_gelu.findings import language_tables
 from .ledger import Entry
 from .preferences import preference_tables
-from .runs import HERE, Runs, recipe_file
+from .runs import HERE, Runs, folded, recipe_file
 from .squaf.findings import record_tables, write_record_figures
 from .statement import CANNOT_TELL, NOT_THERE, Judged, Part
-from .tables import BELOW, cost_table, study_tables
+from .tables import (
+    BELOW,
+    command_of,
+    command_to_look,
+    cost_table,
+    figures_of,
+    study_tables,
+    swap_table,
+    waiting_table,
+    write_figures,
+)
 from .text import cell
 
 CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"
@@ -137,18 +144,26 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
     """The front page: each paper with its main claim and our verdicts, and the rules."""
     rows = []
     for paper in PAPERS:
-        claims = _counts([one.verdict for one in entries if one.claim.paper == paper], (*VERDICTS, CRASHED))
-        findings = _counts([one.verdict for one in judged if one.statement.paper == paper], _JUDGED)
+        claims, findings = _counted(paper, entries, judged)
         link = f"[{paper.name}]({paper.stem}/README.md)<br>*{paper.title}*"
         rows.append(f"| {link} | {_MAIN[paper.stem]} | {claims} | {findings} |")
     return _FRONT.format(made=_MADE, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{_versions()}")
 
 
-def _counts(verdicts: Sequence[str], order: Sequence[str]) -> str:
-    """How many there are and what became of them, such as "31: 27 hold, 3 partly, 1 fail"."""
+def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
+    """How many claims and findings a paper has and what became of them, such as "31: 27 hold, 3 partly, 1 fail"."""
     plural = {HOLDS: "hold", FAILS: "fail", NOT_THERE: "without records"}
-    counted = [f"{verdicts.count(one)} {plural.get(one, one)}" for one in order if one in verdicts]
-    return f"{len(verdicts)}: {', '.join(counted)}" if verdicts else "none"
+
+    def counts(verdicts: Sequence[str], order: Sequence[str]) -> str:
+        words = [
+            f"{verdicts.count(verdict)} {plural.get(verdict, verdict)}" for verdict in order if verdict in verdicts
+        ]
+        return f"{len(verdicts)}: {', '.join(words)}" if verdicts else "none"
+
+    return (
+        counts([entry.verdict for entry in entries if entry.claim.paper == paper], (*VERDICTS, CRASHED)),
+        counts([entry.verdict for entry in judged if entry.statement.paper == paper], _JUDGED),
+    )
 
 
 def _versions() -> str:
@@ -160,12 +175,13 @@ def _versions() -> str:
 
 def page(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> str:
     """The page of one paper as Markdown."""
-    return "".join(_parts(paper, [one for one in entries if one.claim.paper == paper], judged, runs))
+    return "".join(_parts(paper, [entry for entry in entries if entry.claim.paper == paper], judged, runs))
 
 
 def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     yield f"# {paper.name}\n\n{_MADE}\n\n*{paper.title}*\n\n{_MAIN[paper.stem]}\n\n"
-    yield "[How claims and findings are judged](../README.md#how-it-is-judged).\n"
+    yield "Mathematical claims {}. Findings of training {}.\n".format(*_counted(paper, entries, judged))
+    yield "[How they are judged](../README.md#how-it-is-judged).\n"
     for verdict, title in ((FAILS, WRONG), (CRASHED, "Checks that did not run")):
         if listed := [entry for entry in entries if entry.verdict == verdict]:
             yield f"\n## {title}\n\n"
@@ -175,9 +191,9 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
     yield "\n## Its tables and figures\n\n"
     yield from contents(paper, runs)
     yield f"\n## {FINDINGS}\n\n"
-    of = [one for one in judged if one.statement.paper == paper]
-    with_records = [one for one in of if one.evidence is not None]
-    without = [one for one in of if one.evidence is None]
+    own = [entry for entry in judged if entry.statement.paper == paper]
+    with_records = [entry for entry in own if entry.evidence is not None]
+    without = [entry for entry in own if entry.evidence is None]
     yield from _table(with_records, runs)
     yield from comparisons(with_records)
     yield "\n" if with_records and without else ""
@@ -189,8 +205,33 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
     if paper.stem == "squaf":
         yield from record_tables(runs)
     if paper.stem == "lambda_gelu":
+        yield "\n### λ-GELU, table II: what replacing by ReLU costs\n\n"
+        yield from swap_table(runs)
         yield from language_tables(runs)
     yield from preference_tables(runs, paper.stem)
+    yield from _waiting(paper, runs)
+
+
+def _waiting(paper: Paper, runs: Runs) -> Iterator[str]:
+    """The paper's half of every table that was not run, with the command of each row."""
+    sections = []
+    for exhibit in EXHIBITS[paper.stem]:
+        if not exhibit.swaps:
+            sections += ["".join(waiting_table(name)) for name in exhibit.recipes if name not in runs.names]
+        if exhibit.printed is not None and not any(name in runs.names for name in exhibit.records):
+            sections.append("".join(_printed(exhibit, exhibit.printed)))
+    if sections:
+        yield "\n## Not run yet\n\nThe paper's numbers, and the commands that run them.\n"
+        yield from sections
+
+
+def _printed(exhibit: Exhibit, table: Printed) -> Iterator[str]:
+    yield f"\n### {exhibit.place}: {exhibit.title}\n\n"
+    yield f"| | {' | '.join(f'{head}: paper' for head in table.heads)} |\n|:--|{'--:|' * len(table.heads)}\n"
+    for label, values, command in table.rows:
+        yield f"| {' | '.join([cell(label) if command else f'{cell(label)} (no command runs it)', *values])} |\n"
+    yield f"\n{f'{table.note} ' if table.note else ''}The whole table: `{table.command}`.\n"
+    yield folded(command for _, _, command in table.rows if command)
 
 
 def _listed(entry: Entry) -> str:
@@ -200,10 +241,10 @@ def _listed(entry: Entry) -> str:
 
 def _claims(entries: Sequence[Entry]) -> Iterator[str]:
     yield "| place | claim | measured | verdict |\n|---|---|---|---|\n"
-    for one in entries:
-        verdict = one.verdict if one.verdict not in (FAILS, CRASHED) else f"**{one.verdict}**"
-        place = f"{cell(one.claim.place)}<br>`{one.claim.name}`"
-        yield f"| {place} | {cell(one.claim.says)} | {cell(one.measured)} | {verdict} |\n"
+    for entry in entries:
+        verdict = entry.verdict if entry.verdict not in (FAILS, CRASHED) else f"**{entry.verdict}**"
+        place = f"{cell(entry.claim.place)}<br>`{entry.claim.name}`"
+        yield f"| {place} | {cell(entry.claim.says)} | {cell(entry.measured)} | {verdict} |\n"
 
 
 def _table(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
@@ -211,12 +252,13 @@ def _table(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         return
     yield "| place | statement | found | different from the paper | verdict | records |\n"
     yield "|---|---|---|---|---|---|\n"
-    for one in judged:
-        verdict = f"**{one.verdict}**" if one.verdict == FAILS else one.verdict
-        verdict += f"<br>{one.counts}" if one.counts else ""
-        links = ", ".join(records_of(one.statement.paper, name, runs) for name in one.statement.needs)
-        place = f"{cell(one.statement.place)}<br>`{one.statement.name}`"
-        columns = (place, cell(one.statement.says), cell(one.measured), cell(one.statement.different), verdict, links)
+    for entry in judged:
+        statement = entry.statement
+        verdict = f"**{entry.verdict}**" if entry.verdict == FAILS else entry.verdict
+        verdict += f"<br>{entry.counts}" if entry.counts else ""
+        links = ", ".join(records_of(statement.paper, name, runs) for name in statement.needs)
+        place = f"{cell(statement.place)}<br>`{statement.name}`"
+        columns = (place, cell(statement.says), cell(entry.measured), cell(statement.different), verdict, links)
         yield f"| {' | '.join(columns)} |\n"
 
 
@@ -233,28 +275,30 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
     if not judged:
         return
     yield "No records yet; each is judged as soon as its records are there:\n\n"
-    for one in judged:
-        needs = ", ".join(f"`{name}`" for name in one.statement.needs)
-        begun = f" Begun: {one.unfinished}." if one.unfinished else ""
-        place = f"{one.statement.place} (`{one.statement.name}`)"
-        yield f"- {place}: {one.statement.says} Decided by {needs}.{begun}\n"
-    wanted = dict.fromkeys(name for one in judged for name in one.missing)
+    for entry in judged:
+        needs = ", ".join(f"`{name}`" for name in entry.statement.needs)
+        begun = f" Begun: {entry.unfinished}." if entry.unfinished else ""
+        place = f"{entry.statement.place} (`{entry.statement.name}`)"
+        yield f"- {place}: {entry.statement.says} Decided by {needs}.{begun}\n"
+    wanted = dict.fromkeys(name for entry in judged for name in entry.missing)
     yield "\nThese commands make them, from the root of a clone:\n\n"
     yield from (f"    {command_of(name)}\n" for name in wanted)
 
 
 # -- the paper's tables and figures, and the comparisons one by one
 
-_WORDS = ("run", "unfinished", "not run yet")
+_STATES = ("run", "unfinished", "not run yet")
 
 
 def contents(paper: Paper, runs: Runs) -> Iterator[str]:
     """Every table and figure of a paper, in its order."""
     yield "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it:\n\n"
     yield "| in the paper | what | run by | here |\n|---|---|---|---|\n"
-    for one in EXHIBITS[paper.stem]:
-        by = [*map(_recipe, [*one.recipes, *(one.swaps or ())]), *_commands(one), _for_this_page(one.where)]
-        yield f"| {one.place} | {one.title} | {'<br>'.join(filter(None, by))} | {_state(one, runs)} |\n"
+    exhibits = EXHIBITS[paper.stem]
+    for exhibit in exhibits:
+        by = [*map(_recipe, exhibit.recipes), *_commands(exhibit), cell(exhibit.where)]
+        yield f"| {exhibit.place} | {exhibit.title} | {'<br>'.join(filter(None, by))} | {_state(exhibit, runs)} |\n"
+    yield from (f"\n{exhibit.place}. {exhibit.also}\n" for exhibit in exhibits if exhibit.also)
 
 
 def _recipe(name: str) -> str:
@@ -264,46 +308,32 @@ def _recipe(name: str) -> str:
     return f"[{file.stem}](recipes/{file.name})"
 
 
-def _commands(one: Exhibit) -> list[str]:
+def _commands(exhibit: Exhibit) -> list[str]:
     """The commands of records that no recipe makes."""
-    commands = [command_to_look(name) for name in one.records]
-    if one.printed is not None and one.printed.command not in commands:  # with the paper's own settings
-        commands.append(one.printed.command)
+    commands = [command_to_look(name) for name in exhibit.records]
+    if exhibit.printed is not None and exhibit.printed.command not in commands:  # with the paper's own settings
+        commands.append(exhibit.printed.command)
     return [f"`{cell(command)}`" for command in commands]
 
 
-def _for_this_page(where: str) -> str:
-    """A sentence of the site's page, whose links are seen from the folder of the paper."""
-    moved = re.sub(r"\[([^\]]*)\]\(#[^)]*\)", r"\1", where)  # sections that only that page has
-    return cell(moved.replace("](../zoo/index.md", "](../zoo/README.md").replace("](../", "](../../docs/"))
-
-
-def held_by(one: Exhibit, runs: Runs) -> list[str]:
-    """The studies that hold a table or figure, run or not, and the records that are there."""
-    return [*one.recipes, *(one.swaps or ()), *(name for name in one.records if name in runs.names)]
-
-
-def _state(one: Exhibit, runs: Runs) -> str:
-    if one.where and not one.trained:
+def _state(exhibit: Exhibit, runs: Runs) -> str:
+    """How far the studies of a table or figure were run, and the records that are there."""
+    if exhibit.where and not exhibit.trained:
         return "no training of its own"
-    names = held_by(one, runs)
-    each = [_word(name, runs) for name in names] or [_WORDS[-1]]
+    names = [*exhibit.recipes, *(name for name in exhibit.records if name in runs.names)]
+    each = [_STATES[2 if name not in runs.names else name in runs.unfinished] for name in names] or [_STATES[2]]
     if len(set(each)) == 1:
         return each[0]
-    return ", ".join(f"{each.count(word)} of {len(each)} {word}" for word in _WORDS if word in each)
-
-
-def _word(name: str, runs: Runs) -> str:
-    return _WORDS[2] if name not in runs.names else _WORDS[1] if name in runs.unfinished else _WORDS[0]
+    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in _STATES if state in each)
 
 
 def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
     """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
     rows = [
-        (one.statement.name, part)
-        for one in judged
-        if one.evidence is not None
-        for part in one.evidence.parts
+        (entry.statement.name, part)
+        for entry in judged
+        if entry.evidence is not None
+        for part in entry.evidence.parts
         if part.p is not None
     ]
     if not rows:

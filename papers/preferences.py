@@ -12,7 +12,7 @@ from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity, Record
 
 from .claim import paper as paper_called
-from .runs import Runs
+from .runs import Runs, commands_of_rows, folded
 from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
 
 Row = Mapping[str, Any]
@@ -210,6 +210,7 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
             f"{settings['evaluation_pairs']} pairs. {record.notes[1]} Again: `{record.command}`. "
             f"[Record](records/{table.record}).\n"
         )
+        yield folded(commands_of_rows(record))
 
 
 def _judge(table: PreferenceTable, record: Record) -> Evidence:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from softknee.errors import DataError, RecipeError
+from softknee.lab.distilling import ENTRIES, TEACHER
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.reporting import recipe_of
@@ -41,6 +43,11 @@ def recipe_named(name: str, *, settings: Sequence[str] = ()) -> Recipe:
     return find_recipe(recipe_file(name) or name, settings=settings)
 
 
+def labels_of_recipe(recipe: Recipe) -> tuple[str, ...]:
+    """The labels of a recipe's activations, in order."""
+    return tuple(chosen.label for chosen in every_chosen(recipe))
+
+
 def command_of_recipe(name: str) -> str:
     """The command that runs a recipe.
 
@@ -49,6 +56,61 @@ def command_of_recipe(name: str) -> str:
     """
     file = recipe_file(name)
     return f"softknee study run {file.relative_to(HERE.parent) if file else name}"
+
+
+def command_of_row(study: str, label: str) -> str:
+    """The command that runs one activation of a study.
+
+    >>> command_of_row("smelu-figure-4", "smelu beta=0.5")
+    "softknee study run papers/smelu/recipes/figure-4.yaml --only 'smelu beta=0.5'"
+    """
+    return f"{command_of_recipe(study)} --only {shlex.quote(label)}"
+
+
+# Of a command that was typed once: where its output went and where the data lay.
+_PLACES = ("--json", "--figure", "--shapes", "--data", "--out")
+_WIKITEXT_ROWS = {"GELU": "gelu", "lambda-GELU": "lambda_gelu", "S-ReLU": "srelu", "ReLU": "relu"}
+
+
+def commands_of_rows(record: Record) -> Iterator[str]:
+    """For every row of a record the command that runs it, from the command that made the record."""
+    words = shlex.split(record.command)
+    titles = {entry.title: entry.name for entry in ENTRIES.values()} | {TEACHER: "relu"}
+    # Those of preferences stand in the order of their beta.
+    for row in sorted(record.rows, key=lambda row: row.get("beta", 0)):
+        if "beta" in row:  # the model's own activation is always run with the others
+            chosen = {"--betas": f"{row['beta']:g}"}
+        elif "variant" in row:  # the first is the model as it is, always run
+            chosen = {"--swap": "relu" if row is record.rows[0] else row["variant"]}
+        elif "row" in row:
+            chosen = {"--rows": _WIKITEXT_ROWS[row["row"].partition(",")[0].partition(" ")[0]]}
+        elif "weight" in row:
+            squaf = row["weight"] is not None
+            weight, baseline = (f"{row['weight']:g}", "") if squaf else ("0", row["activation"].lower())
+            chosen = {"--weights": weight, "--baselines": baseline}
+        else:
+            name = row["activation"]
+            chosen = {"--only": titles[TEACHER if name.startswith(TEACHER) else name]}
+        options = [word for option in chosen.items() for word in option]
+        yield shlex.join([*without(words, *chosen), *options])
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """A command without some options and their values, and without where it wrote and read."""
+    rest, skip = [], False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if skip or name in (*options, *_PLACES):
+            skip = not skip and not equals
+        else:
+            rest.append(word)
+    return rest
+
+
+def folded(commands: Iterable[str]) -> str:
+    """The commands of the rows of a table, folded away below it."""
+    lines = "".join(f"    {command}\n" for command in dict.fromkeys(commands))
+    return f"\n<details><summary>Run one row</summary>\n\n{lines}\n</details>\n"
 
 
 @dataclass(frozen=True)
@@ -68,20 +130,25 @@ class Study:
                 f"'{self.folder.name}' has no {measure} of {label!r}; it has {', '.join(sorted(self.outcomes))}. Run "
                 f"the study whole: {command_of_recipe(self.name)}."
             )
-        return [one if one is not None and math.isfinite(one) else None for one in outcome.test[measure]]
+        return [value if value is not None and math.isfinite(value) else None for value in outcome.test[measure]]
 
     def mean(self, label: str, measure: str, *, logarithmic: bool = False) -> float:
         """The mean over the seeds that did not diverge, a geometric one where asked for; NaN where all did."""
-        found = [one for one in self.values(label, measure) if one is not None]
-        if not found:
+        values = [value for value in self.values(label, measure) if value is not None]
+        if not values:
             return math.nan
         if logarithmic:
-            return math.exp(math.fsum(math.log(max(one, 1e-300)) for one in found) / len(found))
-        return math.fsum(found) / len(found)
+            return math.exp(math.fsum(math.log(max(value, 1e-300)) for value in values) / len(values))
+        return math.fsum(values) / len(values)
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """The key of each trial that trained, by the label of its activation: one key, one run."""
+        return {label: outcome.trial.key for label, outcome in self.outcomes.items()}
 
     def seeds(self, label: str) -> int:
         """How many seeds came to their end."""
-        return sum(gone is None for gone in self.outcomes[label].diverged)
+        return sum(epoch is None for epoch in self.outcomes[label].diverged)
 
 
 class Runs:
@@ -126,14 +193,14 @@ class Runs:
     @cached_property
     def unfinished(self) -> dict[str, tuple[int, int]]:
         """The studies of which a part was run: how many activations are there, and how many there should be."""
-        found = {}
+        unfinished = {}
         for name in self.names:
             if not (self.paths[name] / STUDY).is_file():
                 continue  # a benchmark; or records alone, which are taken for what they are
-            wanted = {one.label for one in every_chosen(self.recipe(name))}
+            wanted = set(labels_of_recipe(self.recipe(name)))
             if missing := wanted - set(self.study(name).outcomes):
-                found[name] = len(wanted) - len(missing), len(wanted)
-        return found
+                unfinished[name] = len(wanted) - len(missing), len(wanted)
+        return unfinished
 
     def study(self, name: str) -> Study:
         """One study by the name of its recipe."""
@@ -141,16 +208,12 @@ class Runs:
             raise DataError(f"There are no records of the study {name!r}; run it: {command_of_recipe(name)}.")
         if name not in self._read:
             folder = self.paths[name]
-            records = [Record.from_json(one.read_text("utf-8"), source=f"'{one}'") for one in _records(folder)]
-            outcomes = [Outcome.read(one) for one in records]
-            trained = {one.trial.activation.label: one for one in outcomes if one.trial.kind == "train"}
-            machines = dict.fromkeys(one.hardware.gpu or one.hardware.cpu for one in records)
+            records = [Record.from_json(path.read_text("utf-8"), source=f"'{path}'") for path in _records(folder)]
+            outcomes = [Outcome.read(record) for record in records]
+            trained = {outcome.trial.activation.label: outcome for outcome in outcomes if outcome.trial.kind == "train"}
+            machines = dict.fromkeys(record.hardware.gpu or record.hardware.cpu for record in records)
             self._read[name] = Study(name, folder, trained, tuple(machines))
         return self._read[name]
-
-    def keys(self, name: str) -> dict[str, str]:
-        """The key of each trial of a study that trained, by the label of its activation: one key, one run."""
-        return {label: one.trial.key for label, one in self.study(name).outcomes.items()}
 
     def recipe(self, name: str) -> Recipe:
         """The recipe that a study was run with; what it says of the paper, which no trial depends on, as it ships."""
@@ -165,13 +228,13 @@ class Runs:
     def benchmark(self, name: str) -> Record:
         """A record of a benchmark, which lies beside the studies."""
         path = self.paths.get(name, Path(name))
-        found = Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
-        if found.settings.get("smoke"):
+        record = Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
+        if record.settings.get("smoke"):
             raise DataError(
                 f"'{path}' is the record of a smoke run, whose numbers mean nothing. Move it elsewhere; without "
-                f"--smoke the same command makes one to judge by: {found.command}."
+                f"--smoke the same command makes one to judge by: {record.command}."
             )
-        return found
+        return record
 
 
 def _is_record(path: Path) -> bool:
@@ -179,9 +242,7 @@ def _is_record(path: Path) -> bool:
 
 
 def _records(folder: Path) -> list[Path]:
-    found = sorted((folder / TRIALS).glob("*.json"))
-
     def place(path: Path) -> int:
         return int(json.loads(path.read_text("utf-8")).get("settings", {}).get("store", {}).get("position", 0))
 
-    return sorted(found, key=place)
+    return sorted(sorted((folder / TRIALS).glob("*.json")), key=place)

@@ -1,38 +1,85 @@
-"""The papers' tables beside ours: one for each study, from its records and the numbers that its recipe quotes."""
+"""The papers' tables beside ours, the figures below them, and the command that makes each study or record."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
+from softknee.files import write_whole
+from softknee.lab.report import summarise
+from softknee.lab.report.drawing import FEWEST_DRAWN, pdf_figures
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import Outcome
 from softknee.lab.table import COLONS, Table
 from softknee.measure.estimate import t_quantile
 from softknee.measure.significance import may_be_best
 
-from .commands import command_of
-from .lambda_gelu.findings import (
-    ADULT,
-    CIFAR_10,
-    CIFAR_100,
-    FASHION,
-    GRID,
-    HARDENED,
-    LEARNED,
-    RATES,
-    TEMPERATURES,
-    TINY_IMAGENET,
-    best_validation,
-    cell_of,
-    drift_of,
-    profiles_of,
+from . import preferences
+from .lambda_gelu import findings as hardness
+from .lambda_gelu.findings import ADULT, CIFAR_10, CIFAR_100, FASHION, HARDENED, LARGE, LEARNED, SMALL, TINY_IMAGENET
+from .runs import (
+    Runs,
+    Study,
+    command_of_recipe,
+    command_of_row,
+    commands_of_rows,
+    folded,
+    labels_of_recipe,
+    recipe_named,
 )
-from .runs import Runs, Study
 from .smelu.findings import APART, IN_ORDER, SAME_START
+from .squaf.findings import ALONE, MODES, RATE, TIMES, VGG, WRN
 from .statement import mean, wins
 from .text import cell
+
+# -- commands ---------------------------------------------------------------------------------------------
+
+_FOLDER = "papers/squaf/records"
+_LANGUAGE = "papers/lambda_gelu/records"
+_WIKITEXT = "softknee study wikitext --train wikitext2_train.txt.gz,valid"
+# Shorter than the paper's 240 epochs of batches of 64 at 0.05, which are the command's defaults.
+_DISTIL = "softknee study distil --data-set cifar-10 --epochs 40 --batch 256 --learning-rate 0.1"
+_MODEL = "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --repeats 9 --seconds 1"
+_SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
+_MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
+# Records that a command of its own makes; all others are studies by recipe.
+COMMANDS = {
+    RATE: f"softknee study rate --json {_FOLDER}/{RATE}",
+    ALONE: f"{_DISTIL} --teacher none --student vgg8 --json {_FOLDER}/{ALONE}",
+    VGG: f"{_DISTIL} --teacher vgg13 --student vgg8 --only relu,gelu,prelu,silu,swish,squaf --json {_FOLDER}/{VGG}",
+    WRN: f"{_DISTIL} --teacher wrn40_2 --student wrn16_2 --json {_FOLDER}/{WRN}",
+    TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
+    f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "
+    f"--json {_FOLDER}/{TIMES}",
+    MODES: f"{_MODEL} --swap relu {_MODES} --dtype bf16 --json {_FOLDER}/{MODES}",
+    SMALL: f"{_WIKITEXT} --layers 6 --width 384 --heads 6 --context 256 --batch 16 --steps 500 --dropout 0.1 "
+    f"--recover 60 --no-layerwise --json {_LANGUAGE}/{SMALL}",
+    LARGE: f"{_WIKITEXT} --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --steps 400 --dropout 0.1 "
+    f"--learning-rate 6e-4 --rows gelu,lambda_gelu,relu --recover 0 --json {_LANGUAGE}/{LARGE}",
+    **{
+        table.record: f"{table.command()} --json papers/{table.paper}/records/{table.record}"
+        for table in preferences.TABLES
+    },
+}
+
+
+def command_of(name: str) -> str:
+    """What makes the records of this name.
+
+    >>> command_of("squaf-table-12")
+    'softknee study run papers/squaf/recipes/table-12.yaml'
+    """
+    return COMMANDS.get(name) or command_of_recipe(name)
+
+
+def command_to_look(name: str) -> str:
+    """The command of a record without the file that it writes."""
+    return COMMANDS[name].partition(" --json")[0]
+
+
+# -- the table of a study ------------------------------------------------------------------------------------
 
 # What a measure is called, what it is multiplied by to be shown, and how.
 _SHOWN = {
@@ -52,11 +99,12 @@ _DIFFERENCES = {
 }
 _ONLINE = ("log_loss", "auc")  # what predictions before training are judged by
 # Those that the SmeLU paper's figures 13 to 15 show beside that of its figure 4: name, factor, form.
-_FURTHER = {
+_OTHER_DIFFERENCES = {
     "delta_2": ("Δ₂", 1.0, "{:.5f}"),
     "true_label": ("Δ₁ of the true label", 1.0, "{:.5f}"),
     "hamming": ("labels that differ, %", 100.0, "{:.3f}"),
 }
+_TITLES = {measure: words[0] for measure, words in (_SHOWN | _DIFFERENCES).items()}
 Below = Callable[[Study], str]
 """Makes what stands below the table of one study."""
 
@@ -78,10 +126,14 @@ def study_tables(
             continue
         yield f"\n### {paper.source}: {recipe.title}\n\n"
         yield from _table(study, recipe)
+        yield folded(command_of_row(name, label) for label in study.outcomes)
         seeds = len(next(iter(study.outcomes.values())).diverged)
         if name in runs.unfinished:
             done, whole = runs.unfinished[name]
-            yield f"\nUnfinished: {done} of {whole} activations were run so far.\n"
+            yield f"\nUnfinished: {done} of {whole} activations were run so far. These were not:\n\n"
+            yield from _paper_alone(
+                name, recipe, [label for label in labels_of_recipe(recipe) if label not in study.outcomes]
+            )
         scale = ", of logarithms for mean squared errors" if "mse" in _measures(recipe) else ""
         yield (
             f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval{scale}. "
@@ -90,21 +142,40 @@ def study_tables(
         yield _shared(runs, name)
         if name in (below or {}):
             yield "\n" + (below or {})[name](study)
-        for of, file, caption in figures:
-            if of == name:
+        for drawn, file, caption in figures:
+            if drawn == name:
                 yield f"\n![{caption}](records/{file})\n"
+
+
+def waiting_table(name: str) -> Iterator[str]:
+    """A section for a study that was not run: the paper's numbers, and the command of each row."""
+    recipe = recipe_named(name)
+    assert recipe.paper is not None
+    yield f"\n### {recipe.paper.source}: {recipe.title}\n\n"
+    yield from _paper_alone(name, recipe, labels_of_recipe(recipe))
+    yield f"\n{' '.join(recipe.paper.note.split())} The whole table: `{command_of(name)}`.\n"
+
+
+def _paper_alone(name: str, recipe: Recipe, labels: Sequence[str]) -> Iterator[str]:
+    """Rows that have no record: what the paper has, and the commands that run them."""
+    values = recipe.paper.values if recipe.paper is not None else {}
+    measures = list(dict.fromkeys(measure for label in labels for measure in values.get(label, {})))
+    head = ["activation", *(f"{_TITLES.get(measure, measure)}: paper" for measure in measures)]
+    yield _markdown(
+        head, [[cell(label), *(_as_printed(values, label, measure) for measure in measures)] for label in labels]
+    )
+    yield folded(command_of_row(name, label) for label in labels)
 
 
 def _shared(runs: Runs, name: str) -> str:
     """Which rows are runs of another study, too, where that has the same network, data and settings."""
-    lines = []
+    lines, keys = [], runs.study(name).keys
     for other in runs.names:
         if other == name or other.endswith(".json"):
             continue
-        both = [label for label, key in runs.keys(name).items() if key in runs.keys(other).values()]
-        if both:
-            every = len(both) == len(runs.keys(name))
-            rows = "These runs" if every else f"The runs of {', '.join(both)}"
+        theirs = set(runs.study(other).keys.values())
+        if both := [label for label, key in keys.items() if key in theirs]:
+            rows = "These runs" if len(both) == len(keys) else f"The runs of {', '.join(both)}"
             lines.append(f"\n{rows} are those of `{other}`, too, and count once.\n")
     return "".join(lines)
 
@@ -119,19 +190,20 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     rows = []
     for row in record.rows:
         label = "gelu" if row is first else _short_name(row["variant"])
-        paper = ["" if math.isnan(one) else f"{one:.2f}" for one in quoted.get(label, (math.nan, math.nan))]
+        paper = ["" if math.isnan(ratio) else f"{ratio:.2f}" for ratio in quoted.get(label, (math.nan, math.nan))]
         ours = [f"{row[what].value / first[what].value:.3f}" for what in ("forward", "step")]
         memory = f"{row['peak'] / first['peak']:.3f}"
         rows.append([cell(label), paper[0], ours[0], paper[1], ours[1], memory])
     head = ["activation", "inference: paper", "here", "training: paper", "here", "peak memory here"]
     yield _markdown(head, rows)
-    shape = "x".join(str(one) for one in next(iter(record.settings["inputs"].values())))
+    shape = "x".join(map(str, next(iter(record.settings["inputs"].values()))))
     yield (
         f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
         f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
         "DiTAC was timed with a fused kernel, which is no longer here: in plain operations it takes longer. Again: "
         f"`{command_of(name)}`. [Record](records/{name}).\n"
     )
+    yield folded(commands_of_rows(record))
 
 
 def _short_name(variant: str) -> str:
@@ -142,97 +214,96 @@ def _short_name(variant: str) -> str:
 
 def _measures(recipe: Recipe) -> list[str]:
     """The scores that the table has: those that the paper prints, or else what the study is about."""
-    named = {one for of in recipe.paper.values.values() for one in of} if recipe.paper else set()
+    named = {measure for row in recipe.paper.values.values() for measure in row} if recipe.paper else set()
     online = recipe.training.progressive is not None
-    return [one for one in _SHOWN if one in named] or list(_ONLINE if online else ["accuracy"])
+    return [measure for measure in _SHOWN if measure in named] or list(_ONLINE if online else ["accuracy"])
 
 
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     assert recipe.paper is not None
     values = recipe.paper.values
     online = recipe.training.progressive is not None
-    named = {one for of in values.values() for one in of}
+    named = {measure for row in values.values() for measure in row}
     measures = _measures(recipe)
-    printed = [one for one in _DIFFERENCES if one in named]
-    counted = "parameters" in named
-    heads = ["activation", *(("parameters: paper", "here") if counted else ("parameters",))]
-    for measure in measures:
-        heads += [f"{_SHOWN[measure][0]}: paper", "here"] if measure in named else [_SHOWN[measure][0]]
-    for measure in printed:
-        heads += [f"{_DIFFERENCES[measure][0]}: paper", "here"]
+    printed = [measure for measure in _DIFFERENCES if measure in named]
+    heads = ["activation"]
+    for measure in ("parameters", *measures, *printed):
+        title = _TITLES.get(measure, measure)
+        heads += [f"{title}: paper", "here"] if measure in named else [title]
     # What a figure shows without numbers, and what a table has beside the scores.
-    differ = not values and any(one.difference for one in study.outcomes.values())
-    spread, told = ("binary", _DIFFERENCES["binary"][0]) if online else ("delta_1", "prediction difference")
-    swapped = any(one.replacement for one in study.outcomes.values())
-    further = [one for one in _FURTHER if differ and not online and _all_have(study, one)]
+    outcomes = study.outcomes.values()
+    differ = not values and any(outcome.difference for outcome in outcomes)
+    spread, title = ("binary", _TITLES["binary"]) if online else ("delta_1", "prediction difference")
+    swapped = any(outcome.replacement for outcome in outcomes)
+    others = [
+        measure
+        for measure in _OTHER_DIFFERENCES
+        if differ and not online and all(measure in outcome.difference for outcome in outcomes)
+    ]
     # The axes of the SmeLU paper's figure 3: losses in percent of ReLU's.
     basis = "relu" if online and "relu" in study.outcomes else ""
     heads += [f"log loss against {basis}'s, %", f"ranking loss (1 - AUC) against {basis}'s, %"] if basis else []
-    heads += ([told] if differ else []) + [_FURTHER[one][0] for one in further]
-    fitted = "accuracy" in measures and all(one.train.get("accuracy") for one in study.outcomes.values())
+    heads += ([title] if differ else []) + [_OTHER_DIFFERENCES[measure][0] for measure in others]
+    fitted = "accuracy" in measures and all(outcome.train.get("accuracy") for outcome in outcomes)
     heads += ["on the training examples, %"] if fitted else []
     heads += ["accuracy, %, when replaced"] if swapped else []
     rows = []
     ours = {measure: _marked(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
-        quoted = values.get(label, {}).get("parameters")
-        row = [cell(label), *(["" if quoted is None else f"{quoted:,.0f}"] if counted else [])]
-        row.append("" if outcome.trained is None else f"{outcome.trained:,}")
-        for measure in measures:
-            form = _SHOWN[measure][2]
-            row += [_as_printed(values, label, measure, form)] if measure in named else []
-            row.append(ours[measure][label])
-        for measure in printed:
-            form = _DIFFERENCES[measure][1]
-            row += [_as_printed(values, label, measure, form), _difference(outcome, measure, form)]
-        row += [_change(study, label, basis, one) for one in _ONLINE] if basis else []
+        row = [cell(label)]
+        mine = {"parameters": "" if outcome.trained is None else f"{outcome.trained:,}"}
+        mine |= {measure: ours[measure][label] for measure in measures}
+        mine |= {measure: _difference(outcome, measure, _DIFFERENCES[measure][1]) for measure in printed}
+        for measure, value in mine.items():
+            row += [_as_printed(values, label, measure), value] if measure in named else [value]
+        row += [_change(study, label, basis, measure) for measure in _ONLINE] if basis else []
         row += [_difference(outcome, spread, "{:.5f}")] if differ else []
-        row += [_difference(outcome, one, _FURTHER[one][2], scale=_FURTHER[one][1]) for one in further]
-        row += [_mean_of(outcome.train["accuracy"])] if fitted else []
+        for measure in others:
+            _, scale, form = _OTHER_DIFFERENCES[measure]
+            row.append(_difference(outcome, measure, form, scale=scale))
+        if fitted:
+            accuracy = mean(outcome.train["accuracy"])
+            row.append("" if math.isnan(accuracy) else f"{100 * accuracy:.2f}")
         row += [_replaced(outcome)] if swapped else []
         rows.append(row)
     yield _markdown(heads, rows)
 
 
-def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: str, form: str) -> str:
+def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: str) -> str:
     """What a paper has, with as many digits as the column has there; errors that span decades as ours."""
     if measure not in values.get(label, {}):
         return ""
-    if form.endswith("e}"):
-        return form.format(values[label][measure])
-    places = max(len(f"{of[measure]:.6f}".rstrip("0").partition(".")[2]) for of in values.values() if measure in of)
-    return f"{values[label][measure]:.{places}f}"
+    value = values[label][measure]
+    if measure == "parameters":
+        return f"{value:,.0f}"
+    if measure == "mse":
+        return _SHOWN[measure][2].format(value)
+    column = [row[measure] for row in values.values() if measure in row]
+    places = max(len(f"{number:.6f}".rstrip("0").partition(".")[2]) for number in column)
+    return f"{value:.{places}f}"
 
 
 def _change(study: Study, label: str, basis: str, measure: str) -> str:
     """By how many percent the mean loss is above that of the basis; the ranking loss is 1 - AUC."""
-    mine, theirs = (study.mean(one, measure) for one in (label, basis))
+    mine, theirs = study.mean(label, measure), study.mean(basis, measure)
     return f"{100 * ((1 - mine) / (1 - theirs) - 1 if measure == 'auc' else mine / theirs - 1):+.2f}"
-
-
-def _all_have(study: Study, measure: str) -> bool:
-    return all(measure in one.difference for one in study.outcomes.values())
 
 
 def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0) -> str:
     """A prediction difference with its interval."""
-    found = outcome.difference.get(measure)
-    if found is None:
+    stored = outcome.difference.get(measure)
+    if stored is None:
         return ""
-    low, high = found.get("interval") or (None, None)
+    low, high = stored.get("interval") or (None, None)
     ends = "" if low is None or high is None else f" [{form.format(scale * low)}, {form.format(scale * high)}]"
-    return form.format(scale * found["value"]) + ends
-
-
-def _mean_of(accuracies: Sequence[float | None]) -> str:
-    """The mean over the seeds that came to their end, in percent."""
-    there = [one for one in accuracies if one is not None]
-    return f"{100 * statistics.fmean(there):.2f}" if there else ""
+    return form.format(scale * stored["value"]) + ends
 
 
 def _replaced(outcome: Outcome) -> str:
-    found = outcome.replacement
-    return "" if found is None else f"{found['limit']}: {_ours(found['test']['accuracy'], 'accuracy')}"
+    replacement = outcome.replacement
+    return (
+        "" if replacement is None else f"{replacement['limit']}: {_ours(replacement['test']['accuracy'], 'accuracy')}"
+    )
 
 
 def _marked(study: Study, measure: str) -> Mapping[str, str]:
@@ -245,7 +316,7 @@ def _marked(study: Study, measure: str) -> Mapping[str, str]:
         return marked
     best = (max if larger else min)(finite, key=finite.__getitem__)
     others = [label for label in finite if label != best]
-    tested = [one.p for one in wins(study, best, others, measure, larger=larger, logarithmic=logarithmic)]
+    tested = [part.p for part in wins(study, best, others, measure, larger=larger, logarithmic=logarithmic)]
     for label, p, may in zip(others, tested, may_be_best(tested), strict=True):
         marked[label] += "°" if may and p is not None else ""
     return marked | {best: f"**{marked[best]}**"}
@@ -254,24 +325,26 @@ def _marked(study: Study, measure: str) -> Mapping[str, str]:
 def _ours(values: Sequence[float | None], measure: str) -> str:
     """The mean and its interval, with the number of seeds that diverged."""
     _, scale, form = _SHOWN[measure]
-    found = [one for one in values if one is not None]
-    gone = len(values) - len(found)
-    after = f" ({gone} diverged)" if gone else ""
-    if not found:
+    numbers = [value for value in values if value is not None]
+    diverged = len(values) - len(numbers)
+    after = f" ({diverged} diverged)" if diverged else ""
+    if not numbers:
         return "diverged"
-    logarithmic = measure == "mse"
-    numbers = [math.log(max(one, 1e-300)) for one in found] if logarithmic else found
-    mean = statistics.fmean(numbers)
-    reach = 0.0
-    if len(numbers) > 1:
-        reach = t_quantile(len(numbers) - 1, 0.95) * statistics.stdev(numbers) / math.sqrt(len(numbers))
-    back = math.exp if logarithmic else float
+    back = float
+    if measure == "mse":
+        numbers, back = [math.log(max(number, 1e-300)) for number in numbers], math.exp
+    middle = statistics.fmean(numbers)
+    if len(numbers) == 1:
+        return form.format(scale * back(middle)) + after
+    reach = t_quantile(len(numbers) - 1, 0.95) * statistics.stdev(numbers) / math.sqrt(len(numbers))
     # An interval does not reach beyond what the score can be.
     most = math.inf if measure in (*_SMALLER, "psnr") else 1.0
-    ends = (back(mean - reach), back(mean), min(back(mean + reach), most))
-    low, middle, high = (form.format(scale * one) for one in ends)
-    return f"{middle} [{low}, {high}]{after}" if len(numbers) > 1 else f"{middle}{after}"
+    ends = (back(middle - reach), back(middle), min(back(middle + reach), most))
+    low, mid, high = (form.format(scale * end) for end in ends)
+    return f"{mid} [{low}, {high}]{after}"
 
+
+# -- what stands below some of them -----------------------------------------------------------------------
 
 # Table I of the λ-GELU paper: best validation accuracy in percent, its epoch, the mean of λ, its drift.
 _Row = tuple[int, int] | tuple[int, int, float, float]
@@ -329,12 +402,12 @@ def hardness_table(study: Study) -> str:
     for label, paper in TABLE_I[study.name].items():
         if label not in study.outcomes:
             continue
-        ours = [_told(100 * best_validation(study, label)), _told(mean(study.outcomes[label].selected), 0)]
+        ours = [100 * hardness.best_validation(study, label), mean(study.outcomes[label].selected)]
         if label in LEARNED:
-            learned = mean(one for seed in profiles_of(study, label) for one in seed)
-            ours += [_told(learned), _told(drift_of(study, label))]
-        quoted = [f"{one:g}" for one in paper[:2]] + [f"{one:.2f}" for one in paper[2:]]
-        both = [one for pair in zip(quoted, ours, strict=True) for one in pair]
+            ours += [hardness.mean_hardness(study, label), hardness.drift_of(study, label)]
+        quoted = [f"{number:g}" for number in paper[:2]] + [f"{number:.2f}" for number in paper[2:]]
+        shown = ["" if math.isnan(number) else f"{number:.{0 if i == 1 else 2}f}" for i, number in enumerate(ours)]
+        both = [text for pair in zip(quoted, shown, strict=True) for text in pair]
         rows.append([cell(label), *both, *[""] * (2 * len(heads) - 2 - len(both))])
     swapped = ", ".join(f"{label} {a:g} and {b:g} %" for label, (a, b) in TABLE_II[study.name].items())
     return _markdown(_both(heads), rows) + (
@@ -346,19 +419,19 @@ def hardness_table(study: Study) -> str:
 
 def grid_table(study: Study) -> str:
     """Figure 1 of the λ-GELU paper: the drift of λ in each cell, and what the best validation accuracy gains."""
-    gelu = best_validation(study, "gelu")
+    gelu, rates = hardness.best_validation(study, "gelu"), hardness.RATES
     rows = []
-    for t in TEMPERATURES:
+    for t in hardness.TEMPERATURES:
         row = [f"{t:g}"]
-        for c in RATES:
-            labels = cell_of(t, c)
+        for c in rates:
+            labels = hardness.cell_of(t, c)
             if any(label not in study.outcomes for label in labels):
                 row.append("")
                 continue
-            gained = mean(best_validation(study, label) for label in labels) - gelu
-            row.append(f"{mean(drift_of(study, label) for label in labels):.2f} ({100 * gained:+.2f})")
+            gained = mean(hardness.best_validation(study, label) for label in labels) - gelu
+            row.append(f"{mean(hardness.drift_of(study, label) for label in labels):.2f} ({100 * gained:+.2f})")
         rows.append(row)
-    head = ["temperature t", *(f"c = {c}" for c in RATES)]
+    head = ["temperature t", *(f"c = {c}" for c in rates)]
     return _markdown(head, rows, align="r" * len(head)) + (
         "\nWhat the paper's figure has in its cells: the drift of λ (its colour), and in brackets by how many points "
         "the best validation accuracy is above GELU's (its text); means over three starts and three seeds.\n"
@@ -370,8 +443,8 @@ def spread_table(study: Study) -> str:
     rows = []
     for label, paper in AUC_SPREADS[study.name].items():
         if label in study.outcomes:
-            found = [one for one in study.values(label, "auc") if one is not None]
-            ours = f"{100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
+            aucs = [auc for auc in study.values(label, "auc") if auc is not None]
+            ours = f"{100 * statistics.stdev(aucs):.2f}" if len(aucs) > 1 else ""
             rows.append([cell(label), f"{100 * paper:.2f}", ours])
     return _markdown(_both(["activation", "standard deviation of the AUC, points"]), rows) + (
         "\nOver the models. The paper also prints standard deviations of its prediction differences, and does not say "
@@ -379,8 +452,22 @@ def spread_table(study: Study) -> str:
     )
 
 
-def _told(number: float, places: int = 2) -> str:
-    return "" if math.isnan(number) else f"{number:.{places}f}"
+def swap_table(runs: Runs) -> Iterator[str]:
+    """Table II of the λ-GELU paper: accuracies before and after the replacement, the paper's beside ours."""
+    head = ["data", "activation", "accuracy, %: paper", "replaced: paper", "here", "replaced: here"]
+    lines = []
+    for name, rows in TABLE_II.items():
+        outcomes = runs.study(name).outcomes if name in runs.names else {}
+        for label, printed in rows.items():
+            ours = ["not run yet"] * 2
+            if label in outcomes and (replacement := outcomes[label].replacement) is not None:
+                both = (outcomes[label].test["accuracy"], replacement["test"]["accuracy"])
+                ours = ["diverged" if math.isnan(value := mean(each)) else f"{100 * value:.2f}" for each in both]
+            data = name.removeprefix("lambda-gelu-")
+            lines.append([data, cell(label), *(f"{value:g}" for value in printed), *ours])
+    yield _markdown(head, lines, align="llrrrr")
+    yield "\nOf the validation set in the paper, of the test set here: means over the seeds.\n"
+    yield folded(command_of_row(name, label) for name, rows in TABLE_II.items() for label in rows)
 
 
 def _both(heads: list[str]) -> list[str]:
@@ -394,7 +481,71 @@ def _markdown(head: list[str], rows: list[list[str]], align: str = "") -> str:
 
 BELOW: Mapping[str, Below] = {
     **dict.fromkeys(TABLE_I, hardness_table),
-    GRID: grid_table,
+    hardness.GRID: grid_table,
     **dict.fromkeys(AUC_SPREADS, spread_table),
 }
 """By study: what stands below its table."""
+
+
+# -- figures of a study's report, as PNG beside its records ------------------------------------------------
+
+# Which figures of a report the page shows, by study.
+DRAWN: dict[str, Sequence[str]] = {
+    "smelu-figure-4": ("plane",),
+    "smelu-figure-13": ("plane",),
+    "smelu-figure-3": ("plane",),
+    "smelu-figure-3-twelve": ("plane",),
+    **dict.fromkeys(TABLE_I, ("hardness", "validation-accuracy", hardness.FIGURE)),
+    "mollification-table-1": ("plane", "validation-accuracy"),
+    "mollification-table-2": ("plane", "validation-accuracy"),
+    "mollification-table-2-augmented": ("validation-accuracy",),
+}
+
+
+_INTERVALS = ", 95 % intervals (of the difference where there are four models or more)"
+
+
+def file_of(study: str, figure: str) -> str:
+    """The name of the file beside the records of the study."""
+    return f"{study}-{figure}.png"
+
+
+def write_figures(runs: Runs) -> list[Path]:
+    """Draw the figures of the studies that are there, whole or in part."""
+    written = []
+    for name, wanted in DRAWN.items():
+        if name not in runs.names:
+            continue
+        study = runs.study(name)
+        report = pdf_figures(summarise(runs.recipe(name), list(study.outcomes.values())), png=True)
+        drawn = {figure: content for figure, (content, _) in report.items()}
+        if hardness.FIGURE in wanted and (order := hardness.order_figure(study)) is not None:
+            drawn[hardness.FIGURE] = order
+        for figure in wanted:
+            if figure in drawn:
+                path = runs.paths[name].with_name(file_of(name, figure))
+                written.append(write_whole(path, drawn[figure], what="figure"))
+    return written
+
+
+def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
+    """(study, file, caption) of the figures that are there."""
+    captions = {
+        "plane": f"Accuracy or loss against prediction difference{_INTERVALS}; a line joins the values of a knob",
+        "hardness": "The learned knob by depth, mean over seeds from the lowest to the highest; dotted the start",
+        "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval, which "
+        "stands at the end where many lines would hide it",
+        hardness.FIGURE: hardness.CAPTION,
+    }
+
+    def caption(name: str, figure: str) -> str:
+        few = all(len(outcome.diverged) < FEWEST_DRAWN for outcome in runs.study(name).outcomes.values())
+        without = captions[figure].replace(_INTERVALS, " of two models each, which have no interval")
+        return without if few else captions[figure]
+
+    return [
+        (name, file_of(name, figure), caption(name, figure))
+        for name, wanted in DRAWN.items()
+        for figure in wanted
+        if name in runs.paths and runs.paths[name].with_name(file_of(name, figure)).is_file()
+    ]

@@ -66,7 +66,7 @@ _FRACTION = re.compile(r"frac\{([^{}]*)\}\{([^{}]*)\}")
 
 def plain(text: str) -> str:
     """The text with its formulas in signs that any terminal shows."""
-    return re.sub(r"\$([^$]*)\$", lambda found: _formula(found.group(1)), text)
+    return re.sub(r"\$([^$]*)\$", lambda match: _formula(match.group(1)), text)
 
 
 def cell(text: str) -> str:
@@ -82,19 +82,19 @@ def cell(text: str) -> str:
 def _formula(tex: str) -> str:
     text = re.sub(r"\\([A-Za-z]+|,) ?", _sign, tex)
     text = re.sub(r"\^([^{\s])", r"^{\1}", text)
-    while found := _INNERMOST.search(text) or _FRACTION.search(text):
-        put = _group(*found.groups()) if found.re is _INNERMOST else _fraction(*found.groups())
-        text = text[: found.start()] + put + text[found.end() :]
+    while match := _INNERMOST.search(text) or _FRACTION.search(text):
+        put = _group(*match.groups()) if match.re is _INNERMOST else _fraction(*match.groups())
+        text = text[: match.start()] + put + text[match.end() :]
     return text.replace("{", "").replace("}", "")
 
 
-def _sign(found: re.Match[str]) -> str:
-    name = found.group(1)
+def _sign(match: re.Match[str]) -> str:
+    name = match.group(1)
     if name not in _SIGNS:
         raise FormulaError(
             f"The ledger's texts do not know the LaTeX command \\{name}; add it to the signs in papers/text.py."
         )
-    return _SIGNS[name] + (" " if found.group(0).endswith(" ") and name not in _TIGHT else "")
+    return _SIGNS[name] + (" " if match.group(0).endswith(" ") and name not in _TIGHT else "")
 
 
 def _group(kind: str, inside: str) -> str:

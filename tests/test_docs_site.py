@@ -11,21 +11,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from docsite import beside, found, links, markdown, reference, rooms, staging, status, zoo
 from docsite import build as building
-from docsite.blocks import check_command
+from docsite import evidence, links, markdown, reference, rooms, staging, status, zoo
+from docsite.blocks import check_command, commands_of
 from docsite.places import DOCS, ROOT
 from papers.claim import PAPERS
-from papers.commands import COMMANDS
 from papers.exhibits import EXHIBITS
-from papers.runs import Runs, recipe_named, recipe_names
+from papers.runs import command_of_row, labels_of_recipe, recipe_named, recipe_names
+from papers.tables import COMMANDS
 
 import softknee as sk
 from browser import CHROMIUM, Browser
 from softknee.lab import gallery
 from softknee.lab.studies.reading import find_recipe, read_recipe
-from softknee.lab.studies.trials import every_chosen
-from softknee.measure import Record
 
 # The sliders take longest to draw, and are the same code for all.
 BENT = ("smelu", "squaf")
@@ -65,7 +63,7 @@ def test_every_function_and_every_paper_has_its_page(site: Path):
     for paper in PAPERS:
         text = (site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8")
         assert text.count('class="verdict') > 10
-        assert 'id="its-tables-beside-ours"' in text
+        assert 'id="its-tables-and-figures"' in text
 
 
 def test_every_next_step_is_two_clicks_away(site: Path):
@@ -98,60 +96,40 @@ def test_every_next_step_is_two_clicks_away(site: Path):
 
 def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_row(site: Path):
     """Until its study was run, the paper's half stands alone, and every row has its command."""
-    listed = {name for several in EXHIBITS.values() for one in several for name in one.recipes}
+    runs = evidence.runs()
+    listed = {name for exhibits in EXHIBITS.values() for exhibit in exhibits for name in exhibit.recipes}
     named = {name for name in recipe_names() if recipe_named(name).paper is not None}
     assert listed == named, "A recipe of a paper has its place in papers/exhibits.py."
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
-        for name in (name for one in EXHIBITS[paper.stem] for name in one.recipes):
-            recipe = beside.recipe_for(name)
-            missing = [one for one in every_chosen(recipe) if beside.command_of(name, one.label) not in text]
+        names = {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}
+        for name in names:
+            recipe = runs.recipe(name) if name in runs.names else recipe_named(name)
+            missing = [label for label in labels_of_recipe(recipe) if command_of_row(name, label) not in text]
             assert not missing, (name, missing)
-            for of in recipe.paper.values.values():
-                assert all(f"{value:.4g}".rstrip("0") in text or f"{value:,.0f}" in text for value in of.values())
-        assert text.count(f"{beside.UNFINISHED} ") >= sum(
-            name in found.runs().unfinished for one in EXHIBITS[paper.stem] for name in one.recipes
-        )
-        assert (beside.NOT_RUN in text) or all(name in found.runs().names for name in listed)
+            for row in recipe.paper.values.values():
+                assert all(f"{value:.4g}".rstrip("0") in text or f"{value:,.0f}" in text for value in row.values())
+        assert text.count("Unfinished: ") >= len(names & set(runs.unfinished))
+        assert ("Not run yet" in text) == any(name not in runs.names for name in names)
 
 
-def test_every_command_on_a_papers_page_is_understood(site: Path):
-    commands = {
-        _plain(one)
-        for paper in PAPERS
-        for one in re.findall(
-            r'<span class="again">(.*?)</span></p></td>', (site / "papers" / f"{paper.stem}.html").read_text("utf-8")
-        )
-    }
+def test_every_command_on_a_papers_page_is_understood():
+    pages = [ROOT / "papers" / paper.stem / "README.md" for paper in PAPERS]
+    commands = {command for page in pages for command, _ in commands_of(page)}
     assert len(commands) > 300
     kinds = {}
-    labels = {name: {one.label for one in every_chosen(beside.recipe_for(name))} for name in recipe_names()}
-    for one in sorted(commands):
-        _, *group, name, option, value = words if len(words := shlex.split(one)) == 6 else ["", "", "", "", ""]
+    labels = {name: set(labels_of_recipe(recipe_named(name))) for name in recipe_names()}
+    for command in sorted(commands):
+        _, *group, name, option, value = words if len(words := shlex.split(command)) == 6 else ["", "", "", "", ""]
         if group == ["study", "run"] and option == "--only":  # one of these stands for all; each names a known label
-            kinds["study run"] = one
-            assert value in labels[read_recipe(ROOT / name).name], one
+            kinds["study run"] = command
+            assert value in labels[read_recipe(ROOT / name).name], command
         else:
-            kinds[" ".join(re.sub(r"(?<= --only | --swap )\S+", "", one).split())] = one
+            kinds[" ".join(re.sub(r"(?<= --only | --swap )\S+", "", command).split())] = command
         if group == ["study", "run"] and option == "--set":
             find_recipe(ROOT / name, settings=[value])
-    for one in (*kinds.values(), *COMMANDS.values()):
-        check_command(one, "a paper's page")
-
-
-def test_the_command_of_a_row_leaves_out_where_it_wrote():
-    assert beside.without(
-        shlex.split("softknee bench model m --swap a --swap 'b(x=1)' --json x.json --data /d --batch 4"), "--swap"
-    ) == ["softknee", "bench", "model", "m", "--batch", "4"]
-
-
-def test_the_rows_of_a_record_of_preferences_have_their_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    rows = [{"activation": name, "beta": beta} for name in ("as loaded", "crrelu") for beta in (0.1, 5.0)]
-    whole = "softknee study preference --model gpt2 --swap crrelu --betas 0.1,5 --json r.json"
-    Record.now("study preference", command=whole, rows=rows).write(tmp_path / "r.json")
-    monkeypatch.setattr(beside, "runs", lambda: Runs(tmp_path))
-    alone = "softknee study preference --model gpt2 --swap crrelu --betas"
-    assert list(beside._record_commands("r.json")) == [f"{alone} {beta}" for beta in ("0.1", "0.1", "5", "5")]
+    for command in (*kinds.values(), *COMMANDS.values()):
+        check_command(command, "a paper's page")
 
 
 def test_mathematics_is_mathml_and_needs_no_script(site: Path):

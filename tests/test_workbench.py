@@ -19,7 +19,7 @@ from workbench_jobs import NORMAL, asked, done, points, refused
 pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
 
 
-@pytest.mark.parametrize("name", ["signal_flow", "drawing", "inputs", "places", "sheet", "uploads"])
+@pytest.mark.parametrize("name", ["signal_flow", "inputs", "sheet"])
 def test_the_examples_in_the_docstrings(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"softknee.app.workbench.{name}"))
     assert (found.failed, found.attempted > 0) == (0, True)

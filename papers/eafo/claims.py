@@ -54,16 +54,15 @@ def scaling_changes_entropy_alone() -> Finding:
     rows = {}
     for c in (10, 1, 0.1):
         density = lambda at, c=c: mixed(at / c) / c  # noqa: E731
-        found = -2 * integral(lambda at, d=density: d(at) * mp.log(d(at)), *(c * point for point in edges), digits=15)
+        entropy = -2 * integral(lambda at, d=density: d(at) * mp.log(d(at)), *(c * point for point in edges), digits=15)
         error = integral(lambda at, c=c: mp.npdf((at + c) / c) / c, *(c * point for point in edges), digits=15)
-        rows[c] = (float(found), float(error))
-        assert abs(found - base - mp.log(c)) < 1e-12
+        rows[c] = (float(entropy), float(error))
+        assert abs(entropy - base - mp.log(c)) < 1e-12
     text = ", ".join(f"H = {h:.4f} at c = {c:g}" for c, (h, _) in rows.items())
     errors = [error for _, error in rows.values()]
     return Finding(
         rf"$H(cX) = H(X) + \log c$ falls without limit while nothing about the classes changes: {text}, Bayes error "
-        rf"{errors[0]:.6f} for all "
-        "three. No one-to-one activation changes the Bayes error at all",
+        f"{errors[0]:.6f} for all three. No one-to-one activation changes the Bayes error at all",
         parts={"lower entropy, lower error": max(errors) - min(errors) > 1e-12},
         numbers={f"entropy_at_{c:g}": h for c, (h, _) in rows.items()} | {"bayes_error": errors[0]},
     )
@@ -116,8 +115,7 @@ def first_variation() -> Finding:
         miss = abs(numeric / printed - 1)
     return Finding(
         rf"for $y = x$, $N(0, 1)$ above 0 and $\eta = x^2e^{{-x}}$: {float(printed):.8f} by the integral, the same by "
-        rf"differencing the entropy itself (to "
-        f"{'9 digits' if miss < 1e-9 else f'{float(miss):.0e}'})",
+        f"differencing the entropy itself (to {'9 digits' if miss < 1e-9 else f'{float(miss):.0e}'})",
         parts={"first order": miss < 1e-9},
         numbers={"variation": float(printed)},
     )
@@ -187,11 +185,11 @@ def legendre_condition() -> Finding:
 def no_minimum() -> Finding:
     r"""Phi(n x) onto (0, 1), whose entropy is 1/2 + log n - n^2/2 in closed form, checked by the engine at n = 2."""
     closed = {n: 0.5 + math.log(n) - n * n / 2 for n in (1, 2, 5, 50)}
-    found = design.entropy("normal_cdf(2*x)", "normal")
+    engine = design.entropy("normal_cdf(2*x)", "normal")
     text = ", ".join(f"{value:.2f} at n = {n}" for n, value in closed.items())
     return Finding(
         rf"with bounds 0 and 1 kept, $\Phi(nx)$ has entropy $1/2 + \log n - n^2/2$: {text}. It has no lower bound",
-        parts={"no lower bound": closed[50] < -1000 and abs(found - closed[2]) < 1e-9},
+        parts={"no lower bound": closed[50] < -1000 and abs(engine - closed[2]) < 1e-9},
         numbers={f"entropy_at_{n}": value for n, value in closed.items()},
     )
 
@@ -204,31 +202,23 @@ def no_minimum() -> Finding:
 )
 def entropy_ranks_relu_last() -> Finding:
     """Entropies of the outputs for N(0, 1) inputs above 0, where all three are one-to-one."""
-    found = {name: design.entropy(name, "normal", between=(0, math.inf)) for name in ("sigmoid", "tanh", "relu")}
-    text = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+    entropies = {name: design.entropy(name, "normal", between=(0, math.inf)) for name in ("sigmoid", "tanh", "relu")}
+    text = ", ".join(f"{name} {value:.4f}" for name, value in entropies.items())
     return Finding(
-        f"the worst function is worst among functions with the same bounds. Across bounds the entropy ranks them the "
-        f"other way round: {text} nats for inputs "
-        "above 0 (below 0 ReLU is one point)",
-        parts={"ReLU has the lowest entropy": found["relu"] < min(found["sigmoid"], found["tanh"])},
-        numbers=found,
+        "the worst function is worst among functions with the same bounds. Across bounds the entropy ranks them the "
+        f"other way round: {text} nats for inputs above 0 (below 0 ReLU is one point)",
+        parts={"ReLU has the lowest entropy": entropies["relu"] < min(entropies["sigmoid"], entropies["tanh"])},
+        numbers=entropies,
     )
 
 
-@claim(
-    place="Appendix D",
-    says="For uniformly distributed inputs the worst function is linear.",
-    expect="holds",
-)
+@claim(place="Appendix D", says="For uniformly distributed inputs the worst function is linear.", expect="holds")
 def uniform_density_gives_a_line() -> Finding:
     """The engine's worst function for the uniform density, as a formula inside its support."""
     made = design.worst(design.uniform(low=-2, high=3))
     inside = split(made.formula).part_of(sympy.Rational(1, 3))
     line = sympy.simplify(inside - (x + 2) / 5) == 0
-    return Finding(
-        rf"on $(-2, 3)$ it is ${tex(inside)}$, a line from 0 to 1",
-        parts={"linear": bool(line)},
-    )
+    return Finding(rf"on $(-2, 3)$ it is ${tex(inside)}$, a line from 0 to 1", parts={"linear": bool(line)})
 
 
 @claim(
@@ -266,8 +256,7 @@ def correction_formula() -> Finding:
     printed = p(y) * sympy.diff(y, x, 2) / slope + derivative * slope
     identity = _vanishes(_variation() - printed)
     return Finding(
-        r"identical for every density and inverse: the variation is $p(y)y''/y' + p'(y)y'$",
-        parts={"formula": identity},
+        r"identical for every density and inverse: the variation is $p(y)y''/y' + p'(y)y'$", parts={"formula": identity}
     )
 
 
@@ -288,31 +277,26 @@ def the_sign_of_the_correction() -> Finding:
     density = elementary(NormalPdf(x))
     eta = -sympy.diff(density, x)
     ratio = sympy.simplify(eta / (x * exp(-(x**2) / 2)))
-    found = design.eafo("relu", "normal")
-    seen_from_f = split(elementary(found.correction)).part_of(sympy.Integer(1))
+    corrected = design.eafo("relu", "normal")
+    seen_from_f = split(elementary(corrected.correction)).part_of(sympy.Integer(1))
     agrees = sympy.simplify(seen_from_f + eta) == 0
     return Finding(
-        rf"$y = x$ gives $\eta = -p'(x) = +C x e^{{-x^2/2}}$, $C = 1/\sqrt{{2\pi}} = {float(ratio):.6f}$: the minus of "
-        rf"$p'$ was lost. Seen from the activation the "
-        r"correction is $-C x e^{-x^2/2}$",
+        rf"$y = x$ gives $\eta = -p'(x) = +C x e^{{-x^2/2}}$, $C = 1/\sqrt{{2\pi}} = {float(ratio):.6f}$: the minus "
+        "of $p'$ was lost. Seen from the activation the correction is $-C x e^{-x^2/2}$",
         parts={"minus sign": bool(ratio.is_negative) or not agrees},
         numbers={"C": float(ratio)},
     )
 
 
-@claim(
-    place="Section 2.4, below equation 7",
-    says=r"The correction of CRReLU reduces the entropy.",
-    expect="fails",
-)
+@claim(place="Section 2.4, below equation 7", says=r"The correction of CRReLU reduces the entropy.", expect="fails")
 def crrelu_raises_the_entropy() -> Finding:
     r"""H(f(X)) - H(X) = E log f'(X) over the half normal, by the engine and by 30-digit quadrature."""
     change = {}
     for eps in (EPS, -EPS):
-        found = design.entropy_change("relu", "crrelu", "normal", between=(0, math.inf), eps=eps)
+        by_engine = design.entropy_change("relu", "crrelu", "normal", between=(0, math.inf), eps=eps)
         own = 2 * integral(lambda at, e=eps: mp.npdf(at) * mp.log(1 + e * (1 - at**2) * mp.exp(-(at**2) / 2)), *HALF)
-        assert abs(found - float(own)) < 1e-9
-        change[eps] = found
+        assert abs(by_engine - float(own)) < 1e-9
+        change[eps] = by_engine
     return Finding(
         rf"on the positive half, under its own Gaussian assumption: $\varepsilon = +0.01$ changes the entropy by "
         rf"{change[EPS]:+.6f} nats, $\varepsilon = -0.01$ by "
@@ -363,30 +347,26 @@ def _bound(eps: float) -> float:
 def inverse_error_bound() -> Finding:
     """The largest error on [0, 10] for positive and negative eps, and the distance to the exact inverse at 0.01."""
     at = line(0, 10, 100001)
-    found = {
+    errors = {
         eps: (_round_trip(eps, at).abs().max().item(), _bound(eps)) for eps in (0.01, 0.1, 0.5, 1.0, -0.1, -0.5, -1.0)
     }
     exact = (get("crrelu")(at, eps=EPS) - get("crrelu_exact")(at, eps=EPS)).abs().max().item()
     return Finding(
-        rf"true for $\varepsilon > 0$ as far as tried (0.01: {found[0.01][0]:.7f} against {found[0.01][1]:.7f}; 1: "
-        rf"{found[1.0][0]:.4f} against {found[1.0][1]:.4f}) and at -0.1; false at -0.5 ({found[-0.5][0]:.4f} against "
-        rf"{found[-0.5][1]:.4f}) and -1. $\varepsilon$ is learned and may go there. At 0.01 CRReLU is {exact:.7f} from "
-        "the exact inverse",
+        rf"true for $\varepsilon > 0$ as far as tried (0.01: {errors[0.01][0]:.7f} against {errors[0.01][1]:.7f}; 1: "
+        rf"{errors[1.0][0]:.4f} against {errors[1.0][1]:.4f}) and at -0.1; false at -0.5 ({errors[-0.5][0]:.4f} "
+        rf"against {errors[-0.5][1]:.4f}) and -1. $\varepsilon$ is learned and may go there. At 0.01 CRReLU is "
+        f"{exact:.7f} from the exact inverse",
         parts={
-            "positive": all(error <= bound for eps, (error, bound) in found.items() if eps > 0),
-            "negative": all(error <= bound for eps, (error, bound) in found.items() if eps < 0),
+            "positive": all(error <= bound for eps, (error, bound) in errors.items() if eps > 0),
+            "negative": all(error <= bound for eps, (error, bound) in errors.items() if eps < 0),
         },
-        numbers={f"error_at_{eps:g}": error for eps, (error, _) in found.items()}
-        | {f"bound_at_{eps:g}": bound for eps, (_, bound) in found.items()}
+        numbers={f"error_at_{eps:g}": error for eps, (error, _) in errors.items()}
+        | {f"bound_at_{eps:g}": bound for eps, (_, bound) in errors.items()}
         | {"to_exact_inverse": exact},
     )
 
 
-@claim(
-    place="Appendix G, the proof of proposition 2",
-    says="The steps of the printed proof are right.",
-    expect="fails",
-)
+@claim(place="Appendix G, the proof of proposition 2", says="The steps of the printed proof are right.", expect="fails")
 def the_proof_of_the_bound() -> Finding:
     r"""The exponent of the third line against the true one, and the first inequality at small x, with eps = 0.01."""
     e = sympy.Symbol("e", positive=True)
@@ -462,19 +442,14 @@ def sparsity_is_lost() -> Finding:
     zeros = int((act(line(-6, -0.001), eps=EPS) == 0).sum())
     text = ", ".join(f"{v:.2g} (slope {s:.2g}) at {p:g}" for v, s, p in zip(values, slopes, at.tolist(), strict=True))
     return Finding(
-        rf"the slope is nonzero but at $-1$, and dies as $e^{{-x^2/2}}$; the output tends to 0 and is never 0: {text}. "
-        rf"ReLU gives exact zeros for half of $N(0, 1)$, "
-        "CRReLU for none of it",
+        f"the slope is nonzero but at $-1$, and dies as $e^{{-x^2/2}}$; the output tends to 0 and is never 0: {text}. "
+        "ReLU gives exact zeros for half of $N(0, 1)$, CRReLU for none of it",
         parts={"gradients": all(abs(s) > 0 for s in slopes), "exact zeros": zeros > 0},
         numbers={"values": values, "slopes": slopes},
     )
 
 
-@claim(
-    place="Tables 1 to 3",
-    says="ELU and CELU have the same accuracy everywhere.",
-    expect="holds",
-)
+@claim(place="Tables 1 to 3", says="ELU and CELU have the same accuracy everywhere.", expect="holds")
 def elu_and_celu_agree() -> Finding:
     """The two definitions at their usual parameter 1, symbolically, beside the eight printed pairs."""
     printed = [
@@ -487,11 +462,11 @@ def elu_and_celu_agree() -> Finding:
         (0.384, 0.384),
         (0.497, 0.497),
     ]
-    one = same(formula("elu", beta=1), formula("celu", beta=1))
+    equal = same(formula("elu", beta=1), formula("celu", beta=1))
     return Finding(
         "as it must be, with one seed: they are one function at their usual parameter 1, and all eight printed pairs "
         "are equal",
-        parts={"one function": one, "equal columns": all(a == b for a, b in printed)},
+        parts={"one function": equal, "equal columns": all(a == b for a, b in printed)},
     )
 
 

@@ -126,7 +126,7 @@ def less_entropy_goes_with_accuracy(study: Study) -> Evidence:
     measured = (
         f"Spearman's correlation of accuracy over {sum(map(len, _points(study, 'output', labels)))} runs of "
         f"{len(labels)} activations: "
-        + "; ".join(f"with {words[way]} {_interval(*found)}" for way, found in correlations.items())
+        + "; ".join(f"with {words[way]} {_interval(*triple)}" for way, triple in correlations.items())
     )
     if 2 < len(fitted) < len(labels):
         measured += f"; over the {len(fitted)} that get 99 % of the training images right, which decides nothing, "
@@ -140,7 +140,7 @@ def less_entropy_goes_with_accuracy(study: Study) -> Evidence:
             _negative(f"accuracy falls with {words[way]}", low, high) for way, (_, low, high) in correlations.items()
         ],
         numbers={
-            "correlations": {way: list(found) for way, found in correlations.items()},
+            "correlations": {way: list(triple) for way, triple in correlations.items()},
             "before": before,
             "after": after,
         },

@@ -32,23 +32,20 @@ def gelu_at_one() -> Finding:
 
 
 @claim(
-    place="Section III, equation 2",
-    says=r"For $\lambda \to\infty$, $x\,\Phi(\lambda x)$ becomes ReLU.",
-    expect="holds",
+    place="Section III, equation 2", says=r"For $\lambda \to\infty$, $x\,\Phi(\lambda x)$ becomes ReLU.", expect="holds"
 )
 def becomes_relu() -> Finding:
     """The certified distance to ReLU at 1 and at 160, and where it is reached; the function scales with 1/lambda."""
-    one, hard = (certificate("lambda_gelu", lam=k).distance for k in (1, 160))
+    soft, hard = (certificate("lambda_gelu", lam=k).distance for k in (1, 160))
     scales = same(formula("lambda_gelu").subs(x, x / lam) * lam, formula("lambda_gelu", lam=1))
-    assert one is not None
+    assert soft is not None
     assert hard is not None
-    at = abs(float(one.places[0].begin))
+    at = abs(float(soft.places[0].begin))
     return Finding(
-        rf"uniformly, not only point by point: the distance is {float(one):.12f}$/\lambda$, at $\lvert x\rvert = "
-        rf"{at:.9f}/\lambda$; proved to be {float(hard):.9f} at "
-        r"$\lambda = 160$",
-        parts={"limit": scales and abs(float(hard) * 160 / float(one) - 1) < 1e-12},
-        numbers={"distance_times_lambda": float(one), "place_times_lambda": at},
+        rf"uniformly, not only point by point: the distance is {float(soft):.12f}$/\lambda$, at $\lvert x\rvert = "
+        rf"{at:.9f}/\lambda$; proved to be {float(hard):.9f} at $\lambda = 160$",
+        parts={"limit": scales and abs(float(hard) * 160 / float(soft) - 1) < 1e-12},
+        numbers={"distance_times_lambda": float(soft), "place_times_lambda": at},
     )
 
 
@@ -66,12 +63,11 @@ def gate_distance() -> Finding:
     with mp.workdps(35):
         for k in (1, 160):
             steps = [mp.mpf(step) / k for step in (0, 3, 12, 40)]
-            found = 2 * integral(lambda at, k=k: mp.ncdf(-k * at), *steps)
-            gaps.append(abs(found * k - 2 / mp.sqrt(2 * mp.pi)))
+            distance = 2 * integral(lambda at, k=k: mp.ncdf(-k * at), *steps)
+            gaps.append(abs(distance * k - 2 / mp.sqrt(2 * mp.pi)))
     return Finding(
         rf"the integral in closed form, for every $\lambda$: {2 / math.sqrt(2 * math.pi):.9f}$/\lambda$; quadrature "
-        rf"agrees to "
-        f"{'25 digits' if max(gaps) < 1e-25 else 'fewer than 25 digits'}",
+        f"agrees to {'25 digits' if max(gaps) < 1e-25 else 'fewer than 25 digits'}",
         parts={"closed form": bool(exact) and max(gaps) < 1e-25},
         numbers={"distance_times_lambda": 2 / math.sqrt(2 * math.pi)},
     )
@@ -98,11 +94,7 @@ def target_hardness() -> Finding:
     )
 
 
-@claim(
-    place="Section V",
-    says=r"The target $\lambda$ guarantees the gate's tolerance uniformly.",
-    expect="fails",
-)
+@claim(place="Section V", says=r"The target $\lambda$ guarantees the gate's tolerance uniformly.", expect="fails")
 def gate_is_half_a_step_away() -> Finding:
     """1 - Phi(lambda x) just right of 0, from the 50-digit reference, for three lambdas; it tends to 1/2 for each."""
     at = 1e-15
@@ -128,14 +120,13 @@ def tolerance_depends_on_the_scale() -> Finding:
     means = {}
     for sigma in (1.0, 0.1, 0.01):
         scale = 160 * sigma
-        found = 2 * integral(lambda at, s=scale: mp.npdf(at) * mp.ncdf(-s * at), 0, 0.1, 0.5, 2, 9, digits=15)
-        means[sigma] = float(found)
-        assert abs(found - mp.atan(1 / mp.mpf(scale)) / mp.pi) < 1e-12
+        error = 2 * integral(lambda at, s=scale: mp.npdf(at) * mp.ncdf(-s * at), 0, 0.1, 0.5, 2, 9, digits=15)
+        means[sigma] = float(error)
+        assert abs(error - mp.atan(1 / mp.mpf(scale)) / mp.pi) < 1e-12
     text = ", ".join(f"{value:.4f} at σ = {sigma:g}" for sigma, value in means.items())
     return Finding(
-        rf"the mean error of the gate over $N(0, \sigma^2)$ is $\arctan(1/(\lambda\sigma))/\pi$; at $\lambda = 160$: "
-        rf"{text}. A width in "
-        "$x$ is a width in units of the pre-activations",
+        r"the mean error of the gate over $N(0, \sigma^2)$ is $\arctan(1/(\lambda\sigma))/\pi$; at $\lambda = 160$: "
+        f"{text}. A width in $x$ is a width in units of the pre-activations",
         parts={"within the tolerance": all(value <= TOLERANCE for value in means.values())},
         numbers={f"mean_error_at_sigma_{sigma:g}": value for sigma, value in means.items()},
     )
@@ -148,8 +139,8 @@ def tolerance_depends_on_the_scale() -> Finding:
 )
 def slope_by_lambda() -> Finding:
     """The derivative of the definition by lambda, symbolically."""
-    found = sympy.diff(formula("lambda_gelu"), lam) - elementary(x**2 * NormalPdf(lam * x))
-    return Finding("identical, for every x and λ", parts={"formula": sympy.simplify(found) == 0})
+    residue = sympy.diff(formula("lambda_gelu"), lam) - elementary(x**2 * NormalPdf(lam * x))
+    return Finding("identical, for every x and λ", parts={"formula": sympy.simplify(residue) == 0})
 
 
 def _hardness(start: float, temperature: float) -> Any:
@@ -307,9 +298,8 @@ def hardened_before_substitution() -> Finding:
     early = {epoch: float(hardness(epoch)) for epoch in (26, 50, 90)}
     text = ", ".join(f"{value:.1f} at epoch {epoch}" for epoch, value in early.items())
     return Finding(
-        rf"$\lambda(T)$ is the target exactly; but the substitution is made at the best-validation checkpoint (step "
-        rf"7), which may be "
-        f"any epoch: of 100, from λ = 1.5, {text}",
+        r"$\lambda(T)$ is the target exactly; but the substitution is made at the best-validation checkpoint (step "
+        f"7), which may be any epoch: of 100, from λ = 1.5, {text}",
         parts={"at the last epoch": hardness(epochs) == target, "at the checkpoint": hardness(90) == target},
         numbers={f"lambda_at_{epoch}": value for epoch, value in early.items()},
     )

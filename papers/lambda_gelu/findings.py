@@ -16,7 +16,7 @@ from softknee.lab.report.parts import Band
 from softknee.measure import Record
 from softknee.measure.hardness import spearman
 
-from ..runs import Runs, Study
+from ..runs import Runs, Study, commands_of_rows, folded
 from ..statement import (
     ADDED,
     Evidence,
@@ -405,6 +405,7 @@ def language_tables(runs: Runs) -> Iterator[str]:
             "paper's GPT-2, with the whole training part: GELU 28.46, ReLU 30.48, λ-GELU 28.45 to 28.71; it prints no "
             f"number after the replacement. Again: `{record.command}`. [Record](records/{name}).\n"
         )
+        yield folded(commands_of_rows(record))
 
 
 def _by_size(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:

@@ -47,15 +47,15 @@ DELTAS = ("0.001", "0.1", "10")
 )
 def relu_correlation_rate() -> Finding:
     """1 - c tracked layer by layer on the edge of chaos, in closed form for ReLU."""
-    found = {depth: measure.propagation("relu", depth).coefficient for depth in (200, 2000)}
+    gaps = {depth: measure.propagation("relu", depth).coefficient for depth in (200, 2000)}
     limit = 9 * math.pi**2 / 2
-    near = {depth: value / limit for depth, value in found.items() if value is not None}
+    near = {depth: value / limit for depth, value in gaps.items() if value is not None}
     return Finding(
-        rf"$l^2(1 - c_l)$ is {found[200]:.2f} after 200 layers and {found[2000]:.2f} after 2,000; the limit is "
+        rf"$l^2(1 - c_l)$ is {gaps[200]:.2f} after 200 layers and {gaps[2000]:.2f} after 2,000; the limit is "
         rf"{limit:.2f}",
         # The law's own corrections are of relative size log(l)/l: ten times the depth leaves a fifth of them at most.
         parts={"rate": abs(1 - near[2000]) < 0.2 * abs(1 - near[200])},
-        numbers={f"l2_times_gap_at_{depth}": value for depth, value in found.items()} | {"limit": limit},
+        numbers={f"l2_times_gap_at_{depth}": value for depth, value in gaps.items()} | {"limit": limit},
     )
 
 
@@ -89,13 +89,13 @@ def srelu_has_no_edge() -> Finding:
         square = _mean(lambda at, d=delta: act(at, delta=d) ** 2, delta)
         slope = _mean(lambda at, d=delta: act.derivative(1)(at, delta=d) ** 2, delta)
         needed[delta] = 1 - square / slope
-    found = measure.propagation("srelu", 100, delta=0.1)
+    flow = measure.propagation("srelu", 100, delta=0.1)
     text = ", ".join(f"{value:.3g} at δ = {delta:g}" for delta, value in needed.items())
     return Finding(
         rf"there is no edge of chaos for it to have a rate on: at $q = 1$ the bias variance would have to be {text}. A "
         rf"ReLU mollified with "
         "a symmetric kernel has none at any variance; the rates above are those of functions that have one",
-        parts={"has an edge of chaos": found.edge is not None or any(value >= 0 for value in needed.values())},
+        parts={"has an edge of chaos": flow.edge is not None or any(value >= 0 for value in needed.values())},
         numbers={f"bias_variance_at_delta_{delta:g}": value for delta, value in needed.items()},
     )
 
@@ -243,8 +243,7 @@ def mollified_is_smooth() -> Finding:
     outer = made(torch.tensor([-0.7, 0.7], dtype=F64), delta=delta)
     return Finding(
         rf"for ReLU: $f_\delta'' = \phi_\delta$ (to {'13 digits' if gap < 1e-12 else 'fewer than 13 digits'}), which "
-        rf"has every derivative; outside "
-        r"$(-\delta, \delta)$ it is ReLU",
+        r"has every derivative; outside $(-\delta, \delta)$ it is ReLU",
         parts={
             "second derivative is the kernel": gap < 1e-12
             and abs(outer[0].item()) < 1e-15
@@ -254,9 +253,7 @@ def mollified_is_smooth() -> Finding:
 
 
 @claim(
-    place="Section 4.4",
-    says=r"$f_\delta \to f$ uniformly on compact sets for every continuous $f$.",
-    expect="holds",
+    place="Section 4.4", says=r"$f_\delta \to f$ uniformly on compact sets for every continuous $f$.", expect="holds"
 )
 def mollified_converges() -> Finding:
     r"""sup |f_delta - f| on [-5, 5] with delta falling by tens, for ReLU with both kernels and hardtanh with one."""
@@ -318,13 +315,12 @@ def lipschitz_bound_for_relu() -> Finding:
     # The largest |f| on [x - delta, x + delta] is x + delta for ReLU right of 0.
     bound = {at: (at + 1) * float(2 * _scale() * mp.exp(-1)) for at in (1, 1000)}
     return Finding(
-        rf"it says nothing for an unbounded $f$: $M$ is the largest value near $x$, so at $\delta = 1$ the bound is "
-        rf"{bound[1]:.1f} at $x = 1$ and {bound[1000]:.0f} at $x = 1000$. "
-        "S-ReLU's constant is proved to be "
-        + ", ".join(f"{one} at δ = {delta}" for delta, one in constants.items())
+        r"it says nothing for an unbounded $f$: $M$ is the largest value near $x$, so at $\delta = 1$ the bound is "
+        f"{bound[1]:.1f} at $x = 1$ and {bound[1000]:.0f} at $x = 1000$. S-ReLU's constant is proved to be "
+        + ", ".join(f"{constant} at δ = {delta}" for delta, constant in constants.items())
         + ": the same for every δ, and ReLU's own",
         parts={"a larger delta lowers it": constants["10"].upper < constants["0.001"].lower},
-        numbers={f"constant_at_{delta}": float(one) for delta, one in constants.items()},
+        numbers={f"constant_at_{delta}": float(constant) for delta, constant in constants.items()},
     )
 
 
@@ -338,8 +334,7 @@ MIDDLE = x / 2 + 3 * x**2 / (8 * delta) + 3 * delta / 16 - x**4 / (16 * delta**3
 @claim(
     place="Section 4.6 and appendix C",
     says=r"ReLU mollified with the Epanechnikov kernel is $x/2 + 3x^2/(8\delta) + 3\delta/16 - x^4/(16\delta^3)$ "
-    r"inside $(-\delta, \delta)$ and "
-    "ReLU outside.",
+    r"inside $(-\delta, \delta)$ and ReLU outside.",
     expect="holds",
 )
 def srelu_formula() -> Finding:
@@ -352,11 +347,7 @@ def srelu_formula() -> Finding:
     )
 
 
-@claim(
-    place="Section 4.6, below the formula",
-    says="S-ReLU has a continuous second derivative.",
-    expect="holds",
-)
+@claim(place="Section 4.6, below the formula", says="S-ReLU has a continuous second derivative.", expect="holds")
 def srelu_is_twice_differentiable() -> Finding:
     """The jumps at both seams, symbolic in delta, and the printed second derivative."""
     f = formula("srelu")
@@ -394,12 +385,17 @@ def srelu_distance() -> Finding:
     """The certified distance at the two widths of the paper, and where; the function scales with delta."""
     distances = {width: certificate("srelu", delta=width).distance for width in ("0.01", "0.001")}
     scales = same(formula("srelu").subs(x, delta * x), delta * formula("srelu", delta=1))
-    exact = all(one and Fraction(width) * 3 / 16 in one and reached_at(one, 0) for width, one in distances.items())
+    exact = all(
+        distance and Fraction(width) * 3 / 16 in distance and reached_at(distance, 0)
+        for width, distance in distances.items()
+    )
     return Finding(
         r"$3\delta/16$ exactly, at $x = 0$. It is proportional to the knob: 0.001875 at $\delta = 0.01$ and 0.0001875 "
         r"at 0.001, proved at both",
         parts={"distance": exact and scales},
-        numbers={f"distance_at_{width}": float(one) for width, one in distances.items() if one is not None},
+        numbers={
+            f"distance_at_{width}": float(distance) for width, distance in distances.items() if distance is not None
+        },
     )
 
 
@@ -415,8 +411,7 @@ def srelu_error_is_largest_at_zero() -> Finding:
     falls = bool((gap.diff() <= 1e-16).all())
     return Finding(
         f"it decreases from {gap[0].item():.4f} to {abs(gap[-1].item()):.4f}, so its value at 0 is the maximum; the "
-        f"conclusion drawn is right, "
-        "the word is not",
+        "conclusion drawn is right, the word is not",
         parts={"decreases": falls, "smallest at 0": gap.argmin().item() == 0},
         numbers={"at_0": gap[0].item(), "at_delta": gap[-1].item()},
     )
@@ -482,11 +477,7 @@ def mish_constant() -> Finding:
     )
 
 
-@claim(
-    place="Remark 3, the proof",
-    says="The printed first and second derivatives of Mish are right.",
-    expect="partly",
-)
+@claim(place="Remark 3, the proof", says="The printed first and second derivatives of Mish are right.", expect="partly")
 def mish_derivatives() -> Finding:
     """The printed quotients against the derivatives of the definition, with e^x as a variable of its own."""
     e = sympy.Symbol("e", positive=True)
@@ -535,8 +526,8 @@ def srelu_constant() -> Finding:
 def others_have_constant_one_too() -> Finding:
     """The constants of the paper's six baselines and of ReLU itself, each enclosed by ball arithmetic."""
     proved = {name: certificate(name).lipschitz for name in ("gelu", "swish", "mish", "elu", "celu", "prelu", "relu")}
-    larger = [name for name, one in proved.items() if one.lower > 1]
-    equal = [name for name, one in proved.items() if 1 in one]
+    larger = [name for name, constant in proved.items() if constant.lower > 1]
+    equal = [name for name, constant in proved.items() if 1 in constant]
     return Finding(
         f"larger for {', '.join(f'{name} ({float(proved[name]):.4f})' for name in larger)}; the same 1 for "
         f"{', '.join(equal)}",
@@ -544,7 +535,7 @@ def others_have_constant_one_too() -> Finding:
             "smaller than GELU, SiLU and Mish": larger == ["gelu", "swish", "mish"],
             "smaller than the others": not equal,
         },
-        numbers={name: float(one) for name, one in proved.items()},
+        numbers={name: float(constant) for name, constant in proved.items()},
     )
 
 
@@ -577,8 +568,7 @@ def epanechnikov_is_optimal() -> Finding:
     text = ", ".join(f"{name} {value / best:.4f}" for name, value in factor.items() if name != "epanechnikov")
     return Finding(
         rf"in $\int K^2 \cdot \sigma_K$, relative to Epanechnikov: {text}. The optimality is one of density "
-        rf"estimation; nothing in it refers to "
-        "smoothing an activation",
+        "estimation; nothing in it refers to smoothing an activation",
         parts={
             "smallest": min(factor, key=lambda name: factor[name]) == "epanechnikov",
             "lowest degree": no_line == {a: 0, b: 0},
@@ -587,11 +577,7 @@ def epanechnikov_is_optimal() -> Finding:
     )
 
 
-@claim(
-    place="Appendices D and H",
-    says=r"The pseudocode is the function of the experiments.",
-    expect="fails",
-)
+@claim(place="Appendices D and H", says=r"The pseudocode is the function of the experiments.", expect="fails")
 def pseudocode_has_another_delta() -> Finding:
     r"""The pseudocode, typed in, against the definition at its delta and at the experiments'."""
     at = line(-0.03, 0.03, 60001)
@@ -602,8 +588,7 @@ def pseudocode_has_another_delta() -> Finding:
     other = (typed - get("srelu")(at, delta=0.001)).abs().max().item()
     return Finding(
         rf"it computes S-ReLU at $\delta = 0.01$ (to {'1e-15' if itself < 1e-15 else f'{itself:.0e}'}); the "
-        rf"experiments use 0.001, ten times harder "
-        f"and up to {other:.6f} away",
+        f"experiments use 0.001, ten times harder and up to {other:.6f} away",
         parts={"same delta": other < 1e-9 or itself > 1e-9},
         numbers={"away": other},
     )
@@ -628,14 +613,10 @@ def dead_units_remain() -> Finding:
     )
 
 
-@claim(
-    place="Tables 1 and 2",
-    says="ELU and CELU are two baselines with results of their own.",
-    expect="fails",
-)
+@claim(place="Tables 1 and 2", says="ELU and CELU are two baselines with results of their own.", expect="fails")
 def elu_and_celu_are_one() -> Finding:
     """The two definitions at their usual parameter 1, symbolically; the printed columns beside them."""
-    one = same(formula("elu", beta=1), formula("celu", beta=1))
+    equal = same(formula("elu", beta=1), formula("celu", beta=1))
     printed = {
         "CIFAR-100, a row that seems to be DeiT-Tiny's": (56.9, 40.5),
         "CIFAR-100, average": (43.1, 37.5),
@@ -645,6 +626,6 @@ def elu_and_celu_are_one() -> Finding:
     return Finding(
         rf"at $\alpha = 1$, the value both have when nothing is said, they are one function; printed: {text}. The "
         rf"printed spreads are below one point",
-        parts={"two functions": not one},
+        parts={"two functions": not equal},
         numbers={name: a - b for name, (a, b) in printed.items()},
     )

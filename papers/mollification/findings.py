@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..runs import Study
-from ..statement import (
-    IN_VISION,
-    Evidence,
-    accuracies,
-    against,
-    best_in_vision,
-    bound,
-    corrected,
-    statements_of,
-    wins,
-)
+from ..statement import IN_VISION, Evidence, accuracies, against, best_in_vision, bound, corrected, statements_of, wins
 
 statement = statements_of("mollification")
 
@@ -112,12 +102,7 @@ SMOOTHING = [
     for name, network, study, different in (
         ("vit", "ViT-Tiny", VIT, TRAINING),
         ("convnext", "ConvNeXt-Tiny", CONVNEXT, _CONVNEXT),
-        (
-            "convnext_augmented",
-            "ConvNeXt-Tiny, more augmentation",
-            CONVNEXT_AUGMENTED,
-            f"{AUGMENTED}; {_SETTINGS}",
-        ),
+        ("convnext_augmented", "ConvNeXt-Tiny, more augmentation", CONVNEXT_AUGMENTED, f"{AUGMENTED}; {_SETTINGS}"),
     )
 ]
 
@@ -147,9 +132,7 @@ def elu_and_celu_differ(study: Study) -> Evidence:
     """Whether their mean test accuracies are more than one point apart: a check of the noise."""
     gap = abs(study.mean("elu", "accuracy") - study.mean("celu", "accuracy"))
     return Evidence(
-        accuracies(study, ("elu", "celu")),
-        parts=[bound("more than one point apart", gap > 0.01)],
-        numbers={"gap": gap},
+        accuracies(study, ("elu", "celu")), parts=[bound("more than one point apart", gap > 0.01)], numbers={"gap": gap}
     )
 
 

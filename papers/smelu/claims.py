@@ -73,21 +73,22 @@ def slope_is_a_hard_sigmoid() -> Finding:
     )
 
 
-@claim(
-    place="Section 4, below equation 9",
-    says=r"For $\beta \to 0$ SmeLU becomes ReLU.",
-    expect="holds",
-)
+@claim(place="Section 4, below equation 9", says=r"For $\beta \to 0$ SmeLU becomes ReLU.", expect="holds")
 def smelu_becomes_relu() -> Finding:
     """The certified distance to ReLU at two widths, and where it is reached; the function scales with beta."""
     distances = {width: certificate("smelu", beta=width).distance for width in ("1", "0.1")}
     scales = same(formula("smelu").subs(x, beta * x), beta * formula("smelu", beta=1))
-    exact = all(one and Fraction(width) / 4 in one and reached_at(one, 0) for width, one in distances.items())
+    exact = all(
+        distance and Fraction(width) / 4 in distance and reached_at(distance, 0)
+        for width, distance in distances.items()
+    )
     return Finding(
         r"the distance to ReLU is $\beta/4$, at $x = 0$: proportional to the knob, so 0.25 at $\beta = 1$ and 0.025 at "
         r"$\beta = 0.1$ (proved at both)",
         parts={"distance": exact and scales},
-        numbers={f"distance_at_{width}": float(one) for width, one in distances.items() if one is not None},
+        numbers={
+            f"distance_at_{width}": float(distance) for width, distance in distances.items() if distance is not None
+        },
     )
 
 
@@ -117,13 +118,15 @@ def clean_regions() -> Finding:
 def gated_functions_dip() -> Finding:
     """The certificates: monotone or not, every exact zero, and the distance to ReLU, which is the depth of the dip."""
     proved = {name: certificate(name, beta=1) for name in GATED}
-    lowest = {name: float(one.distance) for name, one in proved.items() if one.distance is not None}
+    lowest = {name: float(proof.distance) for name, proof in proved.items() if proof.distance is not None}
     text = ", ".join(f"{name} {-value:.4f}" for name, value in lowest.items())
-    only_zero = all(one.zeros is not None and [str(region) for region in one.zeros] == ["0"] for one in proved.values())
+    only_zero = all(
+        proof.zeros is not None and [str(region) for region in proof.zeros] == ["0"] for proof in proved.values()
+    )
     return Finding(
         rf"proved for all four: they fall and rise, and are 0 at 0 alone. Lowest values at $\beta = 1$ (over $\beta$ "
         rf"otherwise): {text}",
-        parts={"not monotone": all(one.monotone is False for one in proved.values()), "no zero region": only_zero},
+        parts={"not monotone": all(proof.monotone is False for proof in proved.values()), "no zero region": only_zero},
         numbers=lowest,
     )
 
@@ -168,9 +171,8 @@ def limits_of_the_knob() -> Finding:
     return Finding(
         rf"on $[-5, 5]$, at $\beta = 1000$, softplus and the gated four are within {max(hard[n] for n in gated):.4f} "
         rf"of ReLU, SELU is {hard['selu']:.0f} away (its knob hardens at $\beta \to 0$); at $\beta = 0.001$ the five "
-        rf"are within "
-        f"{max(bent[n] for n in gated):.4f} of a line, softplus of one at height {offset['softplus']:.0f}; SELU is "
-        f"{bent['selu']:.2f} off, a ReLU",
+        f"are within {max(bent[n] for n in gated):.4f} of a line, softplus of one at height {offset['softplus']:.0f}; "
+        f"SELU is {bent['selu']:.2f} off, a ReLU",
         parts={
             "softplus and the gated four": all(hard[n] < 0.001 and bent[n] < 0.03 for n in gated),
             "SELU": hard["selu"] < 0.001 and bent["selu"] < 0.03,
@@ -201,9 +203,8 @@ def gelu_is_nearly_a_swish() -> Finding:
 
 @claim(
     place="Section 3 and section 4, below figure 2",
-    says=r"Scaling the input by $v$ narrows the transition by $v$, so a weight norm and $\beta$ trade off; a norm does "
-    r"not change "
-    "ReLU's shape.",
+    says=r"Scaling the input by $v$ narrows the transition by $v$, so a weight norm and $\beta$ trade off; a norm "
+    "does not change ReLU's shape.",
     expect="holds",
 )
 def norm_trades_with_width() -> Finding:
@@ -254,8 +255,7 @@ def generalized_coefficients() -> Finding:
 @claim(
     place="Section 4 and appendix D.1, equation 16",
     says=r"SmeLU is generalized SmeLU with $g_- = 0$, $g_+ = 1$, $\alpha = \beta$, $t = 0$; leaving $\alpha$ free "
-    r"gives the "
-    "asymmetric SmeLU, 0 on the left and slope 1 on the right.",
+    "gives the asymmetric SmeLU, 0 on the left and slope 1 on the right.",
     expect="holds",
 )
 def special_cases() -> Finding:
@@ -289,12 +289,11 @@ def leaky_smelu_is_raised() -> Finding:
     left, _, right = split(printed).parts
     raised = [sympy.simplify(left - g * x), sympy.simplify(right - x)]
     return Finding(
-        rf"equation 17 follows, and the outer slopes are Leaky ReLU's; both lines lie ${tex(raised[0])}$ above it, so "
-        rf"that at $-\beta$ "
-        r"the value is 0 where Leaky ReLU has $-g_-\beta$",
+        f"equation 17 follows, and the outer slopes are Leaky ReLU's; both lines lie ${tex(raised[0])}$ above it, so "
+        r"that at $-\beta$ the value is 0 where Leaky ReLU has $-g_-\beta$",
         parts={
             "equation 17": same(printed, generalized) and same(printed, formula("leaky_smelu")),
-            "slopes of Leaky ReLU outside": not any(one.has(x) for one in raised),
+            "slopes of Leaky ReLU outside": not any(line.has(x) for line in raised),
         },
     )
 
@@ -464,15 +463,11 @@ def two_models_two_labels() -> Finding:
     )
 
 
-@claim(
-    place="Appendix F, with equation 1",
-    says=r"$\Delta_2$ behaves like $\Delta_1$.",
-    expect="holds",
-)
+@claim(place="Appendix F, with equation 1", says=r"$\Delta_2$ behaves like $\Delta_1$.", expect="holds")
 def norms_are_tied() -> Finding:
     r"""For two labels Delta_1 = sqrt(2) Delta_2 exactly; for ten, Delta_2 <= Delta_1 <= sqrt(10) Delta_2."""
     binary, ten = (measure.prediction_difference(_predictions(5, 400, labels)) for labels in (2, 10))
-    ratios = [one.delta_1.value / one.delta_2.value for one in (binary, ten)]
+    ratios = [metrics.delta_1.value / metrics.delta_2.value for metrics in (binary, ten)]
     # Two models on either side of a tie disagree on every label and in next to no probability.
     tie = measure.prediction_difference(torch.tensor([[[0.51, 0.49]], [[0.49, 0.51]]], dtype=F64))
     return Finding(
@@ -495,16 +490,16 @@ def hamming_over_pairs() -> Finding:
     labels = drawn.argmax(2)
     pairs = list(itertools.combinations(range(6), 2))
     slow = sum((labels[a] != labels[b]).double().mean().item() for a, b in pairs) / len(pairs)
-    found = measure.prediction_difference(drawn).hamming.value
+    hamming = measure.prediction_difference(drawn).hamming.value
     equal = measure.prediction_difference(drawn[:1].expand(3, -1, -1))
     return Finding(
-        f"{found:.6f} for six random models and {slow:.6f} by a loop over their {len(pairs)} pairs; every metric is 0 "
-        f"for equal models",
+        f"{hamming:.6f} for six random models and {slow:.6f} by a loop over their {len(pairs)} pairs; every metric is "
+        "0 for equal models",
         parts={
-            "pairs": abs(found - slow) < 1e-12,
+            "pairs": abs(hamming - slow) < 1e-12,
             "equal models": equal.hamming.value == 0 and equal.delta_1.value < 1e-15,
         },
-        numbers={"hamming": found},
+        numbers={"hamming": hamming},
     )
 
 

@@ -561,8 +561,7 @@ def softplus_agrees_at_the_expense_of_accuracy(study: Study) -> Evidence:
     best = _agreeing(study, labels_of(study, "softplus"), RELATIVE)
     agree = _agree(study, best, ["relu"], RELATIVE)
     return Evidence(
-        _online(study, best, "relu"),
-        parts=corrected([*agree, *_beat(study, "relu", [best], "log_loss", larger=False)]),
+        _online(study, best, "relu"), parts=corrected([*agree, *_beat(study, "relu", [best], "log_loss", larger=False)])
     )
 
 

@@ -106,10 +106,10 @@ def slope_by_alpha() -> Finding:
     """Automatic differentiation through the definition against the printed covariance, point by point."""
     act, points, heights = get("squaf"), line(-3, 3, 400), _table(9)
     alpha = torch.full((400,), 3.0, dtype=F64, requires_grad=True)
-    (found,) = torch.autograd.grad(act(points, q=0.4, alpha=alpha, z=heights, window=None).sum(), alpha)
+    (computed,) = torch.autograd.grad(act(points, q=0.4, alpha=alpha, z=heights, window=None).sum(), alpha)
     grid = 0.4 * torch.arange(-4, 5, dtype=F64)
     p = _probabilities(points, grid, 3.0)
-    worst, good = _agreement({"by alpha": (found, -_covariance(p, heights, (points[:, None] - grid) ** 2))})
+    worst, good = _agreement({"by alpha": (computed, -_covariance(p, heights, (points[:, None] - grid) ** 2))})
     return Finding(f"agrees with automatic differentiation {worst}", parts=good)
 
 
@@ -131,11 +131,7 @@ def _off_the_axis(half: int, h: float, share: float) -> float:
         return float(abs(mp.fsum(circle) / 300 - phi(centre)))
 
 
-@claim(
-    place="Sections 1, 3.1 and 5",
-    says="A SQUAF with Gaussian weights is analytic.",
-    expect="holds",
-)
+@claim(place="Sections 1, 3.1 and 5", says="A SQUAF with Gaussian weights is analytic.", expect="holds")
 def full_sum_is_analytic() -> Finding:
     """The mean over a circle about q/4, smaller and larger than the distance to the nearest pole; k = 6, h = 1.5."""
     inside, outside = _off_the_axis(6, 1.5, 0.85), _off_the_axis(6, 1.5, 1.1)
@@ -172,11 +168,9 @@ def five_points_jump() -> Finding:
     gelu = {h: _jump(h, "gelu") for h in (0.5, 1.5)}
     text = "; ".join(f"h = {h:g}: weight {math.exp(-6 * h):.2g}, jump {size:.2g}" for h, size in jumps.items())
     return Finding(
-        rf"it is not even continuous. Where the window slides, a point leaves with relative weight $e^{{-6h}}$, $h = "
-        rf"\alpha q^2$, and the "
-        f"value jumps (k = 16, normal heights; {text}). With z from GELU: {gelu[1.5]:.2g} at the paper's h = 1.5, "
-        f"{gelu[0.5]:.2g} at the "
-        "h = 0.5 of table 12",
+        "it is not even continuous. Where the window slides, a point leaves with relative weight $e^{-6h}$, $h = "
+        rf"\alpha q^2$, and the value jumps (k = 16, normal heights; {text}). With z from GELU: {gelu[1.5]:.2g} at "
+        f"the paper's h = 1.5, {gelu[0.5]:.2g} at the h = 0.5 of table 12",
         parts={"continuous": all(size < 1e-9 for size in jumps.values())},
         numbers={f"jump_at_h_{h:g}": size for h, size in jumps.items()}
         | {f"gelu_jump_at_h_{h:g}": v for h, v in gelu.items()},
@@ -205,15 +199,15 @@ def localisation() -> Finding:
     shares, departures = {}, {}
     for weights in ("gaussian", "laplacian"):
         for sharpness in (1.0, 2.0, 4.0, 8.0):
-            found = _departure(weights, sharpness)
+            departure = _departure(weights, sharpness)
             bound = 4 * peak * math.exp(-sharpness) / -math.expm1(-sharpness)
-            shares[weights, sharpness], departures[weights, sharpness] = found / bound, found
+            shares[weights, sharpness], departures[weights, sharpness] = departure / bound, departure
     by_kind = {
         kind: all(shares[kind, s] <= 1 for s in (1.0, 2.0, 4.0, 8.0))
         and departures[kind, 8.0] < 0.01 * departures[kind, 1.0]
         for kind in ("gaussian", "laplacian")
     }
-    worst = {kind: max(share for (one, _), share in shares.items() if one == kind) for kind in by_kind}
+    worst = {kind: max(share for (weights, _), share in shares.items() if weights == kind) for kind in by_kind}
     return Finding(
         f"at most {worst['gaussian']:.2f} of the bound with Gaussian and {worst['laplacian']:.2f} with Laplacian "
         f"weights; from α = 1 to 8 (q = 1) the departure falls from {departures['gaussian', 1.0]:.3f} to "
@@ -249,8 +243,7 @@ def universal_approximation() -> Finding:
     bound = worst + (own + steepest) * 2e-4 / 2
     return Finding(
         rf"for the paper's 1D target and $\varepsilon = 0.05$ the proof's construction has k = {k:,}, $\alpha q^2 = "
-        rf"{h:.2f}$; its error is "
-        f"{worst:.4f} on 10,001 points and provably below {bound:.4f} between them",
+        f"{h:.2f}$; its error is {worst:.4f} on 10,001 points and provably below {bound:.4f} between them",
         parts={"within epsilon": bound <= epsilon},
         numbers={"k": k, "error": worst, "bound": bound},
     )
@@ -271,9 +264,8 @@ def only_on_an_interval() -> Finding:
     inside = bool(bounded.max() <= get("gelu")(torch.tensor([4.0], dtype=F64)) + 1e-12)
     return Finding(
         "on a closed interval, as theorem 1 has it; on the line no SQUAF comes near ReLU or GELU, because it stays "
-        "between two of "
-        f"its heights. Started as GELU with k = 16, q = 0.25 (CIFAR-100) it is within "
-        rf"{near:.3f} of it on $[-3, 3]$, {away[1]:.2f} off at x = 8 and {away[2]:.2f} at x = 100",
+        f"between two of its heights. Started as GELU with k = 16, q = 0.25 (CIFAR-100) it is within {near:.3f} of it "
+        f"on $[-3, 3]$, {away[1]:.2f} off at x = 8 and {away[2]:.2f} at x = 100",
         parts={"on an interval": near < 0.05, "on the line": not inside and away[2] < 1},
         numbers={"off_within_3": near, "off_at_8": away[1], "off_at_100": away[2]},
     )
@@ -293,9 +285,8 @@ def slope_vanishes_outside_the_grid() -> Finding:
     slopes = act(at, **settings).tolist()
     text = ", ".join(f"{slope:.2g} at {place:g}" for slope, place in zip(slopes, at.tolist(), strict=True))
     return Finding(
-        rf"outside the grid P is one point and the covariance dies as $e^{{-2\alpha q(x - kq)}}$: with k = 16, q = "
-        rf"0.25 (grid to 4) the slope "
-        f"is {text}",
+        r"outside the grid P is one point and the covariance dies as $e^{-2\alpha q(x - kq)}$: with k = 16, q = 0.25 "
+        f"(grid to 4) the slope is {text}",
         parts={"does not vanish": min(abs(slope) for slope in slopes) > 1e-6},
         numbers={f"slope_at_{place:g}": slope for slope, place in zip(slopes, at.tolist(), strict=True)},
     )
@@ -310,9 +301,9 @@ def laplacian_has_kinks() -> Finding:
     """The slope on both sides of a grid point for both kinds of weights, and the Laplacian beyond the last point."""
     act, slopes = get("squaf"), {}
     settings = {"q": 0.5, "alpha": 3.0, "z": _table(9), "window": None}
-    beside = torch.tensor([0.5 - 1e-9, 0.5 + 1e-9], dtype=F64)
+    sides = torch.tensor([0.5 - 1e-9, 0.5 + 1e-9], dtype=F64)
     for weights in ("gaussian", "laplacian"):
-        slopes[weights] = act.derivative(1)(beside, weights=weights, **settings).tolist()
+        slopes[weights] = act.derivative(1)(sides, weights=weights, **settings).tolist()
     beyond = act(torch.tensor([2.0, 3.0, 50.0], dtype=F64), weights="laplacian", **settings)
     flat = (beyond - beyond[0]).abs().max().item() < 1e-12
     left, right = slopes["laplacian"]
@@ -336,8 +327,8 @@ def staircase() -> Finding:
     mean, sup = {}, {}
     for h in (4.0, 40.0, 400.0):
         gap = (get("squaf")(points, q=0.5, alpha=h / 0.25, z=heights, window=None) - stairs).abs()
-        beside = torch.tensor([0.25 + 1e-9], dtype=F64)
-        middle = get("squaf")(beside, q=0.5, alpha=h / 0.25, z=heights, window=None).item()
+        side = torch.tensor([0.25 + 1e-9], dtype=F64)
+        middle = get("squaf")(side, q=0.5, alpha=h / 0.25, z=heights, window=None).item()
         mean[h], sup[h] = gap.mean().item(), abs(middle - heights[5].item())
     half = abs(heights[5] - heights[4]).item() / 2
     text = ", ".join(f"{value:.4f} at αq² = {h:g}" for h, value in mean.items())
@@ -349,11 +340,7 @@ def staircase() -> Finding:
     )
 
 
-@claim(
-    place="Section 3.1, remark 4",
-    says=r"$\alpha$ can be regarded as a horizontal scaling factor.",
-    expect="partly",
-)
+@claim(place="Section 3.1, remark 4", says=r"$\alpha$ can be regarded as a horizontal scaling factor.", expect="partly")
 def alpha_scales_with_q() -> Finding:
     """phi(c x) with q times c and alpha over c^2 is phi(x); with alpha alone no stretch of x does it."""
     act, heights, points = get("squaf"), _table(9), line(-3, 3, 4001)
@@ -405,8 +392,7 @@ def entropy_is_nearly_the_huffman_rate() -> Finding:
     text = ", ".join(f"{h:.3f} and {length:.3f} bits at q = {q:g}" for q, (h, length) in rows.items())
     return Finding(
         rf"over $N(0, 1)$ with $k = 16$, $\alpha q^2 = 1.5$: {text} (entropy and code); a code is never shorter and "
-        rf"less than 1 bit longer. 3.4 bits of 32 are a factor "
-        f"{32 / 3.4:.2f}, as printed",
+        f"less than 1 bit longer. 3.4 bits of 32 are a factor {32 / 3.4:.2f}, as printed",
         parts={
             "close": all(h <= length < h + 0.1 for h, length in rows.values()),
             "factor 9.4": round(32 / 3.4, 1) == 9.4,
@@ -447,9 +433,9 @@ def parameters_of_the_small_models() -> Finding:
     return Finding(
         f"all eight, and the ratios drawn from them: {202 / 28:.1f} to DiTAC, {compression:.1f} from teacher to "
         f"student",
-        parts={name: found == printed for name, (found, printed) in counts.items()}
+        parts={name: count == printed for name, (count, printed) in counts.items()}
         | {"ratios": round(202 / 28, 1) == 7.2 and round(compression, 1) == 3.2},
-        numbers={name: found for name, (found, _) in counts.items()},
+        numbers={name: count for name, (count, _) in counts.items()},
     )
 
 

@@ -17,7 +17,7 @@ from softknee.lab.image_training import draw_shapes, values_of
 from softknee.lab.rates import draw_rate, rate_markdown
 from softknee.measure.record import Record
 
-from ..runs import Runs, Study
+from ..runs import Runs, Study, commands_of_rows, folded
 from ..statement import (
     ADDED,
     CANNOT_TELL,
@@ -427,10 +427,7 @@ best_in_a_small_network = statement(
 
 
 @statement(
-    place="Table 6, VGG-8",
-    says="PolyReLU does not converge in VGG-8.",
-    needs=[ALONE],
-    different=f"{TRAINED}; {ADDED}",
+    place="Table 6, VGG-8", says="PolyReLU does not converge in VGG-8.", needs=[ALONE], different=f"{TRAINED}; {ADDED}"
 )
 def polyrelu_does_not_converge(record: Record) -> Evidence:
     """Whether the loss of every seed stops being a number."""
@@ -445,9 +442,8 @@ def polyrelu_does_not_converge(record: Record) -> Evidence:
 
 
 _TAUGHT = (
-    f"{TRAINED}; one teacher, of one seed; of the paper's ten students four were "
-    "not run with VGG-8 (DiTAC, LReLU, CRReLU, PolyNorm), nor PolyReLU, which does not converge there; those of its "
-    "ReLU are from the literature"
+    f"{TRAINED}; one teacher, of one seed; of the paper's ten students four were not run with VGG-8 (DiTAC, LReLU, "
+    "CRReLU, PolyNorm), nor PolyReLU, which does not converge there; those of its ReLU are from the literature"
 )
 _SPLIT = f"{_TAUGHT}; that the students are judged apart from their teacher was added with records at hand"
 best_student = statement(
@@ -817,6 +813,7 @@ def record_tables(runs: Runs) -> Iterator[str]:
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
             f"mean and standard deviation. Again: `{record.command}`. [Record](records/{name}).\n"
         )
+        yield folded(commands_of_rows(record))
         yield _of_the_paper() if name == RATE else _of_the_training(record)
         for figure in FIGURES.get(name, ()):
             if runs.paths[name].with_name(figure.file).is_file():

@@ -8,9 +8,7 @@ from click_streams import plain_stream, stream_model
 from softknee.lab.clicks import click_model
 from softknee.lab.data.criteo import BUCKETS
 
-pytestmark = [
-    pytest.mark.gpu,
-]
+pytestmark = [pytest.mark.gpu]
 FIT = {"epochs": 1, "batch": 16, "loss": "bce_with_logits"}
 STREAM = {"lr": 0.1, "optimizer": "adagrad", "initial_accumulator_value": 0.1, "shuffle": 32, "progressive": True}
 

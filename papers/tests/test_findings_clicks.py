@@ -7,7 +7,7 @@ import torch
 from papers.ledger import find_statements
 from papers.runs import Runs, recipe_named
 from papers.smelu.findings import ONLINE, PAIR, TABLES
-from papers.statement import judge
+from papers.statement import CANNOT_TELL, judge
 from papers.tables import study_tables
 
 from data_files import write_criteo
@@ -29,7 +29,7 @@ FEWER = {
         for name in TABLES
     },
 }
-# What compares smooth functions with each other is in test_evidence_headlines.
+# Those that compare smooth functions with each other have tests of their own.
 AMONG_SMOOTH = {"three_families_trade_best_online", "smelu_agrees_and_swish_predicts_better_online"}
 NAMES = [
     one.name
@@ -75,11 +75,7 @@ def outcomes_of(recipe, rows, scores):
             seconds=1.0,
             diverged=(None,) * seeds,
             selected=(1,) * seeds,
-            test={
-                "accuracy": (0.78,) * seeds,
-                "log_loss": near(loss, seeds, 0.001),
-                "auc": near(auc, seeds, spread),
-            },
+            test={"accuracy": (0.78,) * seeds, "log_loss": near(loss, seeds, 0.001), "auc": near(auc, seeds, spread)},
             difference=differing(size, seeds),
             trained=10_333_914,
         )
@@ -114,6 +110,11 @@ def store(folder, name, rows, scores):
         record = one.record(command="test", git=None)
         record.settings["store"] = {"position": place}
         record.write(folder / name / "trials" / f"{one.trial.key}.json")
+
+
+def verdict(folder, name):
+    (judged,) = judge([statement for statement in find_statements(["smelu"]) if statement.id == name], Runs(folder))
+    return judged
 
 
 def verdicts(folder):
@@ -199,3 +200,38 @@ def test_a_report_on_a_table_is_about_auc_and_stands_beside_the_paper(rows):
     (row,) = (one for one in beside["delta_1"].rows if one.label == "smelu beta=2.5")
     assert (row.paper, row.value, row.interval) == (0.029, ours["value"], tuple(ours["interval"]))
     assert row.verdict == "worse"  # 0.029 lies below its interval
+
+
+@pytest.mark.parametrize(("size", "said"), [(0.3, "holds"), (0.85, "fails")])
+def test_how_much_lower_the_difference_of_clicks_is(size, said, tmp_path, rows):
+    for name in TABLES:
+        store(tmp_path, name, rows, SO | {"smelu": (0.74, 0.495, size, 0.001)})
+    found = verdict(tmp_path, "smelu.smelu_lowers_the_difference_by_much")
+    assert found.verdict == said
+    assert len(found.evidence.parts) == 6
+
+
+def online(**of):
+    """Scores of the online study by the name of the function: the log loss, and how far models stray."""
+    return {name: (0.7, loss, size, 0.01) for name, (loss, size) in of.items()}
+
+
+def test_families_online(tmp_path, rows):
+    scores = online(relu=(0.52, 1.0), smelu=(0.50, 0.3), gelu=(0.50, 0.4), swish=(0.48, 0.5), others=(0.50, 0.8))
+    store(tmp_path, ONLINE, rows, scores)
+    assert verdict(tmp_path, "smelu.three_families_trade_best_online").verdict == "holds"
+    assert verdict(tmp_path, "smelu.smelu_agrees_and_swish_predicts_better_online").verdict == "holds"
+
+
+def test_a_family_that_always_loses_more_than_relu_has_no_trade_off(tmp_path, rows):
+    scores = online(relu=(0.52, 1.0), smelu=(0.55, 0.1), mish=(0.55, 0.1), swish=(0.48, 0.8), others=(0.50, 0.8))
+    store(tmp_path, ONLINE, rows, scores)
+    found = verdict(tmp_path, "smelu.three_families_trade_best_online")
+    # SmeLU against both; GELU and Swish against Mish, which has no value either, and against TanhExp, as good as they.
+    assert [part.verdict for part in found.evidence.parts] == [
+        *("fails", "fails"),
+        *("holds", CANNOT_TELL),
+        *("holds", CANNOT_TELL),
+    ]
+    both = verdict(tmp_path, "smelu.smelu_agrees_and_swish_predicts_better_online")
+    assert [part.verdict for part in both.evidence.parts] == ["fails", "holds"]

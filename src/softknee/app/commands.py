@@ -8,7 +8,17 @@ import typer
 from ..version import VERSION
 from .bench import bench
 from .data import compare, data
-from .screen import Keep, RecordFile, command_line, kept_in, print_table, several, write_record
+from .screen import (
+    Keep,
+    RecordFile,
+    command_line,
+    kept_in,
+    print_table,
+    progress_bar,
+    progress_line,
+    several,
+    write_record,
+)
 from .study import fits, report, study, surface
 from .study_images import distil, rate
 from .study_language import preference, wikitext
@@ -55,7 +65,6 @@ def study_language(
 ) -> None:
     """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
     from ..lab import language_models
-    from .screen import progress_bar
 
     recipe = language_models.Recipe(steps=train_steps)
     settings = language_models.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
@@ -84,7 +93,6 @@ def deploy_check(
     activation, over the seeds.
     """
     from ..lab.deploy import check_several, deploy_table, summary_record, summary_tables
-    from .screen import progress_line
 
     with progress_line("checking") as report:
         checked = check_several(
@@ -108,7 +116,6 @@ def gallery(
 ) -> None:
     """Draw f, f' and f'' of every function and write its page: formulas, claims, certified constants."""
     from ..lab import gallery
-    from .screen import progress_line
 
     with progress_line("drawing") as report:
         written = gallery.write(out, only=several(only), report=report)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from .screen import command_line, print_table
+from .screen import command_line, print_table, progress_line
 
 data = typer.Typer(help="Prepare data sets that are too large to be read as they are.", no_args_is_help=True)
 
@@ -24,7 +24,6 @@ def data_criteo(
 ) -> None:
     """Hash Criteo's rows into columns of numbers, shard by shard; memory does not grow with the file."""
     from ..lab.data.criteo import convert
-    from .screen import progress_line
 
     with progress_line("hashing") as report:
         shards = convert(raw, out, report=report)
@@ -43,13 +42,12 @@ def data_imagenet(
     """Decode ImageNet's pictures once, into files of bytes that studies read their batches from."""
     from ..lab.data.files import data_folder
     from ..lab.data.imagenet import write_bytes
-    from .screen import progress_line
 
     root = data_folder(folder)
     with progress_line("decoding") as report:
-        found = write_bytes(root, limit=limit, begin=lambda said: typer.echo(said, err=True), report=report)
-    train, test = (f"{len(found.labels[part]):,}" for part in ("train", "val"))
-    typer.echo(f"{train} pictures to train on and {test} to test with are in '{found.folder}'.")
+        written = write_bytes(root, limit=limit, begin=lambda line: typer.echo(line, err=True), report=report)
+    train, test = (f"{len(written.labels[part]):,}" for part in ("train", "val"))
+    typer.echo(f"{train} pictures to train on and {test} to test with are in '{written.folder}'.")
 
 
 def compare(
@@ -78,10 +76,9 @@ def compare(
     """What changes in the predictions when a new model takes an old one's place, with intervals."""
     from ..lab import compare as room
     from ..lab.bench.speed import choose_device
-    from .screen import progress_line
 
     with progress_line("comparing"):
-        found = room.compare(
+        comparison = room.compare(
             old,
             new,
             data=_data(data, target=target, raw=raw, flat=flat),
@@ -93,26 +90,26 @@ def compare(
             data_folder=data_folder,
         )
     if record is not None:
-        found.record(command=command_line()).write(record)
-    print_table(found.table(), markdown=markdown)
+        comparison.record(command=command_line()).write(record)
+    print_table(comparison.table(), markdown=markdown)
 
 
-def read_arguments(given: list[str]) -> dict[str, Any]:
+def read_arguments(options: list[str]) -> dict[str, Any]:
     """NAME=VALUE with a value of JSON; what is no JSON is text.
 
     >>> read_arguments(["hidden=[64, 64]", "activation=smelu"])
     {'hidden': [64, 64], 'activation': 'smelu'}
     """
-    found: dict[str, Any] = {}
-    for one in given:
-        name, is_there, text = one.partition("=")
+    arguments: dict[str, Any] = {}
+    for option in options:
+        name, is_there, text = option.partition("=")
         if not is_there or not name.isidentifier():
-            raise ParameterError(f"--argument takes NAME=VALUE, such as hidden=[64], and {one!r} was given.")
+            raise ParameterError(f"--argument takes NAME=VALUE, such as hidden=[64], and {option!r} was given.")
         try:
-            found[name] = json.loads(text)
+            arguments[name] = json.loads(text)
         except json.JSONDecodeError:
-            found[name] = text
-    return found
+            arguments[name] = text
+    return arguments
 
 
 def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:

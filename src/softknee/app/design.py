@@ -36,16 +36,18 @@ def run(text: str, *, param: Sequence[str], name: str | None, plot: Path | None,
 
 def _definition(text: str, param: Sequence[str], name: str | None) -> Activation:
     params: dict[str, str] = {}
-    for one in param:
-        key, equals, value = one.partition("=")
+    for option in param:
+        key, equals, value = option.partition("=")
         if not equals or key.strip() in params:
-            raise ParameterError(f"--param takes a name and a number, as in beta=1.0, each name once; {one!r} is not.")
+            raise ParameterError(
+                f"--param takes a name and a number, as in beta=1.0, each name once; {option!r} is not."
+            )
         params[key.strip()] = value.strip()
     if text.strip().endswith(FILE_ENDING):
         if params:
             raise ParameterError("A file has its parameters already; leave --param out.")
-        found = load(text.strip())
-        return found if name is None else found.with_(name=name)
+        act = load(text.strip())
+        return act if name is None else act.with_(name=name)
     return definition(text, params=params, name=name)
 
 

@@ -7,18 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..errors import ParameterError
 from ..lab.table import Table
@@ -42,11 +35,7 @@ def progress_line(what: str) -> Iterator[Callable[[str], None]]:
     """A spinner with the name of what is going on; it goes to stderr, so that stdout can be piped."""
     console = console_of(for_errors=True)
     with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task(what, total=None)
         yield lambda name: progress.update(task, description=f"{what} {name}")
@@ -69,14 +58,14 @@ def _lines(what: str, total: int) -> Callable[[str], None]:
     """A line on stderr now and then: in the log of a long run a bar would be seen when it is over."""
     from ..lab.studies.engine import clock
 
-    begun = said = time.monotonic()
+    begun = last_line = time.monotonic()
     done = 0
 
     def advance(name: str) -> None:
-        nonlocal said, done
+        nonlocal last_line, done
         done, now = done + 1, time.monotonic()
-        if now - said >= _BETWEEN_LINES or (done == total and said > begun):
-            said, left = now, (now - begun) / done * (total - done)
+        if now - last_line >= _BETWEEN_LINES or (done == total and last_line > begun):
+            last_line, left = now, (now - begun) / done * (total - done)
             times = f"{clock(now - begun)} so far, about {clock(left)} left"
             typer.echo(f"{what} {name}: {done} of {total}, {times}", err=True)
 
@@ -147,9 +136,6 @@ def announce_smoke(smoke: bool) -> None:
         typer.echo("Smoke run: it shows that everything works, and its numbers mean nothing.", err=True)
 
 
-if TYPE_CHECKING:
-    from ..measure.record import Record
-
 Keep = Annotated[
     Path | None,
     typer.Option(
@@ -167,12 +153,12 @@ def kept_in(keep: Path | None, json: Path | None) -> Iterator[Path | None]:
         yield place
     except KeyboardInterrupt:
         lost = "Nothing was kept: name a file with --json, or a folder with --keep."
-        kept = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
-        typer.echo(f"Stopped. {lost if place is None else kept}", err=True)
+        resumed = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
+        typer.echo(f"Stopped. {lost if place is None else resumed}", err=True)
         raise typer.Exit(STOPPED) from None
 
 
-def write_record(record: "Record", json: Path | None, *, keep: Path | None) -> None:
+def write_record(record: Record, json: Path | None, *, keep: Path | None) -> None:
     """Write what was found; the folder beside it, all of whose findings it holds, goes."""
     if json is not None:
         record.write(json)

@@ -65,12 +65,12 @@ class Block:
 def blocks_of(page: Path) -> tuple[Block, ...]:
     """Every fenced block and every hidden preparation of a page, in order."""
     text = page.read_text(encoding="utf-8")
-    found = []
-    for one in _PARTS.finditer(text):
-        hidden = one["prepare"] is not None
-        kind, code = ("prepare", one["prepare"]) if hidden else (one["kind"], one["body"])
-        found.append(Block(page, text.count("\n", 0, one.start()) + 2, kind, code))
-    return tuple(found)
+    blocks = []
+    for match in _PARTS.finditer(text):
+        hidden = match["prepare"] is not None
+        kind, code = ("prepare", match["prepare"]) if hidden else (match["kind"], match["body"])
+        blocks.append(Block(page, text.count("\n", 0, match.start()) + 2, kind, code))
+    return tuple(blocks)
 
 
 def run_blocks_of(page: Path) -> tuple[str, ...]:
@@ -90,9 +90,9 @@ def run_blocks_of(page: Path) -> tuple[str, ...]:
         )
         try:
             for block in blocks_of(page):
-                said = _run_block(block, name, room)
+                output = _run_block(block, name, room)
                 if block.kind in SHOWN:
-                    printed.append(said)
+                    printed.append(output)
         finally:
             os.chdir(before)
             os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
@@ -148,8 +148,8 @@ def _run_here(block: Block, name: str, room: dict[str, object]) -> str:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
             exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), room)
     except (Exception, SystemExit) as problem:
-        told = "".join(traceback.format_exception(problem)[-4:])
-        raise BlockError(f"The block of {block.place} does not run:\n{told}") from problem
+        lines = "".join(traceback.format_exception(problem)[-4:])
+        raise BlockError(f"The block of {block.place} does not run:\n{lines}") from problem
     return out.getvalue()
 
 
@@ -163,10 +163,10 @@ def _run_script(block: Block) -> str:
 def _process(arguments: list[str], block: Block) -> str:
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
-        said = done.stderr
+        errors = done.stderr
         # torchrun repeats at length that a process failed; what that process said comes before it.
-        told = said if len(said) <= 8000 else f"{said[:4000]}\n...\n{said[-4000:]}"
-        raise BlockError(f"The program of {block.place} ends with {done.returncode}:\n{told}")
+        shown = errors if len(errors) <= 8000 else f"{errors[:4000]}\n...\n{errors[-4000:]}"
+        raise BlockError(f"The program of {block.place} ends with {done.returncode}:\n{shown}")
     return done.stdout
 
 
@@ -176,7 +176,7 @@ def _process(arguments: list[str], block: Block) -> str:
 def commands_of(page: Path) -> Iterator[tuple[str, str]]:
     """Every line of a page that is a `softknee` command, with its place; continued lines are put together."""
     text = page.read_text(encoding="utf-8")
-    shown = [one["body"] for one in _PARTS.finditer(text) if one["kind"] in ("", "sh", "bash", "console", "text")]
+    shown = [match["body"] for match in _PARTS.finditer(text) if match["kind"] in ("", "sh", "bash", "console", "text")]
     shown += _INDENTED.findall(_PARTS.sub("", text))
     for body in shown:
         for line in body.replace("\\\n", " ").splitlines():
@@ -199,9 +199,9 @@ def check_command(line: str, place: str) -> None:
             _, words = _options(command, context, words)
             if not words:
                 break
-            _, found, words = command.resolve_command(context, words)
-            context = found.context_class(found, info_name=found.name, parent=context)
-            command = found
+            _, chosen, words = command.resolve_command(context, words)
+            context = chosen.context_class(chosen, info_name=chosen.name, parent=context)
+            command = chosen
         _options(command, context, words)
     except Exception as problem:
         if isinstance(problem, BlockError):

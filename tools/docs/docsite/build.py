@@ -46,12 +46,12 @@ def run_blocks() -> dict[str, tuple[str, ...]]:
     for page in pages():
         for line, place in commands_of(page):
             check_command(line, place)
-    with_code = [one for one in pages() if one.parent != EXTEND and any(b.kind in SHOWN for b in blocks_of(one))]
+    with_code = [page for page in pages() if page.parent != EXTEND and any(b.kind in SHOWN for b in blocks_of(page))]
     # A block may change the process (names, threads, Ray): each process begins anew and takes one page after the other.
     with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn")) as pool:
         added = pool.submit(_follow_all)
-        several = {str(page.relative_to(DOCS)): pool.submit(run_blocks_of, page) for page in with_code}
-        printed = {name: one.result() for name, one in several.items()}
+        pending = {str(page.relative_to(DOCS)): pool.submit(run_blocks_of, page) for page in with_code}
+        printed = {name: result.result() for name, result in pending.items()}
         return printed | {f"{EXTEND.name}/{name}": texts for name, texts in added.result().items()}
 
 
@@ -92,8 +92,8 @@ def build(out: Path, *, run: bool = True) -> Path:
     source, html = out / "source", out / "html"
     write_sources(source, printed)
     make_html(source, html)
-    if found := problems(html):
-        raise BuildError("\n".join(found))
+    if complaints := problems(html):
+        raise BuildError("\n".join(complaints))
     return html
 
 
@@ -102,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "docs", help="the folder to build in")
     parser.add_argument("--no-run", action="store_true", help="do not run the blocks of the pages")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     begun = time.perf_counter()
     try:
-        html = build(given.out.resolve(), run=not given.no_run)
+        html = build(options.out.resolve(), run=not options.no_run)
     except (BuildError, BlockError, UndocumentedError) as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

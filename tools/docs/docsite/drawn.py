@@ -55,14 +55,14 @@ def path(curve: Curve, order: int, frame: Frame) -> str:
 
 
 def _frames(curves: Sequence[Curve], low: float, high: float) -> list[Frame]:
-    found = []
+    frames = []
     for order in range(3):
         heights = [y for curve in curves if order < len(curve.runs) for run in curve.runs[order] for y in run.ys]
         heights += [mass for curve in curves for _, mass in curve.masses[order]] + [0.0]
         bottom, top = min(heights), max(heights)
         room = _ROOM * (top - bottom or 1.0)
-        found.append(Frame(low, high, bottom - room, top + room))
-    return found
+        frames.append(Frame(low, high, bottom - room, top + room))
+    return frames
 
 
 def _axes(frame: Frame) -> str:
@@ -81,7 +81,7 @@ def _axes(frame: Frame) -> str:
 def _ticks(low: float, high: float) -> list[float]:
     size = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(size))
-    step = next(one * power for one in (1, 2, 5, 10) if one * power >= size)
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size)
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 12) + 0.0 for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -101,16 +101,18 @@ def slider(act: Definition) -> str:
         return ""
     values = _places(act, names, shown)
     fixed = {name: value for name, value in shown[0].items() if name not in names}
-    several = [{**fixed, **dict.fromkeys(names, one)} for one in values]
+    settings_of_places = [{**fixed, **dict.fromkeys(names, value)} for value in values]
     lines = lines_of(act, shown)
     low, high = bounds(lines, exhibit(act.name).low, exhibit(act.name).high)
-    curves = [Line("", orders_of(act, one), seams_of(act, one)).between(low, high) for one in several]
-    limits = [one.between(low, high) for one in lines if one.dotted] if len(names) == len(act.knobs) else []
+    curves = [
+        Line("", orders_of(act, setting), seams_of(act, setting)).between(low, high) for setting in settings_of_places
+    ]
+    limits = [line.between(low, high) for line in lines if line.dotted] if len(names) == len(act.knobs) else []
     frames = _frames([*curves, *limits], low, high)
     start = _start(act, names, values)
     panels = "".join(
         f'<svg viewBox="-34 -6 {WIDTH + 44} {HEIGHT + 26}" role="img" aria-label="{_TITLES[order]}">{_axes(frame)}'
-        + "".join(f'<path class="hard" d="{path(one, order, frame)}"/>' for one in limits[:1])
+        + "".join(f'<path class="hard" d="{path(limit, order, frame)}"/>' for limit in limits[:1])
         + f'<path class="soft" d="{path(curves[start], order, frame)}"/>'
         + f'<text class="title" x="8" y="18">{_TITLES[order]}</text></svg>'
         for order, frame in enumerate(frames)
@@ -118,7 +120,7 @@ def slider(act: Definition) -> str:
     label = " = ".join(map(sign, names))
     data = {
         "label": label,
-        "values": [float(f"{one:.4g}") for one in values],
+        "values": [float(f"{value:.4g}") for value in values],
         "paths": [[path(curve, order, frame) for order, frame in enumerate(frames)] for curve in curves],
     }
     numbers = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
@@ -134,20 +136,20 @@ def slider(act: Definition) -> str:
 
 def _moved(act: Definition, shown: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the slider moves: the knobs, or the one parameter that the figure varies."""
-    varied = [name for name in shown[0] if len({str(one.get(name)) for one in shown}) > 1]
+    varied = [name for name in shown[0] if len({str(setting.get(name)) for setting in shown}) > 1]
     names = varied[:1] if len(varied) == 1 else list(act.knobs)
     return [name for name in names if isinstance(act.param(name), Param)]
 
 
 def _places(act: Definition, names: Sequence[str], shown: Sequence[Mapping[str, Any]]) -> list[float]:
-    given = [float(one[name]) for one in shown for name in names if name in one] or [0.25, 2.0]
-    low, high = min(given), max(given)
+    drawn = [float(setting[name]) for setting in shown for name in names if name in setting] or [0.25, 2.0]
+    low, high = min(drawn), max(drawn)
     steps = [i / (_PLACES - 1) for i in range(_PLACES)]
-    found = [low * (high / low) ** one if low > 0 else low + (high - low) * one for one in steps]
+    places = [low * (high / low) ** step if low > 0 else low + (high - low) * step for step in steps]
     # The values of the figure below, to the last digit: the nearest places move there.
-    for value in sorted({*given}):
-        found[min(range(_PLACES), key=lambda i: abs(found[i] - value))] = value
-    return found
+    for value in sorted({*drawn}):
+        places[min(range(_PLACES), key=lambda i: abs(places[i] - value))] = value
+    return places
 
 
 def _start(act: Definition, names: Sequence[str], values: Sequence[float]) -> int:
@@ -166,7 +168,7 @@ def thumbnail(act: Definition) -> str:
     shown = settings(act)
     chosen = shown[len(shown) // 2]
     orders = [act, act.derivative(1)]
-    line = Line("", [lambda x, one=one: one(x, **chosen) for one in orders], seams_of(act, chosen))
+    line = Line("", [lambda x, order=order: order(x, **chosen) for order in orders], seams_of(act, chosen))
     low, high = -3.0, 3.0
     curve = line.between(low, high)
     frame = Frame(low, high, -1.35, 2.5)

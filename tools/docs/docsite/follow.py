@@ -49,14 +49,14 @@ def apply(page: Path, copy: Path) -> list[str]:
     """Make the files and changes of a page in a copy; the names of the files."""
     done = []
     for block in blocks_of(page):
-        found = _FILE.match(block.code)
-        if found:
-            place = copy / found[1]
+        file = _FILE.match(block.code)
+        if file:
+            place = copy / file[1]
             if place.exists():
-                raise BlockError(f"The file of {block.place} is there already: {found[1]}.")
+                raise BlockError(f"The file of {block.place} is there already: {file[1]}.")
             # The first line only says where it belongs, except in YAML, where it is a comment like any other.
-            place.write_text(block.code[found.end() :], encoding="utf-8")
-            done.append(found[1])
+            place.write_text(block.code[file.end() :], encoding="utf-8")
+            done.append(file[1])
         elif block.kind == "diff":
             done.append(_change(block, copy))
     return done
@@ -69,12 +69,12 @@ def _change(block: Block, copy: Path) -> str:
     before = "\n".join(line[1:] for line in lines if line[:1] != "+")
     after = "\n".join(line[1:] for line in lines if line[:1] != "-")
     # Whole lines only.
-    found = [one.start() for one in re.finditer(rf"^{re.escape(before)}$", text, flags=re.M)]
-    if len(found) != 1:
+    places = [match.start() for match in re.finditer(rf"^{re.escape(before)}$", text, flags=re.M)]
+    if len(places) != 1:
         raise BlockError(
-            f"What stays in the change of {block.place} is found {len(found)} times in {head[4:]}, not once."
+            f"What stays in the change of {block.place} is found {len(places)} times in {head[4:]}, not once."
         )
-    place.write_text(text[: found[0]] + after + text[found[0] + len(before) :], encoding="utf-8")
+    place.write_text(text[: places[0]] + after + text[places[0] + len(before) :], encoding="utf-8")
     return head[4:]
 
 
@@ -97,5 +97,5 @@ def follow(pages: Sequence[Path], copy: Path) -> dict[str, tuple[str, ...]]:
     )
     if done.returncode:
         raise BlockError(f"Following {', '.join(page.name for page in pages)}:\n{done.stderr[-2500:]}")
-    said = json.loads(done.stdout.rpartition("@@")[2])
-    return {name: tuple(texts) for name, texts in said.items()}
+    printed = json.loads(done.stdout.rpartition("@@")[2])
+    return {name: tuple(texts) for name, texts in printed.items()}

@@ -42,20 +42,20 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
+        attributes = {name: value or "" for name, value in attrs}
+        self.ids |= {attributes[name] for name in ("id", "name") if attributes.get(name)}
         self._in_style = tag == "style"
-        if given.get("style"):
-            self.styles.append(given["style"])
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        elif tag == "link" and "href" in given:
-            named = set(given.get("rel", "").split()) <= _NAMED_ONLY
-            (self.links if named else self.fetches).append(given["href"])
-        elif tag in _FETCHED and given.get(_FETCHED[tag]):
-            self.fetches.append(given[_FETCHED[tag]])
-        if given.get("srcset"):
-            self.fetches += [one.split()[0] for one in given["srcset"].split(",")]
+        if attributes.get("style"):
+            self.styles.append(attributes["style"])
+        if tag == "a" and "href" in attributes:
+            self.links.append(attributes["href"])
+        elif tag == "link" and "href" in attributes:
+            named = set(attributes.get("rel", "").split()) <= _NAMED_ONLY
+            (self.links if named else self.fetches).append(attributes["href"])
+        elif tag in _FETCHED and attributes.get(_FETCHED[tag]):
+            self.fetches.append(attributes[_FETCHED[tag]])
+        if attributes.get("srcset"):
+            self.fetches += [part.split()[0] for part in attributes["srcset"].split(",")]
 
     def handle_data(self, data: str) -> None:
         if self._in_style:
@@ -76,25 +76,25 @@ def read(path: Path) -> Page:
 def problems(site: Path) -> list[str]:
     """A sentence for every dead link, dead anchor, missing file and fetch from outside."""
     pages = {path: read(path) for path in sorted(site.rglob("*.html"))}
-    found = []
+    complaints = []
     for path, page in pages.items():
         here = path.relative_to(site)
         for address in page.links:
             if why := _dead(address, path, pages, site):
-                found.append(f"{here}: the link {address!r} {why}.")
-        for address in (*page.fetches, *(one for text in page.styles for one in _addresses(text))):
+                complaints.append(f"{here}: the link {address!r} {why}.")
+        for address in (*page.fetches, *(address for text in page.styles for address in _addresses(text))):
             if why := _outside(address) or _dead(address, path, pages, site):
-                found.append(f"{here}: what is fetched from {address!r} {why}.")
+                complaints.append(f"{here}: what is fetched from {address!r} {why}.")
     for path in sorted(site.rglob("*.css")):
         for address in _addresses(path.read_text(encoding="utf-8")):
             if why := _outside(address) or _dead(address, path, pages, site):
-                found.append(f"{path.relative_to(site)}: what is fetched from {address!r} {why}.")
-    return found
+                complaints.append(f"{path.relative_to(site)}: what is fetched from {address!r} {why}.")
+    return complaints
 
 
 def _addresses(css: str) -> Iterator[str]:
-    for one in _CSS.finditer(css):
-        yield one["url"] or one["import"]
+    for match in _CSS.finditer(css):
+        yield match["url"] or match["import"]
 
 
 def _outside(address: str) -> str:

@@ -15,7 +15,7 @@ _VERDICTS = ("holds", "partly", "fails", "cannot tell", "no records", "crashed",
 def outside_code(text: str, change: Callable[[str], str]) -> str:
     """Apply a change to a page, but not to its code."""
     parts = _FENCE.split(text)
-    return "".join(one if odd % 2 else change(one) for odd, one in enumerate(parts))
+    return "".join(part if odd % 2 else change(part) for odd, part in enumerate(parts))
 
 
 def site_math(text: str) -> str:
@@ -24,7 +24,7 @@ def site_math(text: str) -> str:
     >>> site_math(r"as $`\\beta \\to 0`$")
     'as $\\\\beta \\\\to 0$'
     """
-    return re.sub(r"\$`([^`]+)`\$", lambda found: f"${found[1]}$", text)
+    return re.sub(r"\$`([^`]+)`\$", lambda match: f"${match[1]}$", text)
 
 
 def site_links(text: str, *, page: str, folders: Sequence[str] = (), source: str = "") -> str:
@@ -36,10 +36,10 @@ def site_links(text: str, *, page: str, folders: Sequence[str] = (), source: str
     """
     here = os.path.dirname(page)
 
-    def moved(found: re.Match[str]) -> str:
-        target, _, anchor = found[1].partition("#")
+    def moved(match: re.Match[str]) -> str:
+        target, _, anchor = match[1].partition("#")
         if not target or "://" in target or target.startswith("mailto:"):
-            return found[0]
+            return match[0]
         place = os.path.normpath(os.path.join(source or os.path.join("docs", here), target))
         if place.startswith("benchmarks/records/"):
             place = place.removeprefix("benchmarks/")
@@ -64,17 +64,17 @@ def site_links(text: str, *, page: str, folders: Sequence[str] = (), source: str
 
 def cells(row: str) -> list[str]:
     """The cells of a row of a table; an escaped bar does not end one."""
-    return [one.strip() for one in re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))]
+    return [text.strip() for text in re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))]
 
 
 def cards(text: str) -> str:
     """The tables of the ledger (place, claim, measured, verdict ...) as cards, which a telephone can show too."""
 
-    def change(found: re.Match[str]) -> str:
-        rows = found[0].strip().splitlines()
+    def change(match: re.Match[str]) -> str:
+        rows = match[0].strip().splitlines()
         heads = cells(rows[0])
         if heads[:1] != ["place"] or "verdict" not in heads:
-            return found[0]
+            return match[0]
         return "\n".join(_card(dict(zip(heads, cells(row), strict=True))) for row in rows[2:]) + "\n"
 
     return _TABLE.sub(change, text)
@@ -94,8 +94,8 @@ def figures(text: str, *, up: str = "") -> str:
     ```
     """
 
-    def figure(found: re.Match[str]) -> str:
-        says, file = found.groups()
+    def figure(match: re.Match[str]) -> str:
+        says, file = match.groups()
         target = f"{up}_images/{os.path.basename(file)}"
         return f"```{{figure}} {file}\n:target: {target}\n:alt: {says}\n\n{says}\n```"
 
@@ -105,7 +105,7 @@ def figures(text: str, *, up: str = "") -> str:
 def badge(verdict: str) -> str:
     """A verdict as a coloured word."""
     word = verdict.replace("*", "")
-    kind = next((one for one in _VERDICTS if word.startswith(one)), "no records")
+    kind = next((known for known in _VERDICTS if word.startswith(known)), "no records")
     return f'<span class="verdict {kind.replace(" ", "-")}">{word}</span>'
 
 

@@ -26,7 +26,7 @@ def mathml(latex: str, *, display: bool) -> str:
 
 def _prepared(latex: str) -> str:
     """LaTeX in the part of the language that the converter reads."""
-    latex = re.sub(r"'+", lambda found: "^{" + r"\prime" * len(found[0]) + "}", latex)
+    latex = re.sub(r"'+", lambda match: "^{" + r"\prime" * len(match[0]) + "}", latex)
     return latex.replace(r"\lvert", "|").replace(r"\rvert", "|").replace(r"\!", "")
 
 

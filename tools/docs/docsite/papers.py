@@ -1,4 +1,4 @@
-"""One page for each paper: its functions, its claims with verdicts, its tables beside ours; and the ledger's front."""
+"""The papers' own pages as pages of the site, each with its functions and what of the package it led to."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import re
 from pathlib import Path
 
 from papers.claim import PAPERS, Paper
-from papers.commands import command_of
-from papers.pages import CLAIMS, WRONG
 
 import softknee as sk
 from softknee.lab import gallery
 from softknee.lab.gallery import title_of
 
-from .beside import UNFINISHED, beside, index, unfinished
-from .found import judged, runs
-from .markdown import badge, cards
 from .origins import PAPER_OF
 from .places import PAPERS as FOLDER
 from .staging import site_page
@@ -40,6 +35,9 @@ _ABOUT = {
 }
 
 
+_INTERVAL = re.compile(r" (\[[^\][|]*, [^\][|]*\])(?=[^|\n]*\|)")
+
+
 def write_papers(out: Path) -> None:
     """The pages of the papers and the index of the ledger."""
     folder = out / "papers"
@@ -50,79 +48,14 @@ def write_papers(out: Path) -> None:
 
 
 def page(paper: Paper) -> str:
-    """The page of one paper."""
-    failures, claims = _claims(paper)
+    """The page of one paper: its README, which a test holds against claims and records, and what the package has."""
+    text = (FOLDER / paper.stem / "README.md").read_text(encoding="utf-8")
     names = [name for name in gallery.names() if PAPER_OF.get(name) == paper.stem]
     functions = ", ".join(f"[{title_of(sk.get(name))}](../zoo/{name}.md)" for name in names)
-    parts = [
-        f"# {paper.name}\n\n*{paper.title}*\n\n{_ABOUT[paper.stem]}\n\nIts functions: {functions}.",
-        f"**In short:** {_short(paper)}",
-        f"## Its tables and figures\n\n{index(paper)}",
-    ]
-    if failures:
-        parts.append("## Where it is wrong\n\n" + "\n".join(failures))
-    parts.append("## What it found by training\n\n" + _statements(paper))
-    parts.append("## Its tables beside ours\n\n" + _moved(beside(paper)))
-    parts.append("## What it says about mathematics\n\n" + cards(claims))
-    return "\n\n".join(parts) + "\n"
-
-
-def _moved(text: str) -> str:
-    """Links of the papers' pages, seen from the folder of the site that these pages lie in."""
-    return site_page(text, page="papers/any.md")
-
-
-def _claims(paper: Paper) -> tuple[list[str], str]:
-    """Of the paper's own page, which a test holds against the ledger: its failures, and the table of its claims."""
-    sections = dict(re.findall(r"^## (.*?)\n\n(.*?)(?=^## |\Z)", _page_of(paper), flags=re.M | re.S))
-    return sections.get(WRONG, "").strip().splitlines(), sections[CLAIMS].strip() + "\n"
-
-
-def _page_of(paper: Paper) -> str:
-    return (FOLDER / paper.stem / "README.md").read_text(encoding="utf-8")
-
-
-def _short(paper: Paper) -> str:
-    verdicts = re.findall(r"\| \**(holds|partly|fails)\** \|$", _claims(paper)[1], flags=re.M)
-    holds, partly, fails = (verdicts.count(verdict) for verdict in ("holds", "partly", "fails"))
-    of = [one for one in judged() if one.statement.paper == paper]
-    done = [one for one in of if one.evidence is not None]
-    words = {verdict: sum(one.verdict == verdict for one in done) for verdict in dict.fromkeys(o.verdict for o in done)}
-    told = ", ".join(f"{count} {verdict}" for verdict, count in words.items())
-    empirical = f"{len(done)} judged by records ({told})" if done else "none with the records that judge it yet"
-    return (
-        f"{len(verdicts)} mathematical claims checked: {holds} hold, {partly} hold partly, {fails} fail. {len(of)} "
-        f"findings of training, {empirical}."
-    )
-
-
-def _statements(paper: Paper) -> str:
-    lines = []
-    for one in judged():
-        if one.statement.paper != paper:
-            continue
-        needs = ", ".join(_study(name) for name in one.statement.needs)
-        name = one.statement.name
-        mark = badge(UNFINISHED if one.unfinished else one.verdict)
-        body = [f":::{{container}} claim\n{mark} **{one.statement.place}** `{name}`"]
-        if one.counts:
-            body[0] += f" ({one.counts})"
-        body.append(one.statement.says)
-        if one.evidence is not None:
-            body.append(f"*Found:* {one.measured}")
-            body.append(f"*Different from the paper:* {one.statement.different}")
-        body.append(f"*Decided by:* {needs}")
-        lines.append("\n\n".join(body) + "\n:::")
-    return "\n\n".join(lines)
-
-
-def _study(name: str) -> str:
-    """A link to the records of a study; the command, where there are none."""
-    if name not in runs().names:
-        return f"`{command_of(name)}`"
-    path = runs().paths[name].relative_to(FOLDER)
-    link = f"[{name}]({path})" if name.endswith(".json") else f"[{name}]({path}/index.md)"
-    return f"{link} ({UNFINISHED}: {unfinished(name)})" if unfinished(name) else link
+    text = site_page(text, page=f"papers/{paper.stem}.md", source=f"papers/{paper.stem}")
+    text = re.sub(r"^\|.*$", lambda row: _INTERVAL.sub(r' <span class="interval">\1</span>', row[0]), text, flags=re.M)
+    title = f"*{paper.title}*\n\n"
+    return text.replace(title, f"{title}{_ABOUT[paper.stem]}\n\nIts functions: {functions}.\n\n", 1)
 
 
 def ledger() -> str:

@@ -1,7 +1,7 @@
 """The reference, from the docstrings. A public name without one, or a public method, ends the build with its name.
 
-Public is what the rooms' `__all__` lists. A docstring is Markdown as it stands: paragraphs, `name: explanation` lines,
-doctests, and indented formulas, which stay as they are.
+Public is what the rooms' `__all__` lists, or what a room without one defines. A docstring is Markdown as it stands:
+paragraphs, `name: explanation` lines, doctests, and indented formulas, which stay as they are.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _short(room: str) -> str:
 def public(room: str) -> Iterator[tuple[str, Any]]:
     """The names that a room lists, with what they are; rooms have pages of their own."""
     module = importlib.import_module(room)
-    for name in module.__all__:
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == room)
+    for name in getattr(module, "__all__", None) or [name for name in own if not name.startswith("_")]:
         value = getattr(module, name)
         if not isinstance(value, ModuleType) and not name.startswith("__"):
             yield name, value
@@ -84,7 +85,11 @@ def undocumented(room: str) -> list[str]:
         if not doc_of(value, name, module):
             missing.append(f"{room}.{name}")
         if inspect.isclass(value) and value.__module__.startswith("softknee"):
-            missing += [f"{room}.{name}.{one}" for one, member in members(value) if not _member_doc(value, one, member)]
+            missing += [
+                f"{room}.{name}.{member_name}"
+                for member_name, member in members(value)
+                if not _member_doc(value, member_name, member)
+            ]
     return missing
 
 
@@ -93,7 +98,7 @@ def _member_doc(kind: type, name: str, member: Any) -> str:
     if own := inspect.getdoc(member):
         return own
     above = (vars(base).get(name) for base in kind.__mro__[1:])
-    return next((text for one in above if one is not None and (text := inspect.getdoc(one))), "")
+    return next((text for inherited in above if inherited is not None and (text := inspect.getdoc(inherited))), "")
 
 
 def doc_of(value: Any, name: str, module: ModuleType) -> str:
@@ -103,9 +108,9 @@ def doc_of(value: Any, name: str, module: ModuleType) -> str:
         made = inspect.isclass(value) and dataclasses.is_dataclass(value) and str(own).startswith(f"{value.__name__}(")
         return "" if made or not own else inspect.cleandoc(own)
     for home in {module.__name__, *_homes(module, name)}:
-        found = _texts_below(home).get(name)
-        if found:
-            return found
+        text = _texts_below(home).get(name)
+        if text:
+            return text
     return ""
 
 
@@ -125,17 +130,17 @@ def _homes(module: ModuleType, name: str) -> Iterator[str]:
 @functools.cache
 def _texts_below(home: str) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(importlib.import_module(home)))
-    found = {}
-    for one, after in zip(tree.body, tree.body[1:], strict=False):
+    texts = {}
+    for assignment, after in zip(tree.body, tree.body[1:], strict=False):
         text = after.value if isinstance(after, ast.Expr) else None
         if (
-            isinstance(one, ast.Assign | ast.AnnAssign)
+            isinstance(assignment, ast.Assign | ast.AnnAssign)
             and isinstance(text, ast.Constant)
             and isinstance(text.value, str)
         ):
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-            found |= {target.id: text.value for target in targets if isinstance(target, ast.Name)}
-    return found
+            targets = assignment.targets if isinstance(assignment, ast.Assign) else [assignment.target]
+            texts |= {target.id: text.value for target in targets if isinstance(target, ast.Name)}
+    return texts
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -152,9 +157,9 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
                 continue
             seen.add(name)
             inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-            told = isinstance(value, property | functools.cached_property) or inspect.isfunction(inner)
+            shown = isinstance(value, property | functools.cached_property) or inspect.isfunction(inner)
             # What torch or SymPy asks a class for has its meaning there.
-            if told and not _foreign(kind, name):
+            if shown and not _foreign(kind, name):
                 yield name, value
 
 
@@ -173,21 +178,21 @@ def page(room: str) -> str:
     parts = [f"# {_short(room)}\n\n{_markdown(inspect.getdoc(module) or '')}\n"]
     if room == "softknee":
         parts[0] = "# sk\n\n`import softknee as sk`: the names of the front page. The rooms have pages of their own.\n"
-    for name in sorted(first, key=lambda one: (inspect.isclass(first[one]), one.lower())):
+    for name in sorted(first, key=lambda name: (inspect.isclass(first[name]), name.lower())):
         parts.append(_entry(room, name, first[name], module))
     return "\n".join(parts)
 
 
 def _entry(room: str, name: str, value: Any, module: ModuleType) -> str:
     label = f"{_short(room)}.{name}"
-    if room != "softknee" and any(value is one for _, one in public("softknee")):
+    if room != "softknee" and any(value is front for _, front in public("softknee")):
         return f"## {name}\n\nOn the front page: [`sk.{name}`](softknee.md#{_anchor(name)}).\n"
     text = _markdown(doc_of(value, name, module))
     if inspect.isclass(value):
         kind = "exception" if issubclass(value, BaseException) else "class"
         body = [text]
         if value.__module__.startswith("softknee") and not _is_zoo(value):
-            body += [_member(value, one, member) for one, member in members(value)]
+            body += [_member(value, member_name, member) for member_name, member in members(value)]
         return _directive(kind, f"{label}{_signature(value)}", "\n\n".join(body), heading=name)
     if _is_data(value):
         return _directive("data", label, text, heading=name)
@@ -207,7 +212,7 @@ def _is_zoo(value: type) -> bool:
 def _directive(kind: str, head: str, body: str, *, heading: str = "") -> str:
     title = f"## {heading}\n\n" if heading else ""
     fence = "`" * (
-        3 + max([0, *(len(one) for one in re.findall(r"`{3,}", body))]) - 2 * (not re.search("`{3,}", body)) + 2
+        3 + max([0, *(len(fence) for fence in re.findall(r"`{3,}", body))]) - 2 * (not re.search("`{3,}", body)) + 2
     )
     return f"{title}{fence}{{py:{kind}}} {head}\n\n{body.strip()}\n{fence}\n"
 
@@ -223,14 +228,17 @@ def _member(kind: type, name: str, member: Any) -> str:
 
 def _signature(value: Any, *, drop_first: bool = False) -> str:
     try:
-        found = inspect.signature(value)
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)" if not inspect.isclass(value) else ""
     if inspect.isclass(value) and issubclass(value, BaseException):
         return ""
-    given = list(found.parameters.values())[1 if drop_first else 0 :]
-    plain = [one.replace(annotation=_type(one.annotation), default=_default(one.default)) for one in given]
-    text = str(inspect.Signature(plain, return_annotation=_type(found.return_annotation)))
+    parameters = list(signature.parameters.values())[1 if drop_first else 0 :]
+    plain = [
+        parameter.replace(annotation=_type(parameter.annotation), default=_default(parameter.default))
+        for parameter in parameters
+    ]
+    text = str(inspect.Signature(plain, return_annotation=_type(signature.return_annotation)))
     text = re.sub(r"-> '([^']*)'$", r"-> \1", re.sub(r": '([^']*)'(?=[,)=\s])", r": \1", text))
     return text.replace("\n", " ")
 
@@ -290,14 +298,14 @@ def _prose(lines: list[str]) -> str:
         indented = [line.startswith("  ") for line in lines]
         if any(indented) and not lines[0].lstrip().startswith(("-", "*")):
             first = indented.index(True)
-            kept = inspect.cleandoc("\n".join(lines[first:]))
+            laid_out = inspect.cleandoc("\n".join(lines[first:]))
             before = "\n".join(lines[:first])
-            return f"{_escaped(before)}\n\n```text\n{kept}\n```" if before else f"```text\n{kept}\n```"
+            return f"{_escaped(before)}\n\n```text\n{laid_out}\n```" if before else f"```text\n{laid_out}\n```"
         return _escaped("\n".join(lines))
     out: list[str] = []
     for line in lines:
-        if found := _ARGUMENT.match(line):
-            out.append(f"- **{found[1].replace('*', chr(92) + '*')}**: {_escaped(found[2])}")
+        if match := _ARGUMENT.match(line):
+            out.append(f"- **{match[1].replace('*', chr(92) + '*')}**: {_escaped(match[2])}")
         else:
             out.append(("  " if out and out[-1].startswith(("-", "  ")) else "") + _escaped(line.strip()))
     return "\n".join(out)
@@ -306,7 +314,7 @@ def _prose(lines: list[str]) -> str:
 def _escaped(text: str) -> str:
     """Signs that Markdown would read as its own, outside code."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(one if i % 2 else re.sub(r"([*_$<|])", r"\\\1", one) for i, one in enumerate(parts))
+    return "".join(part if i % 2 else re.sub(r"([*_$<|])", r"\\\1", part) for i, part in enumerate(parts))
 
 
 def _index() -> str:
@@ -346,20 +354,19 @@ def commands() -> str:
 def _command(command: Any, path: str, parts: list[str]) -> None:
     inner = getattr(command, "commands", None)
     if inner:
-        for name, one in inner.items():
-            _command(one, f"{path} {name}", parts)
+        for name, sub in inner.items():
+            _command(sub, f"{path} {name}", parts)
         return
-    told = _escaped(inspect.cleandoc(command.help or "").replace("\f", ""))
+    about = _escaped(inspect.cleandoc(command.help or "").replace("\f", ""))
     rows = []
-    for one in command.params:
-        words = getattr(one, "help", None) or ""
-        names = (
-            ", ".join(f"`{opt}`" for opt in one.opts) if one.param_type_name == "option" else f"`{one.name.upper()}`"
-        )
-        default = getattr(one, "default", None)
+    for param in command.params:
+        words = getattr(param, "help", None) or ""
+        option = param.param_type_name == "option"
+        names = ", ".join(f"`{opt}`" for opt in param.opts) if option else f"`{param.name.upper()}`"
+        default = getattr(param, "default", None)
         shown = (
             f" Default: `{default}`." if isinstance(default, str | int | float) and default not in ("", False) else ""
         )
         rows.append(f"| {names} | {_escaped(' '.join(words.split()))}{shown} |")
     table = "\n| | |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
-    parts.append(f"## {path}\n\n{told}\n{table}")
+    parts.append(f"## {path}\n\n{about}\n{table}")

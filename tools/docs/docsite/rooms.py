@@ -42,24 +42,26 @@ _WIDE, _TALL, _GAP = 150, 54, 30
 def rules() -> ModuleType:
     """The test that enforces the order, which is where the order is written down."""
     place = ROOT / "tests" / "test_layers.py"
-    found = importlib.util.spec_from_file_location("rooms_of_the_tests", place)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("rooms_of_the_tests", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
 @functools.cache
 def edges() -> dict[tuple[str, str], int]:
     """(room, imported room) to the number of files with such an import."""
-    order, found = rules(), {}
+    order, counts = rules(), {}
     for path in sorted(SOURCE.rglob("*.py")):
         here = order.room_of(order.module_of(path))
-        there = {order.room_of(one) for one in order.imports_of(ast.parse(path.read_text(encoding="utf-8")), path)}
-        for one in there - {here}:
-            found[here, one] = found.get((here, one), 0) + 1
-    return found
+        there = {
+            order.room_of(module) for module in order.imports_of(ast.parse(path.read_text(encoding="utf-8")), path)
+        }
+        for imported in there - {here}:
+            counts[here, imported] = counts.get((here, imported), 0) + 1
+    return counts
 
 
 def present() -> list[str]:
@@ -72,11 +74,11 @@ def present() -> list[str]:
 @functools.cache
 def lines_of_code() -> dict[str, int]:
     """How many lines each room has."""
-    order, found = rules(), {}
+    order, sizes = rules(), {}
     for path in SOURCE.rglob("*.py"):
         room = order.room_of(order.module_of(path))
-        found[room] = found.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
-    return found
+        sizes[room] = sizes.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
+    return sizes
 
 
 def storeys() -> list[list[str]]:
@@ -95,7 +97,7 @@ def storeys() -> list[list[str]]:
 def picture() -> str:
     """The rooms as SVG: a room stands above all that it imports; a line is an import, thicker for more files."""
     floors = storeys()
-    widest = max(len(one) for one in floors)
+    widest = max(len(floor) for floor in floors)
     width = widest * (_WIDE + _GAP) + _GAP
     height = len(floors) * (_TALL + _GAP) + _GAP
     at: dict[str, tuple[float, float]] = {}
@@ -149,7 +151,7 @@ def table() -> str:
     rows = []
     for room in reversed(present()):
         below = [there or "softknee" for here, there in used if here == room]
-        shown = ", ".join(f"`{one}`" for one in present() if (one or "softknee") in below)
+        shown = ", ".join(f"`{other}`" for other in present() if (other or "softknee") in below)
         shown = shown.replace("``", "`softknee`")
         rows.append(f"| `{room or 'softknee'}` | {WORDS.get(room, '')} | {sizes[room]:,} | {shown} |")
     return "| room | what is in it | lines | imports |\n|---|---|---:|---|\n" + "\n".join(rows)

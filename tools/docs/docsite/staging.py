@@ -16,7 +16,7 @@ from softknee.lab.studies.reading import dump
 
 from .blocks import SHOWN
 from .drawn import slider
-from .found import runs
+from .evidence import runs
 from .markdown import cards, figures, site_links, site_math
 from .places import DOCS, RECORDS, ROOT
 from .places import PAPERS as PAPERS_FOLDER
@@ -49,11 +49,11 @@ def folders_of_records() -> dict[str, Path]:
 
 def site_page(text: str, *, page: str, printed: tuple[str, ...] = (), source: str = "") -> str:
     """A page as Sphinx gets it; `printed` is put below the blocks that printed it. For `source` see `site_links`."""
-    text = re.sub(r"^<!-- table: ([\w-]+) -->$", lambda found: _table(found[1]), text, flags=re.M)
-    text = re.sub(r"^<!-- slider: (\w+) -->$", lambda found: slider(sk.get(found[1])), text, flags=re.M)
+    text = re.sub(r"^<!-- table: ([\w-]+) -->$", lambda match: _table(match[1]), text, flags=re.M)
+    text = re.sub(r"^<!-- slider: (\w+) -->$", lambda match: slider(sk.get(match[1])), text, flags=re.M)
     if printed:
-        said = iter(printed)
-        text = _BLOCK.sub(lambda found: found[0] + _output(next(said, "")), text)
+        outputs = iter(printed)
+        text = _BLOCK.sub(lambda match: match[0] + _output(next(outputs, "")), text)
     text = cards(site_math(site_links(text, page=page, folders=tuple(folders_of_records()), source=source)))
     return figures(text, up="../") if page.startswith("papers/") else text
 
@@ -61,16 +61,16 @@ def site_page(text: str, *, page: str, printed: tuple[str, ...] = (), source: st
 def _table(name: str) -> str:
     """The table of docs/deploy.md that is made from a record, which a test holds against that record."""
     text = (DOCS / "deploy.md").read_text(encoding="utf-8")
-    found = re.search(rf"^<!-- {re.escape(name)} -->\n\n(.*?)(?=^- |^Record)", text, flags=re.M | re.S)
-    if found is None:
+    match = re.search(rf"^<!-- {re.escape(name)} -->\n\n(.*?)(?=^- |^Record)", text, flags=re.M | re.S)
+    if match is None:
         raise ValueError(f"docs/deploy.md has no table {name!r}.")
-    return f"{found[1].strip()}\n\nRecord: [`{name}.json`](../../benchmarks/records/{name}.json)."
+    return f"{match[1].strip()}\n\nRecord: [`{name}.json`](../../benchmarks/records/{name}.json)."
 
 
-def _output(said: str) -> str:
-    if not said.strip():
+def _output(output: str) -> str:
+    if not output.strip():
         return ""
-    lines = said.rstrip().splitlines()
+    lines = output.rstrip().splitlines()
     shown = "\n".join([*lines[:24], *(["..."] if len(lines) > 24 else [])])
     return f"\n\n```{{code-block}} text\n:class: output\n\n{shown}\n```"
 
@@ -111,11 +111,11 @@ def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
 def _present(text: str) -> str:
     """Without the parts, and the entries of a table of contents, that are marked "if there" and are not."""
 
-    def entry(found: re.Match[str]) -> str:
-        return f"{found[1]}\n" if (DOCS / f"{found[1]}.md").is_file() else ""
+    def entry(match: re.Match[str]) -> str:
+        return f"{match[1]}\n" if (DOCS / f"{match[1]}.md").is_file() else ""
 
-    def part(found: re.Match[str]) -> str:
-        return found[2] if (DOCS / found[1]).is_file() else ""
+    def part(match: re.Match[str]) -> str:
+        return match[2] if (DOCS / match[1]).is_file() else ""
 
     text = re.sub(r"^<!-- if there: (\S+) -->\n(.*?)^<!-- end -->\n", part, text, flags=re.M | re.S)
     return re.sub(r"^(\S+) \[if there\]\n", entry, text, flags=re.M)
@@ -127,7 +127,7 @@ def _records_page(place: str, folder: Path) -> str:
     rows = []
     for file in sorted((folder / "trials").glob("*.json")):
         trial = json.loads(file.read_text(encoding="utf-8"))["settings"]["trial"]
-        labels = ", ".join(one["label"] for one in trial["activations"])
+        labels = ", ".join(activation["label"] for activation in trial["activations"])
         rows.append(f"| {labels.replace('|', '')} | {trial['kind']} | [{file.stem}](trials/{file.name}) |")
     name = study["recipe"]["name"]
     begun = runs().unfinished.get(folder.name) if place.startswith("papers/") else None

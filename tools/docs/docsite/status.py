@@ -49,13 +49,13 @@ class Several(nn.Module):
 def matrix(names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
     """For each function an answer in every column: "yes", or why not."""
     names = gallery.names() if names is None else names
-    found: dict[str, dict[str, str]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for name in names:
-        found[name] = answers(name)
+        rows[name] = answers(name)
     for column, way in (("compile", _compiled), ("export", _exported), ("ONNX", _onnx)):
         for name, answer in _together(names, way).items():
-            found[name][column] = answer
-    return found
+            rows[name][column] = answer
+    return rows
 
 
 def answers(name: str) -> dict[str, str]:
@@ -147,17 +147,17 @@ def _onnx(module: nn.Module, x: Tensor) -> Sequence[Tensor]:
     program = torch.onnx.export(module, (x,), dynamo=True, verbose=False)
     assert program is not None
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return [torch.from_numpy(one) for one in session.run(None, {session.get_inputs()[0].name: x.numpy()})]
+    return [torch.from_numpy(output) for output in session.run(None, {session.get_inputs()[0].name: x.numpy()})]
 
 
 # -- the page ---------------------------------------------------------------------------------------------
 
 
-def rows_of(found: Mapping[str, Mapping[str, str]]) -> list[str]:
+def rows_of(rows: Mapping[str, Mapping[str, str]]) -> list[str]:
     """The rows of the table."""
     return [
-        f"| [{title_of(sk.get(name))}](zoo/{name}.md) | {' | '.join(_shown(answers[one]) for one in COLUMNS)} |"
-        for name, answers in found.items()
+        f"| [{title_of(sk.get(name))}](zoo/{name}.md) | {' | '.join(_shown(answers[column]) for column in COLUMNS)} |"
+        for name, answers in rows.items()
     ]
 
 
@@ -165,10 +165,10 @@ def _shown(answer: str) -> str:
     return "✓" if answer == "yes" else answer
 
 
-def page(found: Mapping[str, Mapping[str, str]]) -> str:
+def page(rows: Mapping[str, Mapping[str, str]]) -> str:
     """The page of the documentation."""
     head = f"| function | {' | '.join(COLUMNS)} |\n|---|{':-:|' * len(COLUMNS)}"
-    table = "\n".join(rows_of(found))
+    table = "\n".join(rows_of(rows))
     types = ", ".join(key for key, dtype in DTYPES.items() if dtype in FUSED_TYPES)
     return f"""# Status: what runs where
 
@@ -202,9 +202,9 @@ def support(act: Activation | SoftTable) -> str:
     row = committed().get(act.name)
     if row is None:
         return "Not in the matrix yet: `make docs-status` adds it."
-    good = [one for one in COLUMNS if row[one] == "✓"]
-    types = ", ".join(f"`{one}`" for one in good if one in DTYPES)
-    ways = ", ".join(f"`{words}`" for one, words in _WAYS.items() if one in good)
+    good = [column for column in COLUMNS if row[column] == "✓"]
+    types = ", ".join(f"`{column}`" for column in good if column in DTYPES)
+    ways = ", ".join(f"`{words}`" for column, words in _WAYS.items() if column in good)
     gpu = row["fused"]
     fused = (
         f"one fused kernel each way on an NVIDIA GPU ({gpu})"
@@ -217,12 +217,12 @@ def support(act: Activation | SoftTable) -> str:
 @functools.cache
 def committed() -> dict[str, dict[str, str]]:
     """The answers that stand on the committed page."""
-    found = {}
+    rows = {}
     for line in PAGE.read_text(encoding="utf-8").splitlines() if PAGE.is_file() else ():
         if line.startswith("| ["):
             first, *others = cells(line)
-            found[first.partition("(zoo/")[2].removesuffix(".md)")] = dict(zip(COLUMNS, others, strict=True))
-    return found
+            rows[first.partition("(zoo/")[2].removesuffix(".md)")] = dict(zip(COLUMNS, others, strict=True))
+    return rows
 
 
 if __name__ == "__main__":

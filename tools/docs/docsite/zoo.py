@@ -16,7 +16,7 @@ from softknee.measure import Record
 from softknee.spec import Activation, SoftTable
 
 from .drawn import slider, thumbnail
-from .found import found_of
+from .evidence import evidence_of
 from .markdown import site_math
 from .origins import PAPER_OF, REFERENCES
 from .places import DOCS, RECORDS
@@ -40,41 +40,41 @@ def write_zoo(out: Path, *, bent: Collection[str] | None = None) -> None:
 def page(name: str, costs: dict[str, list[str]], *, bend: bool = True) -> str:
     """The page of one function."""
     act = sk.get(name)
-    kept = DOCS / "zoo" / f"{name}.md"
+    committed = DOCS / "zoo" / f"{name}.md"
     # The committed page has the proofs, which take a while; a test holds it against the definition.
-    text = kept.read_text(encoding="utf-8") if kept.is_file() else gallery.page(act, gallery.settings(act))
+    text = committed.read_text(encoding="utf-8") if committed.is_file() else gallery.page(act, gallery.settings(act))
     text = site_math(text)
     if bend and (bent := slider(act)):
-        text = re.sub(r"(^# .*?\n\n.*?\n)", lambda found: f"{found[1]}\n{bent}\n", text, count=1, flags=re.S)
+        text = re.sub(r"(^# .*?\n\n.*?\n)", lambda match: f"{match[1]}\n{bent}\n", text, count=1, flags=re.S)
     head, use, code = text.partition("## Use")
-    more = [_cost(name, costs), _support(act), _origin(act), found_of(name, title_of(act))]
+    more = [_cost(name, costs), _support(act), _origin(act), evidence_of(name, title_of(act))]
     return f"{head}{use}{code}\n" + "\n\n".join(more) + "\n"
 
 
 def read_costs() -> dict[str, list[str]]:
     """For each function the rows of a table: what it costs here, what as it is usually written, from the records."""
-    found: dict[str, list[str]] = {}
+    costs: dict[str, list[str]] = {}
     for file, words in _COSTS:
         record = Record.from_json((RECORDS / file).read_text(encoding="utf-8"))
         rows: dict[str, dict[str, Any]] = {}
         for row in record.rows:
             rows.setdefault(row["function"], {})[row["variant"]] = row
-        for name, of in rows.items():
-            ours = of.get("softknee eager")
+        for name, variants in rows.items():
+            ours = variants.get("softknee eager")
             if ours is None:
                 continue
-            plain = [of.get(f"pseudocode {how}") for how in ("eager", "compiled")]
-            cells = [_ratio(one) for one in (ours, *plain)]
-            found.setdefault(name, []).append(f"| [{words}](../records/{file}) | {' | '.join(cells)} |")
-    return found
+            plain = [variants.get(f"pseudocode {how}") for how in ("eager", "compiled")]
+            cells = [_ratio(variant) for variant in (ours, *plain)]
+            costs.setdefault(name, []).append(f"| [{words}](../records/{file}) | {' | '.join(cells)} |")
+    return costs
 
 
 def _ratio(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
     # A variant that ran out of memory has a note in its record and no time.
-    pair = [row.get(one) for one in ("forward", "forward_backward")]
-    return " / ".join("–" if one is None else _short(one.value) for one in pair)
+    pair = [row.get(what) for what in ("forward", "forward_backward")]
+    return " / ".join("–" if time is None else _short(time.value) for time in pair)
 
 
 def _short(value: float) -> str:
@@ -105,11 +105,11 @@ def _support(act: Activation | SoftTable) -> str:
 def _origin(act: Activation | SoftTable) -> str:
     name = act.name
     if name in PAPER_OF:
-        paper = next(one for one in PAPERS if one.stem == PAPER_OF[name])
-        of = f"From the {paper.name} paper, *{paper.title}*: [its claims and tables](../papers/{paper.stem}.md)."
+        paper = next(paper for paper in PAPERS if paper.stem == PAPER_OF[name])
+        text = f"From the {paper.name} paper, *{paper.title}*: [its claims and tables](../papers/{paper.stem}.md)."
         if name == "crrelu_exact":
-            of += " The paper approximates this function and does not use it."
-        return f"## Who proposed it\n\n{of}"
+            text += " The paper approximates this function and does not use it."
+        return f"## Who proposed it\n\n{text}"
     return f"## Who proposed it\n\n{REFERENCES.get(name, act.about)}"
 
 

@@ -1,7 +1,7 @@
 """The addresses of the workbench.
 
 GET  /                    the page; /static/... its parts
-POST /api/JOB             a job of `jobs.py` with a JSON body, answered by a worker
+POST /api/JOB             a job of `workers.py` with a JSON body, answered by a worker
 POST /api/uploaded        a .npy or .csv file as the body
 POST /api/try             begin a training; GET /api/try/NAME its news; POST /api/try/NAME/stop
 GET  /runs/NAME/...       the report of a training and its records
@@ -79,8 +79,8 @@ class Guard:
                 policy = REPORT_POLICY if scope["path"].startswith("/runs/") else PAGE_POLICY
                 extra = {**_HEADERS, "content-security-policy": policy}
                 own = [(name.encode(), value.encode()) for name, value in extra.items()]
-                given = [pair for pair in message.get("headers", []) if pair[0].decode().lower() not in extra]
-                message = {**message, "headers": [*given, *own]}
+                sent = [pair for pair in message.get("headers", []) if pair[0].decode().lower() not in extra]
+                message = {**message, "headers": [*sent, *own]}
             await send(message)
 
         try:
@@ -139,25 +139,25 @@ class Workbench:
         self.runs = Runs(folder, threads=threads)
         self._kept: OrderedDict[str, Answer] = OrderedDict()
 
-    async def answer(self, job: str, asked: dict[str, Any], gone: Gone | None = None) -> Answer:
+    async def answer(self, job: str, query: dict[str, Any], gone: Gone | None = None) -> Answer:
         """The answer of a worker; what takes long and was asked before is not computed again."""
-        key = self._key(job, asked)
+        key = self._key(job, query)
         if key is not None and key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        found = await (self.quick if job in _QUICK else self.slow).ask(job, asked, gone)
-        if key is not None and found[0] == 200:
-            self._kept[key] = found
+        answer = await (self.quick if job in _QUICK else self.slow).ask(job, query, gone)
+        if key is not None and answer[0] == 200:
+            self._kept[key] = answer
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
-        return found
+        return answer
 
     @staticmethod
-    def _key(job: str, asked: dict[str, Any]) -> str | None:
-        function = asked.get("function")
+    def _key(job: str, query: dict[str, Any]) -> str | None:
+        function = query.get("function")
         if job in _BY_TEXT and isinstance(function, dict):
             return json.dumps([job, str(function.get("text", "")).strip()])
-        return json.dumps([job, asked], sort_keys=True) if job in _WHOLE else None
+        return json.dumps([job, query], sort_keys=True) if job in _WHOLE else None
 
     def hurry(self) -> None:
         """Let no request wait any longer."""
@@ -181,8 +181,8 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
     except ModuleNotFoundError as error:
         raise missing("starlette") from error
 
-    def as_response(found: Answer) -> Response:
-        return Response(found[1], found[0], media_type="application/json")
+    def as_response(answer: Answer) -> Response:
+        return Response(answer[1], answer[0], media_type="application/json")
 
     def refused(error: SoftkneeError) -> Response:
         return JSONResponse({"error": str(error)}, 422)
@@ -197,41 +197,41 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
         name = request.path_params["job"]
         if name not in LIMITS or name == "uploaded":
             return as_response(sentence("There is no such address.", 404))
-        asked = await body(request)
-        if isinstance(asked, Response):
-            return asked
-        return as_response(await bench.answer(name, asked, request.is_disconnected))
+        query = await body(request)
+        if isinstance(query, Response):
+            return query
+        return as_response(await bench.answer(name, query, request.is_disconnected))
 
     async def upload(request: Request) -> Response:
         content = await request.body()
-        asked = {"name": request.query_params.get("name", ""), "content": content}
-        return as_response(await bench.answer("uploaded", asked))
+        query = {"name": request.query_params.get("name", ""), "content": content}
+        return as_response(await bench.answer("uploaded", query))
 
     async def body(request: Request) -> Any:
         if not request.headers.get("content-type", "").startswith("application/json"):
             return as_response(sentence("The body of this request is JSON.", 415))
         try:
-            asked = json.loads(await request.body())
+            query = json.loads(await request.body())
         except (ValueError, RecursionError):
             return as_response(sentence("The body of this request is no JSON.", 400))
-        return asked if isinstance(asked, dict) else as_response(sentence("The body is a JSON object.", 400))
+        return query if isinstance(query, dict) else as_response(sentence("The body is a JSON object.", 400))
 
     async def begin(request: Request) -> Response:
-        asked = await body(request)
-        if isinstance(asked, Response):
-            return asked
+        query = await body(request)
+        if isinstance(query, Response):
+            return query
         try:
-            return JSONResponse({"name": await run_in_threadpool(bench.runs.begin, asked)})
+            return JSONResponse({"name": await run_in_threadpool(bench.runs.begin, query)})
         except SoftkneeError as error:
             return refused(error)
 
     async def news(request: Request) -> Response:
         after = request.query_params.get("after", "0")
         try:
-            found = bench.runs.state(request.path_params["name"], after=int(after) if after.isdecimal() else 0)
+            state = bench.runs.state(request.path_params["name"], after=int(after) if after.isdecimal() else 0)
         except SoftkneeError as error:
             return refused(error)
-        return JSONResponse(found)
+        return JSONResponse(state)
 
     async def stop(request: Request) -> Response:
         try:
@@ -265,13 +265,13 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
 def _file(folder: Path, name: str, file: Any, other: Any) -> Any:
     """A file inside a folder, and nothing outside it."""
     base = folder.resolve()
-    found = (base / name).resolve()
-    if not found.is_relative_to(base) or not found.is_file():
+    path = (base / name).resolve()
+    if not path.is_relative_to(base) or not path.is_file():
         return other("There is no such page.", 404, media_type="text/plain")
-    kind = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     # What a system's table of types says of scripts differs, and a browser refuses a module of another type.
-    kind = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}.get(found.suffix, kind)
-    return file(found, media_type=kind)
+    kind = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}.get(path.suffix, kind)
+    return file(path, media_type=kind)
 
 
 def missing(package: str) -> MissingToolError:

@@ -19,9 +19,9 @@ ELEMENTS = 2**20
 _BESIDE = ("relu", "gelu")
 
 
-def cost(asked: dict[str, Any]) -> dict[str, Any]:
+def cost(query: dict[str, Any]) -> dict[str, Any]:
     """Time of a call and of a training step as multiples of copying the tensor; parameters do not change it."""
-    function = read(asked.get("function"))
+    function = read(query.get("function"))
     with tempfile.TemporaryDirectory() as folder:
         name = function.act.name
         if not function.is_named:
@@ -39,11 +39,11 @@ def cost(asked: dict[str, Any]) -> dict[str, Any]:
             threads=1,
         )
         rows = measure(settings, command="softknee workbench").rows
-    found = [one for row in rows if (one := _row(row)) is not None]
-    if not any(one["ours"] for one in found):
+    costs = [cost for row in rows if (cost := _row(row)) is not None]
+    if not any(cost["ours"] for cost in costs):
         reasons = [str(row["not_run"]) for row in rows if "not_run" in row]
         raise SoftkneeError(f"Its cost could not be measured. {' '.join(reasons)}".strip())
-    return {"rows": found, "elements": ELEMENTS}
+    return {"rows": costs, "elements": ELEMENTS}
 
 
 def _row(row: Any) -> dict[str, Any] | None:

@@ -17,26 +17,26 @@ from ...lab.gallery import exhibit
 from ...lab.typeset import formula
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
-from .reading import Asked, read
+from .reading import ChosenFunction, read
 from .sheet import latex_of, limit_line
 
 MOST = 4
 
 
-def take(asked: dict[str, Any]) -> dict[str, Any]:
+def take(query: dict[str, Any]) -> dict[str, Any]:
     """{"function": ...} as texts: each has its content, or the sentence that says why there is none."""
-    function = read(asked.get("function"))
+    function = read(query.get("function"))
     makers = {"python": python_line, "definition": as_file, "kernel": kernel, "latex": latex}
-    found: dict[str, Any] = {"name": function.act.name}
+    texts: dict[str, Any] = {"name": function.act.name}
     for kind, make in makers.items():
         try:
-            found[kind] = {"text": make(function)}
+            texts[kind] = {"text": make(function)}
         except SoftkneeError as error:
-            found[kind] = {"error": str(error)}
-    return found
+            texts[kind] = {"error": str(error)}
+    return texts
 
 
-def python_line(function: Asked) -> str:
+def python_line(function: ChosenFunction) -> str:
     """A line that makes the module with these numbers."""
     numbers = "".join(f", {name}={value!r}" for name, value in function.values.items())
     act = function.act
@@ -59,15 +59,15 @@ def python_line(function: Asked) -> str:
     )
 
 
-def as_file(function: Asked) -> str:
+def as_file(function: ChosenFunction) -> str:
     """The content of a definition file whose defaults are these numbers; softknee.load reads it."""
     act = function.act
     if not isinstance(act, Activation):
         raise DefinitionError(f"{act.name} is a table of values and not a formula, so no definition file holds it.")
-    return to_text(settled(function))
+    return to_text(with_values(function))
 
 
-def settled(function: Asked) -> Activation:
+def with_values(function: ChosenFunction) -> Activation:
     """The definition with the page's numbers as its defaults."""
     act = function.act
     assert isinstance(act, Activation)
@@ -76,7 +76,7 @@ def settled(function: Asked) -> Activation:
     return act if params == act.params else act.with_(params=params, recipe=function.text)
 
 
-def kernel(function: Asked) -> str:
+def kernel(function: ChosenFunction) -> str:
     """The fused kernels, forward and backward with the slopes of every parameter, as Triton source."""
     act = function.act
     if not isinstance(act, Activation):
@@ -118,29 +118,29 @@ def _math_names() -> set[str]:
     return functions | constants
 
 
-def latex(function: Asked) -> str:
+def latex(function: ChosenFunction) -> str:
     """f, f' and f'' as equations."""
     act = function.act
-    found = [
+    formulas = [
         formula(act, order) if isinstance(act, Activation) else exhibit(act.name).formulas[order] for order in range(3)
     ]
-    lines = [f"% {act.name}: {function.text}", *(latex_of(one, order) for order, one in enumerate(found))]
+    lines = [f"% {act.name}: {function.text}", *(latex_of(equation, order) for order, equation in enumerate(formulas))]
     return "\n".join(lines) + "\n"
 
 
 # -- the picture ------------------------------------------------------------------------------------------
 
 
-def picture(asked: dict[str, Any]) -> dict[str, Any]:
+def picture(query: dict[str, Any]) -> dict[str, Any]:
     """What the page shows, drawn for paper: {"functions", "low", "high", "kind": "svg" or "png"}."""
-    given, kind = asked.get("functions"), asked.get("kind")
-    if not isinstance(given, list) or not 1 <= len(given) <= MOST or kind not in ("svg", "png"):
+    functions, kind = query.get("functions"), query.get("kind")
+    if not isinstance(functions, list) or not 1 <= len(functions) <= MOST or kind not in ("svg", "png"):
         raise ParameterError(f"A picture is an svg or a png of 1 to {MOST} functions.")
     lines: list[Line] = []
     limits: list[Line] = []
-    low, high = float(asked["low"]), float(asked["high"])
-    for one, colour in zip(given, DISTINCT, strict=False):
-        function = read(one)
+    low, high = float(query["low"]), float(query["high"])
+    for chosen, colour in zip(functions, DISTINCT, strict=False):
+        function = read(chosen)
         act, values = function.act, function.given
         lines.append(Line(_label(function), orders_of(act, values), seams_of(act, values), colour))
         hard = limit_line(function)
@@ -152,7 +152,7 @@ def picture(asked: dict[str, Any]) -> dict[str, Any]:
     return {"base64": base64.b64encode(png_of(figure)).decode()}
 
 
-def _label(function: Asked) -> str:
+def _label(function: ChosenFunction) -> str:
     numbers = ", ".join(f"{name}={value:.4g}" for name, value in function.values.items())
     text = function.text if len(function.text) <= 48 else function.text[:47] + "…"
     return f"{text}, {numbers}" if numbers else text

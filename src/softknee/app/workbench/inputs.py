@@ -26,12 +26,12 @@ from ...spec import Activation, SoftTable, x
 from ...spec.algebra import Abs, Expr, sympy
 from ...spec.pieces import split
 from ...spec.primitives import Clip, FiniteLeft, Ramp, Unit
-from .reading import Asked
+from .reading import ChosenFunction
 
 _CORNERS = (Ramp, Clip, Unit, Abs, FiniteLeft, sympy.sign, sympy.Max, sympy.Min)
 
 
-def seams(function: Asked) -> list[float] | None:
+def seams(function: ChosenFunction) -> list[float] | None:
     """The places for the page's numbers; None where they are not known and have to be looked for.
 
     >>> from softknee.app.workbench.reading import read
@@ -41,11 +41,11 @@ def seams(function: Asked) -> list[float] | None:
     act = function.act
     if isinstance(act, SoftTable):
         return []  # the page shows the full sum, which is smooth
-    found = _places(act)
-    if found is None:
+    places = _places(act)
+    if places is None:
         return seams_of(act, function.given)
     numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
-    return sorted({float(one.xreplace(numbers)) for one in found})
+    return sorted({float(place.xreplace(numbers)) for place in places})
 
 
 @lru_cache(maxsize=128)
@@ -58,14 +58,14 @@ def _places(act: Activation) -> tuple[Expr, ...] | None:
         pass  # their order hangs on the numbers
     if formula.has(*_CORNERS):
         return None
-    found = []
+    places = []
     for relation in formula.atoms(Relational):
         gap = sympy.expand(relation.lhs - relation.rhs)
         slope = gap.coeff(x, 1)
         if slope == 0 or slope.has(x) or sympy.expand(gap - slope * x).has(x):
             return None
-        found.append(-sympy.expand(gap - slope * x) / slope)
-    return tuple(dict.fromkeys(found))
+        places.append(-sympy.expand(gap - slope * x) / slope)
+    return tuple(dict.fromkeys(places))
 
 
 QUANTILES = 256
@@ -74,17 +74,17 @@ _POINTS = 240
 _TEXT = 4 * math.ceil(4 * QUANTILES / 3)
 
 
-def density_of(given: Any) -> Density:
+def density_of(choice: Any) -> Density:
     """The density that the page chose: {"kind": "normal", "mean": 0, "scale": 1} or {"kind": "data", "sketch": ...}."""
-    if not isinstance(given, Mapping):
+    if not isinstance(choice, Mapping):
         raise ParameterError("The inputs are a named density or uploaded numbers; neither was sent.")
-    kind = given.get("kind", "normal")
+    kind = choice.get("kind", "normal")
     if kind == "data":
-        return of_samples(unpack(given.get("sketch")))
+        return of_samples(unpack(choice.get("sketch")))
     if kind not in densities.NAMED:
         near = did_you_mean(kind, densities.NAMED)
         raise ParameterError(f"There is no density {str(kind)[:40]!r}; choose {', '.join(densities.NAMED)}.{near}")
-    mean, scale = (_number(given, name, usual) for name, usual in (("mean", 0.0), ("scale", 1.0)))
+    mean, scale = (_number(choice, name, usual) for name, usual in (("mean", 0.0), ("scale", 1.0)))
     if not 1e-6 <= scale <= 1e6 or abs(mean) > 1e6:
         raise ParameterError("The scale of the inputs lies between 1e-6 and 1e6, and their mean within a million of 0.")
     if kind == "uniform":
@@ -93,24 +93,24 @@ def density_of(given: Any) -> Density:
     return named(mean=mean, scale=scale)
 
 
-def _number(given: Mapping[str, Any], name: str, usual: float) -> float:
-    value = given.get(name, usual)
+def _number(choice: Mapping[str, Any], name: str, usual: float) -> float:
+    value = choice.get(name, usual)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ParameterError(f"The {name} of the inputs is a finite number.")
     return float(value)
 
 
-def shape(asked: dict[str, Any]) -> dict[str, Any]:
+def shape(query: dict[str, Any]) -> dict[str, Any]:
     """What is drawn under the curve between "low" and "high": a density as a line, uploaded numbers as bars."""
-    low, high = float(asked["low"]), float(asked["high"])
-    given = asked.get("density")
-    if isinstance(given, Mapping) and given.get("kind") == "data":
+    low, high = float(query["low"]), float(query["high"])
+    choice = query.get("density")
+    if isinstance(choice, Mapping) and choice.get("kind") == "data":
         edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
-        share = _distribution(unpack(given.get("sketch")), edges).diff()
+        share = _distribution(unpack(choice.get("sketch")), edges).diff()
         return {"bars": {"low": low, "high": high, "share": share.tolist()}}
-    found = density_of(given)
+    density = density_of(choice)
     x = torch.linspace(low, high, _POINTS, dtype=torch.float64)
-    return {"line": {"x": x.tolist(), "y": found.pdf(x).tolist()}, "name": str(found)}
+    return {"line": {"x": x.tolist(), "y": density.pdf(x).tolist()}, "name": str(density)}
 
 
 def _distribution(quantiles: Tensor, at: Tensor) -> Tensor:
@@ -140,8 +140,8 @@ def sketch(samples: Tensor) -> str:
     rank = ((torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES * n - 0.5).clamp(0, n - 1)
     left = rank.floor().long()
     right = (left + 1).clamp(max=n - 1)
-    found = ordered[left] + (rank - left) * (ordered[right] - ordered[left])
-    return base64.urlsafe_b64encode(found.to(torch.float32).numpy().astype("<f4").tobytes()).decode().rstrip("=")
+    quantiles = ordered[left] + (rank - left) * (ordered[right] - ordered[left])
+    return base64.urlsafe_b64encode(quantiles.to(torch.float32).numpy().astype("<f4").tobytes()).decode().rstrip("=")
 
 
 def unpack(text: Any) -> Tensor:
@@ -152,22 +152,22 @@ def unpack(text: Any) -> Tensor:
         raise InputError("The address says that numbers were uploaded, and does not hold them; upload them again.")
     try:
         content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        found = torch.tensor(numpy.frombuffer(content, "<f4").astype("f8"))
+        quantiles = torch.tensor(numpy.frombuffer(content, "<f4").astype("f8"))
     except (binascii.Error, ValueError) as error:
         raise InputError("The uploaded numbers in the address are damaged; upload them again.") from error
-    if len(found) != QUANTILES or not bool(found.isfinite().all()) or not bool((found.diff() >= 0).all()):
+    if len(quantiles) != QUANTILES or not bool(quantiles.isfinite().all()) or not bool((quantiles.diff() >= 0).all()):
         raise InputError("The uploaded numbers in the address are damaged; upload them again.")
-    return found
+    return quantiles
 
 
 _MAGIC = b"\x93NUMPY"
 
 
-def uploaded(asked: dict[str, Any]) -> dict[str, Any]:
+def uploaded(query: dict[str, Any]) -> dict[str, Any]:
     """{"name", "content"} as a sketch and what can be said of all its numbers."""
     import numpy
 
-    name, content = str(asked.get("name", ""))[:120], asked.get("content", b"")
+    name, content = str(query.get("name", ""))[:120], query.get("content", b"")
     values = _array(content) if content.startswith(_MAGIC) else _table(content)
     finite = values[numpy.isfinite(values)]
     left_out = values.size - finite.size
@@ -227,12 +227,12 @@ def _table(content: bytes) -> Any:
         between, fraction = ";", ","
     else:
         between, fraction = ",", "."
-    found: list[float] = []
+    numbers: list[float] = []
     for number, line in lines:
         parts = line.replace("\t", between).replace(between, " ").replace(fraction, ".").split()
         try:
-            found += [float(part) for part in parts]
+            numbers += [float(part) for part in parts]
         except ValueError as error:
             if number != lines[0][0]:
                 raise InputError(f"Line {number} of the .csv file is not numbers: {line[:40]!r}.") from error
-    return numpy.array(found)
+    return numpy.array(numbers)

@@ -40,7 +40,7 @@ _TABLE = ("alpha", "q")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChosenFunction:
     """A function as the page asks for it: the definition, a number for every parameter, and options of a table."""
 
     act: Definition
@@ -67,50 +67,50 @@ class Asked:
         return self.text in names()
 
 
-def read(given: Any) -> Asked:
+def read(query: Any) -> ChosenFunction:
     """The function that the page asks for, or the error that says what is wrong with it."""
-    if not isinstance(given, Mapping) or not isinstance(given.get("text"), str):
+    if not isinstance(query, Mapping) or not isinstance(query.get("text"), str):
         raise FormulaError("A function is a text with numbers for its parameters; no text was sent.")
-    text = given["text"].strip()
+    text = query["text"].strip()
     if len(text) > LONGEST:
         raise FormulaError(f"The text has {len(text):,} characters, and {LONGEST:,} are allowed.")
     if not text:
         raise FormulaError("Write a function: a name of the zoo, a formula in x, or a call such as mollify(relu, box).")
-    values, real = _numbers(given.get("values") or {}), given.get("real") or []
+    values, real = _numbers(query.get("values") or {}), query.get("real") or []
     act, declared = _definition(text, tuple((name, name in real) for name in sorted(values)))
     options: dict[str, Any] = {}
     if isinstance(act, SoftTable):
         options = {name: value for name, value in exhibit(act.name).shared.items() if name not in _TABLE}
         start: dict[str, Any] = {**{p.name: p.default for p in act.params}, **exhibit(act.name).shared}
-        settled: dict[str, float] = {name: float({**start, **values}[name]) for name in _TABLE}
+        numbers: dict[str, float] = {name: float({**start, **values}[name]) for name in _TABLE}
     else:
         # Numbers of parameters that the text no longer has are let go: the page may still be holding them.
-        settled = {p.name: values.get(p.name, p.default) for p in act.params}
-    if len(settled) > MOST_PARAMETERS:
-        raise FormulaError(f"The function has {len(settled)} parameters, and the page moves {MOST_PARAMETERS} at most.")
-    act.check({**options, **settled})
-    return Asked(act, text, settled, options, declared)
+        numbers = {p.name: values.get(p.name, p.default) for p in act.params}
+    if len(numbers) > MOST_PARAMETERS:
+        raise FormulaError(f"The function has {len(numbers)} parameters, and the page moves {MOST_PARAMETERS} at most.")
+    act.check({**options, **numbers})
+    return ChosenFunction(act, text, numbers, options, declared)
 
 
-def _numbers(given: Any) -> dict[str, float]:
-    if not isinstance(given, Mapping) or len(given) > 4 * MOST_PARAMETERS:
+def _numbers(values: Any) -> dict[str, float]:
+    if not isinstance(values, Mapping) or len(values) > 4 * MOST_PARAMETERS:
         raise ParameterError("The values of a function are numbers by the names of its parameters.")
-    found = {}
-    for name, value in given.items():
+    numbers = {}
+    for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ParameterError(f"The parameter {str(name)[:40]!r} takes a finite number.")
-        found[str(name)] = float(value)
-    return found
+        numbers[str(name)] = float(value)
+    return numbers
 
 
 @lru_cache(maxsize=64)
 def _definition(text: str, offered: tuple[tuple[str, bool], ...]) -> tuple[Definition, tuple[str, ...]]:
     """The definition, and which of the offered names it took for parameters that the text alone does not have."""
     if text in names():
-        found = get(text)
-        if not isinstance(found, Activation | SoftTable):
+        act = get(text)
+        if not isinstance(act, Activation | SoftTable):
             raise FormulaError(f"{text!r} is a function of whole rows, which has no curve to draw.")
-        return found, ()
+        return act, ()
     declared: dict[str, str] = {}
     while True:
         try:
@@ -127,28 +127,28 @@ def _definition(text: str, offered: tuple[tuple[str, bool], ...]) -> tuple[Defin
 
 def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
     """The error as the page shows it: a sentence, the characters to mark, and a name that could be a parameter."""
-    said = str(error).partition(_OF_COMMAND)[0]
+    message = str(error).partition(_OF_COMMAND)[0]
     stripped = text.strip()
     span = getattr(error, "span", None)
-    if "cannot be read: SyntaxError" in said:
+    if "cannot be read: SyntaxError" in message:
         near = f" at {stripped[slice(*span)]!r}" if span and stripped[slice(*span)].strip() else " at its end"
-        said = f"This cannot be read as a formula: something is missing or too much{near}."
+        message = f"This cannot be read as a formula: something is missing or too much{near}."
     foreign = next((place for place, sign in enumerate(stripped) if not (sign.isascii() and sign.isprintable())), None)
-    if foreign is not None and "plain printable ASCII" in said:
+    if foreign is not None and "plain printable ASCII" in message:
         sign, span = stripped[foreign], (foreign, foreign + 1)
-        said = f"The sign {sign!r} is none that a formula is written with{_cure(sign)}."
-    span = _narrowed(said, stripped, span)
-    said = _LISTED.sub(".", said) if len(said) > _LONGEST_SENTENCE else said
+        message = f"The sign {sign!r} is none that a formula is written with{_cure(sign)}."
+    span = _narrowed(message, stripped, span)
+    message = _LISTED.sub(".", message) if len(message) > _LONGEST_SENTENCE else message
     unknown = None
-    if span is not None and said.startswith(("There is no '", "No activation is called '")):
+    if span is not None and message.startswith(("There is no '", "No activation is called '")):
         word = stripped[slice(*span)]
         called = stripped[span[1] :].lstrip().startswith("(")
         unknown = word if word.isidentifier() and not called and word != stripped else None
     ahead = len(text) - len(text.lstrip())
-    found: dict[str, Any] = {"error": said, "kind": type(error).__name__}
+    reply: dict[str, Any] = {"error": message, "kind": type(error).__name__}
     if span is not None:
-        found["span"] = [span[0] + ahead, max(span[1], span[0] + 1) + ahead]
-    return found | ({"unknown": unknown} if unknown else {})
+        reply["span"] = [span[0] + ahead, max(span[1], span[0] + 1) + ahead]
+    return reply | ({"unknown": unknown} if unknown else {})
 
 
 def _cure(sign: str) -> str:
@@ -158,10 +158,10 @@ def _cure(sign: str) -> str:
     return f"; write {written}" if written.isascii() and written.isprintable() and written.strip() else ""
 
 
-def _narrowed(said: str, text: str, span: tuple[int, int] | None) -> tuple[int, int] | None:
+def _narrowed(message: str, text: str, span: tuple[int, int] | None) -> tuple[int, int] | None:
     """The span of the first quoted word of the sentence, where that word stands inside the blamed part."""
     first, behind = span or (0, len(text))
-    for word in _QUOTED.findall(said):
+    for word in _QUOTED.findall(message):
         place = re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text[first:behind])
         if place is not None and word != text:
             return first + place.start(), first + place.end()
@@ -176,11 +176,14 @@ def slider_for_width(text: str) -> dict[str, Any] | None:
         return None
     if not (isinstance(body, ast.Call) and isinstance(body.func, ast.Name) and body.func.id == "mollify"):
         return None
-    width = next((one.value for one in body.keywords if one.arg == "width"), None) or (body.args[2:3] or [None])[0]
+    width = (
+        next((keyword.value for keyword in body.keywords if keyword.arg == "width"), None)
+        or (body.args[2:3] or [None])[0]
+    )
     if not isinstance(width, ast.Constant) or isinstance(width.value, bool) or not isinstance(width.value, int | float):
         return None
     number, stripped = float(width.value), text.strip()
     if number <= 0 or width.end_col_offset is None or _NEW_WIDTH in stripped:
         return None
-    said = stripped[: width.col_offset] + _NEW_WIDTH + stripped[width.end_col_offset :]
-    return {"text": said, "values": {_NEW_WIDTH: number}, "word": "width"}
+    changed = stripped[: width.col_offset] + _NEW_WIDTH + stripped[width.end_col_offset :]
+    return {"text": changed, "values": {_NEW_WIDTH: number}, "word": "width"}

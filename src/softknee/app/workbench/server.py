@@ -108,11 +108,11 @@ def bound(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = [port] if port is not None else range(PORT, PORT + _OTHER_PORTS)
     reason = ""
-    for one in ports:
+    for number in ports:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, one))
+            listener.bind((host, number))
             listener.listen(128)
         except (OSError, OverflowError) as error:
             listener.close()

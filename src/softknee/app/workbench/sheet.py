@@ -24,7 +24,7 @@ from ...lab.typeset import Formula, closed_form, formula
 from ...registry import get
 from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
 from .inputs import seams
-from .reading import Asked, read, slider_for_width
+from .reading import ChosenFunction, read, slider_for_width
 
 POINTS = 560  # a panel is hardly wider, and seams have points of their own
 WIDEST = 1e9
@@ -35,43 +35,43 @@ _GROWS = 1.01
 _FLAT_TOP = 1e-9  # of the largest distance: nearer than that is the same height
 
 
-def curve(asked: dict[str, Any]) -> dict[str, Any]:
+def curve(query: dict[str, Any]) -> dict[str, Any]:
     """f, f' and f'' between two places, with what the page needs to know of the function.
 
-    asked: {"function": {"text", "values", "real"}, "low", "high"}; without the last two, a stretch that suits it, which
-           is told also where "natural" asks for it.
+    query: {"function": {"text", "values", "real"}, "low", "high"}; without the last two, a stretch that suits it, which
+           the answer holds also where "natural" is set.
     """
-    function = read(asked.get("function"))
-    act, given = function.act, function.given
-    orders, places = orders_of(act, given), seams(function)
-    ends = _ends(asked)
-    natural = _view(function, orders, places) if ends is None or asked.get("natural") else None
+    function = read(query.get("function"))
+    act, values = function.act, function.given
+    orders, places = orders_of(act, values), seams(function)
+    ends = _ends(query)
+    natural = _view(function, orders, places) if ends is None or query.get("natural") else None
     low, high = ends or natural or _USUAL
     drawn = sample(orders, low=low, high=high, seams=places, points=POINTS)
-    found = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
+    reply = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
     if natural is not None:
-        found["natural"] = list(natural)
+        reply["natural"] = list(natural)
     if (hard := limit_line(function)) is not None:
         part = sample(hard.orders[: hard.shown], low=low, high=high, seams=hard.seams, points=_LIMIT_POINTS)
-        found["limit"] = {"name": hard.label, "curve": _plain(part)}
-        found["distance"] = distance(orders[0], hard.orders[0])
-    return found
+        reply["limit"] = {"name": hard.label, "curve": _plain(part)}
+        reply["distance"] = distance(orders[0], hard.orders[0])
+    return reply
 
 
-def describe(function: Asked) -> dict[str, Any]:
+def describe(function: ChosenFunction) -> dict[str, Any]:
     """Its name, its parameters with the room of their sliders, and where it comes from."""
     act = function.act
-    found = {
+    description = {
         "name": act.name,
         "about": act.about,
         "named": function.is_named,
         "params": [_param(p, function) for p in function.params],
     }
     more = None if function.is_named else slider_for_width(function.text)
-    return found | ({"slider": more} if more else {})
+    return description | ({"slider": more} if more else {})
 
 
-def _param(p: Param, function: Asked) -> dict[str, Any]:
+def _param(p: Param, function: ChosenFunction) -> dict[str, Any]:
     """A parameter with the ends of its slider: equal steps are equal ratios where only numbers above 0 are allowed."""
     limits, start = p.constraint, float(p.default)
     if isinstance(limits, Between):
@@ -99,19 +99,19 @@ def _param(p: Param, function: Asked) -> dict[str, Any]:
     }
 
 
-def _ends(asked: dict[str, Any]) -> tuple[float, float] | None:
-    low, high = asked.get("low"), asked.get("high")
+def _ends(query: dict[str, Any]) -> tuple[float, float] | None:
+    low, high = query.get("low"), query.get("high")
     if low is None or high is None:
         return None
-    for one in (low, high):
-        if isinstance(one, bool) or not isinstance(one, int | float) or not abs(one) <= WIDEST:
+    for end in (low, high):
+        if isinstance(end, bool) or not isinstance(end, int | float) or not abs(end) <= WIDEST:
             raise ParameterError(f"The picture goes from one number to another, at most {WIDEST:g} from 0.")
     if not high - low > 1e-9 * max(1.0, abs(low), abs(high)):
         raise ParameterError("The picture goes from a lower to a higher number; zoom out a little.")
     return float(low), float(high)
 
 
-def _view(function: Asked, orders: Sequence[Function], places: list[float] | None) -> tuple[float, float]:
+def _view(function: ChosenFunction, orders: Sequence[Function], places: list[float] | None) -> tuple[float, float]:
     shown = exhibit(function.act.name)
     if function.is_named and shown.span is not None:
         return float(shown.span[0]), float(shown.span[1])
@@ -119,18 +119,18 @@ def _view(function: Asked, orders: Sequence[Function], places: list[float] | Non
     return (low, high) if 0.02 < high - low < 1e3 else _USUAL
 
 
-def limit_line(function: Asked) -> Line | None:
+def limit_line(function: ChosenFunction) -> Line | None:
     """The hard limit with its name, and how many of its orders can be drawn; None where there is none."""
     act = function.act
-    found = limit_of(act, function.given)
-    if found is None and isinstance(act, Activation) and act.limit is not None:
+    limit = limit_of(act, function.given)
+    if limit is None and isinstance(act, Activation) and act.limit is not None:
         # A width that is a number in the text is no knob, and the limit is still what it was smoothed from.
         hard = get(act.limit)
         values = {theirs: function.values[ours] for theirs, ours in act.limit_params.items()}
-        found = act.limit, hard, values
-    if found is None:
+        limit = act.limit, hard, values
+    if limit is None:
         return None
-    name, hard, values = found
+    name, hard, values = limit
     places, shown = _hard_seams(hard, tuple(values.items())), 2
     if hard is act:
         name = "hard limit"
@@ -168,8 +168,8 @@ def distance(value: Function, limit: Function) -> dict[str, Any]:
     for _ in range(3):  # each round looks between the neighbours of the best point, and keeps that point and 0
         best = int(heights.argmax())
         left, right = float(x[max(best - 1, 0)]), float(x[min(best + 1, len(x) - 1)])
-        kept = torch.cat([x[best : best + 1], torch.zeros(1, dtype=torch.float64)])
-        x = torch.cat([torch.linspace(left, right, 201, dtype=torch.float64), kept]).sort()[0]
+        best_and_zero = torch.cat([x[best : best + 1], torch.zeros(1, dtype=torch.float64)])
+        x = torch.cat([torch.linspace(left, right, 201, dtype=torch.float64), best_and_zero]).sort()[0]
         heights = gap(x)
     top, where = float(heights.max()), round(float(x[int(heights.argmax())]), 9)
     if float(heights[x == 0].max()) >= top * (1 - _FLAT_TOP):
@@ -201,30 +201,30 @@ _PRIMES = ("", "'", "''")
 _PRIME = re.compile(r"<msup><mi>f</mi><mi>(&#x0?203[23];)</mi></msup>")
 
 
-def formulas(asked: dict[str, Any]) -> dict[str, Any]:
+def formulas(query: dict[str, Any]) -> dict[str, Any]:
     """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text."""
-    function = read(asked.get("function"))
+    function = read(query.get("function"))
     return {"formulas": [_formula(function, order) for order in range(3)]}
 
 
-def _formula(function: Asked, order: int) -> dict[str, Any]:
+def _formula(function: ChosenFunction, order: int) -> dict[str, Any]:
     act = function.act
     if isinstance(act, Activation):
-        found, text = formula(act, order), closed_form(act, order)
+        equation, text = formula(act, order), closed_form(act, order)
     else:
-        found, text = exhibit(act.name).formulas[order], ""
+        equation, text = exhibit(act.name).formulas[order], ""
     return {
-        "mathml": mathml(rf"f{_PRIMES[order]}(x) = {found.latex}", display=True),
-        "where": [mathml(one, display=False) for one in found.where],
-        "latex": latex_of(found, order),
+        "mathml": mathml(rf"f{_PRIMES[order]}(x) = {equation.latex}", display=True),
+        "where": [mathml(words, display=False) for words in equation.where],
+        "latex": latex_of(equation, order),
         "text": text,
     }
 
 
-def latex_of(found: Formula, order: int) -> str:
+def latex_of(equation: Formula, order: int) -> str:
     """The equation and what its letters stand for, to be copied into a paper."""
-    where = "".join(rf",\quad {words}" for words in found.where)
-    return rf"f{_PRIMES[order]}(x) = {found.latex}{where}"
+    where = "".join(rf",\quad {words}" for words in equation.where)
+    return rf"f{_PRIMES[order]}(x) = {equation.latex}{where}"
 
 
 def mathml(latex: str, *, display: bool) -> str:
@@ -251,15 +251,15 @@ def mathml(latex: str, *, display: bool) -> str:
 # -- certificate ------------------------------------------------------------------------------------------
 
 
-def certificate(asked: dict[str, Any]) -> dict[str, Any]:
+def certificate(query: dict[str, Any]) -> dict[str, Any]:
     """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown."""
-    function = read(asked.get("function"))
+    function = read(query.get("function"))
     act = function.act
-    given: dict[str, Any] = {name: _decimal(value) for name, value in function.values.items()}
+    values: dict[str, Any] = {name: _decimal(value) for name, value in function.values.items()}
     if isinstance(act, SoftTable):
         return {"rows": [], "open": ["Of a table the page proves nothing; sk.design.certify takes its points z."]}
     try:
-        proved = certify(act, **given)
+        proved = certify(act, **values)
     except MissingToolError as error:
         return {"rows": [], "open": [str(error)]}
     except SoftkneeError as error:
@@ -282,8 +282,8 @@ def _rows(proved: Certificate) -> list[list[str]]:
     ]
     if proved.limit is not None:
         title = f"distance to {proved.limit}"
-        found = proved.distance
-        rows.append([title, "not settled", ""] if found is None else [title, _number(found), _places(found)])
+        distance = proved.distance
+        rows.append([title, "not settled", ""] if distance is None else [title, _number(distance), _places(distance)])
     rows.append(["exactly 0", _zeros(proved.zeros), ""])
     return rows
 
@@ -310,8 +310,8 @@ def _places(value: Extremum) -> str:
     return f"{verb} {', '.join(map(_region, value.places[:_MOST_PLACES]))}{more}"
 
 
-def _region(one: Region) -> str:
-    return _number(one.begin) if one.is_point else f"{_number(one.begin)} … {_number(one.end)}"
+def _region(region: Region) -> str:
+    return _number(region.begin) if region.is_point else f"{_number(region.begin)} … {_number(region.end)}"
 
 
 def _number(value: Enclosure) -> str:

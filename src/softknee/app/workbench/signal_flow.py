@@ -33,30 +33,30 @@ class Stretch:
     sign: int
 
 
-def entropy(asked: dict[str, Any]) -> dict[str, Any]:
+def entropy(query: dict[str, Any]) -> dict[str, Any]:
     """H(f(X)) - H(X) = E log|f'(X)| of {"function", "density"}, on the whole line or where f is one-to-one.
 
     A flat stretch sends its share of the inputs into one point, which has no entropy; where f goes up and down the
     formula holds on each side alone. Then the stretch with most of the inputs is taken, and said.
     """
-    function, density = read(asked.get("function")), density_of(asked.get("density"))
+    function, density = read(query.get("function")), density_of(query.get("density"))
     value, slope, _ = orders_of(function.act, function.given)
     seams = [seam for seam in seams_of(function.act, function.given) or [] if abs(seam) < 1e6]
-    found = {name: _mean(curve, density, seams) for name, curve in _moments(value).items()}
+    moments = {name: _mean(curve, density, seams) for name, curve in _moments(value).items()}
     numbers = {
-        "mean": found["mean"],
-        "deviation": _root(found["square"] - found["mean"] ** 2),
+        "mean": moments["mean"],
+        "deviation": _root(moments["square"] - moments["mean"] ** 2),
         "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
     }
     if _undefined(value, density):
-        said = "It has no value for some of these inputs, so nothing can be said of its entropy."
-        return {**numbers, "change": None, "flat": None, "words": said}
+        words = "It has no value for some of these inputs, so nothing can be said of its entropy."
+        return {**numbers, "change": None, "flat": None, "words": words}
     missing = [name for name, number in numbers.items() if not math.isfinite(number)]
     verb = "does" if len(missing) == 1 else "do"
     gone = f"Of this function {_and([_SAID[name] for name in missing])} {verb} not exist." if missing else ""
-    pieces = [(one, _share(density, one)) for one in stretches(slope, density, seams)]
-    flat = sum(share for one, share in pieces if one.sign == 0)
-    steep = [(one, share) for one, share in pieces if one.sign]
+    pieces = [(stretch, _share(density, stretch)) for stretch in stretches(slope, density, seams)]
+    flat = sum(share for stretch, share in pieces if stretch.sign == 0)
+    steep = [(stretch, share) for stretch, share in pieces if stretch.sign]
     if not steep:
         words = f"It is flat wherever these inputs are. {gone}".strip()
         return {**numbers, "change": None, "flat": flat, "words": words}
@@ -85,10 +85,10 @@ def _and(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _why(flat: float, several: int) -> str:
+def _why(flat: float, steep: int) -> str:
     if flat > 0:
         return "Flat stretches send the other inputs into single points, which have no entropy."
-    return "It goes up and down, and E log|f′| is the change only where it is one-to-one." if several > 1 else ""
+    return "It goes up and down, and E log|f′| is the change only where it is one-to-one." if steep > 1 else ""
 
 
 def _root(square: float) -> float:
@@ -103,8 +103,8 @@ def _mean(curve: Function, density: Density, seams: list[float]) -> float:
     return mean_of(curve, density, -math.inf, math.inf, seams)[0]
 
 
-def _share(density: Density, one: Stretch) -> float:
-    return min(mean_of(torch.zeros_like, density, one.low, one.high)[1], 1.0)
+def _share(density: Density, stretch: Stretch) -> float:
+    return min(mean_of(torch.zeros_like, density, stretch.low, stretch.high)[1], 1.0)
 
 
 def _grid(density: Density) -> Tensor:
@@ -151,26 +151,26 @@ def _change(slope: Function, left: Tensor, right: Tensor, seams: list[float]) ->
     return float((left + right) / 2)
 
 
-def depth(asked: dict[str, Any]) -> dict[str, Any]:
+def depth(query: dict[str, Any]) -> dict[str, Any]:
     """Two inputs through a wide random network of {"function"}, begun at the second moment of {"density"}.
 
     On the edge of chaos where there is one at that variance; otherwise with the weights that keep the variance.
     """
-    function, density = read(asked.get("function")), density_of(asked.get("density"))
+    function, density = read(query.get("function")), density_of(query.get("density"))
     q = _mean(lambda x: x * x, density, [])
-    given: dict[str, Any] = {"q": q, "params": function.given}
-    found: dict[str, Any] = {"q": q}
+    settings: dict[str, Any] = {"q": q, "params": function.given}
+    reply: dict[str, Any] = {"q": q}
     try:
         gain = init_gain(function.act, q=q, params=function.given)
-        run = propagation(function.act, DEPTH, **given)
+        run = propagation(function.act, DEPTH, **settings)
         on_edge = run.edge is not None
         if not on_edge:
-            found["why"] = run.why
-            run = propagation(function.act, DEPTH, weight_variance=gain**2, **given)
+            reply["why"] = run.why
+            run = propagation(function.act, DEPTH, weight_variance=gain**2, **settings)
     except SoftkneeError as error:
-        return {**found, "why": str(error), "one_minus_c": []}
+        return {**reply, "why": str(error), "one_minus_c": []}
     return {
-        **found,
+        **reply,
         "gain": gain,
         "on_edge": on_edge,
         "weights": run.weight_variance,

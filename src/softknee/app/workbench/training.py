@@ -1,4 +1,4 @@
-"""The process behind 'Try it': the digits study of the quickstart with the functions of a page, told epoch by epoch."""
+"""The process behind 'Try it': the digits study of the quickstart with the functions of a page, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...design.texts.files import save
 from ...errors import FormulaError, ParameterError, RecipeError, SoftkneeError
 from ...registry import get, register
 from ...spec import SoftTable
-from .export import MOST, settled
-from .reading import Asked, read
+from .export import MOST, with_values
+from .reading import ChosenFunction, read
 from .workers import context
 
 RECIPE = "quickstart"
@@ -28,7 +28,7 @@ _BASELINE = "relu"
 _OWN = "own_"  # how the names of functions begin that were texts
 
 
-def recipe_for(asked: dict[str, Any], *, name: str) -> Any:
+def recipe_for(query: dict[str, Any], *, name: str) -> Any:
     """The recipe of `make study` with the functions of a page, ReLU as the baseline, and so many seeds and epochs.
 
     Functions that are texts are registered in this process under names made from their texts, so that a record is never
@@ -37,16 +37,16 @@ def recipe_for(asked: dict[str, Any], *, name: str) -> Any:
     from ...lab.studies.reading import check, find_recipe
 
     recipe = find_recipe(RECIPE)
-    functions = asked.get("functions")
+    functions = query.get("functions")
     if not isinstance(functions, list) or not 1 <= len(functions) <= MOST:
         raise RecipeError(f"The page trains 1 to {MOST} functions.")
-    seeds, epochs = _whole(asked, "seeds", MOST_SEEDS), _whole(asked, "epochs", MOST_EPOCHS)
-    choices = [_choice(read(one), learn=bool(asked.get("learn"))) for one in functions]
-    if not any(one.name == _BASELINE for one in choices):
+    seeds, epochs = _whole(query, "seeds", MOST_SEEDS), _whole(query, "epochs", MOST_EPOCHS)
+    choices = [_choice(read(function), learn=bool(query.get("learn"))) for function in functions]
+    if not any(choice.name == _BASELINE for choice in choices):
         from ...lab.studies.recipe import Choice
 
         choices.insert(0, Choice(name=_BASELINE))
-    different = {one.title: one for one in choices}
+    different = {choice.title: choice for choice in choices}
     made = replace(
         recipe,
         name=name,
@@ -60,8 +60,8 @@ def recipe_for(asked: dict[str, Any], *, name: str) -> Any:
     return check(made)
 
 
-def _whole(asked: dict[str, Any], name: str, most: int) -> int | None:
-    value = asked.get(name)
+def _whole(query: dict[str, Any], name: str, most: int) -> int | None:
+    value = query.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -83,7 +83,7 @@ def keep_functions(recipe: Any, folder: Path) -> None:
             save(get(choice.name), place / f"{choice.name}.json")
 
 
-def _choice(function: Asked, *, learn: bool) -> Any:
+def _choice(function: ChosenFunction, *, learn: bool) -> Any:
     from ...lab.studies.recipe import Choice
 
     act = function.act
@@ -97,13 +97,13 @@ def _choice(function: Asked, *, learn: bool) -> Any:
     if isinstance(act, SoftTable):
         raise FormulaError("A table is trained by its name.")
     digest = hashlib.sha256(repr((function.text, function.declared, function.values)).encode()).hexdigest()[:10]
-    own = settled(function).with_(name=f"{_OWN}{digest}", recipe=function.text)
+    own = with_values(function).with_(name=f"{_OWN}{digest}", recipe=function.text)
     register(own, replace=True)
     return Choice(name=own.name, label=label, learn=learned)
 
 
-class Telling:
-    """Stands between a trial and who looks on: sends the curves of each epoch, and passes a wish to stop on."""
+class ReportingWatch:
+    """Watches a trial for the page: sends the curves of each epoch, and passes a wish to stop on."""
 
     def __init__(self, inner: Any, trial: Any, pipe: Connection) -> None:
         self._inner, self._trial, self._pipe = inner, trial, pipe
@@ -125,7 +125,7 @@ class Telling:
 
 
 def _mean(values: list[float | None]) -> float | None:
-    there = [one for one in values if one is not None]
+    there = [value for value in values if value is not None]
     return sum(there) / len(there) if there else None
 
 
@@ -145,8 +145,8 @@ class _Display:
         pass
 
 
-def train(pipe: Connection, asked: dict[str, Any], name: str, place: str, threads: int) -> None:
-    """The life of the process: train, write the report, tell how it ended."""
+def train(pipe: Connection, query: dict[str, Any], name: str, place: str, threads: int) -> None:
+    """The life of the process: train, write the report, send how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process itself
     if hasattr(os, "nice"):
         os.nice(8)  # the page comes first
@@ -160,30 +160,30 @@ def train(pipe: Connection, asked: dict[str, Any], name: str, place: str, thread
 
     torch.set_num_threads(threads)
 
-    def told(trial: Any, *, watch: Any, **rest: Any) -> Any:
+    def run_and_report(trial: Any, *, watch: Any, **rest: Any) -> Any:
         keep_functions(recipe, Path(place))
-        return run_trial(trial, watch=Telling(watch, trial, pipe), **rest)
+        return run_trial(trial, watch=ReportingWatch(watch, trial, pipe), **rest)
 
     stopped, command = False, "softknee workbench"
     try:
         check_tools()
-        recipe = recipe_for(asked, name=name)
-        labels = [one.title for one in recipe.activations]
+        recipe = recipe_for(query, name=name)
+        labels = [choice.title for choice in recipe.activations]
         settings = {"seeds": recipe.seeds.count, "epochs": recipe.training.epochs}
         pipe.send({"kind": "plan", "labels": labels, **settings})
         try:
-            run_study(recipe, out=place, resume=True, command=command, display=_Display(pipe), run_trial=told)
+            run_study(recipe, out=place, resume=True, command=command, display=_Display(pipe), run_trial=run_and_report)
         except StudyStopped:
             stopped = True
         pipe.send({"kind": "status", "text": "Writing the report …", "share": 1.0, "label": ""})
         write_report_into(RunStore(place), command=command)
     except SoftkneeError as error:
-        said = "Stopped before the first function was trained." if stopped else str(error)
-        pipe.send({"kind": "stopped" if stopped else "failed", "text": said, "report": False})
+        message = "Stopped before the first function was trained." if stopped else str(error)
+        pipe.send({"kind": "stopped" if stopped else "failed", "text": message, "report": False})
         return
     except OSError as error:  # a disk that is full, say
-        said = f"{place} could not be written: {error.strerror or error}."
-        pipe.send({"kind": "failed", "text": said, "report": False})
+        message = f"{place} could not be written: {error.strerror or error}."
+        pipe.send({"kind": "failed", "text": message, "report": False})
         return
     pipe.send({"kind": "stopped" if stopped else "finished", "text": "", "report": True})
 
@@ -194,23 +194,17 @@ _PATIENCE = 8.0  # seconds from the wish to stop until the process is ended
 _ID = re.compile(r"[0-9a-f]{12}")
 
 
-def _train(*arguments: Any) -> None:
-    """What the process runs; imported there, because the server itself does without torch and SymPy."""
-
-    train(*arguments)
-
-
 class Run:
-    """One training: its process, and what it has told so far."""
+    """One training: its process, and its events so far."""
 
-    def __init__(self, name: str, place: Path, asked: dict[str, Any], threads: int) -> None:
+    def __init__(self, name: str, place: Path, query: dict[str, Any], threads: int) -> None:
         self.place = place
         self.events: list[dict[str, Any]] = []
         self._wanted_to_stop = False
         started = context()
         self._pipe, theirs = started.Pipe()
-        arguments = (theirs, asked, f"workbench-{name}", str(place), threads)
-        self._process = started.Process(target=_train, args=arguments, daemon=True)
+        arguments = (theirs, query, f"workbench-{name}", str(place), threads)
+        self._process = started.Process(target=train, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -224,8 +218,8 @@ class Run:
         self._process.join(10)
         if self.ended is None:
             kind = "stopped" if self._wanted_to_stop else "failed"
-            said = "" if self._wanted_to_stop else "The training ended early, perhaps for want of memory."
-            self.events.append({"kind": kind, "text": said, "report": False})
+            message = "" if self._wanted_to_stop else "The training ended early, perhaps for want of memory."
+            self.events.append({"kind": kind, "text": message, "report": False})
 
     @property
     def ended(self) -> str | None:
@@ -265,7 +259,7 @@ class Runs:
         self._folder, self._threads = folder, threads
         self._runs: dict[str, Run] = {}
 
-    def begin(self, asked: dict[str, Any]) -> str:
+    def begin(self, query: dict[str, Any]) -> str:
         """Start a run; its name."""
         if sum(run.ended is None for run in self._runs.values()) >= MOST_AT_ONCE:
             raise ParameterError(
@@ -273,9 +267,9 @@ class Runs:
             )
         self._check_folder()
         name = secrets.token_hex(6)
-        for old in [one for one, run in self._runs.items() if run.ended is not None][: -MOST_KEPT or None]:
+        for old in [name for name, run in self._runs.items() if run.ended is not None][: -MOST_KEPT or None]:
             del self._runs[old]
-        self._runs[name] = Run(name, self.place(name), asked, self._threads)
+        self._runs[name] = Run(name, self.place(name), query, self._threads)
         return name
 
     def _check_folder(self) -> None:
@@ -298,7 +292,7 @@ class Runs:
         return self._folder / f"workbench-{name}"
 
     def state(self, name: str, *, after: int) -> dict[str, Any]:
-        """What has been told since the event of that number; of a run of an earlier server only how it ended."""
+        """The events since that number; of a run of an earlier server only how it ended."""
         run, place = self._runs.get(name), self.place(name)
         if run is not None:
             events = run.events[max(after, 0) :]

@@ -35,7 +35,7 @@ from .sheet import certificate, curve, formulas
 from .signal_flow import depth, entropy
 
 
-def zoo(asked: dict[str, Any]) -> dict[str, Any]:
+def zoo(query: dict[str, Any]) -> dict[str, Any]:
     """The functions to pick from."""
     return {"functions": [{"name": name, "about": get(name).about} for name in names()]}
 
@@ -55,20 +55,20 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def answer(job: str, asked: dict[str, Any]) -> tuple[int, bytes]:
+def answer(job: str, query: dict[str, Any]) -> tuple[int, bytes]:
     """The status and the JSON of an answer; an error is one too, with its sentence and its place in the text."""
     try:
-        return 200, _json(JOBS[job](asked))
+        return 200, _json(JOBS[job](query))
     except SoftkneeError as error:
-        function = asked.get("function")
+        function = query.get("function")
         text = function.get("text", "") if isinstance(function, dict) else ""
         return 422, _json(refusal(error, text if isinstance(text, str) else ""))
     except (MemoryError, RecursionError, OverflowError):
         return 422, _json({"error": "This function is too large to be worked with here; write a smaller one."})
     except Exception as error:
         traceback.print_exc(file=sys.stderr)
-        said = f"This could not be computed ({type(error).__name__}). Try other numbers, or another function."
-        return 422, _json({"error": said})
+        message = f"This could not be computed ({type(error).__name__}). Try other numbers, or another function."
+        return 422, _json({"error": message})
 
 
 def _json(content: dict[str, Any]) -> bytes:
@@ -81,9 +81,9 @@ def _json(content: dict[str, Any]) -> bytes:
 def _without(value: Any) -> Any:
     """The same with nothing where a number is not finite."""
     if isinstance(value, dict):
-        return {key: _without(one) for key, one in value.items()}
+        return {key: _without(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without(one) for one in value]
+        return [_without(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -113,10 +113,10 @@ Gone = Callable[[], Awaitable[bool]]
 def context() -> Any:
     """How processes are started: forked from a clean server where the system can, spawned elsewhere."""
     methods = multiprocessing.get_all_start_methods()
-    found: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if hasattr(found, "set_forkserver_preload"):
-        found.set_forkserver_preload([_PRELOADED])
-    return found
+    chosen: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    if hasattr(chosen, "set_forkserver_preload"):
+        chosen.set_forkserver_preload([_PRELOADED])
+    return chosen
 
 
 def sentence(text: str, status: int = 503) -> Answer:
@@ -135,10 +135,10 @@ class _Worker:
         self._lock = threading.Lock()
         self._ending = False
 
-    def ask(self, job: str, asked: dict[str, Any], seconds: float) -> Answer:
+    def ask(self, job: str, query: dict[str, Any], seconds: float) -> Answer:
         """The answer, or the sentence of one that did not come."""
         with self._lock:
-            return self._asked(job, asked, seconds)
+            return self._ask(job, query, seconds)
 
     def hurry(self) -> None:
         """End the process from outside, whoever waits for it; there will be no other."""
@@ -146,7 +146,7 @@ class _Worker:
         if self._process is not None and self._process.pid is not None:
             self._process.kill()
 
-    def _asked(self, job: str, asked: dict[str, Any], seconds: float) -> Answer:
+    def _ask(self, job: str, query: dict[str, Any], seconds: float) -> Answer:
         if self._ending:
             return sentence("The workbench is ending.")
         if self._process is None or not self._process.is_alive() or len(self.functions) > _MOST_FUNCTIONS:
@@ -158,7 +158,7 @@ class _Worker:
                     raise
                 return sentence("The workbench is ending.")
         try:
-            self._pipe.send((job, asked))
+            self._pipe.send((job, query))
             if self._pipe.poll(seconds):
                 return self._pipe.recv()
         except (EOFError, OSError):
@@ -202,18 +202,18 @@ class Workers:
         worker = self._all[0]
         threading.Thread(target=worker.ask, args=("zoo", {}, _BOOT_SECONDS), daemon=True).start()
 
-    async def ask(self, job: str, asked: dict[str, Any], gone: Gone | None = None) -> Answer:
+    async def ask(self, job: str, query: dict[str, Any], gone: Gone | None = None) -> Answer:
         """The status and the JSON of the answer to one job; nothing is computed for someone who has gone meanwhile."""
         if self._waiting > _MOST_WAITING:
             return sentence("Too many are asking at once; try again in a moment.")
         self._freed = self._freed or asyncio.Condition()
-        function = asked.get("function")
+        function = query.get("function")
         text = function.get("text") if isinstance(function, dict) else None
         self._waiting += 1
         try:
             async with self._freed:
                 await self._freed.wait_for(lambda: bool(self._idle))
-                worker = next((one for one in self._idle if text in one.functions), self._idle[0])
+                worker = next((idle for idle in self._idle if text in idle.functions), self._idle[0])
                 self._idle.remove(worker)
         finally:
             self._waiting -= 1
@@ -223,7 +223,7 @@ class Workers:
         try:
             if gone is not None and await gone():
                 return sentence("Nobody waits for this any longer.", 499)
-            return await loop.run_in_executor(self._threads, worker.ask, job, asked, LIMITS[job])
+            return await loop.run_in_executor(self._threads, worker.ask, job, query, LIMITS[job])
         finally:
             # At the end: the one that has rested longest comes first, and all share the work of new functions.
             async with self._freed:
@@ -282,8 +282,8 @@ def _serve(pipe: Connection, nice: int) -> None:
     with suppress(EOFError, OSError):  # the server has gone
         pipe.send("ready")
         while True:
-            job, asked = pipe.recv()
-            pipe.send(answer(job, asked))
+            job, query = pipe.recv()
+            pipe.send(answer(job, query))
 
 
 def _limit_memory() -> None:

@@ -8,7 +8,7 @@ import re
 
 from papers.ledger import find_statements
 from papers.runs import Runs, Study
-from papers.statement import Judged, judge
+from papers.statement import Judged, judge, labels_of
 from papers.text import cell
 
 from .markdown import badge
@@ -45,10 +45,9 @@ def quickstart() -> Study:
     return Runs(DOCS).study("quickstart")
 
 
-def found_of(name: str, title: str) -> str:
+def evidence_of(name: str, title: str) -> str:
     """The section of a function's page."""
-    rows = [row for row in (_row(study, link, name) for study, link in _studies()) if row]
-    rows = [one for several in rows for one in several]
+    rows = [row for study, link in _studies() for row in _rows(study, link, name)]
     parts = []
     if rows:
         parts.append(
@@ -75,27 +74,27 @@ def _studies() -> list[tuple[Study, str]]:
     return [(quickstart(), "../quickstart/index.md"), *listed]
 
 
-def _row(study: Study, link: str, name: str) -> list[str]:
+def _rows(study: Study, link: str, name: str) -> list[str]:
     """A row for every variant of the function in a study."""
-    labels = [label for label, one in study.outcomes.items() if one.trial.activation.name == name]
+    labels = labels_of(study, name)
     if not labels:
         return []
     has = next(iter(study.outcomes.values())).test
-    ranked_by = next((one for one in _SCORES if one[0] in has), None)
+    ranked_by = next((score for score in _SCORES if score[0] in has), None)
     if ranked_by is None:
         return []
     measure, words, larger, factor, form = ranked_by
     means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
     order = sorted(finite, key=lambda label: finite[label], reverse=larger)
-    title = _title(study)
+    title = cell(_title_of(study.name))
     begun = runs().unfinished.get(study.name)
     part = f" (unfinished: {begun[0]} of {begun[1]} activations)" if begun else ""
     rows = []
     more = ""
     if len(labels) > MOST_VARIANTS:
         more = f" (the best of {len(labels)} variants)"
-        labels = [next((one for one in order if one in labels), labels[0])]
+        labels = [next((label for label in order if label in labels), labels[0])]
     for label in labels:
         shown = form.format(factor * means[label]) if label in finite else "diverged"
         place = f"{order.index(label) + 1} of {len(order)}" if label in finite else ""
@@ -111,18 +110,14 @@ def _title_of(name: str) -> str:
     return recipe.paper.source if recipe.paper is not None else recipe.title or name
 
 
-def _title(study: Study) -> str:
-    return cell(_title_of(study.name))
-
-
 def _statements(name: str, title: str) -> list[str]:
-    words = "|".join(re.escape(one) for one in (title, *_ALSO.get(name, ())))
+    words = "|".join(map(re.escape, (title, *_ALSO.get(name, ()))))
     named = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])")
-    found = [one for one in judged() if named.search(one.statement.says)]
     lines = []
-    for one in found:
-        paper = one.statement.paper
-        link = f"[{paper.name}, {one.statement.place}](../papers/{paper.stem}.md)"
-        mark = badge("unfinished" if one.unfinished else one.verdict)
-        lines.append(f"- {mark} {link}: {one.statement.says}")
+    for entry in judged():
+        statement, paper = entry.statement, entry.statement.paper
+        if named.search(statement.says):
+            mark = badge("unfinished" if entry.unfinished else entry.verdict)
+            link = f"[{paper.name}, {statement.place}](../papers/{paper.stem}.md)"
+            lines.append(f"- {mark} {link}: {statement.says}")
     return lines
