@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from softknee.lab.characters import from_bytes
+from softknee.lab.data.text import from_bytes
 from torch import Tensor
 
 END = "<|endoftext|>"
