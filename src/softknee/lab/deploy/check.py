@@ -255,10 +255,10 @@ def check_checkpoint(
         options: of `deploy_check`, such as points and eps.
     """
     report("loading")
-    return _check(load_checkpoint(folder), data=data, report=report, **options)
+    return _check_model(load_checkpoint(folder), data=data, report=report, **options)
 
 
-def _check(
+def _check_model(
     checkpoint: Checkpoint,
     *,
     data: str | os.PathLike[str] | None,
@@ -364,7 +364,7 @@ def check_several(
     result = []
     for place, checkpoint in checkpoints.items():
         name = os.path.basename(os.path.normpath(place))
-        checked = _check(checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
+        checked = _check_model(checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
         activation = str(checkpoint.arguments.get("activation", "as built")).removeprefix("torch:")
         task = str(checkpoint.task.get("data"))
         result.append(Checked(data=task, network=checkpoint.builder, activation=activation, report=checked))
