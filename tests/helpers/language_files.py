@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from softknee.lab.data.text import from_bytes
 from torch import Tensor
+
+from softknee.lab.data.text import from_bytes
 
 END = "<|endoftext|>"
 

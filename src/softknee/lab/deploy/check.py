@@ -364,7 +364,9 @@ def check_several(
     result = []
     for place, checkpoint in checkpoints.items():
         name = os.path.basename(os.path.normpath(place))
-        checked = _check_model(checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options)
+        checked = _check_model(
+            checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options
+        )
         activation = str(checkpoint.arguments.get("activation", "as built")).removeprefix("torch:")
         task = str(checkpoint.task.get("data"))
         result.append(Checked(data=task, network=checkpoint.builder, activation=activation, report=checked))
