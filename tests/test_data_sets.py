@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import gzip
-import importlib
 import tarfile
 import zipfile
 from io import BytesIO
@@ -217,10 +215,3 @@ def test_missing_wikitext_is_named(tmp_path: Path) -> None:
 
 
 # -- examples of the documentation --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["adult", "criteo", "files", "images", "synthetic", "text"])
-def test_the_examples_hold(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"softknee.lab.data.{name}"), optionflags=doctest.ELLIPSIS)
-    assert result.attempted > 0
-    assert result.failed == 0

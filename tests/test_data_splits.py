@@ -1,14 +1,9 @@
 """The parts of a data set: apart and always the same; the examples in the docstrings of data and networks run."""
 
-import doctest
-from types import ModuleType
-
 import pytest
 import torch
 
 from softknee.errors import ParameterError
-from softknee.lab import networks
-from softknee.lab.data import images
 from softknee.lab.data.images import Split, load_digits, load_split
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
@@ -39,10 +34,3 @@ def test_the_parts_of_a_data_set_are_apart_and_always_the_same(digits: Split) ->
 def test_an_unknown_data_set_is_named() -> None:
     with pytest.raises(ParameterError, match="Did you mean 'mnist'"):
         load_split("mnis")
-
-
-@pytest.mark.parametrize("module", [images, networks], ids=lambda one: one.__name__)
-def test_the_examples_of_the_docstrings_run(module: ModuleType) -> None:
-    result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0

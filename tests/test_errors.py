@@ -227,6 +227,7 @@ BESIDE_A_MODEL = {
     "loss": lambda model, batch: model(batch).sum(),
     "lr": 0.1,
     "mode": "step",
+    "optimizer": lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
     "path": "plan.json",
     "total": 10,
     "weight": 0.1,

@@ -1,28 +1,18 @@
 """Preference data in its three formats, and the numbers that are made of it."""
 
-import doctest
 import gzip
-import importlib
 import json
 import os
-import pkgutil
 from pathlib import Path
 
 import pytest
 
 from language_files import SHP_ROW, dialogue, write_hh, write_vocabulary
 from softknee.errors import DataError, ParameterError
-from softknee.lab import language as room
 from softknee.lab.language import Pair, find_pairs, load_gpt2_tokenizer, read_preferences, tokenize
 from softknee.lab.language.preferences import DIFFERENT, EMPTY, UNSURE, pair_batch
 
 DATA = os.environ.get("SOFTKNEE_DATA")
-
-
-@pytest.mark.parametrize("module", [one.name for one in pkgutil.iter_modules(room.__path__)])
-def test_examples_run(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"{room.__name__}.{module}"))
-    assert found.failed == 0
 
 
 def lines(path: Path, *rows: object) -> Path:

@@ -1,6 +1,5 @@
 """Prediction differences: the definitions as loops, identities, and what is refused."""
 
-import doctest
 import itertools
 import json
 import math
@@ -81,12 +80,6 @@ def test_the_definitions_as_loops(case: tuple[list[list[list[float]]], list[int]
             assert got is None, name
         else:
             assert got == pytest.approx(expected, rel=1e-12, abs=1e-14), name
-
-
-def test_the_example_runs():
-    result = doctest.testmod(prediction, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # -- identities -------------------------------------------------------------------------------------------

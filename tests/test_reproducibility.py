@@ -1,8 +1,6 @@
 """Reproducibility as a training aim: which loss reaches what, against plain loops; and what comes of it."""
 
 import copy
-import doctest
-import importlib
 
 import pytest
 import torch
@@ -295,10 +293,3 @@ def test_refusals() -> None:
         dissimilarity(torch.zeros(3, dtype=torch.float64))
     with pytest.raises(ParameterError, match="above 0"):
         widths_by_depth(make(), first=0.0, last=1.0)
-
-
-@pytest.mark.parametrize("name", ["ensemble", "similarity", "widths"])
-def test_examples_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"softknee.train.reproducing.{name}"))
-    assert found.failed == 0
-    assert found.attempted > 0

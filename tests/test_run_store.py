@@ -1,7 +1,5 @@
 """The run store: whole files, records that are complete or refused, and states that fit or are left out."""
 
-import doctest
-import importlib
 import json
 import os
 from dataclasses import replace
@@ -325,13 +323,3 @@ def test_a_damaged_description_is_refused_with_the_cure(url: str, content: bytes
     assert "study.json" in str(refused.value)
     assert "Take it from a copy" in str(refused.value)
     assert store.folder.read("study.json") == content
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["description", "files_anywhere", "git_state", "lock", "progress", "state_file", "stopping", "store"],
-)
-def test_the_examples_of_the_docstrings_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"softknee.lab.studies.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0

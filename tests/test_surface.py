@@ -1,6 +1,5 @@
 """The surfaces of random networks: their numbers against plain arithmetic, roughness against closed forms."""
 
-import doctest
 import math
 from itertools import pairwise
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from softknee.errors import ParameterError
-from softknee.lab import surface
 from softknee.lab.surface import (
     WIDTHS,
     Setting,
@@ -209,9 +207,3 @@ def test_refusals() -> None:
         rows_of(["relu"] * 7, vs=(1.0, 2.0))
     with pytest.raises(ParameterError, match="figures 2, 5, 6, 7"):
         paper_rows(3)
-
-
-def test_examples_run() -> None:
-    found = doctest.testmod(surface)
-    assert found.failed == 0
-    assert found.attempted > 0

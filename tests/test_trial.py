@@ -1,6 +1,5 @@
 """What run_trial reports is what one finds by hand: by training the same models and computing every number anew."""
 
-import doctest
 import math
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from helpers import rounding
 from softknee.errors import DataError, ParameterError
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.recipe import Data
-from softknee.lab.studies.running import run, run_trial
+from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.running.training import Followed, Progress
 from softknee.measure import RecordError
 from trial_models import WithoutTest, examples, trial
@@ -195,12 +194,6 @@ def test_one_by_one_gives_the_same_numbers():
     assert together.outcome.parameters["1.beta"]["end"] == pytest.approx(
         apart.outcome.parameters["1.beta"]["end"], rel=1e-3
     )
-
-
-def test_the_examples_in_the_docstrings_run():
-    result = doctest.testmod(run)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_what_cannot_be_run_is_said_before_any_training():

@@ -351,7 +351,7 @@ def test_a_wrong_call_is_a_sentence_and_code_2(papers, arguments: tuple[str, ...
     assert sentence in err
 
 
-@pytest.mark.parametrize("name", ["text", "claim", "ledger", "pages", "checks", "runs", "commands"])
+@pytest.mark.parametrize("name", ["text", "claim", "ledger", "pages", "runs", "statement", "tables"])
 def test_examples_run(name: str):
     assert doctest.testmod(import_module(f"papers.{name}")).failed == 0
 

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from ..errors import InputError, ParameterError
+from ..nn.parameters import require_count, require_model
 from .arguments import check_clip, one_number, read_single, tensor_of
 from .capture import RecordedStep
 from .program import read_precision
@@ -86,10 +87,10 @@ def fit(
     Reference: Robbins and Monro, "A Stochastic Approximation Method" (1951); Pascanu, Mikolov and Bengio, "On the
     difficulty of training recurrent neural networks" (2013), for clipping.
     """
-    given = {"epochs": epochs, "accumulate": accumulate} | ({} if steps is None else {"steps": steps})
-    for name, value in given.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
+    require_model(model, "fit")
+    counts = {"epochs": epochs, "accumulate": accumulate} | ({} if steps is None else {"steps": steps})
+    for name, value in counts.items():
+        require_count("fit", name, value)
     check_clip(clip)
     called: Any = model
     if fabric is not None:
