@@ -127,7 +127,7 @@ def _training() -> str:
 def _lifted() -> str:
     convnext, printed = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10\n")
     timms, _ = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10, more")
-    vit, _ = _accuracies("### Mollification, table 1:")
+    vit, _ = _accuracies("### Mollification, table 1: Eleven activations in ViT-Tiny on CIFAR-10\n")
     return (
         f"**The largest gain.** From {printed['gelu']} % with GELU to {printed['srelu']} % with S-ReLU, says a paper "
         f"of ConvNeXt-Tiny on CIFAR-10. Here GELU has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain "

@@ -86,8 +86,8 @@ def test_crops_are_uniform_and_half_of_the_images_are_flipped() -> None:
 
 
 def test_randaugment_draws() -> None:
-    both = raw(4000, 2 * augment.DRAWS).chunk(2, dim=1)
-    operation, magnitude, turned = augment.draw(both[0], magnitude=9.0, deviation=0.5)
+    both = raw(4000, 2 * augment.RAND_AUGMENT_DRAWS).chunk(2, dim=1)
+    operation, magnitude, turned = augment.draw_rand_augment(both[0], magnitude=9.0, deviation=0.5)
     counts = torch.bincount(operation, minlength=16).numpy()
     assert stats.chisquare(counts, np.array([0.5 / 15] * 15 + [0.5]) * 16_000).pvalue > RARE
     below = magnitude[magnitude < 10].numpy()
@@ -95,23 +95,23 @@ def test_randaugment_draws() -> None:
     clipped = int((magnitude == 10).sum())
     assert stats.binomtest(clipped, 16_000, stats.norm.sf(2)).pvalue > RARE
     assert stats.binomtest(int(turned.sum()), 16_000, 0.5).pvalue > RARE
-    second = augment.draw(both[1], magnitude=9.0, deviation=0.5)[0]
+    second = augment.draw_rand_augment(both[1], magnitude=9.0, deviation=0.5)[0]
     assert stats.pearsonr((operation == 15).numpy(), (second == 15).numpy()).pvalue > RARE
 
 
 def test_half_of_the_steps_mix_and_half_cut() -> None:
-    bits = augment.image_bits(seed_keys(range(4000)), augment.MIXING, images=1, each=augment.DRAWS).squeeze(1)
-    own, cut, edges = augment.draw(bits, mixup=0.8, cutmix=1.0, height=32, width=32)
+    bits = augment.image_bits(seed_keys(range(4000)), augment.MIXING, images=1, each=augment.MIXING_DRAWS).squeeze(1)
+    own, cut, edges = augment.draw_mixing(bits, mixup=0.8, cutmix=1.0, height=32, width=32)
     assert stats.binomtest(int(cut.sum()), 4000, 0.5).pvalue > RARE
     assert stats.kstest(own[~cut].numpy(), stats.beta(0.8, 0.8).cdf).pvalue > RARE
     top, bottom, left, right = edges.unbind(1)
     assert torch.equal(own[cut], 1 - ((bottom - top) * (right - left))[cut].double() / 1024)
-    assert not augment.draw(bits, mixup=0.8, cutmix=0.0, height=8, width=8)[1].any()
-    assert augment.draw(bits, mixup=0.0, cutmix=1.0, height=8, width=8)[1].all()
+    assert not augment.draw_mixing(bits, mixup=0.8, cutmix=0.0, height=8, width=8)[1].any()
+    assert augment.draw_mixing(bits, mixup=0.0, cutmix=1.0, height=8, width=8)[1].all()
 
 
 def test_erased_rectangles_are_distributed_as_in_a_plain_loop() -> None:
-    edges = augment.draw(raw(2500, augment.DRAWS), probability=0.4, height=32, width=24)
+    edges = augment.draw_erasing(raw(2500, augment.ERASING_DRAWS), probability=0.4, height=32, width=24)
     high, wide = edges[:, 1] - edges[:, 0], edges[:, 3] - edges[:, 2]
     done = high > 0
     assert edges.min() >= 0

@@ -45,7 +45,7 @@ FINE: dict[str, dict[str, Any]] = {
     "hardness_profile": {"model": net(sk.nn.LambdaGELU(lam=2.0))},
     "drift": {"profiles": [[1.0, 2.0], [1.5, 2.0]]},
     "spearman": {"a": [1.0, 2.0], "b": [2.0, 1.0]},
-    "holm": {"found": [0.1, None]},
+    "holm": {"p_values": [0.1, None]},
     "compare_each": {"first": [0.1, 0.2, 0.3], "second": [0.2, 0.3, 0.5]},
     "compare_sets": {"first": estimate(), "second": estimate()},
     "generalisation_gap": {"train": M.mse(torch.rand(3, 6), TRUTH), "test": M.mse(torch.rand(3, 6), TRUTH)},

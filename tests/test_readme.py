@@ -12,6 +12,7 @@ from docsite.blocks import blocks_of, check_command, commands_of, run_blocks_of
 from papers.ledger import find_statements
 from papers.runs import Runs
 from papers.squaf.findings import ALONE, RATE, VGG
+from papers.statement import judge
 
 import softknee as sk
 from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
@@ -139,8 +140,8 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     assert f"SQUAF is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
     ranges = [max(one) - min(one) for row in runs.benchmark(RATE).rows for one in row.get("draws_by_seed", ())]
     assert f"of 8 draws of one network the best is {fmean(ranges):.2f} points above the worst, in the mean" in text
-    (dent,) = [one for one in find_statements(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"]
-    lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.decide(runs).measured), strict=True)
+    (dent,) = judge([one for one in find_statements(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"], runs)
+    lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.measured), strict=True)
     assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
     assert f"on its left it rises to {min(left)} to {max(left)}." in text
 
@@ -154,8 +155,8 @@ def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None
     above = [f"{right['SQUAF'] - right[name]:.2f}" for name in ("DiTAC", "ReLU", "GELU")]
     assert f"it has {right['SQUAF']:.2f} %, the most of the ten activations that converge: {above[0]} points" in text
     assert f"too, {above[1]} above ReLU and {above[2]} above GELU" in text
-    (leads,) = [one for one in find_statements(["squaf"]) if one.id == "squaf.best_in_a_small_network"]
-    assert "better than 5 of 9" in leads.decide(runs).measured
+    (leads,) = judge([one for one in find_statements(["squaf"]) if one.id == "squaf.best_in_a_small_network"], runs)
+    assert "better than 5 of 9" in leads.measured
     assert "show it for five of the nine" in text
     teacher, *students = runs.benchmark(VGG).rows
     best, least = max(students, key=lambda row: row["accuracy"].value), min(students, key=lambda row: row["gap"].value)

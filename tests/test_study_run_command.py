@@ -92,7 +92,7 @@ def test_a_recipe_is_shown_as_it_can_be_read(softknee) -> None:
 def test_help_says_what_can_be_asked_for(softknee) -> None:
     code, out, _ = softknee("study", "--help")
     assert code == 0
-    for word in ("NAME_OR_FILE", "list", "show", "hardening", "language"):
+    for word in ("NAME_OR_FILE", "list", "show", "language"):
         assert word in out
     for name in ("quickstart", "run"):  # the options of a recipe are those of `run`
         code, out, _ = softknee("study", name, "--help")

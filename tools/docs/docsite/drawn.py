@@ -103,7 +103,7 @@ def slider(act: Definition) -> str:
     fixed = {name: value for name, value in shown[0].items() if name not in names}
     settings_of_places = [{**fixed, **dict.fromkeys(names, value)} for value in values]
     lines = lines_of(act, shown)
-    low, high = bounds(lines, exhibit(act.name).low, exhibit(act.name).high)
+    low, high = bounds(lines, *(exhibit(act.name).span or (None, None)))
     curves = [
         Line("", orders_of(act, setting), seams_of(act, setting)).between(low, high) for setting in settings_of_places
     ]
