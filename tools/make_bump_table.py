@@ -3,7 +3,7 @@
     T_j(a) = A integral_a^1 (t - a)^j e^{1/(t^2 - 1)} dt,   j = 0..3
 
 Each piece is interpolated at 40 Chebyshev points in 40 digits and cut where what is dropped is below 2e-17 in sum. The
-table is certified by softknee.design.bump_proof, not by this script. Run: python tools/make_bump_table.py
+table is certified by softknee.design.smoothing.bump_kernel, not by this script. Run: python tools/make_bump_table.py
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The one rule that says which implementation of SQUAF runs, and why."""
+"""Random numbers, symbols and the one rule that says which implementation of SQUAF runs, and why."""
 
 from __future__ import annotations
 
