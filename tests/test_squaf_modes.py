@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from softknee.kernels.squaf import new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from softknee.kernels.squaf.dispatch import hash_bits, uniform
+from softknee.kernels.squaf.symbols import hash_bits, uniform
 from squaf_reference import inputs, parameters
 
 F32, F64 = torch.float32, torch.float64

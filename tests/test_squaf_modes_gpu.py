@@ -7,8 +7,8 @@ from torch.utils.checkpoint import checkpoint
 import softknee as sk
 from softknee.kernels.squaf import sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from softknee.kernels.squaf.cuda import launch, modes, soft
-from softknee.kernels.squaf.dispatch import sampled_symbol, uniform
 from softknee.kernels.squaf.layout import arrange
+from softknee.kernels.squaf.symbols import sampled_symbol, uniform
 from squaf_reference import inputs, parameters
 
 pytestmark = [

@@ -30,9 +30,9 @@ def test_progressive_predictions_are_those_of_a_plain_loop(norm):
         for _ in range(2)
     ]
     said, losses = plain_stream(x, y, seeds=[0, 1, 2], shared=True, window=32, batch=16, lr=0.1, norm=norm)
-    torch.testing.assert_close(found[0].foretold.squeeze(2).cpu(), said, rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(found[0].progressive_predictions.squeeze(2).cpu(), said, rtol=5e-3, atol=5e-3)
     torch.testing.assert_close(found[0].losses, losses, rtol=5e-3, atol=5e-4)
-    assert torch.equal(found[0].foretold, found[1].foretold)
+    assert torch.equal(found[0].progressive_predictions, found[1].progressive_predictions)
 
 
 def test_the_papers_model_trains_on_a_gpu():

@@ -150,12 +150,12 @@ def test_progressive_predictions_are_those_of_a_plain_loop(data, norm):
         loss="bce_with_logits", shuffle=32, progressive=True,
     )  # fmt: skip
     said, losses = plain_stream(x, y, seeds=[4, 5, 6], shared=True, window=32, batch=16, lr=0.1, norm=norm)
-    torch.testing.assert_close(replicas.foretold.squeeze(2), said, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(replicas.progressive_predictions.squeeze(2), said, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(replicas.losses, losses, rtol=1e-4, atol=1e-5)
     # Whatever was said at the end, after training, is something else.
     assert (replicas.predict(x).squeeze(2) - said).abs().max() > 0.01
     replicas.fit(x, y, epochs=1, batch=16, lr=0.1, loss="bce_with_logits")
-    assert replicas.foretold is None
+    assert replicas.progressive_predictions is None
 
 
 def test_what_is_no_single_pass_of_predictions_is_refused(data):

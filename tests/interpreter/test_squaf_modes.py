@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from softknee.kernels.squaf import fused_modes, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from softknee.kernels.squaf.dispatch import uniform
+from softknee.kernels.squaf.symbols import uniform
 
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("Triton's interpreter is asked for with TRITON_INTERPRET=1.", allow_module_level=True)

@@ -21,9 +21,9 @@ from ..kernels import find
 from ..kernels.pointwise import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
-from ..kernels.squaf.dispatch import value_at
 from ..kernels.squaf.function import check_tails
 from ..kernels.squaf.quick import Given, quick_squaf, usual
+from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
 

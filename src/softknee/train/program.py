@@ -286,7 +286,7 @@ class Program:
         rates: the rate of every step of this training, [steps] or [steps, M].
         log: [steps of an epoch, 1 or 2, M]: the losses, and the gradient norms where there is room for them.
         compiled: gather and augment in a few fused kernels instead of one for each operation.
-        foretold: [M, n, ...], where the outputs of each step are kept, in the order of the steps; None keeps none.
+        predictions: [M, n, ...], where the outputs of each step are kept, in the order of the steps; None keeps none.
     """
 
     def __init__(
@@ -305,13 +305,13 @@ class Program:
         clip: float | None,
         augment: Augment | None = None,
         compiled: bool = False,
-        foretold: Tensor | None = None,
+        predictions: Tensor | None = None,
     ) -> None:
         self.differentiate, self.tensors, self.draws = differentiate, tensors, draws
         self.x, self.y, self.order, self.rates, self.log = x, y, order, rates, log
         self.device = y.device
         self.batch, self.optimizer, self.clip, self.augment = batch, optimizer, clip, augment
-        self.count, self.foretold = log.shape[-1], foretold
+        self.count, self.predictions = log.shape[-1], predictions
         self.row = torch.zeros(1, dtype=torch.int64, device=self.device)  # of the rates
         self.turn = torch.zeros(1, dtype=torch.int64, device=self.device)  # within the epoch
         self._steps: dict[int, Callable[[], None]] = {}
@@ -344,9 +344,9 @@ class Program:
         x, y = self._batch(size)
         losses, gradients = self.differentiate(x, y)
         with torch.no_grad():
-            if self.foretold is not None and isinstance(self.differentiate, BatchedGradients):
+            if self.predictions is not None and isinstance(self.differentiate, BatchedGradients):
                 assert self.differentiate.made is not None
-                self.foretold.index_copy_(1, self._places(size), self.differentiate.made)
+                self.predictions.index_copy_(1, self._places(size), self.differentiate.made)
             rows = [losses]
             if self.clip is not None or self.log.shape[1] > 1:
                 norm = self.differentiate.norms()

@@ -69,14 +69,14 @@ def room_for(outputs: Tensor, count: int) -> Tensor:
     return outputs.new_full((outputs.shape[0], count, *outputs.shape[2:]), float("nan"))
 
 
-def by_example(foretold: Tensor, order: Tensor) -> Tensor:
+def by_example(predictions: Tensor, order: Tensor) -> Tensor:
     """Outputs [M, n, ...] in the order of the steps, `order` [M or 1, n], in the order of the examples.
 
     >>> by_example(torch.tensor([[10.0, 11.0, 12.0]]), torch.tensor([[2, 0, 1]]))
     tensor([[11., 12., 10.]])
     """
-    places = order.view(*order.shape, *[1] * (foretold.dim() - 2)).expand_as(foretold)
-    return torch.empty_like(foretold).scatter_(1, places, foretold)
+    places = order.view(*order.shape, *[1] * (predictions.dim() - 2)).expand_as(predictions)
+    return torch.empty_like(predictions).scatter_(1, places, predictions)
 
 
 # -- M copies of a model trained at once, as one batched program on one device ----------------------------
@@ -143,7 +143,7 @@ class Replicas(ManyModels):
         self._apart: SeparateGradients | None = None  # where the last training was
         self.epoch = self.step = 0
         self._logs: list[Tensor] = []
-        self.foretold: Tensor | None = None  # see `fit`, progressive
+        self.progressive_predictions: Tensor | None = None  # see `fit`, progressive
 
     def fit(
         self,
@@ -191,8 +191,8 @@ class Replicas(ManyModels):
             drop_last: leave out the last batch of an epoch where it is smaller.
             shuffle: within so many examples that follow one another, in each epoch anew; 1 keeps them in their order,
                 and None shuffles all of them.
-            progressive: keep in `foretold` what each replica said of each example before it was trained on it, [M, N,
-                ...] in the order of the examples; for a single epoch.
+            progressive: keep in `progressive_predictions` what each replica predicts of an example before it is trained
+                on it, [M, N, ...] in the order of the examples; for a single epoch.
             gradient_norms: keep the norm of each replica's gradient at every step, before clipping.
             lr_scale: the rate of activation parameters as a multiple; they, biases and vectors have no weight decay
                 (see `sk.param_groups`).
@@ -223,8 +223,8 @@ class Replicas(ManyModels):
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
         if progressive:
             check_progressive(self._stack.template, epochs=epochs, compiled=compiled, augment=augment)
-        self.foretold = None
-        foretold = room_for(self.predict(x[:1]), len(x)) if progressive else None
+        self.progressive_predictions = None
+        predictions = room_for(self.predict(x[:1]), len(x)) if progressive else None
         own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
         chosen = self._choose_optimizer(optimizer, options, lr_scale, own)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
@@ -248,7 +248,7 @@ class Replicas(ManyModels):
                 clip=clip,
                 augment=augment,
                 compiled=on_gpu and (compiled or augment is not None),
-                foretold=foretold,
+                predictions=predictions,
             )
             for _ in range(epochs):
                 drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
@@ -260,8 +260,8 @@ class Replicas(ManyModels):
                         on_step(self.step)
                 self.epoch += 1
                 self._logs.append(log.clone())
-                if foretold is not None:
-                    self.foretold = by_example(foretold, program.order)
+                if predictions is not None:
+                    self.progressive_predictions = by_example(predictions, program.order)
                 if on_epoch is not None:
                     on_epoch(self)
         return self

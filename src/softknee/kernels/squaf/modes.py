@@ -11,22 +11,13 @@ from torch import Tensor
 
 from ..dispatch import exporting
 from . import modes_op  # noqa: F401  (defines the operators)
-from .dispatch import (
-    as_symbols,
-    draw_seed,
-    inside_transform,
-    must_differentiate_through,
-    nearest_symbol,
-    positions_of,
-    sampled_symbol,
-    uniform,
-    value_at,
-)
+from .dispatch import inside_transform, must_differentiate_through
 from .function import check_grid, check_uniform, check_weights
 from .modes_op import fold_seed
 from .on_grid import squaf_on_grid_in_pieces, symbols_on_grid_in_pieces
 from .op import first_gradients, fold_replicas
 from .plain import compute_dtype, squaf_plain
+from .symbols import as_symbols, draw_seed, nearest_symbol, positions_of, sampled_symbol, uniform, value_at
 
 
 def new_seed(x: Tensor) -> Tensor:

@@ -16,11 +16,12 @@ from math import prod
 import torch
 from torch import Tensor
 
-from .dispatch import as_symbols, choose_kernel, draw_seed, nearest_symbol, sampled_symbol, uniform, value_at
+from .dispatch import choose_kernel
 from .eager import pieces, spread
 from .layout import Layout, arrange, dense, only_wanted, wanted_of
 from .op import as_stored, fold_replicas, shape_without
 from .plain import compute_dtype
+from .symbols import as_symbols, draw_seed, nearest_symbol, sampled_symbol, uniform, value_at
 
 # -- sampling and stepping without a fused kernel ---------------------------------------------------------
 #

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from ..dispatch import ordinary
-from .dispatch import must_differentiate_through, nearest_symbol_on_grid, positions_of, sampled_symbol_on_grid, uniform
+from .dispatch import must_differentiate_through
 from .eager import pieces, spread
 from .layout import Layout, arrange, dense
 from .op import as_stored
 from .plain import compute_dtype, squaf_on_grid
+from .symbols import nearest_symbol_on_grid, positions_of, sampled_symbol_on_grid, uniform
 
 
 def squaf_on_grid_in_pieces(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:

@@ -18,8 +18,9 @@ from torch import Tensor
 from .cuda import launch, modes, soft
 from .cuda.launch import KINDS, Kernel, compiled
 from .cuda.source import SOURCE
-from .dispatch import draw_seed, inside_transform, must_differentiate_through
+from .dispatch import inside_transform, must_differentiate_through
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, wanted_of
+from .symbols import draw_seed
 
 _THREADS = 128
 _PLAIN = (Tensor, torch.nn.Parameter)

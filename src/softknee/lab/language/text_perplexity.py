@@ -32,7 +32,7 @@ WORDS = {"valid": 217_646, "test": 245_569}
 
 @dataclass(frozen=True, kw_only=True)
 class Foretold:
-    """How well a text was foretold: loss in nats a token, its exp, and the same for a word."""
+    """How well a text was predicted: loss in nats a token, its exp, and the same for a word."""
 
     loss: float
     perplexity: float
@@ -129,7 +129,7 @@ def token_losses(
         )
     mode, device = model.training, next(model.parameters()).device
     model.eval()
-    total, counted, done = 0.0, 0, 1  # the first token is foretold by nothing
+    total, counted, done = 0.0, 0, 1  # the first token has nothing before it
     rows: list[tuple[Tensor, int]] = []
     for start in range(0, len(tokens) - 1, step):
         # One token more than the model sees, because the last one that it sees foretells one.

@@ -55,7 +55,7 @@ def progressive_predictions(trial: Trial, trainer: Trainer, examples: Examples) 
     share = trial.training.progressive
     if share is None:
         return examples, None
-    predictions: Any = getattr(trainer, "foretold", None)
+    predictions: Any = getattr(trainer, "progressive_predictions", None)
     assert predictions is not None, "a progressive trial is trained by Replicas, which kept them"
     first = judged_from(len(examples.train_x), share)
     return replace(examples, test_x=examples.train_x[first:], test_y=examples.train_y[first:]), predictions[:, first:]
