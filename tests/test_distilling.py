@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from papers.runs import recipe_named
+from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
 from torch import nn
 
 from data_files import publish_cifar, write_binary
 from small_images import tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import distilling
-from softknee.lab.image_training import Plan, build, draw_shapes, squaf, trained_numbers
 from softknee.measure.record import Record
 
 SMALL = distilling.Settings(

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from softknee.lab.image_training import Batches, Entry, ImageTraining, Plan, accuracy, build, squaf, trained_numbers
 from torch.nn import functional as F
 
 from small_images import tiny, two_halves
 from softknee.errors import InputError, ParameterError
-from softknee.lab.image_training import Batches, Entry, ImageTraining, Plan, accuracy, build, squaf, trained_numbers
 from softknee.lab.rates import QuickRate
 from softknee.lab.vision_networks import NETWORKS
 from softknee.nn import SQUAF

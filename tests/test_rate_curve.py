@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from softknee.lab.image_training import Entry, Plan, build, draw_shapes, squaf
 
 import softknee as sk
 from data_files import publish_cifar, write_binary
 from small_images import PLACES, tiny_vggs, two_halves
 from softknee.errors import InputError, ParameterError
 from softknee.lab import rates
-from softknee.lab.image_training import Entry, Plan, build, draw_shapes, squaf
 from softknee.lab.rates import code, measure, watched
 from softknee.measure.record import Record
 from softknee.wire import decode, encode

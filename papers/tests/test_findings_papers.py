@@ -41,13 +41,13 @@ from papers.statement import (
     rank_correlation_of_groups,
 )
 from papers.tables import figures_of, file_of, study_tables, write_figures
+from softknee.lab.distilling import PAPER
 
 from softknee.errors import DataError, ParameterError
 from softknee.lab import language_models
 from softknee.lab.bench.speed import choose_device
 from softknee.lab.bench.wire import Settings
 from softknee.lab.data.text import Characters
-from softknee.lab.distilling import PAPER
 from softknee.lab.language.loading import AS_LOADED
 from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.examples import recipe_examples

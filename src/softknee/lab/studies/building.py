@@ -343,13 +343,16 @@ def _in_order(model: nn.Module, example: Tensor) -> list[Any]:
 
 
 def start_squaf_(model: nn.Module, chosen: Chosen) -> None:
-    """Fit every SQUAF to the function that `fitted` names, and freeze those that `trained` leaves out; else nothing.
+    """Bring every SQUAF into its mode, fit it to the function that `fitted` names, and freeze those that `trained`
+    leaves out.
 
     >>> net = nn.Sequential(sk.nn.SQUAF(k=16, q=1.0, learn=True), nn.Linear(2, 2), sk.nn.SQUAF(k=16, q=1.0, learn=True))
     >>> start_squaf_(net, Chosen(name="squaf", label="squaf", learn=True, fitted="relu", trained="first"))
     >>> round(net[0].z[0, 16].item(), 3), sum(one.numel() for one in net.parameters() if one.requires_grad)
     (-0.139, 41)
     """
+    if chosen.mode is not None:
+        sk.squaf_mode_(model, chosen.mode)
     if chosen.fitted is None and chosen.trained is None:
         return
     layers = [one for one in model.modules() if isinstance(one, sk.nn.SQUAF)]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import FrameType
 from typing import Any, Protocol, TextIO
 
@@ -244,6 +244,7 @@ class Surroundings:
 
     run_trial: called as `running.run_trial` is.
     threads:   of torch on a CPU.
+    teachers:  the weights of networks that others learn from, by the key of their trial; they come as trials end.
     """
 
     run_trial: RunTrial
@@ -253,6 +254,11 @@ class Surroundings:
     git: Mapping[str, Any] | None
     threads: int
     save_every: float = 20.0
+    teachers: dict[str, bytes] = field(default_factory=dict)
+
+    def teacher_of(self, trial: Trial) -> dict[str, bytes]:
+        """What `run_trial` is given of the network that the models of this trial learn from."""
+        return {"teacher": self.teachers[trial.teacher]} if trial.teacher else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,6 +320,7 @@ class LocalEngine:
                 base=self._around.base,
                 saved=saved,
                 watch=keeper,
+                **self._around.teacher_of(trial),
             )
         except Interrupted:
             keeper.keep()
@@ -442,6 +449,7 @@ class RayEngine:
             "git": None if around.git is None else dict(around.git),
             "threads": around.threads,
             "saved": self._store.state(trial.key),
+            "teacher": around.teacher_of(trial),
         }
         cpus, gpus = self._needs(trial)
         task = self._ray.remote(max_retries=_RETRIES, num_cpus=cpus, num_gpus=gpus)(run_order)
@@ -479,6 +487,7 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
     module, _, name = order["run"].partition(":")
     run_trial = getattr(importlib.import_module(module), name)
     given = {"examples": unpack_examples(packed), "data_folder": order["data_folder"], "base": order["base"]}
+    given |= order["teacher"]
     try:
         trial = Trial.read(order["trial"])
         try:

@@ -113,6 +113,8 @@ def _one_of(value: Any, hint: Any, where: str) -> Any:
     if value is None and type(None) in get_args(hint):
         return None
     kinds = [one for one in get_args(hint) if one is not type(None)]
+    if isinstance(value, Mapping) and len(kinds) > 1 and all(is_dataclass(kind) for kind in kinds):
+        return fit(value, _kind_of(value, kinds, where), where)
     for kind in kinds:
         try:
             return fit(value, kind, where)
@@ -120,6 +122,16 @@ def _one_of(value: Any, hint: Any, where: str) -> Any:
             if len(kinds) == 1:
                 raise  # it says more than that none of the kinds fits
     raise refusal(where, words(hint), value)
+
+
+def _kind_of(value: Mapping[str, Any], kinds: list[Any], where: str) -> Any:
+    """Of several sections the one whose `kind` is given."""
+    names = {hints_of(kind)["kind"].__args__[0]: kind for kind in kinds if "kind" in hints_of(kind)}
+    given = value.get("kind", next(iter(names)) if len(names) == 1 else None)
+    if given in names:
+        return names[given]
+    near = did_you_mean(given, names) if isinstance(given, str) else ""
+    raise refusal(f"{where}.kind", _either([repr(name) for name in names]), given, near=near)
 
 
 def _section(value: Any, cls: type, where: str) -> Any:

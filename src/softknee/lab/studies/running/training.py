@@ -38,7 +38,6 @@ from ....surgery.hardening.sites import HardeningSite, Knobs, choose_sites
 from ....surgery.hardening.targets import by_tolerance, free_steps
 from ....surgery.modules import activation_modules
 from ....train import Replicas, constant, cosine, linear, step
-from ....train.augment import Augment
 from ....train.schedules import Schedule
 from ....train.streamed import Streamed
 from ..recipe import Hardening, Training
@@ -736,9 +735,12 @@ def train(
     validation: tuple[Tensor, Tensor] | None,
     saved: Mapping[str, bytes] | None,
     watch: Watch,
-    augment: Augment | None = None,
+    more: Mapping[str, Any],
 ) -> Progress:
-    """Train to the end; what came of every epoch. Afterwards the trainer has the weights of the selected epochs."""
+    """Train to the end; what came of every epoch. Afterwards the trainer has the weights of the selected epochs.
+
+    more: arguments of `fit` that no setting of the recipe is: the augmentation, and the loss of a task.
+    """
     chosen, total = trial.activation, trial.training.epochs
     hardening = None
     if chosen.harden:
@@ -762,7 +764,7 @@ def train(
     if saved is not None:
         _go_on(trial, trainer, progress, hardening, saved)
     x, y = train_examples
-    settings = fit_settings(trial.training, task=task, gradients=gradients) | {"augment": augment}
+    settings = fit_settings(trial.training, task=task, gradients=gradients) | {**more}
     steps = math.ceil(len(x) / trial.training.batch)
 
     def save() -> dict[str, bytes]:
