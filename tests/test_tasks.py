@@ -43,7 +43,8 @@ data: {set: digits, limit: 512}
 model: {arguments: {hidden: [24, 16]}}
 activations:
   - relu
-  - {name: squaf, label: SQUAF-P, k: 8, q: 0.25, learn: true, fitted: relu, trained: all, mode: sampled, price: [0, 0.5]}
+  - {name: squaf, label: SQUAF-P, k: 8, q: 0.25, learn: true, fitted: relu, trained: all, mode: sampled,
+     price: [0, 0.5]}
 training: {epochs: 6, batch: 64, learning_rate: 0.01, engine: compiled}
 task: {kind: code, examples: 8, draws: 2}
 seeds: 2
