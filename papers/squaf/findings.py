@@ -844,7 +844,8 @@ def record_tables(runs: Runs) -> Iterator[str]:
         yield (
             f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. Again: `{again}`, one row of it with `--only LABEL`. [Record](records/{name}).\n"
+            f"mean and standard deviation. Again: `{again}`, one row of it with `--only LABEL`. "
+            f"[Record](records/{name}).\n"
         )
         yield _of_the_paper() if name == RATE else _of_the_training(record)
         for figure in FIGURES.get(name, ()):
