@@ -50,10 +50,10 @@ _AT_ONCE = 16_384  # examples on a disk whose outputs are held at once: 1,000 cl
 
 def spread_out(values: Sequence[float], rows: Sequence[int], count: int) -> Each:
     """The values of some seeds in the places of all; None elsewhere, and for what is no finite number."""
-    values: list[float | None] = [None] * count
+    spread: list[float | None] = [None] * count
     for row, value in zip(rows, values, strict=True):
-        values[row] = float(value) if abs(value) < float("inf") else None
-    return tuple(values)
+        spread[row] = float(value) if abs(value) < float("inf") else None
+    return tuple(spread)
 
 
 def finite_rows(outputs: Tensor) -> Tensor:
