@@ -271,9 +271,9 @@ class Followed:
         if not self.widths:
             return {}
         values: dict[str, list[float]] = {}
-        values = trainer.knobs()
+        knobs = trainer.knobs()
         for name, width in self.widths.items():
-            means = values[name].double().reshape(trainer.count, -1, width).mean(dim=1)
+            means = knobs[name].double().reshape(trainer.count, -1, width).mean(dim=1)
             for entry in range(width):
                 values[name if width == 1 else f"{name}[{entry}]"] = means[:, entry].tolist()
         return values
