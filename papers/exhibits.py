@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from softknee.lab.distilling import ENTRIES, PAPER, TEACHER
-
 from .lambda_gelu.findings import LARGE, SMALL
 from .preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
 from .runs import command_of_recipe
@@ -103,42 +101,6 @@ def _preferences(table: PreferenceTable, title: str = "GPT-2 trained on preferen
     return Exhibit(place, title, records=(table.record,), printed=printed)
 
 
-_THREE_RUNS = (
-    "Means of three runs in the paper, of three seeds here; a gap is training less validation accuracy, in points."
-)
-
-
-def _distilled(teacher: str, student: str, options: str = "", note: str = _THREE_RUNS) -> Printed:
-    """Tables 7, 14 and 15 of the SQUAF paper, as the package has them."""
-    reported = PAPER[teacher, student]
-    whole = f"softknee study distil --teacher {teacher} --student {student}{options}"
-    command = f"{whole} --only "
-
-    def counted(name: str) -> str:
-        return f"{reported.parameters[name]:,}" if name in reported.parameters else ""
-
-    rows = [("teacher, ReLU", (counted(TEACHER), f"{reported.teacher_accuracy:.2f}", ""), f"{command}relu")]
-    for title, name in ((entry.title, entry.name) for entry in ENTRIES.values()):
-        if title in reported.accuracy or title in reported.parameters:
-            accuracy = f"{reported.accuracy[title]:.2f}" if title in reported.accuracy else "does not converge"
-            gap = f"{reported.gap[title]:.2f}" if title in reported.gap else ""
-            rows.append((title, (counted(title), accuracy, gap), f"{command}{name}"))
-    return Printed(("parameters", "accuracy, %", "generalisation gap"), rows, whole, note)
-
-
-_AS_IN_FIGURE_3 = "softknee study rate --data-set cifar-100 --epochs 240 --batch 64 --learning-rate 0.05"
-_RATES = tuple(
-    (f"SQUAF-P, weight {weight}", (bits,), f"{_AS_IN_FIGURE_3} --weights {weight}")
-    for weight, bits in (*((f"{n / 1000:g}", "") for n in range(6)), ("0.006", "3.4"))
-)
-_RATE = Printed(
-    ("bits an activation",),
-    _RATES,
-    f"{_AS_IN_FIGURE_3} --weights {','.join(label.split()[-1] for label, *_ in _RATES)}",
-    "The paper draws its curve and prints one number, 3.4 bits, which is taken for that of the largest weight. The "
-    "commands have its epochs, batches and rate; without them there are 40 epochs, batches of 256 and 0.1. ReLU, "
-    "GELU and SQUAF are run beside it.",
-)
 _TABLE_I = tuple(f"lambda-gelu-{data}" for data in ("adult", "fashion", "cifar-10", "cifar-100", "tiny-imagenet"))
 _LARGER = "larger language models trained on preferences"
 _ALONE = "The pairs are those of HH alone, as in the paper."
@@ -295,16 +257,16 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Tables 7 and 14, figure 5, VGG",
             "VGG-13 teaches VGG-8",
+            ("squaf-table-7-vgg",),
             records=(VGG,),
-            printed=_distilled("vgg13", "vgg8"),
         ),
         Exhibit(
             "Tables 7 and 14, figure 5, WRN",
             "WRN-40-2 teaches WRN-16-2",
+            ("squaf-table-7-wrn",),
             records=(WRN,),
-            printed=_distilled("wrn40_2", "wrn16_2"),
         ),
-        Exhibit("Figure 3", "bits and accuracy", records=(RATE,), printed=_RATE),
+        Exhibit("Figure 3", "bits and accuracy", ("squaf-figure-3",), records=(RATE,)),
         Exhibit("Tables 8 and 9", "settings", where=_SETTINGS),
         Exhibit("Table 10", "cost in ViT-Tiny", records=(TIMES,)),
         _preferences(SQUAF_XL, _LARGER, _ALONE),
@@ -322,26 +284,12 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             where="The reports of the recipes `table-4-resnet34` and `table-4-vit` have these curves.",
             trained=True,
         ),
-        Exhibit(
-            "Table 15",
-            "ResNet-18 teaches MobileNet on ImageNet-1K",
-            printed=_distilled(
-                "timm:resnet18",
-                "timm:mobilenetv1_100",
-                " --data-set imagenet --where 'all but last stage'",
-                "The paper does not say of how many runs its numbers are; here they are of three seeds. It follows the "
-                "settings that others have for ImageNet-1K and prints none: epochs, batch and rate of the command are "
-                "those of CIFAR-100. Which SQUAFs are trained its count of parameters says. That of the student with "
-                "ReLU is illegible in the copy of the paper that we have; that of ResNet-18 is of its table 13.",
-            ),
-        ),
+        Exhibit("Table 15", "ResNet-18 teaches MobileNet on ImageNet-1K", ("squaf-table-15",)),
         Exhibit(
             "Figures 6 to 9",
             "learned shapes",
-            where="Those of the first layer of VGG-8 stand with figure 3. `softknee "
-            "study distil --teacher none --student timm:resnet18 --data-set imagenet --only squaf "
-            "--where 'all but last stage' --shapes shapes.png` trains and draws those of ResNet-18, and likewise those "
-            "of ResNet-34 and Swin-T; for ViT-T with `--where all`.",
+            where="Those of the first layer of VGG-8 stand with figure 3. The reports of the recipes "
+            "`table-4-resnet18`, `table-4-resnet34`, `table-4-swin` and `table-4-vit` draw those of their networks.",
             trained=True,
         ),
     ),

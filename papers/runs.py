@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 
 from softknee.errors import DataError, RecipeError
-from softknee.lab.distilling import ENTRIES, TEACHER
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.reporting import recipe_of
@@ -75,22 +74,14 @@ _WIKITEXT_ROWS = {"GELU": "gelu", "lambda-GELU": "lambda_gelu", "S-ReLU": "srelu
 def commands_of_rows(record: Record) -> Iterator[str]:
     """For every row of a record the command that runs it, from the command that made the record."""
     words = shlex.split(record.command)
-    titles = {entry.title: entry.name for entry in ENTRIES.values()} | {TEACHER: "relu"}
     # Those of preferences stand in the order of their beta.
     for row in sorted(record.rows, key=lambda row: row.get("beta", 0)):
         if "beta" in row:  # the model's own activation is always run with the others
             chosen = {"--betas": f"{row['beta']:g}"}
         elif "variant" in row:  # the first is the model as it is, always run
             chosen = {"--swap": "relu" if row is record.rows[0] else row["variant"]}
-        elif "row" in row:
-            chosen = {"--rows": _WIKITEXT_ROWS[row["row"].partition(",")[0].partition(" ")[0]]}
-        elif "weight" in row:
-            squaf = row["weight"] is not None
-            weight, baseline = (f"{row['weight']:g}", "") if squaf else ("0", row["activation"].lower())
-            chosen = {"--weights": weight, "--baselines": baseline}
         else:
-            name = row["activation"]
-            chosen = {"--only": titles[TEACHER if name.startswith(TEACHER) else name]}
+            chosen = {"--rows": _WIKITEXT_ROWS[row["row"].partition(",")[0].partition(" ")[0]]}
         options = [word for option in chosen.items() for word in option]
         yield shlex.join([*without(words, *chosen), *options])
 

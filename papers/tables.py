@@ -30,7 +30,7 @@ from .runs import (
     recipe_named,
 )
 from .smelu.findings import APART, IN_ORDER, SAME_START
-from .squaf.findings import ALONE, MODES, RATE, TIMES, VGG, WRN
+from .squaf.findings import MODES, RECIPES, TIMES
 from .statement import mean, wins
 from .text import cell
 
@@ -39,17 +39,12 @@ from .text import cell
 _FOLDER = "papers/squaf/records"
 _LANGUAGE = "papers/lambda_gelu/records"
 _WIKITEXT = "softknee study wikitext --train wikitext2_train.txt.gz,valid"
-# Shorter than the paper's 240 epochs of batches of 64 at 0.05, which are the command's defaults.
-_DISTIL = "softknee study distil --data-set cifar-10 --epochs 40 --batch 256 --learning-rate 0.1"
 _MODEL = "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --repeats 9 --seconds 1"
 _SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
 _MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
 # Records that a command of its own makes; all others are studies by recipe.
 COMMANDS = {
-    RATE: f"softknee study rate --json {_FOLDER}/{RATE}",
-    ALONE: f"{_DISTIL} --teacher none --student vgg8 --json {_FOLDER}/{ALONE}",
-    VGG: f"{_DISTIL} --teacher vgg13 --student vgg8 --only relu,gelu,prelu,silu,swish,squaf --json {_FOLDER}/{VGG}",
-    WRN: f"{_DISTIL} --teacher wrn40_2 --student wrn16_2 --json {_FOLDER}/{WRN}",
+    **{name: command_of_recipe(recipe) for name, recipe in RECIPES.items()},
     TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
     f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "
     f"--json {_FOLDER}/{TIMES}",

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from softknee.lab.image_training import Entry, Plan
 
 from data_files import publish_cifar, write_binary
 from small_images import tiny_vggs, two_halves
@@ -12,7 +13,6 @@ from softknee.app.screen import command_line
 from softknee.errors import ParameterError
 from softknee.files import WriteError
 from softknee.lab import distilling, rates
-from softknee.lab.image_training import Entry, Plan
 from softknee.lab.kept import Kept
 from softknee.measure.record import Record, RecordError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,12 +13,9 @@ from typing import Any
 import torch
 
 from softknee.errors import DataError
-from softknee.lab.distilling import PAPER, distil_markdown, draw_distil, reported_of
-from softknee.lab.image_training import draw_shapes, values_of
-from softknee.lab.rates import draw_rate, rate_markdown
 from softknee.measure.record import Record
 
-from ..runs import Runs, Study, commands_of_rows, folded
+from ..runs import Runs, Study, command_of_recipe
 from ..statement import (
     ADDED,
     CANNOT_TELL,
@@ -32,6 +30,16 @@ from ..statement import (
     mean,
     statements_of,
     wins,
+)
+from .networks import (
+    PAPER,
+    distil_markdown,
+    draw_distil,
+    draw_rate,
+    draw_shapes,
+    rate_markdown,
+    reported_of,
+    values_of,
 )
 
 statement = statements_of("squaf")
@@ -787,6 +795,30 @@ _HEADINGS = {
 }
 
 
+RECIPES = {
+    RATE: "squaf-figure-3",
+    ALONE: "squaf-table-6-vgg8",
+    VGG: "squaf-table-7-vgg",
+    WRN: "squaf-table-7-wrn",
+}
+"""The recipes that have taken the place of the commands which made these records."""
+
+
+def command_on(recipe: str, settings: Mapping[str, Any]) -> str:
+    """The command of a recipe with the data, epochs, batch and rate of a record."""
+    milestones = [round(share * settings["epochs"]) for share in settings["milestones"]]
+    changes = {
+        "name": f"{recipe}-{settings['data']}",
+        "data.set": settings["data"],
+        "training.epochs": settings["epochs"],
+        "training.batch": settings["batch"],
+        "training.learning_rate": settings["learning_rate"],
+        "training.milestones": milestones,
+    }
+    words = [word for key, value in changes.items() for word in ("--set", shlex.quote(f"{key}={value}"))]
+    return " ".join([command_of_recipe(recipe), *words])
+
+
 def write_record_figures(runs: Runs) -> list[Path]:
     """Draw the figures of the records that are there."""
     return [
@@ -807,13 +839,14 @@ def record_tables(runs: Runs) -> Iterator[str]:
         yield f"\n### {heading}\n\n"
         yield rate_markdown(record) if name == RATE else distil_markdown(record)
         settings = record.settings
+        again = command_on(RECIPES[name], settings)
         network = settings["network" if name == RATE else "student"]
         yield (
             f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. Again: `{record.command}`. [Record](records/{name}).\n"
+            f"mean and standard deviation. Again: `{again}`, one row of it with `--only LABEL`. "
+            f"[Record](records/{name}).\n"
         )
-        yield folded(commands_of_rows(record))
         yield _of_the_paper() if name == RATE else _of_the_training(record)
         for figure in FIGURES.get(name, ()):
             if runs.paths[name].with_name(figure.file).is_file():

@@ -30,6 +30,7 @@ from papers.pages import page as page_of
 from papers.preferences import S_RELU, TABLES
 from papers.runs import HERE, Runs, recipe_named
 from papers.squaf.findings import MODES, TIMES
+from papers.squaf.networks import NAMES, PAPER
 from papers.statement import (
     CANNOT_TELL,
     NOT_THERE,
@@ -47,7 +48,6 @@ from softknee.lab import language_models
 from softknee.lab.bench.speed import choose_device
 from softknee.lab.bench.wire import Settings
 from softknee.lab.data.text import Characters
-from softknee.lab.distilling import PAPER
 from softknee.lab.language.loading import AS_LOADED
 from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.examples import recipe_examples
@@ -638,19 +638,17 @@ def test_what_cannot_be_read_is_told_as_what_follows_from_the_rest():
         assert all(f"{one:.4f}" in table.printed.note for one in rejected)
 
 
-def test_a_table_of_distillation_has_the_papers_counts_of_parameters():
-    tables = {one.place: one.printed for one in EXHIBITS["squaf"] if one.printed is not None}
-    for place, pair in (
-        ("Tables 7 and 14, figure 5, VGG", ("vgg13", "vgg8")),
-        ("Table 15", ("timm:resnet18", "timm:mobilenetv1_100")),
-    ):
-        table, reported = tables[place], PAPER[pair]
-        shown = {label.partition(",")[0]: values[table.heads.index("parameters")] for label, values, _ in table.rows}
-        assert {name: f"{count:,}" for name, count in reported.parameters.items()} == {
-            name: count for name, count in shown.items() if count
-        }
+def test_recipes_of_distillation_have_the_papers_numbers():
+    for name, pair in {"table-7-vgg": ("vgg13", "vgg8"), "table-7-wrn": ("wrn40_2", "wrn16_2")}.items():
+        reported, printed = PAPER[pair], recipe_named(f"squaf-{name}").paper.values
+        titles = {name: title for title, name in NAMES.items()}
+        for measure, numbers in (("accuracy", reported.accuracy), ("parameters", reported.parameters)):
+            ours = {titles[label]: row[measure] for label, row in printed.items() if measure in row}
+            assert ours == {title: number for title, number in numbers.items() if title in ours}
+        assert {titles[label] for label in printed} == set(reported.parameters) - {"teacher"}
+    squaf = recipe_named("squaf-table-15").activations[-1]
     # Its count of parameters says that all SQUAFs but those of the last stage are trained.
-    assert "--where 'all but last stage'" in tables["Table 15"].command
+    assert squaf.trained == "all but last stage"
 
 
 def test_figure_2_is_run_from_the_three_starts_of_the_paper():

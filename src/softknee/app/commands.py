@@ -20,7 +20,6 @@ from .screen import (
     write_record,
 )
 from .study import fits, report, study, surface
-from .study_images import distil, rate
 from .study_language import preference, wikitext
 from .workbench.server import workbench
 
@@ -34,8 +33,6 @@ app.add_typer(bench, name="bench")
 app.add_typer(study, name="study")
 study.command("preference")(preference)
 study.command("wikitext")(wikitext)
-study.command("rate")(rate)
-study.command("distil")(distil)
 app.add_typer(data, name="data")
 
 

@@ -285,6 +285,7 @@ class Program:
         order: [M or 1, n], rewritten at the start of each epoch.
         rates: the rate of every step of this training, [steps] or [steps, M].
         log: [steps of an epoch, 1 or 2, M]: the losses, and the gradient norms where there is room for them.
+        targets: what the loss is given in the place of the targets, from inputs and targets of a batch.
         compiled: gather and augment in a few fused kernels instead of one for each operation.
         predictions: [M, n, ...], where the outputs of each step are kept, in the order of the steps; None keeps none.
     """
@@ -304,9 +305,11 @@ class Program:
         optimizer: StackedOptimizer,
         clip: float | None,
         augment: Augment | None = None,
+        targets: Callable[[Tensor, Tensor], Tensor] | None = None,
         compiled: bool = False,
         predictions: Tensor | None = None,
     ) -> None:
+        self.targets = targets
         self.differentiate, self.tensors, self.draws = differentiate, tensors, draws
         self.x, self.y, self.order, self.rates, self.log = x, y, order, rates, log
         self.device = y.device
@@ -342,6 +345,9 @@ class Program:
 
     def _step(self, size: int) -> None:
         x, y = self._batch(size)
+        if self.targets is not None:
+            with torch.no_grad():
+                y = self.targets(x, y)
         losses, gradients = self.differentiate(x, y)
         with torch.no_grad():
             if self.predictions is not None and isinstance(self.differentiate, BatchedGradients):

@@ -157,6 +157,7 @@ class Replicas(ManyModels):
         loss: str | Loss = "cross_entropy",
         clip: float | None = None,
         augment: Augment | None = None,
+        targets: Callable[[Tensor, Tensor], Tensor] | None = None,
         schedule: Schedule | None = None,
         total_epochs: int | None = None,
         drop_last: bool = False,
@@ -185,6 +186,8 @@ class Replicas(ManyModels):
             clip: the largest gradient norm of a replica, as in torch.nn.utils.clip_grad_norm_.
             augment: what is done to the images of a batch, drawn from the key of each replica as dropout is; see
                 `sk.train.augment.Augment`. With soft targets the loss is their cross-entropy.
+            targets: from the inputs [M, n, ...] and targets of a batch, as augmented, to the targets that the loss is
+                given, without gradients: the outputs of a teacher, say.
             schedule: a function from progress in [0, 1) to the share of the rate, such as `sk.train.cosine()`.
             total_epochs: the length of the whole training, which progress is a share of; default up to the end of this
                 call.
@@ -215,7 +218,7 @@ class Replicas(ManyModels):
         else:
             x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
         y = read_targets(y, loss)
-        if isinstance(x, Tensor) and self.step == 0 and augment is None:
+        if isinstance(x, Tensor) and self.step == 0 and augment is None and targets is None:
             try_example(self._stack.model(0), x, y, loss)
         per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=drop_last)
         check_clip(clip)
@@ -247,6 +250,7 @@ class Replicas(ManyModels):
                 optimizer=chosen,
                 clip=clip,
                 augment=augment,
+                targets=targets,
                 compiled=on_gpu and (compiled or augment is not None),
                 predictions=predictions,
             )

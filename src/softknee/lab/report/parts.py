@@ -434,6 +434,7 @@ RELATIVE_MARGINS: Mapping[str, float] = {"log_loss": 0.05, "mse": 0.05}
 SHARE_OF_DIFFERENCE = 0.10
 
 _PERCENT = {"scale": 100.0, "unit": "%"}
+_CODERS = {"entropy": "entropy", "huffman": "Huffman", "rans": "range coder", "packed": "packed"}
 _SCORES = (
     Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
     Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
@@ -443,6 +444,16 @@ _SCORES = (
     Measure(name="log_loss", title="log loss", larger_is_better=False, unit="nats"),
     Measure(name="auc", title="AUC", larger_is_better=True, **_PERCENT),
     Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_PERCENT),
+    Measure(name="accuracy_sampled", title="accuracy as SQUAF-P", larger_is_better=True, **_PERCENT),
+    Measure(name="accuracy_soft", title="accuracy as SQUAF", larger_is_better=True, **_PERCENT),
+    Measure(name="accuracy_step", title="accuracy as SQUAF-S", larger_is_better=True, **_PERCENT),
+    Measure(name="bits", title="bits per activation (rate)", larger_is_better=False, unit="bits"),
+    *(
+        Measure(name=f"{mode}bits_{coder}", title=f"{title}{words}", larger_is_better=False, unit="bits")
+        for mode, words in (("", ""), ("step_", ", SQUAF-S"))
+        for coder, title in _CODERS.items()
+    ),
+    Measure(name="outside", title="inputs beyond the grid", larger_is_better=False, **_PERCENT),
 )
 _DIFFERENCES = (
     Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),

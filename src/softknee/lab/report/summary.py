@@ -6,7 +6,7 @@ A trial with a diverged seed has no averages at all: the survivors alone would m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -17,7 +17,7 @@ from ...measure.record import Quantity
 from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ...registry import get
 from ...spec import Activation
-from ..studies.recipe import PAPER_MEASURES, Paper, Recipe
+from ..studies.recipe import PAPER_MEASURES, Code, Paper, Recipe
 from ..studies.trials import Outcome
 from ..table import BETTER, SLIGHTLY, WORSE
 from .parts import (
@@ -61,7 +61,8 @@ def sentences_of(
     able = [row for row in rows if not row.diverged]
     answers: list[Answer] = []
     title = "Most accurate" if metric.name == "accuracy" else f"Best by {metric.title}"
-    for question, measure in ((title, metric), ("Most reproducible", spread)):
+    second = "Most reproducible" if spread is None or spread.of_sets else f"Best by {spread.title}"
+    for question, measure in ((title, metric), (second, spread)):
         if measure is not None and (answer := _by_measure(able, question, measure)):
             answers.append(answer)
     if answer := _by_cost(able, cost_baseline):
@@ -526,10 +527,19 @@ RELATIVE = "binary"
 
 
 def first_measures(recipe: Recipe) -> tuple[str, ...]:
-    """The names of the metric and of the prediction difference that a report is about, where they are not the usual."""
+    """The two measures that a report is about, where they are not accuracy and prediction difference."""
     if recipe.training.progressive is not None:
         return "log_loss", RELATIVE
+    if isinstance(recipe.task, Code):
+        return "accuracy", "bits"
     return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
+
+
+def _teachers(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """How good the network is that students learned from."""
+    for outcome in outcomes:
+        if outcome.trial.kind == "teacher" and (accuracy := outcome.test["accuracy"][0]) is not None:
+            yield f"The teacher, {outcome.trial.model.build}, has a test accuracy of {100 * accuracy:.2f} %."
 
 
 def progressive_note(recipe: Recipe) -> tuple[str, ...]:
@@ -560,11 +570,12 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         )
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
-    measures = _in_order(measures, first_measures(recipe))
+    first = first_measures(recipe)
+    measures = _in_order(measures, first)
     metric = next((measure for measure in measures if not measure.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
-    spread = next((measure for measure in measures if measure.of_sets), None)
+    spread = next((other for other in measures if other is not metric and (other.of_sets or other.name in first)), None)
     whole = [outcome for outcome in trained if not has_diverged(outcome)]
     return Summary(
         recipe=recipe,
@@ -583,7 +594,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         ),
         inside=tuple(found for outcome in trained if (found := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
-        notes=(*progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
+        notes=(*_teachers(outcomes), *progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )
@@ -644,7 +655,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
     return Row(
         label=activation.label,
         name=activation.name,
-        values=dict(activation.values),
+        values={**activation.values, **({} if activation.price is None else {"price": activation.price})},
         variant=(
             activation.learn if isinstance(activation.learn, bool | str) else tuple(activation.learn),
             activation.harden,

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import FrameType
 from typing import Any, Protocol, TextIO
 
@@ -44,8 +44,8 @@ def work_of(trial: Trial) -> float:
     """
     if trial.kind == "cost":
         return 0
-    beside = _BESIDE_SEEDS if trial.training.engine == "replicas" else 0
-    return trial.training.epochs * (trial.seeds.count + beside)
+    overhead = _BESIDE_SEEDS if trial.training.engine == "replicas" else 0
+    return trial.training.epochs * (trial.seeds.count + overhead)
 
 
 def label_of(trial: Trial) -> str:
@@ -77,10 +77,10 @@ class Status:
     left: float | None
     share: float
 
-    def text(self, said: str = "") -> str:
+    def text(self, result: str = "") -> str:
         """The status as one line, with what else there is to say."""
         epochs = "" if self.epoch is None else f", epoch {self.epoch} of {self.epochs}"
-        return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {said}' if said else ''}; {self.times()}"
+        return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {result}' if result else ''}; {self.times()}"
 
     def times(self) -> str:
         return f"{clock(self.elapsed)} so far" + ("" if self.left is None else f", about {clock(self.left)} left")
@@ -130,11 +130,11 @@ class Progress:
         self._done[key] = work * (done - first) / max(1, total - first)
         self._display.status(self._status(trial, key, done))
 
-    def end(self, trial: Trial, *, said: str = "") -> None:
+    def end(self, trial: Trial, *, result: str = "") -> None:
         """A trial has come to its end."""
         key = trial.key
         self._done[key] = self._work.get(key, 0.0)
-        self._display.line(self._status(trial, key, None).text(said))
+        self._display.line(self._status(trial, key, None).text(result))
 
     def note(self, text: str) -> None:
         self._display.line(text)
@@ -149,7 +149,7 @@ class Progress:
         return (self._now() - self._start) / done * (total - done) if 0 < done < total else None
 
     def _status(self, trial: Trial, key: str, epoch: int | None) -> Status:
-        total = sum(work for one, work in self._work.items() if one not in self._before)
+        total = sum(work for key, work in self._work.items() if key not in self._before)
         return Status(
             number=self._order.index(key) + 1 if key in self._order else len(self._order),
             count=len(self._order),
@@ -244,6 +244,7 @@ class Surroundings:
 
     run_trial: called as `running.run_trial` is.
     threads:   of torch on a CPU.
+    teachers:  the weights of networks that others learn from, by the key of their trial; they come as trials end.
     """
 
     run_trial: RunTrial
@@ -253,6 +254,11 @@ class Surroundings:
     git: Mapping[str, Any] | None
     threads: int
     save_every: float = 20.0
+    teachers: dict[str, bytes] = field(default_factory=dict)
+
+    def teacher_of(self, trial: Trial) -> dict[str, bytes]:
+        """What `run_trial` is given of the network that the models of this trial learn from."""
+        return {"teacher": self.teachers[trial.teacher]} if trial.teacher else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,6 +320,7 @@ class LocalEngine:
                 base=self._around.base,
                 saved=saved,
                 watch=keeper,
+                **self._around.teacher_of(trial),
             )
         except Interrupted:
             keeper.keep()
@@ -442,6 +449,7 @@ class RayEngine:
             "git": None if around.git is None else dict(around.git),
             "threads": around.threads,
             "saved": self._store.state(trial.key),
+            "teacher": around.teacher_of(trial),
         }
         cpus, gpus = self._needs(trial)
         task = self._ray.remote(max_retries=_RETRIES, num_cpus=cpus, num_gpus=gpus)(run_order)
@@ -479,6 +487,7 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
     module, _, name = order["run"].partition(":")
     run_trial = getattr(importlib.import_module(module), name)
     given = {"examples": unpack_examples(packed), "data_folder": order["data_folder"], "base": order["base"]}
+    given |= order["teacher"]
     try:
         trial = Trial.read(order["trial"])
         try:
@@ -488,7 +497,7 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
         record = finished.outcome.record(command=order["command"], git=order["git"])
     except SoftkneeError as error:
         return {"error": str(error)}
-    return {"record": record.to_json(), "files": {name: bytes(one) for name, one in finished.files.items()}}
+    return {"record": record.to_json(), "files": {name: bytes(content) for name, content in finished.files.items()}}
 
 
 def pack_examples(examples: Examples) -> dict[str, bytes]:
@@ -498,17 +507,17 @@ def pack_examples(examples: Examples) -> dict[str, bytes]:
             f"--engine ray sends the examples to its workers, and those of {examples.name} are read from a disk. Leave "
             "--engine ray out; or take a part of them, which is in memory: --set data.limit=N."
         )
-    every = {one.name: getattr(examples, one.name) for one in fields(examples)}
-    tensors = {name: one for name, one in every.items() if isinstance(one, Tensor)}
-    rest = {name: one for name, one in every.items() if name not in tensors}
+    every = {item.name: getattr(examples, item.name) for item in fields(examples)}
+    tensors = {name: value for name, value in every.items() if isinstance(value, Tensor)}
+    rest = {name: value for name, value in every.items() if name not in tensors}
     return {"tensors": write_tensors(tensors), "rest": json.dumps(rest).encode()}
 
 
 def unpack_examples(packed: Mapping[str, bytes]) -> Examples:
     """What `pack_examples` was given."""
     rest = json.loads(packed["rest"])
-    settled: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in rest.items()}
-    return Examples(**read_tensors(packed["tensors"]), **settled)
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
+    return Examples(**read_tensors(packed["tensors"]), **plain)
 
 
 def _reach(address: str) -> None:

@@ -40,7 +40,7 @@ from ...surgery.hardening.sites import is_hard
 from ..data.images import IMAGE_SETS
 from ..networks import BUILDERS, CLICKS
 from .fitting import fit, is_omitted, shown
-from .recipe import FIRST_TUNING_SEED, Choice, Data, Model, Recipe, Value
+from .recipe import FIRST_TUNING_SEED, Choice, Code, Data, Distil, Model, Recipe, Value
 from .trial import Chosen
 
 _DEEPEST = 20
@@ -355,7 +355,7 @@ TIMM = "timm:"
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 # What follows from the study itself.
 _SET_BY_STUDY = ("activation", "seed")
-_RATE = "rate"  # no parameter of any activation is called so: it is a key of Choice
+_OF_TRAINING = ("rate", "price")  # keys of Choice that may hold several numbers; no activation has such a parameter
 _NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths", "dropout"), "cnn": ("channels", "classes", "image"), "alone": ()}
 
 
@@ -386,6 +386,7 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
                 f"{{name: ..., label: ...}}."
             )
     _check_tuning(recipe)
+    _check_task(recipe)
     paper = recipe.paper
     if paper is not None and prune_paper:
         paper = paper.of(labels)
@@ -412,12 +413,14 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
     each: dict[str, tuple[Any, ...]] = {
         name: value if isinstance(value, tuple) else (value,) for name, value in choice.values.items()
     }
-    each[_RATE] = choice.rate if isinstance(choice.rate, tuple) else (choice.rate,)
+    for name in _OF_TRAINING:
+        given = getattr(choice, name)
+        each[name] = given if isinstance(given, tuple) else (given,)
     several = [name for name, values in each.items() if len(values) > 1]
     for numbers in itertools.product(*each.values()):
         values = dict(zip(each, numbers, strict=True))
         marks = [f"{name}={_short(values[name])}" for name in several]
-        rate = values.pop(_RATE)
+        of_training = {name: values.pop(name) for name in _OF_TRAINING}
         yield Chosen(
             name=choice.name,
             label=" ".join([choice.title, *marks]),
@@ -427,10 +430,11 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
             harden=choice.harden,
             replace=choice.replace,
             last=choice.last,
-            rate=rate,
             fitted=choice.fitted,
             trained=choice.trained,
             select=choice.select,
+            mode=choice.mode,
+            **of_training,
         )
 
 
@@ -473,7 +477,7 @@ def _check_data(data: Data) -> None:
         raise RecipeError("data.ignore names columns of a .csv, and a .npz has none.")
 
 
-def _check_model(model: Model) -> None:
+def _check_model(model: Model, *, where: str = "model.build") -> None:
     if model.build in BUILDERS:
         known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _arguments_of(model.build)
         for name in model.arguments:
@@ -497,11 +501,11 @@ def _check_model(model: Model) -> None:
 
             name = model.build.removeprefix(TIMM)
             if not timm.is_model(name):
-                raise RecipeError(f"model.build: timm has no model {name!r}.{did_you_mean(name, timm.list_models())}")
+                raise RecipeError(f"{where}: timm has no model {name!r}.{did_you_mean(name, timm.list_models())}")
     elif not _PATH.fullmatch(model.build):
         known = [*BUILDERS, f"{TIMM}NAME"]
         raise RecipeError(
-            f"model.build must be {', '.join(map(repr, known))} or your own function as 'package.module:function', and "
+            f"{where} must be {', '.join(map(repr, known))} or your own function as 'package.module:function', and "
             f"{model.build!r} was given.{did_you_mean(model.build, BUILDERS)}"
         )
 
@@ -620,6 +624,23 @@ def _check_tuning(recipe: Recipe) -> None:
             f"seeds reach from {seeds.first} to {last - 1}, and tuning takes those from {FIRST_TUNING_SEED:,} on; "
             "choose a smaller seeds.first."
         )
+
+
+def _check_task(recipe: Recipe) -> None:
+    task, engine = recipe.task, recipe.training.engine
+    if any(choice.price is not None for choice in recipe.activations) and not isinstance(task, Code):
+        raise RecipeError("A price on bits belongs to a study that codes activations: add 'task: {kind: code}'.")
+    if task is None:
+        return
+    if recipe.training.progressive is not None or recipe.training.loss not in ("auto", "cross_entropy"):
+        raise RecipeError(
+            f"task {task.kind!r} has a loss of its own: leave training.loss and training.progressive out."
+        )
+    if engine == "loop" or (isinstance(task, Code) and engine != "compiled"):
+        known = "'compiled'" if isinstance(task, Code) else "'replicas' or 'compiled'"
+        raise RecipeError(f"task {task.kind!r} needs training.engine {known}, and it is {engine!r}.")
+    if isinstance(task, Distil):
+        _check_model(Model(build=task.teacher, arguments=task.arguments), where="task.teacher")
 
 
 def _label_of(given: str, recipe: Recipe, where: str, *, first: bool = False) -> str:

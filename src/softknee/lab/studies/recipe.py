@@ -24,7 +24,7 @@ from .fitting import convert_fields, later, refusal
 PAPER_MEASURES = (
     *("accuracy", "log_loss", "auc", "calibration_error", "mse", "r2", "psnr", "ssim"),
     *("delta_1", "delta_2", "relative", "binary", "true_label", "hamming"),
-    "parameters",
+    *("bits", "parameters"),
 )
 
 
@@ -312,6 +312,8 @@ class Choice:
     select: the epoch that is reported, in place of the recipe's `select`. A hardened activation is reported at its last
             epoch, where it is hardest, unless it says "best_val" here: then at the best epoch by validation of those
             after its knobs froze, as in Algorithm 1 of the lambda-GELU paper.
+    mode:   of squaf: "soft", "sampled" for SQUAF-P or "step" for SQUAF-S, in training and after it.
+    price:  of a bit per activation in the loss, for a sampled squaf; see `Code`. A list makes a trial of each.
     """
 
     name: str
@@ -326,16 +328,21 @@ class Choice:
     fitted: str | None = later(None)
     trained: str | None = later(None)
     select: Literal["last", "best_val"] | None = later(None)
+    mode: Literal["soft", "sampled", "step"] | None = later(None)
+    price: float | tuple[float, ...] | None = later(None)
 
     def __post_init__(self) -> None:
         place = f"activation {self.name!r}"
         convert_fields(self, where=place)
-        for key in ("fitted", "trained"):
+        for key in ("fitted", "trained", "mode", "price"):
             _need(self.name == "squaf" or getattr(self, key) is None, f"{place}: {key}", "for squaf alone", "it")
-        said = self.trained is None or self.learn is not False
-        _need(said, f"{place}: trained", "beside learn, which says what is trained", "it")
-        rates = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
-        _need(self.rate != () and all(one >= 0 for one in rates), f"{place}: rate", "at least 0", self.rate)
+        learns = self.trained is None or self.learn is not False
+        _need(learns, f"{place}: trained", "beside learn, which says what is trained", "it")
+        _need(self.price is None or self.mode == "sampled", f"{place}: price", "beside mode: sampled", self.price)
+        for key in ("rate", "price"):
+            given = getattr(self, key)
+            numbers = given if isinstance(given, tuple) else () if given is None else (given,)
+            _need(given != () and all(number >= 0 for number in numbers), f"{place}: {key}", "at least 0", given)
         _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
         _need(self.label is None or bool(self.label.strip()), f"{place}: label", "a text that is not empty", self.label)
         for name, value in self.values.items():
@@ -546,8 +553,61 @@ class Tuning:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distil:
+    """`task: {kind: distil, teacher: vgg13}`: students learn from the labels and from a teacher.
+
+    A teacher with ReLU is trained first, as the students are, with the first seed of the study; its record is kept
+    with theirs. The loss of a student is (1 - share) CE(labels) + share T^2 KL(teacher || student), the probabilities
+    of both at the temperature T (Hinton et al., 2015).
+
+    teacher:     its network, as `model.build` names one.
+    arguments:   what that is called with, as `model.arguments`.
+    share:       of the teacher in the loss.
+    temperature: T.
+    """
+
+    kind: Literal["distil"] = "distil"
+    teacher: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    share: float = 0.9
+    temperature: float = 4.0
+
+    def __post_init__(self) -> None:
+        convert_fields(self, where="task")
+        _need(0 <= self.share <= 1, "task.share", "a number in [0, 1]", self.share)
+        _need(self.temperature > 0, "task.temperature", "a number above 0", self.temperature)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """`task: {kind: code}`: activations become symbols, and a bit has a price in the loss.
+
+    `price` of a SQUAF is the weight of its rate (equation 12 of the SQUAF paper) in the loss; with several, each is a
+    trial. After training every SQUAF that is not soft is measured as SQUAF, SQUAF-P and SQUAF-S: accuracy, rate, and
+    the bits that each coder takes for the symbols, each layer a message of its own with table and header.
+
+    examples: the symbols of so many test examples are coded; VGG-8 has 131,072 in each.
+    draws:    the accuracy of SQUAF-P is the mean over so many draws.
+    """
+
+    kind: Literal["code"] = "code"
+    examples: int = 16
+    draws: int = 8
+
+    def __post_init__(self) -> None:
+        convert_fields(self, where="task")
+        for name in ("examples", "draws"):
+            _need(getattr(self, name) >= 1, f"task.{name}", "a whole number of at least 1", getattr(self, name))
+
+
+Task = Distil | Code
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A study. See the fields of its parts.
+
+    task:          what is trained for, where that is more than to classify or to predict quantities.
 
     baseline:      the label of the activation that the others are compared with; left out, relu where it is there, else
                    the first.
@@ -573,6 +633,7 @@ class Recipe:
     keep: tuple[str, ...] = ("predictions",)  # also "models": the weights of every seed as safetensors
     device: str = "cpu"
     paper: Paper | None = None
+    task: Task | None = later(None)  # noqa: RUF009 - a field, and not a value
 
     def __post_init__(self) -> None:
         convert_fields(self, where="")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from ...devices import need_device
-from ...errors import ParameterError, did_you_mean
+from ...errors import ParameterError, RecipeError, did_you_mean
 from .engine import (
     Display,
     Engine,
@@ -30,11 +30,20 @@ from .engine import (
 )
 from .examples import Examples, recipe_examples
 from .reading import check, combinations, load, to_yaml
-from .recipe import Choice, Recipe, Tuning
+from .recipe import Choice, Code, Recipe, Tuning
 from .running import Interrupted, run_trial
 from .store import DamagedError, Description, RunStore, StoreError, StudyLock, git_state
 from .trial import Chosen, Trial
-from .trials import Outcome, choose_tuned, cost_trial, matches_label, refuse_unknown, train_trials, tuning_trials
+from .trials import (
+    Outcome,
+    choose_tuned,
+    cost_trial,
+    matches_label,
+    refuse_unknown,
+    teacher_trial,
+    train_trials,
+    tuning_trials,
+)
 
 BATCHES = 2  # of an epoch
 _MOST_BATCH = 4
@@ -72,6 +81,7 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
         training=replace(recipe.training, batch=batch, epochs=1, every=1, precision="float32"),
         # With one epoch what begins later would never run.
         augment=None if recipe.augment is None else replace(recipe.augment, from_epoch=1),
+        task=replace(recipe.task, examples=1, draws=2) if isinstance(recipe.task, Code) else recipe.task,
         seeds=replace(recipe.seeds, count=2),
         tuning=_tuning(recipe.tuning),
         # Times of so little work say nothing, and measuring them takes longer than all the rest.
@@ -107,7 +117,7 @@ def _named(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
 def _fixed(choice: Choice, chosen: Chosen) -> Choice:
     """The activation with the values of one of its trials, called as that trial is."""
     label = choice.label if chosen.label == choice.title else chosen.label
-    return replace(choice, label=label, values=chosen.values, rate=chosen.rate)
+    return replace(choice, label=label, values=chosen.values, rate=chosen.rate, price=chosen.price)
 
 
 def _slug(only: Sequence[str]) -> str:
@@ -118,7 +128,9 @@ def _slug(only: Sequence[str]) -> str:
 
 def _single(choice: Choice) -> Choice:
     values = {name: one[0] if isinstance(one, tuple) else one for name, one in choice.values.items()}
-    return replace(choice, values=values, rate=choice.rate[0] if isinstance(choice.rate, tuple) else choice.rate)
+    of_training = {name: getattr(choice, name) for name in ("rate", "price")}
+    first = {name: given[-1] if isinstance(given, tuple) else given for name, given in of_training.items()}
+    return replace(choice, values=values, **first)
 
 
 def _tuning(tuning: Tuning | None) -> Tuning | None:
@@ -203,7 +215,15 @@ def run_study(
             try:
                 need = partial(_need_device, recipe) if local else lambda: None
                 study = _Study(
-                    store, chosen, progress, resume=resume, need=need, check=lock.check, each=each, only=only
+                    store,
+                    chosen,
+                    progress,
+                    resume=resume,
+                    need=need,
+                    check=lock.check,
+                    each=each,
+                    only=only,
+                    teachers=around.teachers,
                 )
                 return study.run(recipe, examples)
             finally:
@@ -264,9 +284,10 @@ class _Study:
         need: Callable[[], None],
         check: Callable[[], None],
         each: Callable[[Outcome], object] | None,
-        only: Sequence[str] = (),
+        only: Sequence[str],
+        teachers: dict[str, bytes],
     ) -> None:
-        self._only, self._need = tuple(only), need
+        self._only, self._need, self._teachers = tuple(only), need, teachers
         self._store, self._engine, self._progress, self._resume, self._check = store, engine, progress, resume, check
         self._each = each or (lambda _: None)
         # A store without records is as good as new.
@@ -275,17 +296,30 @@ class _Study:
             store.tidy()
 
     def run(self, recipe: Recipe, examples: Examples) -> list[Outcome]:
+        first = [trial for trial in [teacher_trial(recipe, examples)] if trial is not None]
         tuning = tuning_trials(recipe, examples)
-        last = [one for one in [cost_trial(recipe, examples)] if one is not None]
+        last = [trial for trial in [cost_trial(recipe, examples)] if trial is not None]
         # Before the tuning is done, training has other settings than it will have, but as many trials and epochs.
-        self._plan([*tuning, *train_trials(recipe, examples), *last])
-        tuned = self._stage(tuning, first=0)
+        self._plan([*first, *tuning, *train_trials(recipe, examples), *last])
+        outcomes = self._stage(first, first=0)
+        for teacher in outcomes:
+            self._teachers[teacher.trial.key] = self._weights(teacher)
+        tuned = self._stage(tuning, first=len(first))
         train = train_trials(recipe, examples, tuned=choose_tuned(tuned))
-        self._plan([*tuning, *train, *last])
+        self._plan([*first, *tuning, *train, *last])
         if not self._only:  # else what the tuning of the others came to is not known, and their trials are not
-            self._refuse_foreign({trial.key for trial in (*tuning, *train, *last)})
-        outcomes = tuned + self._stage(train, first=len(tuning))
-        return outcomes + self._stage(last, first=len(tuning) + len(train))
+            self._refuse_foreign({trial.key for trial in (*first, *tuning, *train, *last)})
+        done = len(first) + len(tuning)
+        outcomes += tuned + self._stage(train, first=done)
+        return outcomes + self._stage(last, first=done + len(train))
+
+    def _weights(self, teacher: Outcome) -> bytes:
+        if teacher.diverged[0] is not None:
+            raise RecipeError(
+                f"The teacher diverged in epoch {teacher.diverged[0]}, and nothing can be learned from it. Choose a "
+                "smaller training.learning_rate, and another place with --out."
+            )
+        return self._store.file(teacher.trial.key, "models.safetensors")
 
     def _plan(self, trials: Sequence[Trial]) -> None:
         self._progress.plan([trial for trial in trials if self._is_wanted(trial)])
@@ -293,7 +327,9 @@ class _Study:
     def _is_wanted(self, trial: Trial) -> bool:
         if not self._only:
             return True
-        return trial.kind != "cost" and any(matches_label(one, trial.activation) for one in self._only)
+        if trial.kind in ("cost", "teacher"):
+            return trial.kind == "teacher"
+        return any(matches_label(label, trial.activation) for label in self._only)
 
     def _stage(self, every: Sequence[Trial], *, first: int) -> list[Outcome]:
         """The outcomes of those of the trials that are asked for, run where the store does not have them."""
@@ -319,7 +355,7 @@ class _Study:
             key = done.trial.key
             self._store.add(key, done.record, done.files, position=places[key])
             outcomes[key] = Outcome.read(done.record)
-            self._progress.end(done.trial, said=_result(outcomes[key]))
+            self._progress.end(done.trial, result=_result(outcomes[key]))
             self._each(outcomes[key])
         return [outcomes[trial.key] for trial in trials]
 

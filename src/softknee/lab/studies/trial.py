@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...errors import RecipeError
 from .fitting import convert_fields, fit, later, to_plain
-from .recipe import Augmentation, Data, Hardening, Model, Seeds, Training, Value
+from .recipe import Augmentation, Data, Hardening, Model, Seeds, Task, Training, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class Chosen:
     fitted: str | None = later(None)
     trained: str | None = later(None)
     select: Literal["last", "best_val"] | None = later(None)
+    mode: Literal["soft", "sampled", "step"] | None = later(None)
+    price: float | None = later(None)
 
     def __post_init__(self) -> None:
         convert_fields(self, where="activation")
@@ -39,12 +41,14 @@ class Trial:
     """The resolved recipe of one run: all that its result depends on, and nothing else.
 
     kind:        "train"; "tune" (chooses learning rate and decay by validation; never reads the test set); "cost"
-                 (times one training step and one inference of every activation in turns).
+                 (times one training step and one inference of every activation in turns); "teacher" (the network that
+                 the students of a distillation learn from).
+    teacher:     the key of that network's trial; empty where there is none.
     fingerprint: SHA-256 of the examples, so that a changed file is another trial.
     source:      SHA-256 of the file with the function of your own that makes the model; empty for a network by name.
     """
 
-    kind: Literal["train", "tune", "cost"]
+    kind: Literal["train", "tune", "cost", "teacher"]
     activations: tuple[Chosen, ...]
     data: Data
     fingerprint: str
@@ -60,6 +64,8 @@ class Trial:
     device: str = "cpu"
     source: str = ""
     augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
+    task: Task | None = later(None)  # noqa: RUF009
+    teacher: str = later("")
 
     def __post_init__(self) -> None:
         convert_fields(self, where="trial")

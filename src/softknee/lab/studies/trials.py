@@ -16,7 +16,7 @@ from ..networks import BUILDERS
 from .examples import Examples
 from .own_functions import source_fingerprint
 from .reading import TIMM, combinations
-from .recipe import FIRST_TUNING_SEED, Data, Recipe, Seeds, Training
+from .recipe import FIRST_TUNING_SEED, Data, Distil, Model, Recipe, Seeds, Training
 from .trial import Chosen, Trial
 
 Tuned = Mapping[str, tuple[float, float]]  # learning rate and weight decay by the label of an activation
@@ -27,7 +27,7 @@ def train_trials(recipe: Recipe, examples: Examples, tuned: Tuned | None = None)
 
     tuned:  what `choose_tuned` found; an activation that is not in it has the recipe's own values.
     """
-    common = _common(recipe, examples)
+    common = _common(recipe, examples) | _task(recipe, examples)
     measures = tuple(one for one in recipe.measures if one != "cost")
     trials = []
     for chosen in every_chosen(recipe):
@@ -53,7 +53,7 @@ def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
     """For each activation every learning rate with every weight decay of `tuning`, on seeds that the study has not."""
     if recipe.tuning is None:
         return []
-    common = _common(recipe, examples)
+    common = _common(recipe, examples) | _task(recipe, examples)
     rates = recipe.tuning.learning_rate or (recipe.training.learning_rate,)
     decays = recipe.tuning.weight_decay or (recipe.training.weight_decay,)
     return [
@@ -71,6 +71,24 @@ def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
         for rate in rates
         for decay in decays
     ]
+
+
+def teacher_trial(recipe: Recipe, examples: Examples) -> Trial | None:
+    """The trial of the network that students learn from, which runs before theirs; None without one."""
+    task = recipe.task
+    if not isinstance(task, Distil):
+        return None
+    network = replace(recipe, model=Model(build=task.teacher, arguments=task.arguments))
+    return Trial(
+        kind="teacher",
+        activations=(Chosen(name="relu", label="teacher"),),
+        training=recipe.training,
+        seeds=replace(recipe.seeds, count=1),
+        select=recipe.select,
+        keep=("models",),
+        augment=recipe.augment,
+        **_common(network, examples),
+    )
 
 
 def choose_tuned(outcomes: Iterable[Outcome]) -> dict[str, tuple[float, float]]:
@@ -138,10 +156,12 @@ def _training(recipe: Recipe, chosen: Chosen, rate: float, decay: float) -> Trai
     return replace(recipe.training, learning_rate=rate, weight_decay=decay, **own)
 
 
-def _common(
-    recipe: Recipe,
-    examples: Examples,
-) -> dict[str, Any]:
+def _task(recipe: Recipe, examples: Examples) -> dict[str, Any]:
+    teacher = teacher_trial(recipe, examples)
+    return {"task": recipe.task, "teacher": "" if teacher is None else teacher.key}
+
+
+def _common(recipe: Recipe, examples: Examples) -> dict[str, Any]:
     _check_loss(recipe, examples)
     own = recipe.model.build not in BUILDERS and not recipe.model.build.startswith(TIMM)
     return {

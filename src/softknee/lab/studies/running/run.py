@@ -21,6 +21,8 @@ from ..examples import Examples, load_examples
 from ..reporting import measure_cost
 from ..trial import Trial
 from ..trials import Finished, Outcome
+from .tasks import objective
+from .tasks import scores as task_scores
 from .training import (
     QUIET,
     REGRESSION,
@@ -131,7 +133,7 @@ def finish(
 ) -> Finished:
     """Measure what the trial asks for; `start_profiles` and `start_entropies` are of the models before training."""
     task, measures = examples.task, trial.measures
-    for_report = trial.kind == "train"
+    for_report = trial.kind in ("train", "teacher")
     examples, predictions = progressive_predictions(trial, trainer, examples)
     parts = [("validation", examples.validation_x, examples.validation_y)]
     if not isinstance(examples.train_x, Streamed):
@@ -168,6 +170,7 @@ def finish(
     rest: dict[str, Any] = {}
     if for_report:
         test = outputs["test"]
+        scores["test"] = {**scores["test"], **task_scores(trial, trainer, examples, rows)}
         rest["difference"] = _differences(test, examples.test_y, rows) if _differ(trial, task, rows) else {}
         if "activity" in measures and rows:
             seen = measured_examples(examples)
@@ -295,6 +298,7 @@ def run_trial(
     saved: Mapping[str, bytes] | None = None,
     watch: Watch = QUIET,
     base: str | os.PathLike[str] | None = None,
+    teacher: bytes | None = None,
 ) -> Finished:
     """Run a trial to its end.
 
@@ -304,6 +308,7 @@ def run_trial(
         saved: what a `Watch` saved of this trial; it goes on from there, on a CPU to the same bits.
         watch: told of every step and epoch.
         base: the folder of the recipe, where a file or a function of your own is looked for.
+        teacher: the weights that the trial of its teacher has kept, for a trial that has one.
 
     "train" reads the test set once, at the end, with the weights of the selected epochs (a hardened trial's last, where
     its knobs are at their targets, unless its activation says `select: best_val`); "tune" never reads it; "cost" trains
@@ -331,7 +336,8 @@ def run_trial(
     if trial.kind == "cost":
         return measure_cost(trial, examples)
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
-    trainer = make_trainer(trial, maker)
+    goal = objective(trial, maker, examples, teacher=teacher)
+    trainer = make_trainer(trial, goal.make)
     trained = sum(one.numel() for one in trainer.model(0).parameters() if one.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
@@ -350,7 +356,7 @@ def run_trial(
         validation=validation,
         saved=saved,
         watch=watch,
-        augment=augment,
+        more={"augment": augment} | goal.settings(),
     )
     finished = finish(
         trial, trainer, progress, examples, start_profiles=start_profiles, start_entropies=start_entropies
