@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import torch_compat
-from .plain import Placed, compute_dtype, exponent, finite_range, grid_probability, place, points_first
+from .plain import compute_dtype, finite_range, grid_probability, keep_window, points_first
 
 # -- random numbers hashed from (seed, position) ----------------------------------------------------------
 #
@@ -64,28 +64,12 @@ def sampled_symbol(
 ) -> Tensor:
     """The symbol drawn on the uniform grid (int64, some symbol where x is NaN); u in the compute type of x."""
     kind = compute_dtype(x)
-    q, alpha = q.to(kind), alpha.to(kind)
-    k = points // 2
-    at = place(finite_range(x.to(kind)), q=q, k=k)
-    logits, first = _logits(at, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
-    slot = drawn_slot(torch.softmax(logits, 0), u)
-    return slot if first is None else (slot + first).clamp(0, points - 1)
-
-
-def _logits(
-    at: Placed, *, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool
-) -> tuple[Tensor, Tensor | None]:
-    """The logarithms of the weights along a new first dimension, and the symbol of the first (None: 0)."""
-    k, half = points // 2, window // 2
-    whole = window == 0 or window >= 2 * points
-    low, high = (-k, k) if whole else (-half, half)
-    steps = torch.arange(low, high + 1, dtype=at.rest.dtype, device=at.rest.device)
-    steps = steps.reshape(-1, *(1,) * at.rest.dim())
-    if whole:
-        return exponent(at.rest, q=q, alpha=alpha, steps=steps - at.centre, laplacian=laplacian), None
-    logits = exponent(at.rest, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
-    inside = (at.centre + steps).abs() <= k
-    return torch.where(inside, logits, -torch.inf), at.centre.to(torch.int64) + (k - half)
+    x, q, alpha = finite_range(x.to(kind)), q.to(kind), alpha.to(kind)
+    kept = keep_window(x, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
+    slot = drawn_slot(kept.probability, u)
+    if kept.inside is None:
+        return slot
+    return (slot + kept.centre.to(torch.int64) + (points // 2 - window // 2)).clamp(0, points - 1)
 
 
 def drawn_slot(probability: Tensor, u: Tensor) -> Tensor:
