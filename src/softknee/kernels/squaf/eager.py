@@ -17,14 +17,23 @@ from torch import Tensor
 from ..dispatch import ordinary
 from .dispatch import must_differentiate_through
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout, arrange, as_stored, dense
-from .plain import Window, compute_dtype, finite_range, keep_window, squaf_on_grid, squaf_plain, values_at
+from .plain import (
+    Window,
+    compute_dtype,
+    finite_range,
+    grid_probability,
+    keep_window,
+    squaf_on_grid,
+    squaf_plain,
+    values_at,
+)
 from .symbols import (
     as_symbols,
+    drawn_slot,
     nearest_symbol,
     nearest_symbol_on_grid,
     positions_of,
     sampled_symbol,
-    sampled_symbol_on_grid,
     uniform,
     value_at,
 )
@@ -33,14 +42,14 @@ from .symbols import (
 PIECE = 1 << 19
 
 
-def pieces(x: Tensor, *, kept: int) -> Iterator[tuple[slice, ...]]:
+def pieces(x: Tensor, *, points: int) -> Iterator[tuple[slice, ...]]:
     """Slices along the longest of the dimensions that are summed over."""
     if x.numel() == 0:
         return
     everything = slice(None)
     along = max((0, 2, 4), key=lambda dim: x.shape[dim])
     length = x.shape[along]
-    step = max(1, PIECE * length // (x.numel() * kept))
+    step = max(1, PIECE * length // (x.numel() * points))
     for start in range(0, length, step):
         yield tuple(slice(start, start + step) if dim == along else everything for dim in range(5))
 
@@ -79,7 +88,7 @@ def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, w
     """phi of a folded x of five dimensions; q, alpha of shape (groups,) and z of shape (groups, n)."""
     out = torch.empty_like(x)
     q, alpha, z = spread(q, layout), spread(alpha, layout), spread(z, layout)
-    for piece in pieces(x, kept=window or z.shape[-1]):
+    for piece in pieces(x, points=window or z.shape[-1]):
         out[piece] = squaf_plain(x[piece], q, alpha, z, window, laplacian)
     return out
 
@@ -106,14 +115,14 @@ def backward(
         torch.zeros(groups, dtype=wide, device=x.device) if wanted & flag else None for flag in (BY_Q, BY_ALPHA)
     )
     dz = torch.zeros(groups, n, dtype=wide, device=x.device) if wanted & BY_Z else None
-    for piece in pieces(x, kept=window or n):
+    for piece in pieces(x, points=window or n):
         part = finite_range(x[piece].to(kind))
-        kept = keep_window(part, q=q5, alpha=alpha5, points=n, window=window, laplacian=laplacian)
-        index = kept.indices(z5.shape)
+        near = keep_window(part, q=q5, alpha=alpha5, points=n, window=window, laplacian=laplacian)
+        index = near.indices(z5.shape)
         g = 1 if grad is None else grad[piece].to(kind)
         if wanted & ~BY_Z:
             value = values_at(index, z5, dims=5)
-            by_x, by_q, by_alpha = slopes(kept, value, q=q5, alpha=alpha5, laplacian=laplacian, wanted=wanted)
+            by_x, by_q, by_alpha = slopes(near, value, q=q5, alpha=alpha5, laplacian=laplacian, wanted=wanted)
             if dx is not None and by_x is not None:
                 dx[piece] = (g * by_x).to(x.dtype)
             if dq is not None and by_q is not None:
@@ -121,41 +130,41 @@ def backward(
             if dalpha is not None and by_alpha is not None:
                 dalpha += _sum_elements(g * by_alpha, wide)
         if dz is not None and index is None:
-            dz += _sum_elements(g * kept.probability, wide).T
+            dz += _sum_elements(g * near.probability, wide).T
         elif dz is not None and index is not None:
-            _add_at(dz, index, g * kept.probability)
+            _add_at(dz, index, g * near.probability)
     return dx, dq, dalpha, dz
 
 
 def slopes(
-    kept: Window, value: Tensor, *, q: Tensor, alpha: Tensor, laplacian: bool, wanted: int = EVERY
+    near: Window, value: Tensor, *, q: Tensor, alpha: Tensor, laplacian: bool, wanted: int = EVERY
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The derivatives of phi by x, q and alpha, as far as they are wanted, from moments of z - phi.
 
     Each is sum_j P_j (z_j - phi) times the derivative of exponent j; subtracting phi first keeps the digits
     where the probabilities are spread evenly over large z. `value` is z at the kept points.
     """
-    phi = (kept.probability * value).sum(0)
-    weighted = kept.probability * (value - phi)
-    d, c = kept.rest, kept.centre
+    phi = (near.probability * value).sum(0)
+    weighted = near.probability * (value - phi)
+    d, c = near.rest, near.centre
     if laplacian:
         by_x = by_q = by_alpha = None
-        spread = (weighted * kept.steps.abs()).sum(0) if wanted & (BY_Q | BY_ALPHA) else torch.zeros_like(phi)
+        spread = (weighted * near.steps.abs()).sum(0) if wanted & (BY_Q | BY_ALPHA) else torch.zeros_like(phi)
         if wanted & (BY_X | BY_Q):
-            slope = kept.steps.sign() + d.sign() * (kept.steps != 0)
-            by_x = alpha * (weighted * (slope - (kept.probability * slope).sum(0))).sum(0)
+            slope = near.steps.sign() + d.sign() * (near.steps != 0)
+            by_x = alpha * (weighted * (slope - (near.probability * slope).sum(0))).sum(0)
             by_q = -c * by_x - alpha * spread if wanted & BY_Q else None
         if wanted & BY_ALPHA:
-            signed = (weighted * kept.steps.sign()).sum(0)
-            off_centre = (weighted * (kept.steps != 0)).sum(0)
+            signed = (weighted * near.steps.sign()).sum(0)
+            off_centre = (weighted * (near.steps != 0)).sum(0)
             by_alpha = d * signed + d.abs() * off_centre - q * spread
         return by_x if wanted & BY_X else None, by_q, by_alpha
     # Subtracting the mean of j as well keeps the error of phi out of the result.
-    first = (weighted * (kept.steps - (kept.probability * kept.steps).sum(0))).sum(0)
+    first = (weighted * (near.steps - (near.probability * near.steps).sum(0))).sum(0)
     by_x = 2 * (alpha * q) * first if wanted & BY_X else None
     if not wanted & (BY_Q | BY_ALPHA):
         return by_x, None, None
-    second = (weighted * kept.steps.square()).sum(0)
+    second = (weighted * near.steps.square()).sum(0)
     by_q = 2 * alpha * ((d - c * q) * first - q * second) if wanted & BY_Q else None
     return by_x, by_q, q * (2 * d * first - q * second) if wanted & BY_ALPHA else None
 
@@ -182,9 +191,9 @@ def choose(
     out = torch.empty_like(x, dtype=torch.int32 if z is None else x.dtype)
     q, alpha = spread(q, layout), spread(alpha, layout)
     table = None if z is None else spread(z, layout)
-    kept = 8 if seed is None else window or points
+    points_per_element = 8 if seed is None else window or points
     short = x.numel() <= 1 << 32
-    for piece in pieces(x, kept=kept):
+    for piece in pieces(x, points=points_per_element):
         part = x[piece]
         if seed is None:
             symbol = nearest_symbol(part, q, points=points)
@@ -200,7 +209,7 @@ def step_backward(grad: Tensor, x: Tensor, q: Tensor, *, points: int, layout: La
     dz = torch.zeros(layout.groups, points, dtype=wide_dtype(x), device=x.device)
     rows = points * spread(torch.arange(layout.groups, device=x.device), layout)
     q = spread(q, layout)
-    for piece in pieces(x, kept=8):
+    for piece in pieces(x, points=8):
         # As in SQUAF itself a NaN belongs to the middle, and does not stay hidden.
         g = torch.where(x[piece].isnan(), torch.nan, grad[piece].to(compute_dtype(x)))
         _add_at(dz, nearest_symbol(x[piece], q, points=points) + rows, g)
@@ -230,9 +239,9 @@ def squaf_on_grid_in_pieces(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, l
     """phi on a general grid; x has a dimension or more, into which those of the parameters broadcast."""
     if not _can_be_cut(x):
         return squaf_on_grid(x, grid, alpha, z, laplacian)
-    own = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape, z.shape[:-1])
+    shape = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape, z.shape[:-1])
     points = grid.shape[-1]
-    return _OnGrid.apply(x, grid.expand(*own, points), alpha.expand(own), z.expand(*own, points), laplacian)  # pyright: ignore
+    return _OnGrid.apply(x, grid.expand(*shape, points), alpha.expand(shape), z.expand(*shape, points), laplacian)  # pyright: ignore
 
 
 @torch.no_grad()
@@ -246,17 +255,17 @@ def symbols_on_grid_in_pieces(
     x, grid, alpha = x.detach(), grid.detach(), alpha.detach()
     if not _can_be_cut(x) or (seed is not None and seed.dim()):
         return _symbols(x, grid, alpha, laplacian, seed=seed, positions=None if seed is None else positions_of(x))
-    own = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape)
+    shape = torch.broadcast_shapes((1,), grid.shape[:-1], alpha.shape)
     x = dense(x)
-    layout = arrange(x, parameter_shape=own)
+    layout = arrange(x, parameter_shape=shape)
     folded = layout.fold(x)
-    table = spread(layout.fold_parameter(grid.expand(*own, grid.shape[-1]), table=True), layout)
-    each = spread(layout.fold_parameter(alpha.expand(own)), layout)
+    table = spread(layout.fold_parameter(grid.expand(*shape, grid.shape[-1]), table=True), layout)
+    alpha = spread(layout.fold_parameter(alpha.expand(shape)), layout)
     positions = None if seed is None else layout.fold(positions_of(x))
     out = torch.empty_like(folded, dtype=torch.int64)
-    for piece in pieces(folded, kept=grid.shape[-1]):
+    for piece in pieces(folded, points=grid.shape[-1]):
         part = None if positions is None else positions[piece]
-        out[piece] = _symbols(folded[piece], table, each, laplacian, seed=seed, positions=part)
+        out[piece] = _symbols(folded[piece], table, alpha, laplacian, seed=seed, positions=part)
     return layout.unfold(out)
 
 
@@ -265,7 +274,8 @@ def _symbols(
 ) -> Tensor:
     if seed is None or positions is None:
         return nearest_symbol_on_grid(x, grid)
-    return sampled_symbol_on_grid(x, grid, alpha, laplacian, u=uniform(seed, positions, compute_dtype(x)))
+    probability = grid_probability(x, grid, alpha, laplacian)
+    return drawn_slot(probability, uniform(seed, positions, compute_dtype(x)))
 
 
 def _can_be_cut(x: Tensor) -> bool:
@@ -282,7 +292,7 @@ class _OnGrid(torch.autograd.Function):
         folded = layout.fold(x)
         rows = _rows(layout, grid, alpha, z)
         out = torch.empty_like(folded)
-        for piece in pieces(folded, kept=z.shape[-1]):
+        for piece in pieces(folded, points=z.shape[-1]):
             out[piece] = squaf_on_grid(folded[piece], *rows, laplacian)
         return as_stored(layout.unfold(out), like=x)
 
@@ -301,7 +311,7 @@ class _OnGrid(torch.autograd.Function):
         rows = [row.to(kind) for row in _rows(layout, grid, alpha, z)]
         dx = torch.empty_like(folded) if needs[0] else None
         sums = [torch.zeros_like(row, dtype=wide_dtype(x)) for row in rows]
-        for piece in pieces(folded, kept=z.shape[-1]):
+        for piece in pieces(folded, points=z.shape[-1]):
             inputs = zip((folded[piece], *rows), needs, strict=True)
             at, *parameters = (tensor.detach().requires_grad_(needed) for tensor, needed in inputs)
             with torch.enable_grad():

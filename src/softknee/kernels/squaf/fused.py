@@ -396,8 +396,8 @@ def backward(
         _, g1, middle, g2, inner = layout.shape
         bins = max(16, power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.
-        together = 1 if groups == 1 or inner >= 32 else min(16, power_of_two(groups))
-        rows = max(1, TILE // (bins * together))
+        groups_per_tile = 1 if groups == 1 or inner >= 32 else min(16, power_of_two(groups))
+        rows = max(1, TILE // (bins * groups_per_tile))
         # The split depends on the elements of one group alone: replicas folded in by vmap sum as they would
         # alone.
         tiles = max(TILES, divide_up(layout.per_group, rows * PARTS))
@@ -407,15 +407,17 @@ def backward(
         )
         dz = torch.empty(parts, groups, n, device=x.device) if wanted & BY_Z else None
         # What is not wanted is not written; the kernel is then compiled without it, and x stands in for the pointer.
-        into = [x if one is None else one for one in (dx, dq, dalpha, dz)]
-        _backward_kernel[(parts * divide_up(groups, together),)](
+        into = [x if tensor is None else tensor for tensor in (dx, dq, dalpha, dz)]
+        _backward_kernel[(parts * divide_up(groups, groups_per_tile),)](
             grad, x, q, alpha, z, *into,
             layout.per_group, groups, n, float(n // 2), g1, middle, g2, inner, tiles, parts,
-            HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=together,
+            HALF=_half(window, n), LAPLACIAN=laplacian, BINS=bins, ROWS=rows, GROUPS=groups_per_tile,
             WANT_X=bool(wanted & BY_X), WANT_Q=bool(wanted & BY_Q), WANT_ALPHA=bool(wanted & BY_ALPHA),
             WANT_Z=bool(wanted & BY_Z),
         )  # fmt: skip
-        dq, dalpha, dz = (None if parts is None else parts.sum(0, dtype=torch.float64) for parts in (dq, dalpha, dz))
+        dq, dalpha, dz = (
+            None if partial is None else partial.sum(0, dtype=torch.float64) for partial in (dq, dalpha, dz)
+        )
         return dx, dq, dalpha, dz
 
 

@@ -114,7 +114,7 @@ def _differentiate_again(ctx: Any, *outer: Tensor) -> Any:
         return pulled[1](torch.ones_like(pulled[0]))
 
     pull = torch.func.vjp(first_order, *saved)[1]
-    along = outer if ctx.parameters else (outer[0], *(torch.zeros_like(one) for one in outer[1:]))
+    along = outer if ctx.parameters else (outer[0], *(torch.zeros_like(g) for g in outer[1:]))
     return *pull(along), None, None, None
 
 

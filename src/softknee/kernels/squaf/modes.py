@@ -221,9 +221,8 @@ def _choose(
     how = {"points": points, "window": window, "laplacian": laplacian}
     if seed is not None and seed.dim() and not _in_order(layout):
         # Parameters along so many separate dimensions that folding mixes the parts of x: one part at a time.
-        own = [_row(i, q=q, alpha=alpha, z=z, dims=x.dim()) for i in range(len(x))]
-        each = [_choose(part, one, *row, **how) for part, one, row in zip(x, seed, own, strict=True)]
-        return torch.stack(each)
+        rows = [_row(i, q=q, alpha=alpha, z=z, dims=x.dim()) for i in range(len(x))]
+        return torch.stack([_choose(part, s, *row, **how) for part, s, row in zip(x, seed, rows, strict=True)])
     rows = (
         layout.fold_parameter(q),
         layout.fold_parameter(alpha),
@@ -355,8 +354,8 @@ def _sample_replicas(info, in_dims, args, sample):
     x, seed, q, alpha, z, window, laplacian = args
     dims = (in_dims[0], *in_dims[2:5])
     x, parameters = fold_replicas(info.batch_size, dims, x, (q, alpha, z), always=False)
-    own = seed.expand(info.batch_size, *seed.shape) if in_dims[1] is None else seed.movedim(in_dims[1], 0)
-    return sample(x, own, *parameters, window, laplacian), 0
+    seed = seed.expand(info.batch_size, *seed.shape) if in_dims[1] is None else seed.movedim(in_dims[1], 0)
+    return sample(x, seed, *parameters, window, laplacian), 0
 
 
 def _step_replicas(info, in_dims, x, q, z):

@@ -50,28 +50,28 @@ def squaf_derivative(
     kind = compute_dtype(x) if order == 1 else wide_dtype(x)
     q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
     finite = finite_range(x.to(kind))
-    kept = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
-    value = values_at(kept.indices(z.shape), z, dims=x.dim())
+    near = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
+    value = values_at(near.indices(z.shape), z, dims=x.dim())
     if order == 1:
-        slope = slopes(kept, value, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
+        slope = slopes(near, value, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
         assert slope is not None
         return slope.to(x.dtype)
-    return curvature(kept, value, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
+    return curvature(near, value, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
 
 
-def curvature(kept: Window, value: Tensor, *, q: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
+def curvature(near: Window, value: Tensor, *, q: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
     """phi'' from the kept points and z there."""
     if laplacian:
-        scale, s = alpha, kept.steps.sign() + kept.rest.sign() * (kept.steps != 0)
+        scale, s = alpha, near.steps.sign() + near.rest.sign() * (near.steps != 0)
     else:
-        scale, s = 2 * (alpha * q), kept.steps
-    p = kept.probability
+        scale, s = 2 * (alpha * q), near.steps
+    p = near.probability
     from_middle = s - (p * s).sum(0)
     usual = p * (from_middle.square() - (p * from_middle.square()).sum(0))
-    on_grid = torch.ones_like(p, dtype=torch.bool) if kept.inside is None else kept.inside
+    on_grid = torch.ones_like(p, dtype=torch.bool) if near.inside is None else near.inside
     inside = on_grid.to(p.dtype)
-    lowest = torch.where(on_grid, kept.logits, torch.zeros_like(kept.logits)).amin(0)
-    even = _nearly_equal(kept.logits, s=s, p=p, inside=inside)
+    lowest = torch.where(on_grid, near.logits, torch.zeros_like(near.logits)).amin(0)
+    even = _nearly_equal(near.logits, s=s, p=p, inside=inside)
     share = torch.where(lowest > NEARLY_EQUAL, even, usual)
     phi = (p * value).sum(0)
     return scale.square() * (share * (value - phi)).sum(0)
@@ -216,8 +216,8 @@ def differentiate_again(ctx, *outer: Tensor):
     saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
     grad, x, *parameters = saved
     # A gradient that was not computed has no derivatives either.
-    there = only_wanted(outer, ctx.wanted)
-    outer = tuple(torch.zeros_like(of) if g is None else g for g, of in zip(there, saved[1:], strict=True))
+    computed = only_wanted(outer, ctx.wanted)
+    outer = tuple(torch.zeros_like(t) if g is None else g for g, t in zip(computed, saved[1:], strict=True))
     along_x, *along_parameters = outer
     wide = wide_dtype(x)
 
@@ -275,12 +275,12 @@ def _backward_replicas(
     x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
     grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
     dx, *rest = gradients = backward(grad, x, *parameters, window, laplacian, wanted)
-    there = only_wanted(gradients, wanted)
+    computed = only_wanted(gradients, wanted)
     sums = [
-        g if kept is None else g.reshape(info.batch_size, *shape)
-        for g, kept, shape in zip(rest, there[1:], shapes, strict=True)
+        g if gradient is None else g.reshape(info.batch_size, *shape)
+        for g, gradient, shape in zip(rest, computed[1:], shapes, strict=True)
     ]
-    return (dx, *sums), tuple(None if kept is None else 0 for kept in there)
+    return (dx, *sums), tuple(None if gradient is None else 0 for gradient in computed)
 
 
 def shape_without(parameter: Tensor, dim: int | None) -> tuple[int, ...]:

@@ -114,9 +114,9 @@ def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, lap
     kind = compute_dtype(x)
     q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
     finite = finite_range(x.to(kind))
-    kept = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
-    value = values_at(kept.indices(z.shape), z, dims=x.dim())
-    return (kept.probability * value).sum(0).to(x.dtype)
+    near = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
+    value = values_at(near.indices(z.shape), z, dims=x.dim())
+    return (near.probability * value).sum(0).to(x.dtype)
 
 
 def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:

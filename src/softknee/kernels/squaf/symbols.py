@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import torch_compat
-from .plain import compute_dtype, finite_range, grid_probability, keep_window, points_first
+from .plain import compute_dtype, finite_range, keep_window, points_first
 
 # -- random numbers hashed from (seed, position) ----------------------------------------------------------
 #
@@ -65,11 +65,11 @@ def sampled_symbol(
     """The symbol drawn on the uniform grid (int64, some symbol where x is NaN); u in the compute type of x."""
     kind = compute_dtype(x)
     x, q, alpha = finite_range(x.to(kind)), q.to(kind), alpha.to(kind)
-    kept = keep_window(x, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
-    slot = drawn_slot(kept.probability, u)
-    if kept.inside is None:
+    near = keep_window(x, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
+    slot = drawn_slot(near.probability, u)
+    if near.inside is None:
         return slot
-    return (slot + kept.centre.to(torch.int64) + (points // 2 - window // 2)).clamp(0, points - 1)
+    return (slot + near.centre.to(torch.int64) + (points // 2 - window // 2)).clamp(0, points - 1)
 
 
 def drawn_slot(probability: Tensor, u: Tensor) -> Tensor:
@@ -77,11 +77,6 @@ def drawn_slot(probability: Tensor, u: Tensor) -> Tensor:
     running = probability.cumsum(0)
     # u times the sum, the way it was rounded, is below that sum: no last point of probability 0 is ever drawn.
     return (running[:-1] <= u * running[-1]).sum(0)
-
-
-def sampled_symbol_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool, *, u: Tensor) -> Tensor:
-    """The symbol drawn on a general grid."""
-    return drawn_slot(grid_probability(x, grid, alpha, laplacian), u)
 
 
 def nearest_symbol(x: Tensor, q: Tensor, *, points: int) -> Tensor:
