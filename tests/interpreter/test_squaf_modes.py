@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from softknee.kernels.squaf import fused_modes, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
+from softknee.kernels.squaf import fused, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from softknee.kernels.squaf.symbols import uniform
 
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -54,7 +54,7 @@ def drawn(x: Tensor, p: dict[str, Tensor], window: int | None, weights: str, u: 
 
 def test_the_kernels_are_what_runs(monkeypatch):
     calls = []
-    monkeypatch.setattr(fused_modes, "forward", lambda x, *_, **__: calls.append(1) or x)
+    monkeypatch.setattr(fused, "choose", lambda x, *_, **__: calls.append(1) or x)
     p, x = parameters(), inputs(5)
     squaf_sampled(x, **p)
     squaf_step(x, q=p["q"], z=p["z"])

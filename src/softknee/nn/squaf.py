@@ -22,7 +22,7 @@ from ..kernels.pointwise import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails
-from ..kernels.squaf.quick import Given, quick_squaf, usual
+from ..kernels.squaf.quick import TableParameters, quick_squaf, usual
 from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
@@ -258,14 +258,14 @@ class SQUAF(Parameterised):
             return input.copy_(result) if writable(input) else result
         return result
 
-    def _usual(self, input: Tensor) -> Given | None:
+    def _usual(self, input: Tensor) -> TableParameters | None:
         """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
         if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
             return None
         if self.granularity.per != "layer" or self.definition.order or type(self).compute not in _QUICK:
             return None
         learned, buffers = self.learned, self._buffers
-        params = Given(
+        params = TableParameters(
             self._held("raw_q" if "q" in learned else "q"),
             self._held("raw_alpha" if "alpha" in learned else "alpha"),
             self._held("z"),

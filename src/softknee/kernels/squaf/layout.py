@@ -73,6 +73,11 @@ def dense(x: Tensor) -> Tensor:
     return x if torch.empty_like(x).stride() == x.stride() else x.contiguous()
 
 
+def as_stored(tensor: Tensor, *, like: Tensor) -> Tensor:
+    """Strides as the fake operator promised them: those of a dense x."""
+    return tensor if tensor.stride() == like.stride() else torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
+
+
 def arrange(x: Tensor, *, parameter_shape: torch.Size) -> Layout:
     """The layout of a dense x whose parameters have a shape that broadcasts against it."""
     dims = x.dim()

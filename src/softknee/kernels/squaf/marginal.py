@@ -20,89 +20,16 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, ParameterError
-from .dispatch import choose_kernel, inside_transform, must_differentiate_through
-from .eager import pieces, slopes, spread
+from .dispatch import inside_transform, must_differentiate_through
 from .function import _common_shape, check_weights, squaf
-from .layout import BY_X, EVERY, Layout, arrange, dense
-from .plain import compute_dtype, finite_range, keep_window, squaf_plain
-
-# -- the marginal of SQUAF without a fused kernel ---------------------------------------------------------
-#
-# Tensor operations over pieces that fit in a processor's cache.
-#
-# x is folded (see layout.py), q and alpha have the shape (groups,), and sums are in float64 where there is one.
-# `slope`, of shape (groups, n), is the gradient of what is made of the sums.
-
-
-Gradients = tuple[Tensor, Tensor | None, Tensor | None]
-
-
-def eager_sums(x: Tensor, q: Tensor, alpha: Tensor, n: int, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
-    """sum_x P(y_i | x) of each group, (groups, n), the pieces added in order."""
-    kind, wide = compute_dtype(x), _widest(x)
-    sums = torch.zeros(layout.groups, n, dtype=wide, device=x.device)
-    q5, alpha5 = spread(q.to(kind), layout), spread(alpha.to(kind), layout)
-    table = spread(torch.zeros(layout.groups, n, dtype=kind, device=x.device), layout)
-    for piece in pieces(x, kept=window or n):
-        part = finite_range(x[piece].to(kind))
-        kept = keep_window(part, q=q5, alpha=alpha5, z=table, window=window, laplacian=laplacian)
-        if kept.rows is None:
-            sums += _sum_elements(kept.probability, wide).T
-        elif x.device.type == "cpu":
-            sums.view(-1).index_add_(0, kept.rows.reshape(-1), kept.probability.to(wide).reshape(-1))
-        else:
-            # Elsewhere index_add uses atomics, in any order. A point beyond an end counts there, with probability 0.
-            for i in range(n):
-                here = torch.where(kept.rows % n == i, kept.probability, 0)
-                sums[:, i] += _sum_elements(here.sum(0), wide)
-    return sums
-
-
-def eager_gradients(
-    slope: Tensor,
-    x: Tensor,
-    q: Tensor,
-    alpha: Tensor,
-    *,
-    layout: Layout,
-    window: int,
-    laplacian: bool,
-    parameters: bool,
-) -> Gradients:
-    """The gradient by x, and by q and alpha where `parameters` asks for them."""
-    kind, wide = compute_dtype(x), _widest(x)
-    dx = torch.empty_like(x)
-    dq = dalpha = None
-    if parameters:
-        dq = torch.zeros(layout.groups, dtype=wide, device=x.device)
-        dalpha = torch.zeros_like(dq)
-    q5, alpha5, table = (spread(p.to(kind), layout) for p in (q, alpha, slope))
-    for piece in pieces(x, kept=window or slope.shape[-1]):
-        part = finite_range(x[piece].to(kind))
-        kept = keep_window(part, q=q5, alpha=alpha5, z=table, window=window, laplacian=laplacian)
-        wanted = EVERY if parameters else BY_X
-        by_x, by_q, by_alpha = slopes(kept, q=q5, alpha=alpha5, laplacian=laplacian, wanted=wanted)
-        assert by_x is not None
-        dx[piece] = by_x.to(x.dtype)
-        if dq is not None and dalpha is not None and by_q is not None and by_alpha is not None:
-            dq += _sum_elements(by_q, wide)
-            dalpha += _sum_elements(by_alpha, wide)
-    return dx, dq, dalpha
-
-
-def _sum_elements(terms: Tensor, kind: torch.dtype) -> Tensor:
-    """Sum over everything but groups (and a leading dimension of points, if there is one)."""
-    summed = terms.sum((-5, -3, -1), dtype=kind)
-    return summed.reshape(*summed.shape[:-2], -1)
-
-
-def _widest(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.device.type != "mps" else torch.float32
-
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, dense
+from .op import gradient_rows
+from .plain import compute_dtype, squaf_plain
 
 # -- the operators softknee::squaf_marginal and softknee::squaf_marginal_backward -------------------------
 #
-# Forward keeps x and the parameters, nothing else: the gradient works the probabilities out again. Each group of
+# P(y_i | x) = d phi / d z_i, so the sums over x are SQUAF's gradient of z, and the gradient of a function of them is
+# SQUAF's with that function's slopes in place of z. Forward keeps x and the parameters, nothing else. Each group of
 # parameters (a channel with a grid of its own) has a marginal of its own here.
 
 
@@ -124,35 +51,23 @@ torch.library.define(
 
 @torch.library.impl("softknee::squaf_marginal", "CompositeExplicitAutograd")
 def _marginal(x: Tensor, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool) -> Tensor:
-    x = dense(x)
-    layout = arrange(x, parameter_shape=q.shape)
-    path = eager_sums
-    if choose_kernel(x)[0] == "fused":
-        from .marginal_fused import fused_sums as path
-    rows = layout.fold_parameter(q), layout.fold_parameter(alpha)
-    sums = path(layout.fold(x), *rows, points, layout=layout, window=window, laplacian=laplacian)
-    like = x.new_empty((*q.shape, points), dtype=compute_dtype(x))
-    return layout.unfold_parameter(sums / max(1, layout.per_group), like=like, table=True)
+    z = x.new_zeros((*q.shape, points), dtype=compute_dtype(x))
+    layout, (*_, sums) = gradient_rows(None, x, q, alpha, z, window, laplacian, BY_Z)
+    assert sums is not None
+    return layout.unfold_parameter(sums / max(1, layout.per_group), like=z, table=True)
 
 
 @torch.library.impl("softknee::squaf_marginal_backward", "CompositeExplicitAutograd")
 def _marginal_backward(
     grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, window: int, laplacian: bool, parameters: bool
 ) -> Three:
-    x = dense(x)
-    layout = arrange(x, parameter_shape=q.shape)
-    path = eager_gradients
-    if choose_kernel(x)[0] == "fused":
-        from .marginal_fused import fused_gradients as path
-    rows = layout.fold_parameter(q), layout.fold_parameter(alpha)
-    slope = layout.fold_parameter(grad, table=True) / max(1, layout.per_group)
-    folded = layout.fold(x)
-    result = path(slope, folded, *rows, layout=layout, window=window, laplacian=laplacian, parameters=parameters)
-    dx = layout.unfold(result[0])
-    dx = dx if dx.stride() == x.stride() else torch.empty_like(x).copy_(dx)
-    if result[1] is None or result[2] is None:
+    wanted = BY_X | BY_Q | BY_ALPHA if parameters else BY_X
+    slope = grad / max(1, x.numel() // q.numel())
+    layout, (dx, dq, dalpha, _) = gradient_rows(None, x, q, alpha, slope, window, laplacian, wanted)
+    assert dx is not None
+    if dq is None or dalpha is None:
         return dx, q.new_zeros(q.shape), alpha.new_zeros(alpha.shape)
-    return dx, layout.unfold_parameter(result[1], like=q), layout.unfold_parameter(result[2], like=alpha)
+    return dx, layout.unfold_parameter(dq, like=q), layout.unfold_parameter(dalpha, like=alpha)
 
 
 @torch.library.register_fake("softknee::squaf_marginal")
@@ -199,7 +114,7 @@ def _differentiate_again(ctx: Any, *outer: Tensor) -> Any:
         return pulled[1](torch.ones_like(pulled[0]))
 
     pull = torch.func.vjp(first_order, *saved)[1]
-    along = outer if ctx.parameters else (outer[0], *(torch.zeros_like(one) for one in outer[1:]))
+    along = outer if ctx.parameters else (outer[0], *(torch.zeros_like(g) for g in outer[1:]))
     return *pull(along), None, None, None
 
 

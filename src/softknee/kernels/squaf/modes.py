@@ -1,21 +1,23 @@
-"""SQUAF's other modes as functions: `squaf_sampled` (SQUAF-P), `squaf_step` (SQUAF-S), and the symbols they choose.
+"""SQUAF's other modes: `squaf_sampled` (SQUAF-P), `squaf_step` (SQUAF-S), and the symbols they choose.
 
 Reference: Soft quantization activation functions (the SQUAF paper), section 3.3 with equation 10, and appendix A.4 with
 equations 43 and 44.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..dispatch import exporting
-from . import modes_op  # noqa: F401  (defines the operators)
 from .dispatch import inside_transform, must_differentiate_through
+from .eager import squaf_on_grid_in_pieces, symbols_on_grid_in_pieces
 from .function import check_grid, check_uniform, check_weights
-from .modes_op import fold_seed
-from .on_grid import squaf_on_grid_in_pieces, symbols_on_grid_in_pieces
-from .op import first_gradients, fold_replicas
+from .layout import Layout, arrange, as_stored, dense
+from .op import SquafBackwardFunction, first_gradients, fold_replicas, kernels_for, remember, shape_without
 from .plain import compute_dtype, squaf_plain
 from .symbols import as_symbols, draw_seed, nearest_symbol, positions_of, sampled_symbol, uniform, value_at
 
@@ -146,28 +148,252 @@ def _with_slopes_of(soft: Tensor, value: Tensor) -> Tensor:
     return value + (soft - soft.detach())
 
 
+# -- the operators ----------------------------------------------------------------------------------------
+#
+# `squaf_sample` draws z_i with probability P(y_i | x); its derivative is SQUAF's, by SQUAF's operator. `squaf_step`
+# takes z at the nearest point; its derivative is the true one, 0 by x and q. `squaf_symbols` gives the places in z that
+# either takes. A seed is a number, or (under vmap) a tensor whose dimensions are the first ones of x: each part of x is
+# then drawn as it would be alone. Draws go by the place of an element in memory.
+#
+# `squaf_seed` draws that number from torch's generator. It is an operator because compilers replace torch.randint by
+# random numbers of their own, and takes a new empty tensor, `token`, because two equal calls would become one.
+
+
+_TAGS = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
+
+torch.library.define(
+    "softknee::squaf_seed",
+    "(Tensor x, Tensor token, int[] shape) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
+)
+torch.library.define(
+    "softknee::squaf_sample",
+    "(Tensor x, Tensor seed, Tensor q, Tensor alpha, Tensor z, int window, bool laplacian) -> Tensor",
+    tags=_TAGS,
+)
+torch.library.define("softknee::squaf_step", "(Tensor x, Tensor q, Tensor z) -> Tensor", tags=_TAGS)
+torch.library.define(
+    "softknee::squaf_step_backward", "(Tensor grad, Tensor x, Tensor q, Tensor z) -> Tensor", tags=_TAGS
+)
+torch.library.define(
+    "softknee::squaf_symbols",
+    "(Tensor x, Tensor? seed, Tensor q, Tensor alpha, int points, int window, bool laplacian) -> Tensor",
+    tags=_TAGS,
+)
+
+
+@torch.library.impl("softknee::squaf_seed", "CompositeExplicitAutograd")
+def _seed(x: Tensor, token: Tensor, shape: list[int]) -> Tensor:
+    return draw_seed(x, tuple(shape))
+
+
+@torch.library.impl("softknee::squaf_sample", "CompositeExplicitAutograd")
+def _sample(x: Tensor, seed: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
+    return _choose(x, seed, q, alpha, z, points=z.shape[-1], window=window, laplacian=laplacian)
+
+
+@torch.library.impl("softknee::squaf_step", "CompositeExplicitAutograd")
+def _step(x: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    return _choose(x, None, q, q, z, points=z.shape[-1], window=0, laplacian=False)
+
+
+@torch.library.impl("softknee::squaf_symbols", "CompositeExplicitAutograd")
+def _symbols(
+    x: Tensor, seed: Tensor | None, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool
+) -> Tensor:
+    return _choose(x, seed, q, alpha, None, points=points, window=window, laplacian=laplacian)
+
+
+def _choose(
+    x: Tensor,
+    seed: Tensor | None,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor | None,
+    *,
+    points: int,
+    window: int,
+    laplacian: bool,
+) -> Tensor:
+    """The chosen values, or their symbols where z is None, with the strides that the fake operators promise."""
+    x = _laid(x, seed)
+    layout = arrange(x, parameter_shape=q.shape)
+    how = {"points": points, "window": window, "laplacian": laplacian}
+    if seed is not None and seed.dim() and not _in_order(layout):
+        # Parameters along so many separate dimensions that folding mixes the parts of x: one part at a time.
+        rows = [_row(i, q=q, alpha=alpha, z=z, dims=x.dim()) for i in range(len(x))]
+        return torch.stack([_choose(part, s, *row, **how) for part, s, row in zip(x, seed, rows, strict=True)])
+    rows = (
+        layout.fold_parameter(q),
+        layout.fold_parameter(alpha),
+        None if z is None else layout.fold_parameter(z, table=True),
+    )
+    out = kernels_for(x).choose(layout.fold(x), seed, *rows, layout=layout, **how)
+    return as_stored(layout.unfold(out), like=x)
+
+
+def _laid(x: Tensor, seed: Tensor | None) -> Tensor:
+    """x without gaps; contiguous where it has parts with seeds of their own, which then lie one after the other."""
+    return x.contiguous() if seed is not None and seed.dim() else dense(x)
+
+
+def _in_order(layout: Layout) -> bool:
+    order = [dim for dim, size in zip(layout.order, layout.sizes, strict=True) if size != 1]
+    return order == sorted(order)
+
+
+def _row(i: int, *, q: Tensor, alpha: Tensor, z: Tensor | None, dims: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The parameters of part i of an x with so many dimensions; q, alpha and z have one shape but for z's last."""
+    if q.dim() < dims:
+        return q, alpha, z
+    at = i if q.shape[0] > 1 else 0
+    return q[at], alpha[at], None if z is None else z[at]
+
+
+@torch.library.impl("softknee::squaf_step_backward", "CompositeExplicitAutograd")
+def _step_backward(grad: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    x = dense(x)
+    layout = arrange(x, parameter_shape=q.shape)
+    folded = layout.fold(grad).contiguous()
+    row = layout.fold_parameter(q)
+    dz = kernels_for(x).step_backward(folded, layout.fold(x), row, points=z.shape[-1], layout=layout)
+    return layout.unfold_parameter(dz, like=z, table=True)
+
+
+# ---- shapes ------------------------------------------------------------------------------------------------
+
+
+@torch.library.register_fake("softknee::squaf_seed")
+def _seed_shape(x: Tensor, token: Tensor, shape: list[int]) -> Tensor:
+    return x.new_empty(shape, dtype=torch.int64)
+
+
+@torch.library.register_fake("softknee::squaf_sample")
+def _sample_shape(x: Tensor, seed: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
+    return torch.empty_like(_laid(x, seed))
+
+
+@torch.library.register_fake("softknee::squaf_step")
+def _step_shape(x: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    return torch.empty_like(dense(x))
+
+
+@torch.library.register_fake("softknee::squaf_step_backward")
+def _step_backward_shape(grad: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
+    return z.new_empty(z.shape)
+
+
+@torch.library.register_fake("softknee::squaf_symbols")
+def _symbols_shape(
+    x: Tensor, seed: Tensor | None, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool
+) -> Tensor:
+    return torch.empty_like(_laid(x, seed), dtype=torch.int32)
+
+
+# ---- derivatives -------------------------------------------------------------------------------------------
+
+
+def _remember_sample(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, _, *rest = inputs
+    remember(ctx, (x, *rest), output)
+
+
+def _gradients_of_sample(ctx: Any, grad: Tensor, backward: Callable[..., Any]) -> Any:
+    needs = ctx.needs_input_grad
+    by_x, *rest = first_gradients(ctx, grad, (needs[0], *needs[2:5]), backward)
+    return by_x, None, *rest, None, None
+
+
+def _differentiate_sample(ctx: Any, grad: Tensor) -> Any:
+    return _gradients_of_sample(ctx, grad, torch.ops.softknee.squaf_backward)
+
+
+def _remember_step(ctx, inputs, output) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _differentiate_step(ctx, grad: Tensor):
+    x, q, z = ctx.saved_tensors  # once: activation checkpointing refuses a second look
+    by_x, by_q, by_z = ctx.needs_input_grad
+    return (
+        torch.zeros_like(x) if by_x else None,
+        torch.zeros_like(q) if by_q else None,
+        torch.ops.softknee.squaf_step_backward(grad, x, q, z) if by_z else None,
+    )
+
+
+def _differentiate_step_backward(ctx, outer: Tensor):
+    # The gradient of z is linear in grad: what belongs to an element is the outer gradient at its point.
+    _, x, q, _ = ctx.saved_tensors
+    return torch.ops.softknee.squaf_step(x, q, outer.to(x.dtype)), torch.zeros_like(x), torch.zeros_like(q), None
+
+
+torch.library.register_autograd("softknee::squaf_sample", _differentiate_sample, setup_context=_remember_sample)
+torch.library.register_autograd("softknee::squaf_step", _differentiate_step, setup_context=_remember_step)
+torch.library.register_autograd(
+    "softknee::squaf_step_backward", _differentiate_step_backward, setup_context=_remember_step
+)
+
+
+# ---- replicas ----------------------------------------------------------------------------------------------
+
+
+def _seed_replicas(info, in_dims, x, token, shape):
+    if info.randomness == "error":
+        raise RuntimeError(
+            "SQUAF-P draws random numbers, and this vmap has no word on its randomness: pass randomness='different' "
+            "(every replica draws for itself) or randomness='same' to torch.func.vmap."
+        )
+    if info.randomness == "same":
+        return torch.ops.softknee.squaf_seed(x, token, shape), None
+    return torch.ops.softknee.squaf_seed(x, token, [info.batch_size, *shape]), 0
+
+
+def _sample_replicas(info, in_dims, args, sample):
+    """vmap's rule of `sample`, the operator or the Function around it; a seed for each replica, or one for all."""
+    x, seed, q, alpha, z, window, laplacian = args
+    dims = (in_dims[0], *in_dims[2:5])
+    x, parameters = fold_replicas(info.batch_size, dims, x, (q, alpha, z), always=False)
+    seed = seed.expand(info.batch_size, *seed.shape) if in_dims[1] is None else seed.movedim(in_dims[1], 0)
+    return sample(x, seed, *parameters, window, laplacian), 0
+
+
+def _step_replicas(info, in_dims, x, q, z):
+    by_x, by_q, by_z = in_dims
+    x, (q, _, z) = fold_replicas(info.batch_size, (by_x, by_q, by_q, by_z), x, (q, q, z), always=False)
+    return torch.ops.softknee.squaf_step(x, q, z), 0
+
+
+def _step_backward_replicas(info, in_dims, grad, x, q, z):
+    by_grad, by_x, by_q, by_z = in_dims
+    shape = shape_without(z, by_z)
+    x, (q, _, z) = fold_replicas(info.batch_size, (by_x, by_q, by_q, by_z), x, (q, q, z), always=True)
+    grad = grad.movedim(by_grad, 0) if by_grad is not None else grad.expand(x.shape)
+    return torch.ops.softknee.squaf_step_backward(grad, x, q, z).reshape(info.batch_size, *shape), 0
+
+
+torch.library.register_vmap("softknee::squaf_seed", _seed_replicas)
+torch.library.register_vmap(
+    "softknee::squaf_sample",
+    lambda info, in_dims, *args: _sample_replicas(info, in_dims, args, torch.ops.softknee.squaf_sample),
+)
+torch.library.register_vmap("softknee::squaf_step", _step_replicas)
+torch.library.register_vmap("softknee::squaf_step_backward", _step_backward_replicas)
+
+
 class SquafSampleFunction(torch.autograd.Function):
     """`softknee::squaf_sample` inside torch.func transforms; its derivative is SQUAF's."""
+
+    setup_context = staticmethod(_remember_sample)
 
     @staticmethod
     def forward(x: Tensor, seed: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
         return torch.ops.softknee.squaf_sample(x, seed, q, alpha, z, window, laplacian)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        x, _, q, alpha, z, ctx.window, ctx.laplacian = inputs
-        ctx.save_for_backward(x, q, alpha, z)
-
-    @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        needs = ctx.needs_input_grad
-        by_x, *rest = first_gradients(ctx, outer[0], (needs[0], *needs[2:5]))
-        return by_x, None, *rest, None, None
+        return _gradients_of_sample(ctx, outer[0], SquafBackwardFunction.apply)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        x, seed, q, alpha, z, window, laplacian = args
-        dims = (in_dims[0], *in_dims[2:5])
-        x, parameters = fold_replicas(info.batch_size, dims, x, (q, alpha, z), always=False)
-        seed = fold_seed(info.batch_size, in_dims[1], seed)
-        return SquafSampleFunction.apply(x, seed, *parameters, window, laplacian), 0
+        return _sample_replicas(info, in_dims, args, SquafSampleFunction.apply)

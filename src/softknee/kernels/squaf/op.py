@@ -19,9 +19,9 @@ from torch import Tensor
 
 from . import eager
 from .dispatch import choose_kernel
-from .eager import slopes
-from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, arrange, dense, only_wanted, wanted_of
-from .plain import Window, compute_dtype, finite_range, keep_window, squaf_plain
+from .eager import slopes, wide_dtype
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout, arrange, as_stored, dense, only_wanted, wanted_of
+from .plain import Window, compute_dtype, finite_range, keep_window, squaf_plain, values_at
 
 # -- the derivatives of SQUAF by x as formulas of their own, because automatic ones of second order cancel ---
 #
@@ -49,34 +49,32 @@ def squaf_derivative(
     # As for gradients of gradients: second derivatives are taken in float64 where there is one.
     kind = compute_dtype(x) if order == 1 else wide_dtype(x)
     q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
-    kept = keep_window(finite_range(x.to(kind)), q=q, alpha=alpha, z=z, window=window, laplacian=laplacian)
+    finite = finite_range(x.to(kind))
+    near = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
+    value = values_at(near.indices(z.shape), z, dims=x.dim())
     if order == 1:
-        slope = slopes(kept, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
+        slope = slopes(near, value, q=q, alpha=alpha, laplacian=laplacian, wanted=BY_X)[0]
         assert slope is not None
         return slope.to(x.dtype)
-    return curvature(kept, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
+    return curvature(near, value, q=q, alpha=alpha, laplacian=laplacian).to(x.dtype)
 
 
-def wide_dtype(x: Tensor) -> torch.dtype:
-    """The widest type of the device that x is on."""
-    return torch.float32 if x.device.type == "mps" else torch.float64
-
-
-def curvature(kept: Window, *, q: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
-    """phi'' from the kept points."""
+def curvature(near: Window, value: Tensor, *, q: Tensor, alpha: Tensor, laplacian: bool) -> Tensor:
+    """phi'' from the kept points and z there."""
     if laplacian:
-        scale, s = alpha, kept.steps.sign() + kept.rest.sign() * (kept.steps != 0)
+        scale, s = alpha, near.steps.sign() + near.rest.sign() * (near.steps != 0)
     else:
-        scale, s = 2 * (alpha * q), kept.steps
-    p = kept.probability
+        scale, s = 2 * (alpha * q), near.steps
+    p = near.probability
     from_middle = s - (p * s).sum(0)
     usual = p * (from_middle.square() - (p * from_middle.square()).sum(0))
-    inside = kept.inside.to(p.dtype)
-    lowest = torch.where(kept.inside, kept.logits, torch.zeros_like(kept.logits)).amin(0)
-    even = _nearly_equal(kept.logits, s=s, p=p, inside=inside)
+    on_grid = torch.ones_like(p, dtype=torch.bool) if near.inside is None else near.inside
+    inside = on_grid.to(p.dtype)
+    lowest = torch.where(on_grid, near.logits, torch.zeros_like(near.logits)).amin(0)
+    even = _nearly_equal(near.logits, s=s, p=p, inside=inside)
     share = torch.where(lowest > NEARLY_EQUAL, even, usual)
-    phi = (p * kept.value).sum(0)
-    return scale.square() * (share * (kept.value - phi)).sum(0)
+    phi = (p * value).sum(0)
+    return scale.square() * (share * (value - phi)).sum(0)
 
 
 def _nearly_equal(logits: Tensor, *, s: Tensor, p: Tensor, inside: Tensor) -> Tensor:
@@ -127,12 +125,8 @@ def _squaf(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacia
     x = dense(x)
     layout = arrange(x, parameter_shape=q.shape)
     rows = layout.fold_parameter(q), layout.fold_parameter(alpha), layout.fold_parameter(z, table=True)
-    if choose_kernel(x)[0] == "fused":
-        from . import fused
-
-        out = fused.forward(layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
-    else:
-        out = eager.forward(layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
+    kernel = kernels_for(x)
+    out = kernel.forward(layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian)
     return as_stored(layout.unfold(out), like=x)
 
 
@@ -140,29 +134,38 @@ def _squaf(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacia
 def _squaf_backward(
     grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int = EVERY
 ) -> Gradients:
-    x = dense(x)
-    layout = arrange(x, parameter_shape=q.shape)
-    rows = layout.fold_parameter(q), layout.fold_parameter(alpha), layout.fold_parameter(z, table=True)
-    # The gradient may arrive in another memory order than x (or expanded, after a sum): x's order decides.
-    folded = layout.fold(grad).contiguous()
-    if choose_kernel(x)[0] == "fused":
-        from . import fused as kernel
-    else:
-        kernel = eager
-    dx, dq, dalpha, dz = kernel.backward(
-        folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian, wanted=wanted
-    )
+    layout, (dx, dq, dalpha, dz) = gradient_rows(grad, x, q, alpha, z, window, laplacian, wanted)
     return (
-        x.new_empty(0) if dx is None else as_stored(layout.unfold(dx), like=x),
+        x.new_empty(0) if dx is None else dx,
         q.new_empty(0) if dq is None else layout.unfold_parameter(dq, like=q),
         alpha.new_empty(0) if dalpha is None else layout.unfold_parameter(dalpha, like=alpha),
         z.new_empty(0) if dz is None else layout.unfold_parameter(dz, like=z, table=True),
     )
 
 
-def as_stored(tensor: Tensor, *, like: Tensor) -> Tensor:
-    """Strides as the fake operator promised them: those of a dense x."""
-    return tensor if tensor.stride() == like.stride() else torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
+def gradient_rows(
+    grad: Tensor | None, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int
+) -> tuple[Layout, tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]]:
+    """The gradient of x, and those of q, alpha (groups,) and z (groups, n) as their sums were left; None where not
+    wanted. Without `grad` those of the sum of phi."""
+    x = dense(x)
+    layout = arrange(x, parameter_shape=q.shape)
+    rows = layout.fold_parameter(q), layout.fold_parameter(alpha), layout.fold_parameter(z, table=True)
+    # The gradient may arrive in another memory order than x (or expanded, after a sum): x's order decides.
+    folded = None if grad is None else layout.fold(grad).contiguous()
+    dx, *sums = kernels_for(x).backward(
+        folded, layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian, wanted=wanted
+    )
+    return layout, (None if dx is None else as_stored(layout.unfold(dx), like=x), *sums)
+
+
+def kernels_for(x: Tensor) -> Any:
+    """The module whose functions compute x: `fused`, or `eager`."""
+    if x.numel() == 0 or choose_kernel(x)[0] != "fused":
+        return eager
+    from . import fused
+
+    return fused
 
 
 @torch.library.register_fake("softknee::squaf")
@@ -182,20 +185,25 @@ def _squaf_backward_shapes(
     )
 
 
-def _remember(ctx, inputs, output) -> None:
+def remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Save x, q, alpha and z."""
     *tensors, ctx.window, ctx.laplacian = inputs
     ctx.save_for_backward(*tensors)
 
 
-def _remember_backward(ctx, inputs, output) -> None:
+def _remember_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.window, ctx.laplacian, ctx.wanted = inputs
     ctx.save_for_backward(*tensors)
 
 
-def _differentiate(ctx, grad: Tensor):
-    wanted = wanted_of(ctx.needs_input_grad[:4])
-    gradients = torch.ops.softknee.squaf_backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
-    return *only_wanted(gradients, wanted), None, None
+def first_gradients(ctx: Any, grad: Tensor, needs: Sequence[bool], backward: Callable[..., Any]) -> list[Tensor | None]:
+    """The gradients by x, q, alpha and z, which a context has saved, as far as they are needed."""
+    wanted = wanted_of(needs)
+    return only_wanted(backward(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted), wanted)
+
+
+def _differentiate(ctx: Any, grad: Tensor) -> Any:
+    return *first_gradients(ctx, grad, ctx.needs_input_grad[:4], torch.ops.softknee.squaf_backward), None, None
 
 
 def differentiate_again(ctx, *outer: Tensor):
@@ -208,8 +216,8 @@ def differentiate_again(ctx, *outer: Tensor):
     saved = ctx.saved_tensors  # once: activation checkpointing refuses a second look
     grad, x, *parameters = saved
     # A gradient that was not computed has no derivatives either.
-    there = only_wanted(outer, ctx.wanted)
-    outer = tuple(torch.zeros_like(of) if g is None else g for g, of in zip(there, saved[1:], strict=True))
+    computed = only_wanted(outer, ctx.wanted)
+    outer = tuple(torch.zeros_like(t) if g is None else g for g, t in zip(computed, saved[1:], strict=True))
     along_x, *along_parameters = outer
     wide = wide_dtype(x)
 
@@ -231,7 +239,7 @@ def differentiate_again(ctx, *outer: Tensor):
     return by_grad, by_x, *by_parameters, None, None, None
 
 
-torch.library.register_autograd("softknee::squaf", _differentiate, setup_context=_remember)
+torch.library.register_autograd("softknee::squaf", _differentiate, setup_context=remember)
 torch.library.register_autograd("softknee::squaf_backward", differentiate_again, setup_context=_remember_backward)
 
 
@@ -251,97 +259,78 @@ def fold_replicas(
     return x, tuple(folded)
 
 
-def _squaf_replicas(info, in_dims, x, q, alpha, z, window, laplacian):
+def _replicas(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...], value: Callable[..., Tensor]) -> Any:
+    """vmap's rule of `value`, the operator or the Function around it."""
+    x, q, alpha, z, window, laplacian = args
     x, parameters = fold_replicas(info.batch_size, in_dims[:4], x, (q, alpha, z), always=False)
-    return torch.ops.softknee.squaf(x, *parameters, window, laplacian), 0
+    return value(x, *parameters, window, laplacian), 0
 
 
-def _squaf_backward_replicas(info, in_dims, grad, x, q, alpha, z, window, laplacian, wanted=EVERY):
+def _backward_replicas(
+    info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...], backward: Callable[..., Gradients]
+) -> Any:
+    """The same for gradients: those of the parameters in their own shapes, and where the replicas are."""
+    grad, x, q, alpha, z, window, laplacian, wanted = args if len(args) == 8 else (*args, EVERY)
     shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
     x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
     grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
-    gradients = torch.ops.softknee.squaf_backward(grad, x, *parameters, window, laplacian, wanted)
-    return of_replicas(info.batch_size, gradients, shapes, wanted)
-
-
-def of_replicas(replicas: int, gradients: Gradients, shapes: list[tuple[int, ...]], wanted: int):
-    """What a vmap rule returns: the gradients of the parameters in their own shapes, and where the replicas are."""
-    dx, *rest = gradients
-    there = only_wanted(gradients, wanted)
+    dx, *rest = gradients = backward(grad, x, *parameters, window, laplacian, wanted)
+    computed = only_wanted(gradients, wanted)
     sums = [
-        g if kept is None else g.reshape(replicas, *shape)
-        for g, kept, shape in zip(rest, there[1:], shapes, strict=True)
+        g if gradient is None else g.reshape(info.batch_size, *shape)
+        for g, gradient, shape in zip(rest, computed[1:], shapes, strict=True)
     ]
-    return (dx, *sums), tuple(None if kept is None else 0 for kept in there)
-
-
-torch.library.register_vmap("softknee::squaf", _squaf_replicas)
-torch.library.register_vmap("softknee::squaf_backward", _squaf_backward_replicas)
+    return (dx, *sums), tuple(None if gradient is None else 0 for gradient in computed)
 
 
 def shape_without(parameter: Tensor, dim: int | None) -> tuple[int, ...]:
+    """The shape of a parameter but for the dimension that vmap maps over."""
     return tuple(size for axis, size in enumerate(parameter.shape) if axis != dim)
+
+
+torch.library.register_vmap(
+    "softknee::squaf", lambda info, in_dims, *args: _replicas(info, in_dims, args, torch.ops.softknee.squaf)
+)
+torch.library.register_vmap(
+    "softknee::squaf_backward",
+    lambda info, in_dims, *args: _backward_replicas(info, in_dims, args, torch.ops.softknee.squaf_backward),
+)
 
 
 # -- SQUAF inside torch.func transforms (grad, vjp, vmap, jacrev and their nestings) ----------------------
 #
 # An operator with a registered derivative cannot be differentiated by torch.func; an autograd.Function can.
-# These two wrap the operators, each derivative being a Function again, and share the operators' vmap rule.
+# These two wrap the operators, each derivative being a Function again, and share the operators' rules.
 
 
 class SquafFunction(torch.autograd.Function):
     """The value; its derivative is `SquafBackwardFunction`."""
+
+    setup_context = staticmethod(remember)
 
     @staticmethod
     def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
         return torch.ops.softknee.squaf(x, q, alpha, z, window, laplacian)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *tensors, ctx.window, ctx.laplacian = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        return *first_gradients(ctx, outer[0], ctx.needs_input_grad[:4]), None, None
+        return *first_gradients(ctx, outer[0], ctx.needs_input_grad[:4], SquafBackwardFunction.apply), None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        x, q, alpha, z, window, laplacian = args
-        x, parameters = fold_replicas(info.batch_size, in_dims[:4], x, (q, alpha, z), always=False)
-        return SquafFunction.apply(x, *parameters, window, laplacian), 0
-
-
-def first_gradients(ctx: Any, grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-    """The gradients by x, q, alpha and z, which a context has saved, as far as they are needed."""
-    wanted = wanted_of(needs)
-    gradients: Any = SquafBackwardFunction.apply(grad, *ctx.saved_tensors, ctx.window, ctx.laplacian, wanted)
-    return only_wanted(gradients, wanted)
+        return _replicas(info, in_dims, args, SquafFunction.apply)  # pyright: ignore[reportArgumentType]
 
 
 class SquafBackwardFunction(torch.autograd.Function):
     """The first derivatives; theirs go through the plain form."""
 
-    @staticmethod
-    def forward(
-        grad: Tensor, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, wanted: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return torch.ops.softknee.squaf_backward(grad, x, q, alpha, z, window, laplacian, wanted)
+    setup_context = staticmethod(_remember_backward)
+    backward = staticmethod(differentiate_again)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        *tensors, ctx.window, ctx.laplacian, ctx.wanted = inputs
-        ctx.save_for_backward(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        return differentiate_again(ctx, *outer)
+    def forward(*args: Any) -> Gradients:
+        return torch.ops.softknee.squaf_backward(*args)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        grad, x, q, alpha, z, window, laplacian, wanted = args
-        shapes = [shape_without(p, dim) for p, dim in zip((q, alpha, z), in_dims[2:5], strict=True)]
-        x, parameters = fold_replicas(info.batch_size, in_dims[1:5], x, (q, alpha, z), always=True)
-        grad = grad.movedim(in_dims[0], 0) if in_dims[0] is not None else grad.expand(x.shape)
-        gradients: Any = SquafBackwardFunction.apply(grad, x, *parameters, window, laplacian, wanted)
-        return of_replicas(info.batch_size, gradients, shapes, wanted)
+        return _backward_replicas(info, in_dims, args, SquafBackwardFunction.apply)  # pyright: ignore

@@ -23,16 +23,23 @@ from torch import Tensor
 
 
 class Window(NamedTuple):
-    """What value and derivatives need of each kept point, stacked along dimension 0."""
+    """The kept points of every x, stacked along dimension 0."""
 
     probability: Tensor
-    value: Tensor  # z at each kept point
     steps: Tensor  # j, in compute precision
-    rows: Tensor | None  # row of the flattened z, or None when the whole grid is kept
     centre: Tensor  # c, in compute precision
     rest: Tensor  # d = x - c q
     logits: Tensor  # the logarithm of each weight relative to the nearest point's
-    inside: Tensor  # whether a point is on the grid
+    inside: Tensor | None  # whether a point is on the grid; None when the whole grid is kept
+
+    def indices(self, table: torch.Size) -> Tensor | None:
+        """The place of each kept point in a flattened table of this shape (parameters, then points); None for all."""
+        if self.inside is None:
+            return None
+        n = table[-1]
+        index = (self.centre + self.steps).clamp(-(n // 2), n // 2).to(torch.int64) + n // 2
+        groups = table[:-1].numel()
+        return index if groups == 1 else index + n * torch.arange(groups, device=index.device).reshape(table[:-1])
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
@@ -73,66 +80,43 @@ def exponent(d: Tensor, *, q: Tensor, alpha: Tensor, steps: Tensor, laplacian: b
     return (alpha * q) * (steps * (2 * d - steps * q))
 
 
-class Placed(NamedTuple):
-    """Where x lies on the uniform grid."""
-
-    centre: Tensor  # c, the nearest point, in compute precision
-    rest: Tensor  # d = x - c q
-
-
-def place(x: Tensor, *, q: Tensor, k: int) -> Placed:
-    """The nearest grid point and the distance from it; x in compute precision, of finite range or NaN."""
+def keep_window(x: Tensor, *, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool) -> Window:
+    """The kept points of every x; all arguments in compute precision, x of finite range or NaN, q and alpha
+    broadcastable against it."""
+    k = points // 2
+    whole = window == 0 or window >= 2 * points
+    reach = k if whole else window // 2
     ratio = x.detach() / q.detach()
     # A NaN must not become an index; it reaches the result through d.
     centre = torch.where(ratio.isnan(), torch.zeros_like(ratio), ratio).round().clamp(-k, k)
-    return Placed(centre, distance_from(x, centre=centre, q=q))
-
-
-def keep_window(
-    x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool, values: bool = True
-) -> Window:
-    """The kept points of every x; all arguments in compute precision, q and alpha broadcastable against x.
-
-    values: False where z at the kept points is not asked for; then `value` is z itself.
-    """
-    n = z.shape[-1]
-    k = (n - 1) // 2
-    ones = (1,) * x.dim()
-    centre, d = place(x, q=q, k=k)
-    if window == 0 or window >= 2 * n:
-        grid = torch.arange(-k, k + 1, dtype=x.dtype, device=x.device).reshape(n, *ones)
-        steps = grid - centre
-        value = z.reshape((1,) * (x.dim() + 1 - z.dim()) + z.shape).movedim(-1, 0)
-        logits = exponent(d, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
-        inside = torch.ones_like(logits, dtype=torch.bool)
-        return Window(torch.softmax(logits, 0), value, steps, None, centre, d, logits, inside)
-    half = window // 2
-    steps = torch.arange(-half, half + 1, dtype=x.dtype, device=x.device).reshape(window, *ones)
-    position = centre + steps
-    inside = position.abs() <= k
+    d = distance_from(x, centre=centre, q=q)
+    steps = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device).reshape(-1, *(1,) * x.dim())
+    if whole:
+        steps = steps - centre
     logits = exponent(d, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
-    # Not -inf: a softmax differentiated twice would meet 0 * inf. Any weight this small is exactly 0.
-    logits = torch.where(inside, logits, torch.full_like(logits, -1e30))
-    index = position.clamp(-k, k).to(torch.int64) + k
-    if z.dim() > 1 and z.shape[:-1].numel() > 1:
-        rows = torch.arange(z.shape[:-1].numel(), device=x.device).reshape(z.shape[:-1])
-        index = index + n * rows
-    value = z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape) if values else z
-    return Window(torch.softmax(logits, 0), value, steps, index, centre, d, logits, inside)
+    inside = None
+    if not whole:
+        inside = (centre + steps).abs() <= k
+        # Not -inf: a softmax differentiated twice would meet 0 * inf. Any weight this small is exactly 0.
+        logits = torch.where(inside, logits, torch.full_like(logits, -1e30))
+    return Window(torch.softmax(logits, 0), steps, centre, d, logits, inside)
+
+
+def values_at(index: Tensor | None, z: Tensor, *, dims: int) -> Tensor:
+    """z at the kept points, which lie along a new first dimension; `index` as `Window.indices` gives it."""
+    return (
+        points_first(z, dims=dims) if index is None else z.reshape(-1).gather(0, index.reshape(-1)).reshape(index.shape)
+    )
 
 
 def squaf_plain(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, window: int, laplacian: bool) -> Tensor:
     """The uniform grid y_i = i q; window 0 is the full sum. Fit for any derivative, transform or export."""
     kind = compute_dtype(x)
-    kept = keep_window(
-        finite_range(x.to(kind)),
-        q=q.to(kind),
-        alpha=alpha.to(kind),
-        z=z.to(kind),
-        window=window,
-        laplacian=laplacian,
-    )
-    return (kept.probability * kept.value).sum(0).to(x.dtype)
+    q, alpha, z = q.to(kind), alpha.to(kind), z.to(kind)
+    finite = finite_range(x.to(kind))
+    near = keep_window(finite, q=q, alpha=alpha, points=z.shape[-1], window=window, laplacian=laplacian)
+    value = values_at(near.indices(z.shape), z, dims=x.dim())
+    return (near.probability * value).sum(0).to(x.dtype)
 
 
 def squaf_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, z: Tensor, laplacian: bool) -> Tensor:
@@ -151,7 +135,7 @@ def grid_probability(x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool) ->
     x_ = finite_range(x.to(kind))
     points = points_first(grid.to(kind), dims=x.dim())
     away = (x_.detach() - points.detach()).abs()
-    nearest = _take_first(points.detach().expand(away.shape), away.argmin(0, keepdim=True))
+    nearest = torch.take_along_dim(points.detach().expand(away.shape), away.argmin(0, keepdim=True), 0)
     alpha = alpha.to(kind)
     if laplacian:
         logits = alpha * ((x_ - nearest).abs() - (x_ - points).abs())
@@ -161,8 +145,5 @@ def grid_probability(x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool) ->
 
 
 def points_first(table: Tensor, *, dims: int) -> Tensor:
+    """A table of shape (parameters, points) with its points in front, to stand beside an x of so many dimensions."""
     return table.reshape((1,) * (dims + 1 - table.dim()) + table.shape).movedim(-1, 0)
-
-
-def _take_first(table: Tensor, index: Tensor) -> Tensor:
-    return torch.take_along_dim(table, index, 0)

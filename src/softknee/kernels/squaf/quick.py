@@ -26,7 +26,7 @@ _THREADS = 128
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
-class Given(NamedTuple):
+class TableParameters(NamedTuple):
     """The parameters as a module holds them: q and alpha raw where they have an anchor, else as they are."""
 
     q: Tensor
@@ -36,13 +36,13 @@ class Given(NamedTuple):
     alpha_anchor: Tensor | None = None
 
 
-def usual(x: Tensor, given: Given) -> bool:
+def usual(x: Tensor, params: TableParameters) -> bool:
     """Whether x and one row of parameters are what this path was written for; asked before every call, so cheap."""
-    z, device = given.z, x.device
+    z, device = params.z, x.device
     kind, points, count = z.dtype, z.numel(), x.numel()
     if type(x) not in _PLAIN or x.dtype not in KINDS or kind not in KINDS or torch.compiler.is_compiling():
         return False
-    for tensor in given:
+    for tensor in params:
         if tensor is not None and (type(tensor) not in _PLAIN or tensor.dtype != kind or tensor.device != device):
             return False
     if points < 5 or launch.backward_threads(points) == 0 or not z.is_contiguous():
@@ -66,14 +66,14 @@ def _memory_format(x: Tensor) -> torch.memory_format | None:
     return None
 
 
-def quick_squaf(x: Tensor, given: Given, *, mode: str = "soft") -> Tensor:
+def quick_squaf(x: Tensor, params: TableParameters, *, mode: str = "soft") -> Tensor:
     """SQUAF with five points and Gaussian weights, or one of its modes, of an x that `usual` has accepted."""
-    return _Quick.apply(x, given.q, given.alpha, given.z, given, mode)  # pyright: ignore[reportReturnType]
+    return _Quick.apply(x, params.q, params.alpha, params.z, params, mode)  # pyright: ignore[reportReturnType]
 
 
 class _Quick(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, given: Given, mode: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, params: TableParameters, mode: str) -> Tensor:
         points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), KINDS[z.dtype]
         out = torch.empty_like(x)
         if mode == "soft":
@@ -82,26 +82,26 @@ class _Quick(torch.autograd.Function):
             kernel(
                 grid=(soft.forward_blocks(row, device), 1),
                 threads=soft.FORWARD_THREADS,
-                args=[x.data_ptr(), out.data_ptr(), *_addresses(given), *launch.shape(row)],
+                args=[x.data_ptr(), out.data_ptr(), *_addresses(params), *launch.shape(row)],
                 shared=launch.forward_bytes(points),
                 device=device,
             )
         else:
             seed = draw_seed(x) if mode == "sampled" else None
             how: Any = {"points": points, "layout": row, "parameters": kind}
-            modes.launch_choice(x, seed, _addresses(given), out=out, **how)
+            modes.launch_choice(x, seed, _addresses(params), out=out, **how)
         ctx.save_for_backward(x, q, alpha, z)
-        ctx.anchors, ctx.mode = (given.q_anchor, given.alpha_anchor), mode
+        ctx.anchors, ctx.mode = (params.q_anchor, params.alpha_anchor), mode
         return out
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
         x, q, alpha, z = ctx.saved_tensors
-        given = Given(q, alpha, z, *ctx.anchors)
+        params = TableParameters(q, alpha, z, *ctx.anchors)
         (grad,) = outer
         needs = ctx.needs_input_grad[:4]
         if ctx.mode == "step" or torch.is_grad_enabled() or type(grad) is not Tensor:
-            return *_by_operator(grad, x, given, needs, ctx.mode), None, None
+            return *_by_operator(grad, x, params, needs, ctx.mode), None, None
         laid = _memory_format(x)
         assert laid is not None
         if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
@@ -118,7 +118,7 @@ class _Quick(torch.autograd.Function):
         kernel(
             grid=(count, 1),
             threads=threads,
-            args=[*places, *_addresses(given), *launch.shape(row)],
+            args=[*places, *_addresses(params), *launch.shape(row)],
             shared=launch.backward_bytes(points, threads, bins=bins),
             device=device,
         )
@@ -133,7 +133,7 @@ class _Quick(torch.autograd.Function):
         gather(
             grid=(bins, 1),
             threads=_THREADS,
-            args=[partial.data_ptr(), *_addresses(given)[:4], *into, count, bins],
+            args=[partial.data_ptr(), *_addresses(params)[:4], *into, count, bins],
             shared=0,
             device=device,
         )
@@ -144,19 +144,21 @@ def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def _addresses(given: Given) -> list[int]:
+def _addresses(params: TableParameters) -> list[int]:
     """q, its anchor, alpha, its anchor and z, as the kernels take them."""
-    q, alpha, z, q_anchor, alpha_anchor = given
+    q, alpha, z, q_anchor, alpha_anchor = params
     return [q.data_ptr(), _address(q_anchor), alpha.data_ptr(), _address(alpha_anchor), z.data_ptr()]
 
 
-def _by_operator(grad: Tensor, x: Tensor, given: Given, needs: tuple[bool, ...], mode: str) -> list[Tensor | None]:
+def _by_operator(
+    grad: Tensor, x: Tensor, params: TableParameters, needs: tuple[bool, ...], mode: str
+) -> list[Tensor | None]:
     """The gradients by the operators, which can be differentiated again; a sample's are those of SQUAF."""
-    sources = [tensor for tensor, needed in zip((x, *given[:3]), needs, strict=True) if needed]
+    sources = [tensor for tensor, needed in zip((x, *params[:3]), needs, strict=True) if needed]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        q, alpha = _lifted(given.q, given.q_anchor).reshape(1), _lifted(given.alpha, given.alpha_anchor).reshape(1)
-        z, flat = given.z.reshape(1, -1), x.reshape(1) if x.dim() == 0 else x
+        q, alpha = _lifted(params.q, params.q_anchor).reshape(1), _lifted(params.alpha, params.alpha_anchor).reshape(1)
+        z, flat = params.z.reshape(1, -1), x.reshape(1) if x.dim() == 0 else x
         if mode == "step":
             value = torch.ops.softknee.squaf_step(flat, q, z).reshape(x.shape)
         else:

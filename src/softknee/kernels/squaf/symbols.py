@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ... import torch_compat
-from .plain import Placed, compute_dtype, exponent, finite_range, grid_probability, place, points_first
+from .plain import compute_dtype, finite_range, keep_window, points_first
 
 # -- random numbers hashed from (seed, position) ----------------------------------------------------------
 #
@@ -64,28 +64,12 @@ def sampled_symbol(
 ) -> Tensor:
     """The symbol drawn on the uniform grid (int64, some symbol where x is NaN); u in the compute type of x."""
     kind = compute_dtype(x)
-    q, alpha = q.to(kind), alpha.to(kind)
-    k = points // 2
-    at = place(finite_range(x.to(kind)), q=q, k=k)
-    logits, first = _logits(at, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
-    slot = drawn_slot(torch.softmax(logits, 0), u)
-    return slot if first is None else (slot + first).clamp(0, points - 1)
-
-
-def _logits(
-    at: Placed, *, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool
-) -> tuple[Tensor, Tensor | None]:
-    """The logarithms of the weights along a new first dimension, and the symbol of the first (None: 0)."""
-    k, half = points // 2, window // 2
-    whole = window == 0 or window >= 2 * points
-    low, high = (-k, k) if whole else (-half, half)
-    steps = torch.arange(low, high + 1, dtype=at.rest.dtype, device=at.rest.device)
-    steps = steps.reshape(-1, *(1,) * at.rest.dim())
-    if whole:
-        return exponent(at.rest, q=q, alpha=alpha, steps=steps - at.centre, laplacian=laplacian), None
-    logits = exponent(at.rest, q=q, alpha=alpha, steps=steps, laplacian=laplacian)
-    inside = (at.centre + steps).abs() <= k
-    return torch.where(inside, logits, -torch.inf), at.centre.to(torch.int64) + (k - half)
+    x, q, alpha = finite_range(x.to(kind)), q.to(kind), alpha.to(kind)
+    near = keep_window(x, q=q, alpha=alpha, points=points, window=window, laplacian=laplacian)
+    slot = drawn_slot(near.probability, u)
+    if near.inside is None:
+        return slot
+    return (slot + near.centre.to(torch.int64) + (points // 2 - window // 2)).clamp(0, points - 1)
 
 
 def drawn_slot(probability: Tensor, u: Tensor) -> Tensor:
@@ -93,11 +77,6 @@ def drawn_slot(probability: Tensor, u: Tensor) -> Tensor:
     running = probability.cumsum(0)
     # u times the sum, the way it was rounded, is below that sum: no last point of probability 0 is ever drawn.
     return (running[:-1] <= u * running[-1]).sum(0)
-
-
-def sampled_symbol_on_grid(x: Tensor, grid: Tensor, alpha: Tensor, laplacian: bool, *, u: Tensor) -> Tensor:
-    """The symbol drawn on a general grid."""
-    return drawn_slot(grid_probability(x, grid, alpha, laplacian), u)
 
 
 def nearest_symbol(x: Tensor, q: Tensor, *, points: int) -> Tensor:
