@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..launch import divide_up, on_device_of, power_of_two
 from . import eager
-from .cuda import modes, soft
+from .cuda import any_window, modes, soft
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout
 
 # -- the fused SQUAF kernels in Triton --------------------------------------------------------------------
@@ -389,6 +389,10 @@ def backward(
     with on_device_of(x):
         if soft.can_run(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian, other=grad, wanted=wanted):
             return dx, *soft.backward(grad, x, q, alpha, z, dx=dx, layout=layout, window=window, wanted=wanted)
+        if any_window.can_run(x, grad, points=n, layout=layout):
+            half = _half(window, n)
+            how = {"layout": layout, "half": half, "laplacian": laplacian, "wanted": wanted}
+            return dx, *any_window.backward(grad, x, q, alpha, z, dx=dx, **how)
         _, g1, middle, g2, inner = layout.shape
         bins = max(16, power_of_two(n))
         # Neighbouring groups share a tile where the elements of one group do not lie side by side.

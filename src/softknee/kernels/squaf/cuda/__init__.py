@@ -1,1 +1,4 @@
-"""SQUAF's usual case in CUDA C++: `soft` for SQUAF itself, `modes` for SQUAF-S and SQUAF-P; they share `source`."""
+"""SQUAF's kernels in CUDA C++: `soft` for the usual case, `modes` for SQUAF-S and SQUAF-P, `any_window` for the rest.
+
+Each holds its own text; what they share is in `source`.
+"""
