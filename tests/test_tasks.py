@@ -251,7 +251,7 @@ def test_a_teacher_that_diverges_is_said(tmp_path):
 # -- recipes ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [DISTIL, CODE])
+@pytest.mark.parametrize("text", [DISTIL, CODE], ids=["distil", "code"])
 def test_a_recipe_with_a_task_is_written_and_read_and_made_small(text):
     recipe = read_recipe(text)
     assert read_recipe(to_yaml(recipe)) == recipe
@@ -287,7 +287,8 @@ def test_what_does_not_fit_is_refused(text, setting, sentence):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("text", [DISTIL, CODE])
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
+@pytest.mark.parametrize("text", [DISTIL, CODE], ids=["distil", "code"])
 def test_on_a_gpu_the_compiled_engine_trains_the_same(text, tmp_path):
     settings = ["training.engine=compiled", "training.epochs=3"]
     by_device = {}
