@@ -1,4 +1,4 @@
-"""The papers' tables beside ours, the figures below them, and the command that makes each study or record."""
+"""The papers' tables and ours, the figures below them, and the command that makes each study or record."""
 
 from __future__ import annotations
 
@@ -290,7 +290,6 @@ def _change(study: Study, label: str, basis: str, measure: str) -> str:
 
 
 def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0) -> str:
-    """A prediction difference with its interval."""
     stored = outcome.difference.get(measure)
     if stored is None:
         return ""
@@ -506,7 +505,7 @@ _INTERVALS = ", 95 % intervals (of the difference where there are four models or
 
 
 def file_of(study: str, figure: str) -> str:
-    """The name of the file beside the records of the study."""
+    """The name of the figure's file, which stands next to the records of the study."""
     return f"{study}-{figure}.png"
 
 

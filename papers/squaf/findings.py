@@ -17,7 +17,7 @@ from softknee.lab.image_training import draw_shapes, values_of
 from softknee.lab.rates import draw_rate, rate_markdown
 from softknee.measure.record import Record
 
-from ..runs import Runs, Study, commands_of_rows, folded
+from ..runs import Runs, Study, below_record
 from ..statement import (
     ADDED,
     CANNOT_TELL,
@@ -808,12 +808,13 @@ def record_tables(runs: Runs) -> Iterator[str]:
         yield rate_markdown(record) if name == RATE else distil_markdown(record)
         settings = record.settings
         network = settings["network" if name == RATE else "student"]
-        yield (
-            f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
+        yield below_record(
+            record,
+            name,
+            f"{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. Again: `{record.command}`. [Record](records/{name}).\n"
+            "mean and standard deviation.",
         )
-        yield folded(commands_of_rows(record))
         yield _of_the_paper() if name == RATE else _of_the_training(record)
         for figure in FIGURES.get(name, ()):
             if runs.paths[name].with_name(figure.file).is_file():

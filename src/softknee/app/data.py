@@ -1,4 +1,4 @@
-"""`softknee data`: makes of a raw file what studies read quickly."""
+"""`softknee data`: converts raw files to a form that studies read quickly."""
 
 import json
 from pathlib import Path
@@ -113,7 +113,7 @@ def read_arguments(options: list[str]) -> dict[str, Any]:
 
 
 def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:
-    """What to predict, with what was said of it; None where nothing was."""
+    """The data to predict, from the options; None where no option names any."""
     from ..lab.data.images import DATA_SETS
     from ..lab.studies.recipe import Data
 

@@ -164,7 +164,7 @@ _MAGIC = b"\x93NUMPY"
 
 
 def uploaded(query: dict[str, Any]) -> dict[str, Any]:
-    """{"name", "content"} as a sketch and what can be said of all its numbers."""
+    """{"name", "content"} as a sketch, with count, mean, deviation and range of its numbers."""
     import numpy
 
     name, content = str(query.get("name", ""))[:120], query.get("content", b"")
@@ -196,7 +196,7 @@ def _array(content: bytes) -> Any:
         version = numpy.lib.format.read_magic(stream)
         shape, _, dtype = heads[version](stream)
     except Exception as error:  # a header is a literal of Python, whose readers raise many kinds
-        raise InputError("The file begins like a .npy file and is none that is read here; use numpy.save.") from error
+        raise InputError("The file begins like a .npy file, but its header cannot be read; use numpy.save.") from error
     if dtype.hasobject:
         raise InputError("The .npy file holds Python objects, which are never unpickled here; save plain numbers.")
     if dtype.kind not in "fiu" or dtype.itemsize > 8:

@@ -130,6 +130,12 @@ def check_settings(settings: Any, *names: str) -> None:
             raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(settings, name)}.")
 
 
+def check_counts(counts: Sequence[int], what: str) -> None:
+    """Refuse numbers of models that are below 1 or occur twice."""
+    if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
+        raise ParameterError(f"The benchmark needs different numbers of {what}, each at least 1, and got {counts}.")
+
+
 def chosen_settings(settings: Any, *names: str) -> dict[str, Any]:
     """The device and these settings, for a record."""
     return {"device": settings.device.type} | {name: getattr(settings, name) for name in names}

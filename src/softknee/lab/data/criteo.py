@@ -400,11 +400,11 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
             f"'{raw}' is Criteo's text, which a study reads as shards. Make them once with: {_made(raw, root)}"
         )
     names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
-    looked_for = (
+    searched = (
         f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "
         f"{names}, plain or .gz"
     )
-    raise not_found("Criteo has no files", root, looked_for, _SOURCE)
+    raise not_found("Criteo has no files", root, searched, _SOURCE)
 
 
 def _made(raw: Path, root: Path) -> str:

@@ -64,19 +64,19 @@ def find_file(folder: Path, places: Sequence[str], *, what: str, source: str) ->
     raise not_found(f"{what} has no file", folder, f"{shown}{more}", source)
 
 
-def not_found(what: str, folder: Path, looked_for: str, source: str) -> DataError:
-    """The error of a data set that is not in the data folder: what was looked for, and where it is to be found."""
+def not_found(what: str, folder: Path, searched: str, source: str) -> DataError:
+    """The error of a data set that is not in the data folder: the places searched, and where to obtain it."""
     return DataError(
-        f"{what} in the data folder '{folder}'. Looked for: {looked_for}. It is usually obtained from {source}; "
+        f"{what} in the data folder '{folder}'. Looked for: {searched}. It is usually obtained from {source}; "
         f"softknee downloads nothing. Put it there, or name another folder with --data or {VARIABLE}."
     )
 
 
 @contextmanager
 def opened(path: str | os.PathLike[str], *, what: str) -> Iterator[BufferedIOBase]:
-    """The bytes of a file as a stream; its first bytes say how it is compressed, and not its name.
+    """The bytes of a file as a stream, decompressed as its first bytes ask for, whatever its name.
 
-    What goes wrong within becomes a sentence: the file is damaged, or cannot be read. `what` says what it should hold.
+    A damaged or unreadable file raises a DataError; `what` says in it what the file should hold.
     """
     with _file(path, what) as file:
         try:
@@ -112,7 +112,7 @@ def read_text(path: str | os.PathLike[str], *, what: str, most_bytes: int = 2**3
 
 
 def text_of(content: bytes, path: str | os.PathLike[str]) -> str:
-    """UTF-8 as text, or the place of the first byte that is none."""
+    """UTF-8 as text; the error names the first byte that is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -179,6 +179,8 @@ def need_package(name: str, purpose: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
+        if (error.name or name).partition(".")[0] != name.partition(".")[0]:
+            raise  # the package is there, and something that it imports is not
         raise MissingToolError(
             f"{purpose}, which is not installed. Install it with: pip install 'softknee[{extra}]'"
         ) from error

@@ -3,7 +3,7 @@
     imagenet/train/CLASS/*.JPEG
     imagenet/val/CLASS/*.JPEG          the test part here, as it is everywhere
 
-`ILSVRC/Data/CLS-LOC` and `imagenet-1k` are looked at, too. Every picture is brought to the size once: its shorter side
+`ILSVRC/Data/CLS-LOC` and `imagenet-1k` are searched, too. Every picture is brought to the size once: its shorter side
 by bicubic interpolation, and the middle of the longer one. The order is one that never changes and has all classes
 mixed, so that the first N pictures are a random part; only those that are needed are decoded.
 
@@ -52,7 +52,7 @@ _ENDINGS = (".jpeg", ".jpg", ".png")
 _FORMATS = ["JPEG", "PNG"]  # one of ImageNet's JPEG files is a PNG
 _SOURCE = "image-net.org (ILSVRC2012, with the validation pictures sorted into a folder for each class)"
 _AS_FLOATS = 5  # bytes for each byte: itself, and the float that a study makes of it
-_AHEAD = 8  # pictures for each thread that are decoded before they are asked for
+_AHEAD = 8  # pictures that each thread decodes ahead
 COMMAND = "softknee data imagenet"
 _FORMAT = "softknee imagenet bytes 1"
 _META = "meta.json"
@@ -129,7 +129,7 @@ def _files(folder: Path, classes: Sequence[str], most: int | None) -> list[Path]
 
 
 def refuse_too_many(count: int, place: Path, side: int) -> None:
-    """A sentence where the bytes and the floats of so many pictures are more than the memory of this machine."""
+    """Refuse more pictures than the memory of this machine holds as bytes and floats."""
     needed = count * 3 * side * side * _AS_FLOATS
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
     if needed > memory:
@@ -167,7 +167,6 @@ def _all_decoded(files: Sequence[Path], side: int) -> Tensor:
 
 
 def _picture(path: Path, side: int) -> Tensor:
-    """One picture as (3, side, side) bytes."""
     np, image = numpy(), pillow()
     try:
         with image.open(path, formats=_FORMATS) as picture:
@@ -219,7 +218,7 @@ class PictureBytes:
 
 
 def find_bytes(root: Path, *, side: int = SIDE) -> PictureBytes | None:
-    """The bytes in a data folder; None where there are none, and a sentence where they are not as they were written."""
+    """The bytes in a data folder; None where there are none. Damaged files are refused."""
     folder = root / f"imagenet-{side}"
     if not (folder / _META).is_file():
         return None
@@ -414,11 +413,11 @@ def _place(root: Path) -> Path:
     places = sorted([*folders, *archives], key=lambda path: "tiny-imagenet-200" not in path.name)
     if places:
         return places[0]
-    looked_for = (
+    searched = (
         "'tiny-imagenet-200/wnids.txt' (with train and val), 'tiny-imagenet-200.zip', "
         "'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz or .tar.xz"
     )
-    raise not_found("Tiny-ImageNet has no files", root, looked_for, _TINY_SOURCE)
+    raise not_found("Tiny-ImageNet has no files", root, searched, _TINY_SOURCE)
 
 
 def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:

@@ -197,7 +197,7 @@ def best_and_rivals(rows: Sequence[Row], measure: Measure) -> tuple[Row, tuple[R
 
 
 SAME, SAME_INTERVAL = "as in the paper", "as in the paper (inside our interval)"
-_MEAN, _GEOMETRIC, TOGETHER = "mean", "geometric mean", "all models together"
+_MEAN, _GEOMETRIC, ALL_MODELS = "mean", "geometric mean", "all models together"
 _SPREAD = 10.0  # from the smallest seed to the largest: a decade
 _FEWEST_DIGITS = 2  # that a paper shows of a quantity in powers of ten
 _MORE_PLACES = 2  # decimals that ours may have beyond the paper's
@@ -232,7 +232,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     values = {label: result.value for label, result in shown.items()}
     return PaperTable(
         measure=measure,
-        average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
+        average=ALL_MODELS if measure.of_sets else _GEOMETRIC if logs else _MEAN,
         rows=tuple(compared),
         paper_places=places,
         places=own,
@@ -555,12 +555,13 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     if baseline is not None and not baseline.diverged:
         had = {measure.name: baseline.result(measure) for measure in measures}
         measures = tuple(
-            measure if (found := had[measure.name]) is None else with_margin(measure, found.value)
+            measure if (result := had[measure.name]) is None else with_margin(measure, result.value)
             for measure in measures
         )
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
-    measures = _in_order(measures, first_measures(recipe))
+    first = first_measures(recipe)
+    measures = tuple(sorted(measures, key=lambda measure: measure.name not in first))
     metric = next((measure for measure in measures if not measure.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
@@ -576,21 +577,19 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         knobs=_knobs(rows),
         bands=tuple(band for outcome in trained for band in bands_of(outcome)),
         shapes=tuple(shape for outcome in whole for shape in shapes_of(outcome)),
-        trajectories=tuple(one for outcome in whole for one in trajectories_of(outcome)),
+        trajectories=tuple(trajectory for outcome in whole for trajectory in trajectories_of(outcome)),
         profiles=tuple(profile for outcome in whole if (profile := profile_of(outcome))),
         replacements=tuple(
-            found for row, outcome in zip(rows, trained, strict=True) if (found := replacement_of(outcome, row, metric))
+            result
+            for row, outcome in zip(rows, trained, strict=True)
+            if (result := replacement_of(outcome, row, metric))
         ),
-        inside=tuple(found for outcome in trained if (found := inside_of(outcome))),
+        inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
         notes=(*progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )
-
-
-def _in_order(measures: Sequence[Measure], first: Sequence[str]) -> tuple[Measure, ...]:
-    return tuple(sorted(measures, key=lambda measure: measure.name not in first))
 
 
 def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
@@ -634,7 +633,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
     for measure in () if gone else measures:
         if measure.of_sets:
             if (difference := outcome.difference.get(measure.name)) is not None:
-                differences[measure.name] = _estimate(difference)
+                differences[measure.name] = estimate_of(difference)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
                 _whole(each, activation.label, measure.name),
@@ -680,7 +679,8 @@ def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
     return values
 
 
-def _estimate(difference: Mapping[str, Any]) -> Estimate:
+def estimate_of(difference: Mapping[str, Any]) -> Estimate:
+    """A prediction difference as an outcome stores it."""
     interval, without = difference.get("interval"), difference.get("without")
     return Estimate(
         difference["value"],
@@ -695,13 +695,11 @@ def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
     for outcome in outcomes:
         for entry in outcome.cost:
             names = ("train", "infer", "train_ratio", "infer_ratio")
-            numbers = {name: _quantity(entry[name]) for name in names}
+            numbers = {
+                name: value if isinstance(value := entry[name], Quantity) else Quantity(**value) for name in names
+            }
             costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
     return costs
-
-
-def _quantity(value: Any) -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity(**value)
 
 
 def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:
