@@ -124,7 +124,7 @@ def bench_replicas(
     precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
     json: RecordFile = None,
 ) -> None:
-    """Time a training step of many replicas at once, beside as many models one after the other."""
+    """Time a training step of many replicas at once, and of as many models one after the other."""
     from ..lab.bench import replicas
     from ..lab.bench.speed import choose_device
 
@@ -296,7 +296,7 @@ def bench_epoch(
     no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
     json: RecordFile = None,
 ) -> None:
-    """Time an epoch of training on images: a plain eager loop beside compiled models trained at once.
+    """Time an epoch of training on images: a plain eager loop, and compiled models trained at once.
 
     Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
     """

@@ -73,7 +73,7 @@ def compare(
     record: Annotated[Path | None, typer.Option("--json", help="write the record to this file")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
-    """What changes in the predictions when a new model takes an old one's place, with intervals."""
+    """Compare the predictions of a new model with those of the old one that it replaces, with intervals."""
     from ..lab import compare as room
     from ..lab.bench.speed import choose_device
 

@@ -59,7 +59,7 @@ class CheckpointError(SoftkneeError, ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint holds: the model, in eval mode on the CPU, and what is known of it."""
+    """A loaded checkpoint: the model, in eval mode on the CPU, and its description."""
 
     model: nn.Module
     builder: str
@@ -230,7 +230,7 @@ def _parsed(text: str, *, where: str) -> Any:
         return json.loads(text, parse_constant=refuse)
     except (json.JSONDecodeError, RecursionError) as error:
         raise CheckpointError(
-            f"{where} is not whole: its JSON cannot be read ({error}). Save the checkpoint anew."
+            f"{where} is not whole: its JSON cannot be read ({error}). Save the checkpoint again."
         ) from error
 
 
@@ -243,13 +243,13 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
         if length != size:
             less = "cut short" if length < size else "exchanged"
             raise CheckpointError(
-                f"'{path}' has {length:,} bytes where {size:,} were saved: it was {less}. Take it anew."
+                f"'{path}' has {length:,} bytes where {size:,} were saved: it was {less}. Copy it again."
             )
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"The weights '{path}' could not be read ({error.strerror or error}).") from error
     if hashlib.sha256(content).hexdigest() != digest:
-        raise CheckpointError(f"'{path}' is not what was saved (its checksum differs): it was altered. Take it anew.")
+        raise CheckpointError(f"'{path}' is not what was saved (its checksum differs): it was altered. Copy it again.")
     library = _safetensors()
     try:
         return library.load(content)

@@ -1,4 +1,4 @@
-"""Churn between two checkpoints of any model: what a user sees change when the new one takes the old one's place."""
+"""Churn between two checkpoints of any model: the changes that a user sees when the new one replaces the old one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, InputError, ParameterError, did_you_mean
+from ..errors import DataError, InputError, ParameterError, did_you_mean, first_line
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level, t_quantile
 from ..measure.scores import read
@@ -282,10 +282,9 @@ class Predictor:
             except (RuntimeError, ValueError, TypeError) as error:
                 if isinstance(error, InputError):
                     raise
-                line = (str(error).strip().splitlines() or ["no message"])[0]
                 raise InputError(
-                    f"{self.name} cannot be run on examples of shape {tuple(x.shape[1:])} ({line}). Give the data that "
-                    "it was trained on."
+                    f"{self.name} cannot be run on examples of shape {tuple(x.shape[1:])} ({first_line(error)}). "
+                    "Give the data that it was trained on."
                 ) from error
         return as_probabilities(torch.stack(outputs))
 
@@ -414,7 +413,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.load_file(path)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
-        raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Take it anew.") from error
+        raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Copy it again.") from error
 
 
 def _npz(path: Path) -> dict[str, Tensor]:
@@ -521,7 +520,7 @@ def _labels(sides: Sequence[Predictor], truth: Tensor | None) -> Tensor:
     for labels in known[1:]:
         if not torch.equal(labels.long().flatten(), known[0].long().flatten()):
             raise InputError(
-                "The labels of the two sides are not those of the same examples in the same order; predict both anew "
+                "The labels of the two sides are not those of the same examples in the same order; predict both again "
                 "on the same data."
             )
     return known[0].long().flatten()

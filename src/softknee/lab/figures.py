@@ -130,7 +130,7 @@ def _grid(low: float, high: float, span: float, points: int) -> list[float]:
 def _joined(
     grids: Sequence[list[float]], values: Sequence[list[float]]
 ) -> tuple[tuple[Polyline, ...], tuple[Any, ...]]:
-    """Pieces that meet become one run; where they do not, the jump is noted."""
+    """Pieces that meet are joined to one run; elsewhere the jump is recorded."""
     tolerance = _JUMP * max((abs(y) for ys in values for y in ys), default=0.0)
     runs, jumps = [(list(grids[0]), list(values[0]))], []
     for xs, ys in zip(grids[1:], values[1:], strict=True):

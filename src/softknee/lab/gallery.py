@@ -418,7 +418,7 @@ def _at_one(name: str, colour: str) -> Line:
 def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
     shown = exhibit(act.name)
-    formulas = [_formula(act, shown, order) for order in range(3)]
+    formulas = [formula_of(act, order) for order in range(3)]
     parts = [
         f"# {title_of(act)}\n\n{act.about}{_aliases(act)}",
         f"![{act.name}, its first and its second derivative]({act.name}.svg)\n\n{_caption(act, shown)}",
@@ -459,10 +459,12 @@ def smoothness(count: float) -> str:
 # -- formulas ---------------------------------------------------------------------------------------------
 
 
-def _formula(act: Definition, shown: Exhibit, order: int) -> Formula:
+def formula_of(act: Definition, order: int) -> Formula:
+    """f, f' or f'' typeset; a table has the formulas of its exhibit."""
     if isinstance(act, Activation):
         return formula(act, order)
-    return shown.formulas[order] if shown.formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
+    formulas = exhibit(act.name).formulas
+    return formulas[order] if formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 
 
 def _math(order: int, formula: Formula) -> str:

@@ -200,7 +200,7 @@ def _profiles(trace: HardnessTrace, reach: tuple[float, float], scale: Chart) ->
 
 
 def _knob_title(trace: HardnessTrace) -> str:
-    """The knob where all activations have the same."""
+    """The name of the knob, if all activations have the same one."""
     sites = trace.profiles[0].sites
     if len({(site.activation, site.knob) for site in sites}) > 1:
         return "Knob"

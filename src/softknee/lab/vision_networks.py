@@ -444,17 +444,10 @@ def build_by_name(network: str, *, activation: str = "relu", seed: int = 0, **kn
 
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "vgg8": vgg8,
-    "vgg13": vgg13,
-    "resnet56": resnet56,
-    "shufflenetv1": shufflenetv1,
-    "wrn16_2": wrn16_2,
-    "wrn40_2": wrn40_2,
-    "resnet18": resnet18,
-    "vit_tiny": vit_tiny,
-    "deit_tiny": deit_tiny,
-    "tnt_small": tnt_small,
-    "convnext_tiny": convnext_tiny,
-    "enlarged": enlarged,
+    network.__name__: network
+    for network in (
+        *(vgg8, vgg13, resnet56, shufflenetv1, wrn16_2, wrn40_2, resnet18),
+        *(vit_tiny, deit_tiny, tnt_small, convnext_tiny, enlarged),
+    )
 }
 """The networks that a recipe may name, by their names."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, first_line
 from ..nn.parameters import require_count
 from .losses import Loss, read_loss
 from .schedules import Schedule, read_table
@@ -74,10 +74,9 @@ def try_example(model: nn.Module, x: Tensor, y: Tensor, loss: str | Loss) -> Non
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        line = (str(error).strip().splitlines() or ["no message"])[0]
         raise InputError(
             f"fit: {type(model).__name__} cannot be run on x, which has {x.dtype} and examples of shape "
-            f"{tuple(x.shape[1:])}; give it the type and shape that the model takes. (torch says: {line})"
+            f"{tuple(x.shape[1:])}; give it the type and shape that the model takes. (torch says: {first_line(error)})"
         ) from error
     if loss != "cross_entropy" or y.is_floating_point() or not isinstance(made, Tensor) or made.dim() < 2:
         return

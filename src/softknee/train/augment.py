@@ -88,11 +88,15 @@ def draw_erasing(raw: Tensor, *, probability: float, height: int, width: int) ->
 
 def erase(images: Tensor, edges: Tensor, filling: Tensor) -> Tensor:
     """Images [n, channels, height, width] with `filling` inside their rectangles."""
-    top, bottom, left, right = edges.view(-1, 4, 1, 1, 1).unbind(1)
-    y = torch.arange(images.shape[2], device=images.device).view(-1, 1)
-    x = torch.arange(images.shape[3], device=images.device)
-    inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-    return torch.where(inside, filling.to(images.dtype), images)
+    return torch.where(_inside(edges.view(-1, 4, 1, 1, 1), images), filling.to(images.dtype), images)
+
+
+def _inside(edges: Tensor, images: Tensor) -> Tensor:
+    """Which pixels [..., height, width] lie in their rectangle; edges [n, 4, ...] broadcast against the images."""
+    top, bottom, left, right = edges.unbind(1)
+    y = torch.arange(images.shape[-2], device=images.device).unsqueeze(1)
+    x = torch.arange(images.shape[-1], device=images.device)
+    return (y >= top) & (y < bottom) & (x >= left) & (x < right)
 
 
 MIXING_DRAWS = BETA_BITS + 3  # for a replica
@@ -127,10 +131,7 @@ def mix(images: Tensor, own: Tensor, cut: Tensor, edges: Tensor) -> Tensor:
     other = images.flip(1)
     share = own.to(images.dtype).view(-1, 1, 1, 1, 1)
     blended = share * images + (1 - share) * other
-    top, bottom, left, right = edges.view(-1, 4, 1, 1, 1, 1).unbind(1)
-    y = torch.arange(images.shape[3], device=images.device).view(1, 1, 1, -1, 1)
-    x = torch.arange(images.shape[4], device=images.device).view(1, 1, 1, 1, -1)
-    inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
+    inside = _inside(edges.view(-1, 4, 1, 1, 1, 1), images)
     return torch.where(cut.view(-1, 1, 1, 1, 1), torch.where(inside, other, images), blended)
 
 
@@ -291,21 +292,9 @@ PROBABILITY = 0.5
 LARGEST_MAGNITUDE = 10.0  # magnitudes are a share of it
 # timm's names, in its order.
 OPERATIONS = (
-    "AutoContrast",
-    "Equalize",
-    "Invert",
-    "Rotate",
-    "PosterizeIncreasing",
-    "SolarizeIncreasing",
-    "SolarizeAdd",
-    "ColorIncreasing",
-    "ContrastIncreasing",
-    "BrightnessIncreasing",
-    "SharpnessIncreasing",
-    "ShearX",
-    "ShearY",
-    "TranslateXRel",
-    "TranslateYRel",
+    *("AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd"),
+    *("ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing"),
+    *("ShearX", "ShearY", "TranslateXRel", "TranslateYRel"),
 )
 NONE = len(OPERATIONS)
 _NUMBER = {name: index for index, name in enumerate(OPERATIONS)}
@@ -379,7 +368,7 @@ def _matrices(operation: Tensor, amount: Tensor, height: int, width: int) -> Ten
     )
 
 
-# -- what Augment is given, checked; refusals are sentences -----------------------------------------------
+# -- checks of the arguments ------------------------------------------------------------------------------
 
 
 def shape_of(images: Any) -> str:
@@ -438,9 +427,6 @@ def read_shape(given: Sequence[int] | None) -> tuple[int, int, int] | None:
         )
     channels, height, width = (read_whole("each number of shape", size, least=1) for size in given)
     return channels, height, width
-
-
-# -- all augmentations in the order in which timm has them, for a batch that is on the device -------------
 
 
 _GREY = 128 / 255  # what timm fills with where it knows no mean

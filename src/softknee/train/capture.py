@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ParameterError
+from ..errors import ParameterError, first_line
 
 # -- torch.compile for a method of one object among many --------------------------------------------------
 
@@ -126,9 +126,8 @@ class RecordedStep:
             with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=recording_stream(self.device)):
                 self.loss = self.step(parts)
         except RuntimeError as error:
-            line = (str(error).strip().splitlines() or ["no message"])[0]
             raise ParameterError(
-                f"The training step could not be recorded as a CUDA graph ({line}). Run it step by step: "
+                f"The training step could not be recorded as a CUDA graph ({first_line(error)}). Run it step by step: "
                 "capture=False, or --eager in the command."
             ) from error
         return graph

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, first_line
 from .arguments import scalar_loss, tensor_of
 from .augment import Augment
 from .capture import captured, compile_method
@@ -100,7 +100,6 @@ def outputs(
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        line = (str(error).strip().splitlines() or ["no message"])[0]
         hint = (
             "it draws random numbers outside of nn.Dropout, which could not be keyed by replica; use modules"
             if "randomness" in str(error)
@@ -108,7 +107,8 @@ def outputs(
             "recipe `engine: loop` under `training`)"
         )
         raise InputError(
-            f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: {line})"
+            f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: "
+            f"{first_line(error)})"
         ) from error
     if not isinstance(output, Tensor):
         raise InputError(f"The model must return one tensor, and it returned a {type(output).__name__}.")

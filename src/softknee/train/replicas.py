@@ -77,9 +77,6 @@ def by_example(predictions: Tensor, order: Tensor) -> Tensor:
     return torch.empty_like(predictions).scatter_(1, places, predictions)
 
 
-# -- M copies of a model trained at once, as one batched program on one device ----------------------------
-
-
 class Replicas(ManyModels):
     """Trains `count` copies of a model at once, which differ in their seeds and in parameters of your choice.
 

@@ -118,7 +118,7 @@ class Streamed:
                 for row, line in zip(rows.tolist(), lines, strict=True):
                     file.seek(row * line.nbytes)
                     if not _filled(file.readinto, line):
-                        raise DataError(f"'{self.path}' ends before its row {row:,}: it was cut. Make it anew.")
+                        raise DataError(f"'{self.path}' ends before its row {row:,}: it was cut. Make it again.")
         except OSError as error:
             raise DataError(f"'{self.path}' could not be read ({error.strerror or error}).") from error
 

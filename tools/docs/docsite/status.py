@@ -79,7 +79,6 @@ def answer(check: Callable[[], bool]) -> str:
 
 
 def _computes(name: str, key: str) -> bool:
-    """Value and gradient in one dtype against float64."""
     module = sk.nn.make(name)
     values, slopes = [], []
     for dtype in (DTYPES[key], torch.float64):

@@ -20,8 +20,8 @@ from ...design.proof.certify import certify
 from ...errors import MissingToolError, ParameterError, SoftkneeError
 from ...lab.data.files import need_package
 from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, sample, seams_of
-from ...lab.gallery import exhibit
-from ...lab.typeset import Formula, closed_form, formula
+from ...lab.gallery import exhibit, formula_of
+from ...lab.typeset import Formula, closed_form
 from ...registry import get
 from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
 from .inputs import seams
@@ -210,10 +210,7 @@ def formulas(query: dict[str, Any]) -> dict[str, Any]:
 
 def _formula(function: ChosenFunction, order: int) -> dict[str, Any]:
     act = function.act
-    if isinstance(act, Activation):
-        equation, text = formula(act, order), closed_form(act, order)
-    else:
-        equation, text = exhibit(act.name).formulas[order], ""
+    equation, text = formula_of(act, order), closed_form(act, order) if isinstance(act, Activation) else ""
     return {
         "mathml": mathml(rf"f{_PRIMES[order]}(x) = {equation.latex}", display=True),
         "where": [mathml(words, display=False) for words in equation.where],

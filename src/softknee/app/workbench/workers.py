@@ -125,8 +125,6 @@ def sentence(text: str, status: int = 503) -> Answer:
 
 
 class _Worker:
-    """One process and the pipe to it."""
-
     def __init__(self, started: Any, nice: int) -> None:
         self._context, self._nice = started, nice
         self.functions: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""What an epoch of training on images costs: a plain eager loop beside `Replicas.fit(compiled=True)`.
+"""What an epoch of training on images costs: a plain eager loop against `Replicas.fit(compiled=True)`.
 
 Both train the same network on the same images, which lie on the device as uint8, in the same precision, with AdamW and
 clipped gradients. The images are random: speed does not depend on what they show.

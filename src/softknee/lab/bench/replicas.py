@@ -1,4 +1,4 @@
-"""What a training step of M replicas costs, beside M models trained one after the other by a plain loop.
+"""What a training step of M replicas costs, against M models trained one after the other by a plain loop.
 
 Both train the same network on the same examples with SGD and momentum. They take turns: each round times one stretch
 of steps of the plain loop and of every number of replicas, so that a change of load meets all of them alike.

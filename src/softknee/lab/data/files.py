@@ -83,7 +83,7 @@ def opened(path: str | os.PathLike[str], *, what: str) -> Iterator[BufferedIOBas
             with _decompressed(file, path) as stream:
                 yield stream
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; take it anew.") from error
+            raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; get it again.") from error
         except OSError as error:
             if isinstance(error, SoftkneeError):  # of who reads, such as a file that could not be written meanwhile
                 raise
@@ -102,7 +102,7 @@ def read_bytes(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> b
     with opened(path, what=what) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise DataError(f"'{path}' holds more than {most_bytes:,} bytes, which no {what} does. Take it anew.")
+        raise DataError(f"'{path}' holds more than {most_bytes:,} bytes, which no {what} does. Get it again.")
     return content
 
 
@@ -116,7 +116,7 @@ def text_of(content: bytes, path: str | os.PathLike[str]) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start:,}). Take it anew.") from error
+        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start:,}). Get it again.") from error
 
 
 def _file(path: str | os.PathLike[str], what: str) -> BufferedReader:
@@ -139,7 +139,7 @@ def _decompressed(file: BufferedReader, path: str | os.PathLike[str]) -> Buffere
         return lzma.LZMAFile(file)
     if (ending := Path(path).suffix) in _ENDINGS:
         raise DataError(
-            f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed; take it anew."
+            f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed; get it again."
         )
     return file
 
@@ -154,7 +154,7 @@ def compare_md5(content: bytes, md5: str, path: Path) -> None:
     actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if actual != md5:
         raise DataError(
-            f"'{path}' is not the published file: its md5 is {actual[:12]}..., not {md5[:12]}.... Take it anew; or, if "
+            f"'{path}' is not the published file: its md5 is {actual[:12]}..., not {md5[:12]}.... Get it again; or, if "
             "it is meant to differ, load it with check=False."
         )
 

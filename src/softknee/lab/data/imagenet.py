@@ -120,10 +120,10 @@ def _files(folder: Path, classes: Sequence[str], most: int | None) -> list[Path]
             raise DataError(f"'{folder}' has no folder of the class {name!r:.40}, which 'train' beside it has.")
         of_class = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in _ENDINGS)
         if not of_class:
-            raise DataError(f"'{folder / name}' has no pictures ({', '.join(_ENDINGS)}). Take it anew from {_SOURCE}.")
+            raise DataError(f"'{folder / name}' has no pictures ({', '.join(_ENDINGS)}). Get it again from {_SOURCE}.")
         pictures += of_class
     if not pictures:
-        raise DataError(f"'{folder}' has no folders of classes. Take it anew from {_SOURCE}.")
+        raise DataError(f"'{folder}' has no folders of classes. Get it again from {_SOURCE}.")
     order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(0)).tolist()
     return [pictures[place] for place in order[:most]]
 
@@ -173,7 +173,7 @@ def _picture(path: Path, side: int) -> Tensor:
             picture.draft("RGB", (side, side))  # a JPEG is decoded no larger than it has to be
             colours = picture.convert("RGB")
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
-        raise DataError(f"'{path}' is no JPEG or PNG picture that can be read ({error}). Take it anew.") from error
+        raise DataError(f"'{path}' is no JPEG or PNG picture that can be read ({error}). Get it again.") from error
     wide, high = colours.size
     scale = side / min(wide, high)
     wide, high = max(side, round(wide * scale)), max(side, round(high * scale))
@@ -222,7 +222,7 @@ def find_bytes(root: Path, *, side: int = SIDE) -> PictureBytes | None:
     folder = root / f"imagenet-{side}"
     if not (folder / _META).is_file():
         return None
-    anew = f"Delete '{folder}', and make it anew with: {COMMAND}"
+    cure = f"Delete '{folder}', and make it again with: {COMMAND}"
     try:
         meta = json.loads(read_bytes(folder / _META, what="description of ImageNet's bytes", most_bytes=_MOST_META))
         if meta["format"] != _FORMAT or meta["side"] != side:
@@ -248,14 +248,14 @@ def find_bytes(root: Path, *, side: int = SIDE) -> PictureBytes | None:
             ):
                 raise ValueError(f"the labels of '{part}' are not numbers of its classes")
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError) as error:
-        raise DataError(f"'{folder / _META}' cannot be used ({error}). {anew}") from error
+        raise DataError(f"'{folder / _META}' cannot be used ({error}). {cure}") from error
     for part, labels in stored.labels.items():
         path, expected = _file(folder, part), len(labels) * 3 * side * side
         length = path.stat().st_size if path.is_file() else 0
         if length != expected:
             raise DataError(
                 f"'{path}' has {length:,} bytes, and its {len(labels):,} pictures of {side} x {side} are {expected:,}: "
-                f"it was cut or changed. {anew}"
+                f"it was cut or changed. {cure}"
             )
     return stored
 
@@ -282,7 +282,7 @@ def write_bytes(
     unfinished = target.with_name(f".{target.name}.unfinished")
     classes, files = listed(find_place(root), limit)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise WriteError(f"'{target}' is there already. Delete it first, if it is to be made anew.")
+        raise WriteError(f"'{target}' is there already. Delete it first, to make it again.")
     begin(_disk_space(target, sum(map(len, files.values())), side))
     try:
         with new_folder(target, unfinished):
@@ -316,7 +316,7 @@ def write_bytes(
 
 
 def _disk_space(target: Path, count: int, side: int) -> str:
-    """What is needed and what is there; refused where that is less."""
+    """The space needed and the space left, in a sentence; too little is refused."""
     needed, free = count * 3 * side * side + _SPARE, shutil.disk_usage(target.parent).free
     demand = f"{count:,} pictures of {side} x {side} take {needed / 1e9:,.1f} GB in '{target}'"
     if needed > free:
@@ -376,7 +376,7 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
             val[match["val"]] = _decoded(content, place / name)
     for text in ("wnids.txt", "val/val_annotations.txt"):
         if text not in texts:
-            raise DataError(f"'{place}' has no '{text}', which Tiny-ImageNet has. Take it anew from {_TINY_SOURCE}.")
+            raise DataError(f"'{place}' has no '{text}', which Tiny-ImageNet has. Get it again from {_TINY_SOURCE}.")
     classes = tuple(sorted(set(texts["wnids.txt"].split())))
     names = sorted(train)
     for kind in classes:
@@ -390,7 +390,7 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
     for name in (*truth, *val):
         if name not in val or name not in truth:
             here, there = ("val_annotations.txt", "images") if name not in val else ("images", "val_annotations.txt")
-            raise DataError(f"'{place}': the picture 'val/{name}' is in {here} and not in {there}. Take it anew.")
+            raise DataError(f"'{place}': the picture 'val/{name}' is in {here} and not in {there}. Get it again.")
     ordered = sorted(truth, key=_ordered)
     return ImageSet(
         name="tiny-imagenet",
@@ -444,7 +444,7 @@ def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
                         assert file is not None  # a regular file has contents
                         yield entry.name, file.read()
     except (OSError, EOFError, LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        raise DataError(f"'{place}' could not be read ({error}). It is damaged; take it anew.") from error
+        raise DataError(f"'{place}' could not be read ({error}). It is damaged; get it again.") from error
 
 
 def _check_size(size: int, path: Path) -> None:
@@ -461,7 +461,7 @@ def _decoded(content: bytes, path: Path) -> Tensor:
                 raise DataError(f"'{path}' has {picture.size[0]} x {picture.size[1]} pixels, not {_SIDE} x {_SIDE}.")
             return torch.from_numpy(np.array(picture.convert("RGB")))
     except (OSError, SyntaxError) as error:  # Pillow raises SyntaxError for some damaged files
-        raise DataError(f"'{path}' is no JPEG picture that can be read ({error}). Take it anew.") from error
+        raise DataError(f"'{path}' is no JPEG picture that can be read ({error}). Get it again.") from error
 
 
 def _annotations(text: str, place: Path) -> dict[str, str]:
@@ -486,7 +486,7 @@ def _ordered(name: str) -> tuple[int, str]:
 def _stacked(pictures: list[Tensor], place: Path) -> Tensor:
     if not pictures:
         raise DataError(
-            f"'{place}' has no pictures in one of its parts, train and val. Take it anew from {_TINY_SOURCE}."
+            f"'{place}' has no pictures in one of its parts, train and val. Get it again from {_TINY_SOURCE}."
         )
     stack = torch.empty(len(pictures), 3, _SIDE, _SIDE, dtype=torch.uint8)
     for number, picture in enumerate(pictures):

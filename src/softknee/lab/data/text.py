@@ -100,7 +100,7 @@ def _read(root: Path, part: str) -> str:
     path = part_file(root, _FILES[part], called=part)
     text = read_text(path, what="part of WikiText-2", most_bytes=_MOST_BYTES)
     if not text.strip():
-        raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")
+        raise DataError(f"'{path}' is empty. Get it again from {_SOURCE}.")
     return text
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...errors import MissingToolError
+from ...errors import MissingToolError, first_line
 from ...measure import without_paths
 from ...surgery import sites
 from ..data.files import need_package
@@ -68,8 +68,7 @@ def attempt_with(earlier: S | NotRun, call: Callable[[S], T], *, what: str) -> T
 
 def words(error: BaseException) -> str:
     """An error as part of a sentence: its kind and its first line, without places on a disk."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-    return without_paths(f"{type(error).__name__}: {first}")[:_LONGEST_REASON].rstrip(". ")
+    return without_paths(f"{type(error).__name__}: {first_line(error)}")[:_LONGEST_REASON].rstrip(". ")
 
 
 def tool_versions() -> dict[str, str]:

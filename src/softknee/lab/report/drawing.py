@@ -208,14 +208,8 @@ def _look(group: int, place: int) -> Look:
 
 
 _PLACES = (
-    "top right",
-    "top left",
-    "bottom right",
-    "bottom left",
-    "top center",
-    "bottom center",
-    "middle right",
-    "middle left",
+    *("top right", "top left", "bottom right", "bottom left"),
+    *("top center", "bottom center", "middle right", "middle left"),
 )
 _OF_TEXTS, _OF_MARKS = 0.02, 0.1  # shares of a name that may lie on other names, and on points
 _STEPS = 12  # points of a line between two of its values, as something that a name may cover

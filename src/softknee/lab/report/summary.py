@@ -1,4 +1,4 @@
-"""From outcomes to what a report shows: averages with intervals, verdicts, paths, bands. Nothing is drawn here.
+"""From outcomes to the content of a report: averages with intervals, verdicts, paths, bands. Nothing is drawn here.
 
 A trial with a diverged seed has no averages at all: the survivors alone would make it look better than it is.
 """
@@ -82,7 +82,7 @@ def _by_measure(rows: Sequence[Row], question: str, measure: Measure) -> Answer 
     others = sum(row.result(measure) is not None for row in rows) - 1
     seeds = len(best.seeds)
     if not others:
-        rest = "; nothing was there to compare it with."
+        rest = "; there is no other activation to compare it with."
     elif seeds < (4 if measure.of_sets else 2):
         rest = f"; {counted(seeds, 'seed')} {'is' if seeds == 1 else 'are'} too few to tell activations apart."
     elif not rivals:
@@ -241,7 +241,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
 
 
 def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
-    """How many parameters are trained, which every seed has alike."""
+    """The number of trained parameters, the same for every seed."""
     compared = []
     for label, number in numbers.items():
         row = rows.get(label)
@@ -665,7 +665,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
 
 
 def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
-    """Of a truth that is the same for every example there is no R^2."""
+    """R^2 does not exist where all examples have the same target."""
     return measure.name == "r2" and all(value is None for value in each)
 
 
