@@ -29,7 +29,7 @@ class Kind:
     coupled: weight decay is added to the gradient before the rule; else the rule applies it.
     """
 
-    plain: type[Optimizer]
+    plain: Callable[..., Optimizer]
     options: Mapping[str, Any]
     keeps: Callable[[Mapping[str, Any]], Sequence[str]]
     rule: Callable[..., None]
