@@ -1,4 +1,4 @@
-"""Writes the pages: one for each paper, with its claims, findings and tables beside ours, and the front page."""
+"""Writes the pages: the front page, and one for each paper with its claims, its findings, its tables and ours."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity, Record
 
 from .claim import paper as paper_called
-from .runs import Runs, commands_of_rows, folded
+from .runs import Runs, below_record
 from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
 
 Row = Mapping[str, Any]
@@ -205,12 +205,12 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
             rows.append([f"{row['beta']:g}", table.names().get(row["activation"], row["activation"]), *cells])
         yield Table(head=head, rows=rows, align="rl" + "rr" * len(table.columns), markup=True).markdown(COLONS)
         settings, machine = record.settings, record.hardware.gpu or record.hardware.cpu
-        yield (
-            f"\n{len(record.seeds)} seeds of {settings['model']} on {machine}: mean and standard deviation, judged by "
-            f"{settings['evaluation_pairs']} pairs. {record.notes[1]} Again: `{record.command}`. "
-            f"[Record](records/{table.record}).\n"
+        yield below_record(
+            record,
+            table.record,
+            f"{len(record.seeds)} seeds of {settings['model']} on {machine}: mean and standard deviation, judged by "
+            f"{settings['evaluation_pairs']} pairs. {record.notes[1]}",
         )
-        yield folded(commands_of_rows(record))
 
 
 def _judge(table: PreferenceTable, record: Record) -> Evidence:

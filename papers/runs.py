@@ -104,6 +104,11 @@ def folded(commands: Iterable[str]) -> str:
     return f"\n<details><summary>Run one row</summary>\n\n{lines}\n</details>\n"
 
 
+def below_record(record: Record, name: str, words: str) -> str:
+    """What stands below the table of a record: words on it, its command, a link to it, the commands of its rows."""
+    return f"\n{words} Again: `{record.command}`. [Record](records/{name}).\n{folded(commands_of_rows(record))}"
+
+
 @dataclass(frozen=True)
 class Study:
     """The outcomes of one study, by the labels of its activations."""
@@ -124,7 +129,7 @@ class Study:
         return [value if value is not None and math.isfinite(value) else None for value in outcome.test[measure]]
 
     def mean(self, label: str, measure: str, *, logarithmic: bool = False) -> float:
-        """The mean over the seeds that did not diverge, a geometric one where asked for; NaN where all did."""
+        """The mean over the seeds that did not diverge, geometric with `logarithmic`; NaN where all did."""
         values = [value for value in self.values(label, measure) if value is not None]
         if not values:
             return math.nan
@@ -145,7 +150,7 @@ class Study:
 class Runs:
     """Folders of finished studies, such as `records` of every paper.
 
-    Only the records are read, so that predictions and models need not lie beside them.
+    Only the records are read; predictions and models need not be there.
     """
 
     def __init__(self, *folders: str | os.PathLike[str]) -> None:
@@ -217,7 +222,7 @@ class Runs:
         return self._recipes[name]
 
     def benchmark(self, name: str) -> Record:
-        """A record of a benchmark, which lies beside the studies."""
+        """The record of a benchmark by its file name."""
         path = self.paths.get(name, Path(name))
         record = Record.from_json(path.read_text("utf-8"), source=f"'{path}'")
         if record.settings.get("smoke"):

@@ -13,8 +13,8 @@ than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the sa
     a bound      a number of ours against a number of the paper's; holds or fails
 
 A statement holds if all its parts do, fails if one fails and none holds, cannot be told if no part can, and holds
-partly otherwise. (That none may hold was added when records were there: `partly` had been said where no part held. So
-was that comparisons that could not be made count in the correction, which makes it stricter.)
+partly otherwise. (Two rules were added when records were there: a statement of which no part holds is not called
+`partly`, and comparisons that could not be made count in the correction, which makes it stricter.)
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from softknee.lab.report.summary import estimate_of
 from softknee.measure.estimate import Estimate
 from softknee.measure.hardness import spearman
 from softknee.measure.record import Record
@@ -279,10 +280,7 @@ def _seeds(estimate: Estimate) -> int:
 
 def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
     stored = study.outcomes[label].difference.get(measure)
-    if stored is None:
-        return None
-    interval, without = (None if stored.get(name) is None else tuple(stored[name]) for name in ("interval", "without"))
-    return Estimate(value=stored["value"], stdev=stored["stdev"], interval=interval, without=without)
+    return None if stored is None else estimate_of(stored)
 
 
 def drops_less(study: Study, winner: str, other: str) -> Part:
@@ -355,7 +353,7 @@ def against(study: Study, first: str, second: str) -> Evidence:
 
 
 def best_in_vision(study: Study, winner: str, title: str, others: Sequence[str] = IN_VISION) -> Evidence:
-    """The winner by test accuracy against each of the others; against those that were not run it cannot be told."""
+    """The winner by test accuracy against each of the others; comparisons that were not run have no verdict."""
     run = tuple(label for label in others if label in study.outcomes)
     missing = [label for label in others if label not in run]
     untried = [Part(f"{study.name}: {winner} better than {label} in accuracy", CANNOT_TELL) for label in missing]

@@ -1,4 +1,4 @@
-"""The papers' tables beside ours, the figures below them, and the command that makes each study or record."""
+"""The papers' tables and ours, the figures below them, and the command that makes each study or record."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def command_to_look(name: str) -> str:
 # -- the table of a study ------------------------------------------------------------------------------------
 
 # What a measure is called, what it is multiplied by to be shown, and how.
-_SHOWN = {
+SHOWN = {
     "mse": ("mean squared error", 1.0, "{:.1e}"),
     "r2": ("R², %", 100.0, "{:.1f}"),
     "psnr": ("PSNR, dB", 1.0, "{:.2f}"),
@@ -86,7 +86,7 @@ _SHOWN = {
     "log_loss": ("log loss, nats", 1.0, "{:.4f}"),
     "auc": ("AUC, %", 100.0, "{:.2f}"),
 }
-_SMALLER = ("mse", "log_loss")  # is better
+SMALLER = ("mse", "log_loss")  # is better
 # The differences of a set of models that papers print, which have their interval from the jackknife.
 _DIFFERENCES = {
     "delta_1": ("prediction difference Δ₁", "{:.4f}"),
@@ -99,7 +99,7 @@ _OTHER_DIFFERENCES = {
     "true_label": ("Δ₁ of the true label", 1.0, "{:.5f}"),
     "hamming": ("labels that differ, %", 100.0, "{:.3f}"),
 }
-_TITLES = {measure: words[0] for measure, words in (_SHOWN | _DIFFERENCES).items()}
+_TITLES = {measure: words[0] for measure, words in (SHOWN | _DIFFERENCES).items()}
 Below = Callable[[Study], str]
 """Makes what stands below the table of one study."""
 
@@ -211,7 +211,7 @@ def _measures(recipe: Recipe) -> list[str]:
     """The scores that the table has: those that the paper prints, or else what the study is about."""
     named = {measure for row in recipe.paper.values.values() for measure in row} if recipe.paper else set()
     online = recipe.training.progressive is not None
-    return [measure for measure in _SHOWN if measure in named] or list(_ONLINE if online else ["accuracy"])
+    return [measure for measure in SHOWN if measure in named] or list(_ONLINE if online else ["accuracy"])
 
 
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
@@ -272,7 +272,7 @@ def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: 
     if measure == "parameters":
         return f"{value:,.0f}"
     if measure == "mse":
-        return _SHOWN[measure][2].format(value)
+        return SHOWN[measure][2].format(value)
     column = [row[measure] for row in values.values() if measure in row]
     places = max(len(f"{number:.6f}".rstrip("0").partition(".")[2]) for number in column)
     return f"{value:.{places}f}"
@@ -285,7 +285,6 @@ def _change(study: Study, label: str, basis: str, measure: str) -> str:
 
 
 def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0) -> str:
-    """A prediction difference with its interval."""
     stored = outcome.difference.get(measure)
     if stored is None:
         return ""
@@ -303,7 +302,7 @@ def _replaced(outcome: Outcome) -> str:
 
 def _marked(study: Study, measure: str) -> Mapping[str, str]:
     """Of each activation its mean and interval: bold the best, with ° what these seeds do not show to be worse."""
-    larger, logarithmic = measure not in _SMALLER, measure == "mse"
+    larger, logarithmic = measure not in SMALLER, measure == "mse"
     marked = {label: _ours(study.values(label, measure), measure) for label in study.outcomes}
     means = {label: study.mean(label, measure, logarithmic=logarithmic) for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
@@ -319,7 +318,7 @@ def _marked(study: Study, measure: str) -> Mapping[str, str]:
 
 def _ours(values: Sequence[float | None], measure: str) -> str:
     """The mean and its interval, with the number of seeds that diverged."""
-    _, scale, form = _SHOWN[measure]
+    _, scale, form = SHOWN[measure]
     numbers = [value for value in values if value is not None]
     diverged = len(values) - len(numbers)
     after = f" ({diverged} diverged)" if diverged else ""
@@ -333,7 +332,7 @@ def _ours(values: Sequence[float | None], measure: str) -> str:
         return form.format(scale * back(middle)) + after
     reach = t_quantile(len(numbers) - 1, 0.95) * statistics.stdev(numbers) / math.sqrt(len(numbers))
     # An interval does not reach beyond what the score can be.
-    most = math.inf if measure in (*_SMALLER, "psnr") else 1.0
+    most = math.inf if measure in (*SMALLER, "psnr") else 1.0
     ends = (back(middle - reach), back(middle), min(back(middle + reach), most))
     low, mid, high = (form.format(scale * end) for end in ends)
     return f"{mid} [{low}, {high}]{after}"
@@ -501,7 +500,7 @@ _INTERVALS = ", 95 % intervals (of the difference where there are four models or
 
 
 def file_of(study: str, figure: str) -> str:
-    """The name of the file beside the records of the study."""
+    """The name of the figure's file, which stands next to the records of the study."""
     return f"{study}-{figure}.png"
 
 

@@ -12,51 +12,14 @@ import re
 
 from softknee.errors import FormulaError
 
-_SIGNS = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "varepsilon": "ε",
-    "eta": "η",
-    "lambda": "λ",
-    "pi": "π",
-    "sigma": "σ",
-    "phi": "φ",
-    "varphi": "φ",
-    "omega": "ω",
-    "chi": "χ",
-    "Delta": "Δ",
-    "cos": "cos",
-    "Phi": "Φ",
-    "int": "∫",
-    "sum": "Σ",
-    "partial": "∂",
-    "infty": "∞",
-    "in": "∈",
-    "to": "→",
-    "le": "≤",
-    "ge": "≥",
-    "ne": "≠",
-    "approx": "≈",
-    "equiv": "≡",
-    "sim": "∼",
-    "cdot": "·",
-    "times": "×",
-    "pm": "±",
-    "ast": "∗",
-    "lvert": "|",
-    "rvert": "|",
-    "mid": "|",
-    "lfloor": "⌊",
-    "rfloor": "⌋",
-    "ldots": "...",
-    "sqrt": "√",
-    **{name: name for name in ("sup", "max", "min", "log", "ln", "exp", "tanh", "arctan", "mathrm", "mathbb", "frac")},
-    "left": "",
-    "right": "",
-    ",": " ",
-}
+_NAMES = (
+    "alpha beta gamma delta varepsilon eta lambda pi sigma phi varphi omega chi Delta Phi int sum partial infty in to "
+    "le ge ne approx equiv sim cdot times pm ast lvert rvert mid lfloor rfloor ldots sqrt"
+)
+_WRITTEN = "α β γ δ ε η λ π σ φ φ ω χ Δ Φ ∫ Σ ∂ ∞ ∈ → ≤ ≥ ≠ ≈ ≡ ∼ · × ± ∗ | | | ⌊ ⌋ ... √"
+_AS_THEY_ARE = ("cos", "sup", "max", "min", "log", "ln", "exp", "tanh", "arctan", "mathrm", "mathbb", "frac")
+_SIGNS = dict(zip(_NAMES.split(), _WRITTEN.split(), strict=True)) | {name: name for name in _AS_THEY_ARE}
+_SIGNS |= {"left": "", "right": "", ",": " "}
 # A blank after these only ends the command's name; after the others it is part of the formula.
 _TIGHT = {"lvert", "lfloor", "int", "sum", "partial", "sqrt"}
 _RAISED = str.maketrans("0123456789+-n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ")

@@ -219,8 +219,8 @@ def test_examples_from_a_disk_are_trained_on_as_in_memory(tmp_path: Path):
     ("given", "says"),
     [
         ({"activation_optimizer": "adma", "activation_lr": 1e-3}, "Did you mean 'adam'"),
-        ({"activation_optimizer": "adam"}, "activation_optimizer needs activation_lr beside it"),
-        ({"activation_lr": 1e-3}, "activation_lr needs activation_optimizer beside it"),
+        ({"activation_optimizer": "adam"}, "activation_optimizer needs activation_lr, too"),
+        ({"activation_lr": 1e-3}, "activation_lr needs activation_optimizer, too"),
         ({"activation_optimizer": "adam", "activation_lr": -1.0}, "activation_lr must be a finite number"),
         ({"activation_optimizer": "adam", "activation_lr": float("nan")}, "activation_lr must be a finite number"),
         ({"activation_optimizer": "adam", "activation_lr": [1e-3]}, "activation_lr must be a finite number"),

@@ -120,7 +120,7 @@ def test_models_are_built_from_a_seed():
         ({"counts": (2, 2)}, "numbers of models"),
         ({"augment": ("ful",)}, "Did you mean 'full'"),
         ({"augment": (), "plain": False}, "Nothing is left to measure"),
-        ({"steps": 4}, "4 steps were asked for, and an epoch of 20 examples in batches of 8 has 3"),
+        ({"steps": 4}, "steps=4 is too many: an epoch of 20 examples in batches of 8 has 3"),
         ({"repeats": 0}, "repeats of at least 1"),
         ({"precision": "float16"}, "precision must be 'float32' or 'bfloat16'"),
         ({"model": "transformers:gpt2"}, "takes no images"),

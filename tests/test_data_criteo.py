@@ -145,7 +145,7 @@ def test_a_damaged_line_is_named(line: bytes, sentence: str, monkeypatch: pytest
         list(read_blocks(io.BytesIO(text), Path("train.txt")))
     assert str(caught.value).startswith("'train.txt', line 10: ")
     assert sentence in str(caught.value)
-    assert str(caught.value).endswith("Take the file anew, or take the line out.")
+    assert str(caught.value).endswith("Get the file again, or take the line out.")
 
 
 def test_two_damages_that_even_out_are_seen() -> None:
@@ -232,13 +232,13 @@ def test_damaged_shards_are_refused(tmp_path: Path) -> None:
     convert(tmp_path / "raw.txt", folder, rows=20)
     labels = np.load(folder / "00001-labels.npy")
     np.save(folder / "00001-labels.npy", labels ^ 128)  # one bit
-    refused("a label that is neither 0 nor 1. Make the shards anew")
+    refused("a label that is neither 0 nor 1. Make the shards again")
     np.save(folder / "00001-labels.npy", labels)
     buckets = np.load(folder / "00001-buckets.npy")
     np.save(folder / "00001-buckets.npy", buckets + 10_000)
     refused("buckets beyond their number")
     np.save(folder / "00001-buckets.npy", buckets[:, 1:])
-    refused(r"holds \(26, 9\) in int16, not what its meta.json says. Make the shards anew")
+    refused(r"holds \(26, 9\) in int16, not what its meta.json says. Make the shards again")
     (folder / "00001-buckets.npy").write_bytes(b"\x93NUMPY")
     refused("00001-buckets.npy' could not be read")
     (folder / "00001-buckets.npy").unlink()

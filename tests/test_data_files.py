@@ -45,7 +45,7 @@ def test_what_is_damaged_is_a_sentence(tmp_path: Path, way: str) -> None:
         whole[:40] + b"\xff\xff" + whole[42:],
     ):
         file.write_bytes(damaged)
-        with pytest.raises(DataError, match=rf"{re.escape(str(file))}' cannot be decompressed .* take it anew"):
+        with pytest.raises(DataError, match=rf"{re.escape(str(file))}' cannot be decompressed .* get it again"):
             read_bytes(file, what="text", most_bytes=2**20)
 
 

@@ -197,7 +197,7 @@ def test_changed_bytes_are_refused(changes, sentence, tmp_path):
     folder = write_bytes(tmp_path, side=16).folder
     meta = folder / "meta.json"
     meta.write_text("{" if changes is None else json.dumps(json.loads(meta.read_text()) | changes))
-    with pytest.raises(DataError, match=rf"{sentence}.* make it anew with: softknee data imagenet"):
+    with pytest.raises(DataError, match=rf"{sentence}.* make it again with: softknee data imagenet"):
         find_bytes(tmp_path, side=16)
 
 

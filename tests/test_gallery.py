@@ -41,7 +41,7 @@ def picture(name: str) -> svg_reading.Picture:
 
 def test_every_function_has_a_page_and_every_page_a_function():
     assert {path.stem for path in PAGES.glob("*.md")} == {*NAMES, "README"}
-    assert {path.stem for path in PAGES.glob("*.svg")} == {*NAMES, "all", "beside"}
+    assert {path.stem for path in PAGES.glob("*.svg")} == {*NAMES, "all", "relatives"}
 
 
 def test_every_exhibit_is_of_a_function():
@@ -99,7 +99,7 @@ def test_the_index_is_what_is_generated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stem", "draw"), [("all", gallery.everything), ("beside", gallery.side_by_side)])
+@pytest.mark.parametrize(("stem", "draw"), [("all", gallery.everything), ("relatives", gallery.relatives)])
 def test_the_pictures_of_all_are_what_is_generated(stem: str, draw):
     assert svg_reading.differences(picture(stem), svg_reading.read(draw())) == []
 

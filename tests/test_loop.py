@@ -276,5 +276,5 @@ def test_models_that_are_none_are_refused():
         pair.fit(X, Y, epochs=1, batch=16, lr=0.1)
     with pytest.raises(InputError, match="at least one example"):
         pair.predict(X[:0])
-    with pytest.raises(ParameterError, match="5 is none"):
+    with pytest.raises(ParameterError, match="no model 5"):
         pair.model(5)

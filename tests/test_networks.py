@@ -162,7 +162,7 @@ def test_arguments_may_come_from_json(builder: str) -> None:
         (lambda: mlp((3, 0, 2)), "at least 3 whole numbers above 0"),
         (lambda: mlp("784"), "whole numbers above 0"),  # type: ignore[arg-type]
         (lambda: mlp((3, 2.5, 2)), "whole numbers above 0"),  # type: ignore[arg-type]
-        (lambda: cnn(()), "at least 1 whole numbers"),
+        (lambda: cnn(()), "channels must be whole numbers above 0"),
         (lambda: cnn(image=(28, 28)), "must be 3 whole numbers"),
         (lambda: cnn(image=(1, 7, 28)), "one of 7 x 28 is gone before.*at least 8 x 8"),
         (lambda: mlp(activation="torch:gelue"), r"Did you mean 'gelu'"),

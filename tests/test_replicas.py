@@ -360,5 +360,5 @@ def test_what_only_one_by_one_can_train_is_said():
 def test_random_numbers_without_a_key_are_refused():
     with pytest.raises(InputError, match=r"outside of nn\.Dropout"):
         sk.train.Replicas(lambda: Noisy(6, 3), count=2).fit(X, Y, epochs=1, batch=35, lr=0.1)
-    with pytest.raises(ParameterError, match="2 is none"):
+    with pytest.raises(ParameterError, match="no model 2"):
         sk.train.Replicas(mlp, count=2).model(2)

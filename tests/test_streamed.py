@@ -123,7 +123,7 @@ def test_a_batch_is_one_graph(streamed, monkeypatch) -> None:
 def test_what_cannot_be_done_is_said(streamed) -> None:
     with pytest.raises(InputError, match="torch's cat needs all examples in memory"):
         torch.cat([streamed, streamed])
-    with pytest.raises(ParameterError, match="read from a disk is not for it"):
+    with pytest.raises(ParameterError, match="must be a tensor, and these are read from a disk"):
         replicas().fit(streamed, LABELS, epochs=1, progressive=True, **FIT)
     with pytest.raises(InputError, match="x has 47 examples and y has 46 targets"):
         replicas().fit(streamed, LABELS[:46], epochs=1, **FIT)

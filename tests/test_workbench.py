@@ -118,7 +118,7 @@ def test_an_error_marks_its_cause(text: str, cause: str | None, unknown: str | N
 
 @pytest.mark.parametrize(
     ("sign", "cure"),
-    [("β", "; write beta."), ("𝛿", "; write delta."), ("−", "; write -."), ("²", "; write **2."), ("語", "with.")],
+    [("β", "; write beta."), ("𝛿", "; write delta."), ("−", "; write -."), ("²", "; write **2."), ("語", "formula.")],
 )
 def test_a_sign_of_mathematics_is_named_with_what_to_write(sign: str, cure: str) -> None:
     assert refused("curve", asked(f"x {sign}"))["error"].endswith(cure)

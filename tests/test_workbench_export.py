@@ -79,7 +79,7 @@ class _Trap:
         (_saved(np.ones(100))[:-8], "cut off"),
         (_saved(np.ones(1)).replace(b"(1,)", b"(1000000000000,)"), "none|cut off"),
         (_saved(np.ones(40, dtype="complex128")), "real numbers"),
-        (b"\x93NUMPY\x01\x00v\x00" + b"(" * 118, "is none"),
+        (b"\x93NUMPY\x01\x00v\x00" + b"(" * 118, "header cannot be read"),
         (b"\x80\x04\x95" * 40, "neither"),
         (b"1,2\n3,x\n", "Line 2"),
         (b"1\n2\n3\n", "at least 32"),

@@ -291,7 +291,7 @@ def _shrunk(config: Any, rule: tuple[tuple[str, int], ...]) -> dict[str, Any]:
                 small = 3
             if small is not None and value > small:
                 result[key] = small
-        elif key in _LISTS and isinstance(value, list) and all(type(one) is int for one in value):
+        elif key in _LISTS and isinstance(value, list) and all(type(item) is int for item in value):
             result[key] = [_LISTS[key]] * len(value)
         elif hasattr(value, "to_dict") and (inner := _shrunk(value, rule)):
             kind = {"model_type": value.model_type} if getattr(value, "model_type", "") else {}
@@ -345,7 +345,7 @@ _MELS = ("num_mel_bins", "input_feat_per_channel", "feature_size", "n_mels", "fe
 
 
 def _count(model: nn.Module) -> int:
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def call(model: Callable[..., Any], inputs: Any) -> Any:

@@ -64,12 +64,13 @@ class Run:
 
     @property
     def largest(self) -> float:
-        return max((one.abs().max().item() for one in self.output if one.numel()), default=0.0)
+        return max((tensor.abs().max().item() for tensor in self.output if tensor.numel()), default=0.0)
 
     def same(self, other: Run) -> bool:
-        shapes = [one.shape for one in self.output] == [one.shape for one in other.output]
+        shapes = [tensor.shape for tensor in self.output] == [tensor.shape for tensor in other.output]
         return shapes and all(
-            torch.equal(one.nan_to_num(), two.nan_to_num()) for one, two in zip(self.output, other.output, strict=True)
+            torch.equal(mine.nan_to_num(), theirs.nan_to_num())
+            for mine, theirs in zip(self.output, other.output, strict=True)
         )
 
 
@@ -138,13 +139,13 @@ def _examine(family: str, name: str, *, without_example: bool) -> dict[str, Any]
         for gain in (1.3, 0.5):
             with torch.no_grad():
                 enliven(model, gain=gain)
-            if all(bool(one.isfinite().all()) for one in subject.run(record=False).output):
+            if all(bool(tensor.isfinite().all()) for tensor in subject.run(record=False).output):
                 break
     except Exception as error:
         record["verdict"] = f"could not be built: {type(error).__name__}: {str(error)[:300]}"
         return record
     record |= {"built": True, "title": getattr(model, "title", type(model).__name__)}
-    record["parameters"] = sum(one.numel() for one in model.parameters())
+    record["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     try:
         _survey(subject, record, family)
         if without_example:
@@ -163,10 +164,10 @@ def _survey(subject: Subject, record: dict[str, Any], family: str) -> None:
     plain, before = subject.run(record=False), subject.run()
     repeats = plain.same(subject.run(record=False))
     record["executed"] = _counted(before.units)
-    record["spelled_out"] = [_shown(one) for one in _distinct(before.units) if one.operator.startswith("spelled")]
-    found = sk.sites(model, subject.example)
+    record["spelled_out"] = [_shown(event) for event in _distinct(before.units) if event.operator.startswith("spelled")]
+    sites = sk.sites(model, subject.example)
     record["sites"] = [
-        {"path": one.path, "function": one.function, "kind": one.kind, "trouble": one.trouble} for one in found
+        {"path": site.path, "function": site.function, "kind": site.kind, "trouble": site.trouble} for site in sites
     ]
     changed_before = not subject.run(record=False).same(plain)
     if repeats and changed_before:
@@ -175,14 +176,14 @@ def _survey(subject: Subject, record: dict[str, Any], family: str) -> None:
         report = sk.swap_(model, NEW, example=subject.example, **VALUES)
     except sk.InputError as error:
         record["refused"] = str(error)
-        entries = [Entry(one.path, one.function, False, one.trouble or "left") for one in found]
+        entries = [Entry(site.path, site.function, False, site.trouble or "left") for site in sites]
         _match(subject, record, entries, before, None)
         if repeats and not subject.run(record=False).same(plain):
             record["wrong"].append({"what": "a refused swap changed the output"})
         return
     entries = _entries(report)
     record |= {"changed": len(report.changed), "left": len(report.skipped), "report_notes": report.notes}
-    record["left_entries"] = [[one.path, one.function, one.reason] for one in entries if not one.changed]
+    record["left_entries"] = [[entry.path, entry.function, entry.reason] for entry in entries if not entry.changed]
     after = subject.run()
     _match(subject, record, entries, before, after)
     _judge_output(record, before, after)
@@ -194,15 +195,15 @@ def _survey(subject: Subject, record: dict[str, Any], family: str) -> None:
         record["wrong"].append({"what": "undo() does not restore the output"})
     if list(model.state_dict()) != subject.keys:
         record["wrong"].append({"what": "undo() does not restore the keys of the state dict"})
-    if {path: type(one) for path, one in model.named_modules(remove_duplicate=False)} != subject.classes:
+    if {path: type(module) for path, module in model.named_modules(remove_duplicate=False)} != subject.classes:
         record["wrong"].append({"what": "undo() does not restore the modules"})
     if not repeats:
         record["notes"].append("two runs differ by themselves, so the output after undo() is not compared")
 
 
 def _entries(report: Any) -> list[Entry]:
-    changed = [Entry(path, one.was, True) for one in report.changed for path in (one.path, *one.also)]
-    return changed + [Entry(one.path, one.activation, False, one.reason) for one in report.skipped]
+    changed = [Entry(path, site.was, True) for site in report.changed for path in (site.path, *site.also)]
+    return changed + [Entry(site.path, site.activation, False, site.reason) for site in report.skipped]
 
 
 def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], before: Run, after: Run | None) -> None:
@@ -219,9 +220,13 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
         if not covered[id(event)]:
             by_line[event.owner, _stem(event.function)].append(event)
     for events in by_line.values():  # each line needs an entry of its own
-        free = [one for one in entries if subject.canonical(one.path) is None and subject.explains(one, events[0])]
+        free = [
+            entry for entry in entries if subject.canonical(entry.path) is None and subject.explains(entry, events[0])
+        ]
         for event in sorted(events, key=lambda event: event.key in remaining):
-            wanted = [one for one in free if one.changed == (after is not None and event.key not in remaining)] or free
+            wanted = [
+                entry for entry in free if entry.changed == (after is not None and event.key not in remaining)
+            ] or free
             if wanted:
                 covered[id(event)].append(wanted[0])
                 free.remove(wanted[0])
@@ -229,8 +234,10 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
     for event in _distinct(before.units):
         mine = covered[id(event)]
         parts = _parts(event, before.events)
-        of_parts = [one for one in entries if one not in mine and any(subject.explains(one, part) for part in parts)]
-        inside = [one for one in of_parts if one.changed and not mine]
+        of_parts = [
+            entry for entry in entries if entry not in mine and any(subject.explains(entry, part) for part in parts)
+        ]
+        inside = [entry for entry in of_parts if entry.changed and not mine]
         if inside and event.function != "relu_squared":
             what = f"the inside of {event.function} is changed: {inside[0].path} ({inside[0].function})"
             record["wrong"].append({"what": what, **_shown(event)})
@@ -242,23 +249,23 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
         if after is None or inside:
             continue
         gone = event.key not in remaining
-        if mine and all(one.changed for one in mine) and not gone:
+        if mine and all(entry.changed for entry in mine) and not gone:
             what = f"{mine[0].path} is reported as changed, and {event.function} still runs"
             record["wrong"].append({"what": what, **_shown(event)})
-        present = (subject.modules[one] for one in event.owners if subject.modules.get(one) in there)
+        present = (subject.modules[path] for path in event.owners if subject.modules.get(path) in there)
         owner = next(present, None)
-        quiet = not any(one.changed for one in [*mine, *of_parts])
+        quiet = not any(entry.changed for entry in [*mine, *of_parts])
         if gone and quiet and id(owner) in after.called:
             what = f"{event.function} does not run any more, and no entry of the report says so"
             record["wrong"].append({"what": what, **_shown(event)})
     record["gates_unlisted"] = gates
     if after is not None:
-        idle = [one for one in entries if one.changed and id(modules.get(one.path)) not in after.called]
-        record["changed_without_run"] = [one.path for one in idle if one.path in modules]
-        said = " ".join(note for note in record.get("report_notes", ()) if _IDLE.search(note))
+        idle = [entry for entry in entries if entry.changed and id(modules.get(entry.path)) not in after.called]
+        record["changed_without_run"] = [entry.path for entry in idle if entry.path in modules]
+        mentioned = " ".join(note for note in record.get("report_notes", ()) if _IDLE.search(note))
         for path in record["changed_without_run"]:
             owner = modules[path.rpartition(".")[0]]
-            if id(owner) in after.called and path not in said:
+            if id(owner) in after.called and path not in mentioned:
                 what = "a module is reported as changed, and its owner runs without calling it"
                 record["wrong"].append({"what": what, "site": path, "class": type(owner).__name__})
 
@@ -266,18 +273,18 @@ def _match(subject: Subject, record: dict[str, Any], entries: list[Entry], befor
 def _judge_output(record: dict[str, Any], before: Run, after: Run) -> None:
     record["moved"] = not before.same(after)
     record["ratio"] = after.largest / before.largest if before.largest else None
-    if [one.shape for one in before.output] != [one.shape for one in after.output]:
+    if [tensor.shape for tensor in before.output] != [tensor.shape for tensor in after.output]:
         record["notes"].append("the output has another shape than before, as that of a detector may")
     # Right or not: without a trained norm, another slope at every layer adds up, and a product of two may overflow.
-    if not all(bool(one.isfinite().all()) for one in before.output):
+    if not all(bool(tensor.isfinite().all()) for tensor in before.output):
         record["notes"].append("the output is not finite before the swap, so it is not compared")
-    elif not all(bool(one.isfinite().all()) for one in after.output):
+    elif not all(bool(tensor.isfinite().all()) for tensor in after.output):
         record["suspicious"] = "the output is not finite after the swap"
     elif record["ratio"] is not None and record["ratio"] > BLOWN_UP:
         record["suspicious"] = f"the output is {record['ratio']:.3g} times as large after the swap"
     warned = any("did not move" in note for note in record.get("report_notes", ()))
-    if not any(one.numel() for one in before.output):
-        record["notes"].append("there are no numbers in the output, so whether it moved cannot be told")
+    if not any(tensor.numel() for tensor in before.output):
+        record["notes"].append("there are no numbers in the output, so whether it moved is not known")
     elif record["changed"] and not record["moved"] and not warned:
         idle = f"{len(record['changed_without_run'])} of {record['changed']} changed modules never run"
         record["wrong"].append({"what": f"the report lists changes, and the output is the same to the bit ({idle})"})
@@ -313,27 +320,27 @@ def _survey_blind(subject: Subject, record: dict[str, Any]) -> None:
     scratch: dict[str, Any] = {"wrong": [], "unlisted": []}
     after = subject.run()
     _match(subject, scratch, _entries(report), before, after)
-    idle = [one.path for one in report.changed if one.path in modules and id(modules[one.path]) not in after.called]
+    idle = [site.path for site in report.changed if site.path in modules and id(modules[site.path]) not in after.called]
     text = str(report)
     blind |= {"changed": len(report.changed), "left": len(report.skipped), "never_ran": idle}
     blind["says_example"] = "example" in text
     report.undo()
     blind["unlisted"] = len(scratch["unlisted"])
     record["without_example"] = blind
-    for one in scratch["wrong"]:
-        record["wrong"].append(one | {"what": f"without an example: {one['what']}"})
+    for finding in scratch["wrong"]:
+        record["wrong"].append(finding | {"what": f"without an example: {finding['what']}"})
     if (idle or scratch["unlisted"]) and not blind["says_example"]:
         record["wrong"].append({"what": "without an example: the report does not say what only an example shows"})
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
     if record["wrong"]:
-        return "SILENTLY WRONG: " + "; ".join(dict.fromkeys(_title(one) for one in record["wrong"]))
+        return "SILENTLY WRONG: " + "; ".join(dict.fromkeys(_title(finding) for finding in record["wrong"]))
     if record["unlisted"]:
-        return "UNLISTED: " + "; ".join(dict.fromkeys(_title(one) for one in record["unlisted"]))
+        return "UNLISTED: " + "; ".join(dict.fromkeys(_title(finding) for finding in record["unlisted"]))
     if "suspicious" in record:
         return f"suspicious: {record['suspicious']}"
-    troubled = [one for one in record.get("sites", ()) if one["trouble"]]
+    troubled = [site for site in record.get("sites", ()) if site["trouble"]]
     return f"left: listed with place ({len(troubled)})" if troubled else "fine"
 
 
@@ -348,7 +355,7 @@ def _distinct(events: Iterable[Event]) -> list[Event]:
 
 def _parts(event: Event, events: list[Event]) -> list[Event]:
     """All events inside a spelled-out activation, also those inside of its parts."""
-    direct = [events[one] for one in event.parts]
+    direct = [events[index] for index in event.parts]
     return direct + [inner for part in direct for inner in _parts(part, events)]
 
 
@@ -391,15 +398,15 @@ def _tensors(value: Any) -> list[Tensor]:
         return [value.detach().clone()] if value.is_floating_point() else []
     if isinstance(value, Mapping):
         value = list(value.values())
-    return [one for part in value for one in _tensors(part)] if isinstance(value, list | tuple) else []
+    return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, list | tuple) else []
 
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
-    return type(value)(_copied(one) for one in value) if isinstance(value, list | tuple) else value
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(_copied(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 # Examined first and for no record: what is imported and parsed for it, every later process inherits.
@@ -429,7 +436,7 @@ def survey(tasks: Iterable[tuple[str, str]], *, jobs: int, limit: float, **optio
             process.start()
             there.close()
             running.append((family, name, process, here, time.monotonic() + limit))
-        multiprocessing.connection.wait([one[3] for one in running], timeout=1.0)
+        multiprocessing.connection.wait([task[3] for task in running], timeout=1.0)
         for task in list(running):
             family, name, process, here, deadline = task
             result = None
@@ -453,13 +460,13 @@ def summary(records: Iterable[Mapping[str, Any]]) -> str:
     records, lines = [*records], []
     by_verdict: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     findings: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for one in records:
-        by_verdict[one["verdict"].partition(":")[0]][one["family"]].append(one["name"])
+    for record in records:
+        by_verdict[record["verdict"].partition(":")[0]][record["family"]].append(record["name"])
         for category in ("wrong", "unlisted", "gates_unlisted"):
-            for finding in one.get(category, ()):
+            for finding in record.get(category, ()):
                 what = finding.get("what", "gate")
                 key = (category, f"{finding.get('function', '')} {finding.get('place', '')}", finding.get("code", ""))
-                findings[key if finding.get("place") else (category, what, "")].append(f"{one['name']}: {what}")
+                findings[key if finding.get("place") else (category, what, "")].append(f"{record['name']}: {what}")
     for verdict, families in sorted(by_verdict.items()):
         lines.append(f"{verdict}: {sum(map(len, families.values()))}")
         lines += [f"  {family} ({len(names)}): {', '.join(names)}" for family, names in families.items()]
@@ -477,7 +484,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", help="a pattern for the names of the models; may be given often")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one model")
-    parser.add_argument("--out", type=Path, help="one JSON line for each model; those that are there are not run again")
+    parser.add_argument("--out", type=Path, help="one JSON line for each model; finished models are not run again")
     parser.add_argument("--without-example", action="store_true", help="try a swap without an example, too")
     options = parser.parse_args(arguments)
     tasks = [
@@ -487,7 +494,7 @@ def main(arguments: list[str] | None = None) -> int:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in options.only or ["*"])
     ]
     lines = options.out.read_text().splitlines() if options.out and options.out.exists() else []
-    records = {(one["family"], one["name"]): one for one in map(json.loads, lines)}
+    records = {(record["family"], record["name"]): record for record in map(json.loads, lines)}
     missing = [task for task in tasks if task not in records]
     torch.set_num_threads(1)  # a process that has started threads cannot be forked
     for family in dict.fromkeys(family for family, _ in missing):
@@ -502,7 +509,7 @@ def main(arguments: list[str] | None = None) -> int:
                 file.write(json.dumps(record) + "\n")
     chosen = [records[task] for task in tasks]
     sys.stdout.write(f"\n{summary(chosen)}\n")
-    return int(any(one["wrong"] or one["unlisted"] for one in chosen))
+    return int(any(record["wrong"] or record["unlisted"] for record in chosen))
 
 
 if __name__ == "__main__":

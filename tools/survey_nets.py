@@ -223,7 +223,7 @@ class SharedTwice(Net):
 
 
 class TwoOfOneClass(nn.Module):
-    """Two blocks of one class, one of which is told to be linear: a change of a class must not reach the other."""
+    """Two blocks of one class, one of which is linear: a change of a class must not reach the other."""
 
     functions = (F.relu,)
 

@@ -128,10 +128,16 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.partition("::")[2].rstrip("_")
-        before = [self.node(one) for one in args if isinstance(one, Tensor)] if name in _ELEMENTWISE else []
+        before = (
+            [self.node(argument) for argument in args if isinstance(argument, Tensor)] if name in _ELEMENTWISE else []
+        )
         function = _activation(name, args, kwargs)
         result = func(*args, **kwargs)
-        tensors = [one for one in (result if isinstance(result, tuple | list) else [result]) if isinstance(one, Tensor)]
+        tensors = [
+            output
+            for output in (result if isinstance(result, tuple | list) else [result])
+            if isinstance(output, Tensor)
+        ]
         if not tensors or tensors[0].device.type == "meta":
             return result
         event = self.note(function, name) if function else None
@@ -157,15 +163,17 @@ class Recorder(TorchDispatchMode):
             self.nodes.pop(result, None)
             return None
         node = Node(_sample(result), constant=name in _CONSTANTS)
-        moving = [one for one in operands if not one.constant]
-        same_size = all(one.sample.shape == node.sample.shape for one in moving)
+        moving = [operand for operand in operands if not operand.constant]
+        same_size = all(operand.sample.shape == node.sample.shape for operand in moving)
         shared: list[Node] = []
         if moving and same_size:
-            shared = [one for one in moving[0].ancestors if all(one in other.ancestors for other in moving[1:])]
+            shared = [
+                ancestor for ancestor in moving[0].ancestors if all(ancestor in other.ancestors for other in moving[1:])
+            ]
         node.ancestors = (*shared[-_ANCESTORS:], node)
         if shared:
-            node.bends = max(one.bends for one in moving) + (name in _BENDS)
-            node.events = frozenset().union(*(one.events for one in moving))
+            node.bends = max(operand.bends for operand in moving) + (name in _BENDS)
+            node.events = frozenset().union(*(operand.events for operand in moving))
         if event is not None:
             node.events |= {event}
         return node
@@ -177,13 +185,13 @@ class Recorder(TorchDispatchMode):
                 continue
             function = _same_values(start, node.sample)
             inner = node.events - start.events
-            covered = [one for one in inner if self.events[one].inside is None]
-            if not function or any(self.events[one].function == function for one in covered):
+            covered = [index for index in inner if self.events[index].inside is None]
+            if not function or any(self.events[index].function == function for index in covered):
                 continue
             event = self.note(function, f"spelled out, ends in {name}", parts=frozenset(covered))
             if event is not None:
-                for one in covered:
-                    self.events[one].inside = event
+                for index in covered:
+                    self.events[index].inside = event
                 node.events |= {event}
             return
 
@@ -202,7 +210,7 @@ class Recorder(TorchDispatchMode):
             me = _first_argument(frame)
             if isinstance(me, nn.Module) and id(me) in self.paths:
                 owners.setdefault(self.paths[id(me)], me)
-        at = next((one for one in frames if not _carrier(one)), frames[-1])
+        at = next((candidate for candidate in frames if not _carrier(candidate)), frames[-1])
         text = linecache.getline(at.f_code.co_filename, at.f_lineno).strip()
         kind = type(next(iter(owners.values()))).__name__ if owners else ""
         place = f"{_short(at.f_code.co_filename)}:{at.f_lineno}"

@@ -16,7 +16,7 @@ from softknee.lab.report.parts import Band
 from softknee.measure import Record
 from softknee.measure.hardness import spearman
 
-from ..runs import Runs, Study, commands_of_rows, folded
+from ..runs import Runs, Study, below_record
 from ..statement import (
     ADDED,
     Evidence,
@@ -398,14 +398,15 @@ def language_tables(runs: Runs) -> Iterator[str]:
         yield wikitext_markdown(record)
         sizes = f"{settings['layers']} layers of width {settings['width']}"
         batches = f"{settings['steps']} steps of {settings['batch']} x {settings['context']} tokens"
-        yield (
-            f"\nPerplexity of the test part, {len(record.seeds)} seeds on {machine}: mean and standard deviation. "
+        yield below_record(
+            record,
+            name,
+            f"Perplexity of the test part, {len(record.seeds)} seeds on {machine}: mean and standard deviation. "
             f"{sizes}, {batches}, trained on {settings['train']} ({settings['tokens']:,} tokens). *bare*: ReLU in the "
             "place of λ-GELU that was learned freely; *replaced*: in the place of what is hardened, or of GELU. The "
             "paper's GPT-2, with the whole training part: GELU 28.46, ReLU 30.48, λ-GELU 28.45 to 28.71; it prints no "
-            f"number after the replacement. Again: `{record.command}`. [Record](records/{name}).\n"
+            "number after the replacement.",
         )
-        yield folded(commands_of_rows(record))
 
 
 def _by_size(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:

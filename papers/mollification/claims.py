@@ -1,4 +1,4 @@
-"""Claims of the mollification paper about propagation, kernels and the Lipschitz bound (sections 4.1 to 4.5)."""
+"""Claims of the mollification paper."""
 
 from __future__ import annotations
 

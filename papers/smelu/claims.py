@@ -1,4 +1,4 @@
-"""Claims of the SmeLU paper about SmeLU and the activations beside it; its relatives are in smelu_family."""
+"""Claims of the SmeLU paper: SmeLU and its relatives, prediction differences, the set-up of Criteo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of the SQUAF paper about the function. Those about rates and tables are in squaf_tables."""
+"""Claims of the SQUAF paper: the function, rates, and its tables."""
 
 from __future__ import annotations
 

@@ -61,6 +61,11 @@ class MissingToolError(SoftkneeError, RuntimeError):
     """Something outside the package (an extra, a compiler, a device) is needed and not there."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, as part of a sentence about it."""
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or an empty string when none is near."""
     near = get_close_matches(str(name).lower(), list(dict.fromkeys(known)), n=3, cutoff=0.6)

@@ -24,18 +24,15 @@ TOOLS = {
 }
 WITH_TORCH = {"torch", "sympy", "mpmath"}
 # The rooms that `pip install softknee` promises to run with torch alone.
-LIBRARY = {"api", "design", "devices", "errors", "files", "kernels", "measure", "nn", "registry", "spec", "surgery"} | {
-    "torch_compat",
-    "train",
-    "version",
-    "wire",
-    "zoo",
+LIBRARY = {
+    *("api", "design", "devices", "errors", "files", "kernels", "measure", "nn", "registry", "spec", "surgery"),
+    *("torch_compat", "train", "version", "wire", "zoo"),
 }
 CHECKOUT = ("__file__).parent.parent", "__file__).parents[", "__file__).resolve().parent.parent")
 
 
 def core_suite(tests: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """The files of the suite, and for every other file what it needs beside torch."""
+    """The files of the suite, and for every other file what it needs besides torch."""
     needs = {path.name: sorted(_needs(path)) for path in sorted(tests.glob("test_*.py"))}
     return [name for name in needs if not needs[name]], {name: missing for name, missing in needs.items() if missing}
 

@@ -86,7 +86,7 @@ def _say(text: str) -> None:
 def oldest_torch() -> str:
     """As pyproject.toml has it: 2.6."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (torch,) = (one for one in project["dependencies"] if one.startswith("torch"))
+    (torch,) = (requirement for requirement in project["dependencies"] if requirement.startswith("torch"))
     return torch.removeprefix("torch>=")
 
 
@@ -98,14 +98,14 @@ def pinned_torch() -> str:
 def newest_torch(python: str) -> str:
     """The version that pip would install today; without a network, the newest that an environment is there for."""
     wanted = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-", "torch")
-    asked = subprocess.run([python, "-m", "pip", *wanted], capture_output=True, text=True, check=False)
-    if asked.returncode == 0:
-        return json.loads(asked.stdout[asked.stdout.index("{") :])["install"][0]["metadata"]["version"]
+    resolved = subprocess.run([python, "-m", "pip", *wanted], capture_output=True, text=True, check=False)
+    if resolved.returncode == 0:
+        return json.loads(resolved.stdout[resolved.stdout.index("{") :])["install"][0]["metadata"]["version"]
     there = [path.name.partition("-torch")[2] for path in ENVIRONMENTS.glob(f"py{_version(python)}-torch*")]
-    numbers = [one for one in there if re.fullmatch(r"[\d.]+", one)]
+    numbers = [version for version in there if re.fullmatch(r"[\d.]+", version)]
     if not numbers:
-        sys.exit(f"pip cannot say which torch is the newest, and no environment is there yet.\n{asked.stderr}")
-    return max(numbers, key=lambda one: [int(part) for part in one.split(".")])
+        sys.exit(f"pip cannot say which torch is the newest, and no environment is there yet.\n{resolved.stderr}")
+    return max(numbers, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def build_wheel() -> Path:
@@ -130,7 +130,7 @@ def copy_tests() -> Path:
 
 
 def environment(python: str, torch: str) -> Path:
-    """The interpreter of an environment with this torch and the tools of the tests, made where it is not there yet."""
+    """The interpreter of an environment with this torch and the tools of the tests, which is made if need be."""
     home = ENVIRONMENTS / f"py{_version(python)}-torch{torch.removesuffix('.*')}"
     inside, stamp = home / "bin" / "python", home / "installed.txt"
     packages = [f"torch=={torch}", *pinned()]
@@ -159,7 +159,7 @@ def _version(python: str) -> str:
 def _run(*command: Any) -> str:
     # Not with PYTHONPATH: what it names would count as installed.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    words = [str(one) for one in command]
+    words = [str(word) for word in command]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, env=clean)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
@@ -174,10 +174,10 @@ def run_suite(python: Path, wheel: Path, tree: Path, files: list[str], arguments
     quiet = ("--disable-pip-version-check", "install", "--quiet", "--no-deps", "--force-reinstall")
     _run(python, "-m", "pip", *quiet, wheel)
     versions = _run(python, "-c", "import platform, torch; print(platform.python_version(), torch.__version__)").split()
-    log, found = HERE / f"{python.parent.parent.name}.log", HERE / f"{python.parent.parent.name}.xml"
-    found.unlink(missing_ok=True)
+    log, report = HERE / f"{python.parent.parent.name}.log", HERE / f"{python.parent.parent.name}.xml"
+    report.unlink(missing_ok=True)
     shared = ("-n", str(arguments.workers), "--dist", "loadfile") if arguments.workers > 1 else ()
-    command = [str(python), "-m", "pytest", "-p", "wheel_only", "-v", f"--junit-xml={found}", *shared]
+    command = [str(python), "-m", "pytest", "-p", "wheel_only", "-v", f"--junit-xml={report}", *shared]
     # Not PYTHONPATH of the caller: it may name a source tree.
     settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     if arguments.quick:
@@ -207,7 +207,7 @@ def run_suite(python: Path, wheel: Path, tree: Path, files: list[str], arguments
         "seconds": round(time.monotonic() - started),
         "log": str(log.relative_to(ROOT)),
     }
-    return result | counted(found)
+    return result | counted(report)
 
 
 def counted(report: Path) -> dict[str, Any]:
@@ -247,8 +247,8 @@ def line_of(result: dict[str, Any]) -> str:
 def record(result: dict[str, Any]) -> None:
     """Put a result in the place of the last one with the same versions, and renew the table."""
     kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else []
-    kept = [one for one in kept if _pair(one) != _pair(result)] + [result]
-    kept.sort(key=lambda one: [int(part) for version in _pair(one) for part in re.findall(r"\d+", version)[:3]])
+    kept = [earlier for earlier in kept if _pair(earlier) != _pair(result)] + [result]
+    kept.sort(key=lambda entry: [int(part) for version in _pair(entry) for part in re.findall(r"\d+", version)[:3]])
     RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
@@ -265,12 +265,14 @@ def _pair(result: dict[str, Any]) -> tuple[str, str]:
 def table(results: list[dict[str, Any]]) -> str:
     """The table of docs/versions.md."""
     rows = ["| torch | Python | tests | passed | failed | skipped |", "|---|---|---|---:|---:|---:|"]
-    for one in results:
-        tests = ", ".join(one["only"]) or "the core suite"
+    for result in results:
+        tests = ", ".join(result["only"]) or "the core suite"
         counts = (
-            " | ".join(str(one[kind]) for kind in ("passed", "failed", "skipped")) if one["ended"] else "no end | | "
+            " | ".join(str(result[kind]) for kind in ("passed", "failed", "skipped"))
+            if result["ended"]
+            else "no end | | "
         )
-        rows.append(f"| {one['torch']} | {one['python']} | {tests} | {counts} |")
+        rows.append(f"| {result['torch']} | {result['python']} | {tests} | {counts} |")
     return "\n".join(rows)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from ..errors import ParameterError
 from ..lab.table import Table
 from ..measure.record import Quantity, Record
-from .screen import RecordFile, command_line, console_of, print_speed, print_table, progress_line, several
+from .screen import RecordFile, command_line, console_of, numbers, print_table, progress_line, several
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 
@@ -62,7 +62,8 @@ def bench_kernels(
         seconds_per_call=seconds,
         **_threads(threads),
     )
-    print_speed(_measure("measuring", speed.measure, settings, json=json), markdown=markdown)
+    for table in speed.speed_tables(_measure("measuring", speed.measure, settings, json=json)):
+        print_table(table, markdown=markdown)
 
 
 @bench.command("model")
@@ -123,7 +124,7 @@ def bench_replicas(
     precision: Annotated[str, typer.Option(help="of float32 products: highest, or high for TF32")] = "highest",
     json: RecordFile = None,
 ) -> None:
-    """Time a training step of many replicas at once, beside as many models one after the other."""
+    """Time a training step of many replicas at once, and of as many models one after the other."""
     from ..lab.bench import replicas
     from ..lab.bench.speed import choose_device
 
@@ -295,7 +296,7 @@ def bench_epoch(
     no_plain: Annotated[bool, typer.Option("--no-plain", help="leave the plain loop out")] = False,
     json: RecordFile = None,
 ) -> None:
-    """Time an epoch of training on images: a plain eager loop beside compiled models trained at once.
+    """Time an epoch of training on images: a plain eager loop, and compiled models trained at once.
 
     Made for a GPU; a look on a CPU: --counts 1 --batch 32 --steps 2
     """
@@ -335,7 +336,7 @@ def print_epoch(record: Record) -> None:
         f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
         f"{settings['steps_of_an_epoch']} steps an epoch"
     )
-    numbers = ("step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
+    head = ("way", "models", "augmentation", "step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
     lines = []
     for row in record.rows:
         which = (row["way"], row["count"], row["augmentation"])
@@ -344,7 +345,7 @@ def print_epoch(record: Record) -> None:
         else:
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
             lines.append((*which, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio))
-    print_table(Table(title=title, head=("way", "models", "augmentation", *numbers), rows=lines, align="lrlrrrr"))
+    print_table(Table(title=title, head=head, rows=lines, align="lrlrrrr"))
     _print_failures(console, record, lambda row: f"{row['way']}, {row['count']} models, {row['augmentation']}")
     if settings["steps_timed"] < settings["steps_of_an_epoch"]:
         console.print(
@@ -380,7 +381,7 @@ def bench_wire(
     chosen = choose_device(device)
     settings = wire.Settings(
         device=chosen,
-        rates=_numbers(rates),
+        rates=numbers("--rates", rates),
         epochs=epochs,
         elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
         repeats=repeats,
@@ -390,12 +391,3 @@ def bench_wire(
     record = _measure("wire:", wire.measure, settings, load_split("digits"), json=json)
     for table in wire.wire_tables(record):
         print_table(table)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ParameterError(
-            f"--rates takes numbers with commas between, such as 0,0.1, and {text!r} was given."
-        ) from None

@@ -1,4 +1,4 @@
-"""`softknee data`: makes of a raw file what studies read quickly."""
+"""`softknee data`: converts raw files to a form that studies read quickly."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def compare(
     record: Annotated[Path | None, typer.Option("--json", help="write the record to this file")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
 ) -> None:
-    """What changes in the predictions when a new model takes an old one's place, with intervals."""
+    """Compare the predictions of a new model with those of the old one that it replaces, with intervals."""
     from ..lab import compare as room
     from ..lab.bench.speed import choose_device
 
@@ -113,7 +113,7 @@ def read_arguments(options: list[str]) -> dict[str, Any]:
 
 
 def _data(data: str | None, *, target: str | None, raw: bool, flat: bool) -> Any:
-    """What to predict, with what was said of it; None where nothing was."""
+    """The data to predict, from the options; None where no option names any."""
     from ..lab.data.images import DATA_SETS
     from ..lab.studies.recipe import Data
 

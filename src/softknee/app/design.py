@@ -19,7 +19,7 @@ from .screen import console_of, progress_line
 
 
 def run(text: str, *, param: Sequence[str], name: str | None, plot: Path | None, save: Path | None) -> None:
-    """Print the definition; draw it where `plot` says (an empty path means beside, under its name) and save it."""
+    """Print the definition; draw it to `plot` (an empty path means NAME.html here) and save it."""
     act = _definition(text, param, name)
     print_design(act)
     console = console_of()

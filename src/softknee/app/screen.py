@@ -1,4 +1,4 @@
-"""Puts records on the terminal with rich: progress while they are made, tables when they are done."""
+"""The terminal: progress while a command works, tables when it is done, and options that several commands share."""
 
 import shlex
 import shutil
@@ -83,19 +83,11 @@ def print_table(table: Table, *, markdown: bool = False, **column: Any) -> None:
         console.print(sentence, style="dim", markup=False)
 
 
-def print_speed(record: Record, *, markdown: bool) -> None:
-    """The tables of a kernel benchmark."""
-    from ..lab.bench.speed import speed_tables
-
-    for table in speed_tables(record):
-        print_table(table, markdown=markdown)
-
-
 STOPPED = 130  # the exit code of a command that Ctrl-C has ended
 
 
 def command_line(program: str = "softknee") -> str:
-    """The command line as typed, for the record; without --keep, with which a repetition would train nothing."""
+    """The command line as typed, for the record; without --keep, with which a rerun would train nothing."""
     words, typed = shlex.split(program), iter(sys.argv[1:])
     for word in typed:
         if word == "--keep":
@@ -119,7 +111,7 @@ def numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def _place(path: Path | None) -> Path | None:
-    """Refuse a place that no record can be written to before hours are spent on it."""
+    """Refuse a path that cannot be written to before hours are spent on the record."""
     from ..files import check_place
 
     if path is not None:
@@ -139,32 +131,32 @@ def announce_smoke(smoke: bool) -> None:
 Keep = Annotated[
     Path | None,
     typer.Option(
-        help="a folder for what each network finds, as it comes: runs that name it go on from there and share the "
-        "work; default FILE.parts beside --json FILE, until that is written"
+        help="a folder that stores the result of each network; runs that name the same folder resume from it and share "
+        "the work; default FILE.parts next to --json FILE, until that is written"
     ),
 ]
 
 
 @contextmanager
 def kept_in(keep: Path | None, json: Path | None) -> Iterator[Path | None]:
-    """The folder for findings, None where there is none; Ctrl-C ends the command with a word on what is kept."""
-    place = _beside(json) if keep is None and json is not None else keep
+    """The folder for results, or None; Ctrl-C ends the command with a sentence on what is kept."""
+    place = _parts_folder(json) if keep is None and json is not None else keep
     try:
         yield place
     except KeyboardInterrupt:
         lost = "Nothing was kept: name a file with --json, or a folder with --keep."
-        resumed = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
+        resumed = f"Finished networks are kept in '{place}'. The same command resumes from there."
         typer.echo(f"Stopped. {lost if place is None else resumed}", err=True)
         raise typer.Exit(STOPPED) from None
 
 
 def write_record(record: Record, json: Path | None, *, keep: Path | None) -> None:
-    """Write what was found; the folder beside it, all of whose findings it holds, goes."""
+    """Write the record, and delete the default folder of results, which the record holds now."""
     if json is not None:
         record.write(json)
         if keep is None:
-            shutil.rmtree(_beside(json), ignore_errors=True)
+            shutil.rmtree(_parts_folder(json), ignore_errors=True)
 
 
-def _beside(json: Path) -> Path:
+def _parts_folder(json: Path) -> Path:
     return json.with_name(f"{json.name}.parts")

@@ -124,6 +124,20 @@ def ticks(values: Iterable[float], **more: Any) -> Chart:
     return {"values": places, "tickCount": len(places), "labelOverlap": False, **more}
 
 
+def log_axis(low: float, high: float) -> Chart:
+    """A logarithmic axis with numbers at 1, 2 and 5 of each decade, or at the decades where there are many.
+
+    Empty (a linear axis) where fewer than two such numbers lie in the range.
+
+    >>> log_axis(0.3, 2.5)["axis"]["values"], log_axis(0.44, 0.49)
+    ([0.5, 1.0, 2.0], {})
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    places = [place for decade in decades for step in steps if low <= (place := step * 10.0**decade) <= high]
+    return {"scale": {"type": "log"}, "axis": ticks(places, format="~g")} if len(places) > 1 else {}
+
+
 def by_name(names: Sequence[str], values: Sequence[Any], **more: Any) -> Chart:
     """A channel that tells the series apart: the value of each name, in this order."""
     scale = {"domain": list(names), "range": list(values)}
@@ -224,7 +238,7 @@ def page_script() -> str:
 
 
 def check_ending(path: str | PathLike[str], endings: Sequence[str] = ENDINGS) -> str:
-    """The ending, if it is one that the figure can have: asked before anything is trained or drawn."""
+    """The ending of a figure's file; another is refused before anything is trained or drawn."""
     kind = Path(path).suffix.lower()
     if kind not in endings:
         raise ParameterError(

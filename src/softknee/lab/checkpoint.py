@@ -2,15 +2,15 @@
 
 The JSON names a builder of a fixed table ("mlp", "cnn", "timm:NAME"), its arguments, the surgery that was done, and the
 task; nothing in a checkpoint is ever run or unpickled. The weights carry a checksum, so that a file that was cut short
-or exchanged is refused. A checkpoint is written beside its place and then put there as a whole.
+or exchanged is refused. A checkpoint is written to a temporary folder and then moved to its place as a whole.
 
 >>> import tempfile, torch
 >>> from softknee.lab import networks
 >>> folder, sizes = tempfile.TemporaryDirectory(), {"widths": [4, 3, 2], "activation": "srelu"}
 >>> net = networks.mlp(**sizes, seed=7)
 >>> place = save_checkpoint(folder.name + "/small", net, builder="mlp", arguments=sizes, task={"data": "digits"})
->>> found = load_checkpoint(place)
->>> torch.equal(found.model(torch.ones(1, 4)), net(torch.ones(1, 4))), found.task
+>>> checkpoint = load_checkpoint(place)
+>>> torch.equal(checkpoint.model(torch.ones(1, 4)), net(torch.ones(1, 4))), checkpoint.task
 (True, {'data': 'digits'})
 >>> folder.cleanup()
 """
@@ -33,6 +33,7 @@ from ..errors import MissingToolError, SoftkneeError
 from ..files import ReadError, left_behind, read_small, write_folder
 from ..surgery import Report, apply_
 from ..version import VERSION
+from .data.files import need_package
 from .networks import build_network
 
 FORMAT, SCHEMA = "softknee checkpoint", 1
@@ -58,7 +59,7 @@ class CheckpointError(SoftkneeError, ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint holds: the model, in eval mode on the CPU, and what is known of it."""
+    """A loaded checkpoint: the model, in eval mode on the CPU, and its description."""
 
     model: nn.Module
     builder: str
@@ -92,7 +93,7 @@ def save_checkpoint(
             wrote, or the content of that file.
         task: what the model was trained for, such as {"data": "digits", "metric": "accuracy"}.
 
-    What cannot be loaded again is not saved: the model is built anew from the description and compared.
+    Before anything is written, the model is built from the description and compared; one that differs is refused.
     """
     plan = _plan(surgery)
     content = {
@@ -108,10 +109,10 @@ def save_checkpoint(
     _json(content)
     tensors = _tensors(model)
     again = _built(builder, content["arguments"], plan, where="The checkpoint was not saved")
-    if said := _difference(again.state_dict(), tensors):
+    if difference := _difference(again.state_dict(), tensors):
         raise CheckpointError(
             f"The checkpoint was not saved: builder {builder!r} with these arguments"
-            f"{' and this surgery' if plan else ''} makes another model than the one given. {said}"
+            f"{' and this surgery' if plan else ''} makes another model than the one given. {difference}"
         )
     weights = _safetensors().save(tensors, metadata={"format": "pt"})
     content["weights"] = {"sha256": hashlib.sha256(weights).hexdigest(), "bytes": len(weights)}
@@ -147,13 +148,13 @@ def _json(content: Mapping[str, Any]) -> bytes:
 def _lists(value: Any) -> Any:
     """The value as JSON gives it back: tuples as lists."""
     if isinstance(value, Mapping):
-        return {key: _lists(one) for key, one in value.items()}
-    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """The state of the model on the CPU, each tensor with memory of its own, as the format wants it."""
-    found = {}
+    tensors = {}
     for name, value in model.state_dict().items():
         if not isinstance(value, Tensor) or value.is_meta:
             raise CheckpointError(
@@ -161,8 +162,8 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
                 f"{'a tensor without values' if isinstance(value, Tensor) else 'a ' + type(value).__name__}; "
                 f"only tensors can be kept."
             )
-        found[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
-    return found
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+    return tensors
 
 
 # -- loading ----------------------------------------------------------------------------------------------
@@ -178,9 +179,9 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     wrong = f"The checkpoint '{folder}' cannot be loaded"
     model = _built(content["builder"], content["arguments"], content["surgery"], where=wrong)
     for dtype in {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()} - {torch.float32}:
-        model.to(dtype)  # several of them do not agree with any model, which is said next
-    if said := _difference(model.state_dict(), tensors):
-        raise CheckpointError(f"{wrong}: its weights do not belong to the model that it describes. {said}")
+        model.to(dtype)  # several of them agree with no model, and are refused next
+    if difference := _difference(model.state_dict(), tensors):
+        raise CheckpointError(f"{wrong}: its weights do not belong to the model that it describes. {difference}")
     model.load_state_dict(tensors, strict=True)
     known = {key: content[key] for key in ("builder", "arguments", "surgery", "task", "notes", "softknee")}
     return Checkpoint(model=model.eval(), **known)
@@ -192,8 +193,8 @@ def _refuse_missing(place: Path) -> NoReturn:
             f"There is no checkpoint '{place}': writing a new one was stopped half-way. The earlier one is whole; give "
             f"the folder '{left.name}' beside it its name back."
         )
-    found = "it is no folder" if place.exists() else "no such folder"
-    raise CheckpointError(f"There is no checkpoint '{place}' ({found}). Give the folder that save_checkpoint wrote.")
+    reason = "it is no folder" if place.exists() else "no such folder"
+    raise CheckpointError(f"There is no checkpoint '{place}' ({reason}). Give the folder that save_checkpoint wrote.")
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -229,7 +230,7 @@ def _parsed(text: str, *, where: str) -> Any:
         return json.loads(text, parse_constant=refuse)
     except (json.JSONDecodeError, RecursionError) as error:
         raise CheckpointError(
-            f"{where} is not whole: its JSON cannot be read ({error}). Save the checkpoint anew."
+            f"{where} is not whole: its JSON cannot be read ({error}). Save the checkpoint again."
         ) from error
 
 
@@ -238,17 +239,17 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
     if not isinstance(size, int) or not isinstance(digest, str):
         raise CheckpointError(f"'{path.with_name(DESCRIPTION)}' lacks the size or the checksum of the weights.")
     try:
-        found = path.stat().st_size
-        if found != size:
-            less = "cut short" if found < size else "exchanged"
+        length = path.stat().st_size
+        if length != size:
+            less = "cut short" if length < size else "exchanged"
             raise CheckpointError(
-                f"'{path}' has {found:,} bytes where {size:,} were saved: it was {less}. Take it anew."
+                f"'{path}' has {length:,} bytes where {size:,} were saved: it was {less}. Copy it again."
             )
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"The weights '{path}' could not be read ({error.strerror or error}).") from error
     if hashlib.sha256(content).hexdigest() != digest:
-        raise CheckpointError(f"'{path}' is not what was saved (its checksum differs): it was altered. Take it anew.")
+        raise CheckpointError(f"'{path}' is not what was saved (its checksum differs): it was altered. Copy it again.")
     library = _safetensors()
     try:
         return library.load(content)
@@ -277,18 +278,18 @@ def _built(builder: str, arguments: Mapping[str, Any], plan: Mapping[str, Any] |
     return model
 
 
-def _difference(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+def _difference(wanted: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> str:
     """A sentence on how two states differ in names, shapes or types; empty where they do not."""
-    lacking, surplus = ([one for one in a if one not in b] for a, b in ((wanted, found), (found, wanted)))
+    lacking, surplus = ([name for name in a if name not in b] for a, b in ((wanted, actual), (actual, wanted)))
     if lacking or surplus:
         sides = (("The weights lack", lacking), ("The built model lacks", surplus))
         return " ".join(f"{side} {_few(names)}." for side, names in sides if names)
-    for name, tensor in found.items():
+    for name, tensor in actual.items():
         if tensor.shape != wanted[name].shape:
             return f"{name!r} has the shape {tuple(tensor.shape)} where {tuple(wanted[name].shape)} is needed."
         if tensor.is_floating_point() != wanted[name].is_floating_point():
             return f"{name!r} is of type {tensor.dtype} where {wanted[name].dtype} is needed."
-    kinds = sorted({str(tensor.dtype) for tensor in found.values() if tensor.is_floating_point()})
+    kinds = sorted({str(tensor.dtype) for tensor in actual.values() if tensor.is_floating_point()})
     return (
         f"The weights mix the types {' and '.join(kinds)}; convert the model to one of them." if len(kinds) > 1 else ""
     )
@@ -300,11 +301,4 @@ def _few(names: list[str]) -> str:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "A checkpoint needs the package 'safetensors', which is not installed. Install it with: "
-            "pip install 'softknee[deploy]'"
-        ) from error
-    return safetensors.torch
+    return need_package("safetensors.torch", "A checkpoint needs the package 'safetensors'", "deploy")

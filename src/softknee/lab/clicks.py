@@ -1,15 +1,11 @@
-"""The click models of the SmeLU paper, which recipes name as "click_model".
+"""The click models of the SmeLU paper (tables 1 to 3 and figure 3), which recipes name as "click_model".
 
-model.py     the columns of Criteo's rows and the layers on top of them, for tables 1 to 3 and figure 3
-by_name.py   the same from words alone
-
-Progressive validation, by which figure 3 is judged, is `training.progressive` of a recipe (`train.progressive`).
+Progressive validation, by which figure 3 is judged, is `training.progressive` of a recipe.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
+from ..nn.parameters import require_number
 from ..nn.row_norm import row_norm
 from .data.criteo import BUCKETS, CATEGORIES, EMBEDDINGS, NUMBERS
-from .networks import new_activation
+from .networks import new_activation, whole_numbers
 from .vision_networks import Factory, Place, built
 
 HIDDEN = (2572, 1454, 1596)
@@ -115,10 +112,9 @@ def click_model(
     Reference: Shamir, Lin, Coviello, "Smooth activations and reproducibility in deep networks" (2020), section 5 and
     appendix E.
     """
-    widths = _widths(hidden)
+    widths = whole_numbers("click_model: hidden", hidden, least=1)
     sizes = dict(zip(COLUMNS, EMBEDDINGS, strict=True)) if embed is None else _sizes(embed)
-    if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread < math.inf:
-        raise ParameterError(f"click_model: spread must be a number above 0, and {spread!r} was given.")
+    require_number("click_model", "spread", spread)
     if not sizes and not numbers:
         raise ParameterError("click_model: without numbers and without categories there is nothing to predict from.")
 
@@ -133,13 +129,6 @@ def click_model(
     if weight_norm is not None:
         row_norm(model, v=weight_norm, where=[f"{2 * place + 1}" for place in range(len(widths))])
     return model
-
-
-def _widths(hidden: Any) -> tuple[int, ...]:
-    widths = tuple(hidden) if isinstance(hidden, list | tuple) else ()
-    if not widths or any(isinstance(width, bool) or not isinstance(width, int) or width < 1 for width in widths):
-        raise ParameterError(f"click_model: hidden must be whole numbers above 0, and {hidden!r} was given.")
-    return widths
 
 
 def _sizes(embed: Any) -> dict[str, int]:

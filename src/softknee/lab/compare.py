@@ -1,4 +1,4 @@
-"""Churn between two checkpoints of any model: what a user sees change when the new one takes the old one's place."""
+"""Churn between two checkpoints of any model: the changes that a user sees when the new one replaces the old one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, InputError, ParameterError, did_you_mean
+from ..errors import DataError, InputError, ParameterError, did_you_mean, first_line
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level, t_quantile
 from ..measure.scores import read
@@ -41,7 +41,7 @@ class Rate:
 def wilson(count: int, examples: int, *, level: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a share: all p for which `count` of `examples` is no surprise.
 
-    >>> tuple(round(one, 6) for one in wilson(0, 10))
+    >>> tuple(round(end, 6) for end in wilson(0, 10))
     (0.0, 0.277533)
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -70,7 +70,7 @@ def mcnemar(spoiled: int, mended: int) -> float:
 def gain_interval(spoiled: float, mended: float, examples: int, *, level: float = 0.95) -> tuple[float, float]:
     """The interval of (mended - spoiled) / examples, by Agresti and Min: half an example more in each of four cells.
 
-    >>> tuple(round(one, 6) for one in gain_interval(0, 0, 98))
+    >>> tuple(round(end, 6) for end in gain_interval(0, 0, 98))
     (-0.0196, 0.0196)
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -171,8 +171,8 @@ def churn(old: Any, new: Any, labels: Any, *, level: float = 0.95) -> Churn:
     >>> import torch
     >>> old = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8]])
     >>> new = torch.tensor([[0.8, 0.2], [0.4, 0.6], [0.3, 0.7], [0.6, 0.4]])
-    >>> found = churn(old, new, [0, 1, 1, 1])
-    >>> found.changed.value, found.mended, found.spoiled, found.mcnemar, round(found.delta_1.value, 6)
+    >>> change = churn(old, new, [0, 1, 1, 1])
+    >>> change.changed.value, change.mended, change.spoiled, change.mcnemar, round(change.delta_1.value, 6)
     (0.5, 1, 1, 1.0, 0.175)
     """
     check_level(level)
@@ -282,10 +282,9 @@ class Predictor:
             except (RuntimeError, ValueError, TypeError) as error:
                 if isinstance(error, InputError):
                     raise
-                line = (str(error).strip().splitlines() or ["no message"])[0]
                 raise InputError(
-                    f"{self.name} cannot be run on examples of shape {tuple(x.shape[1:])} ({line}). Give the data that "
-                    "it was trained on."
+                    f"{self.name} cannot be run on examples of shape {tuple(x.shape[1:])} ({first_line(error)}). "
+                    "Give the data that it was trained on."
                 ) from error
         return as_probabilities(torch.stack(outputs))
 
@@ -293,7 +292,7 @@ class Predictor:
 def read_predictor(
     place: str | os.PathLike[str], *, model: str | None, arguments: Mapping[str, Any], examples: Examples | None
 ) -> Predictor:
-    """What stands at a path.
+    """Read one side of a comparison from a path.
 
     Args:
         model, arguments: how to build the model of a file of weights; `examples` tell it their shape and classes.
@@ -310,7 +309,11 @@ def read_predictor(
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:
-        _refuse_pickled(path)
+        raise DataError(
+            f"'{path.name}' is a pickle, which may run code when it is read, so softknee does not read it. If you "
+            f'trust it, convert its weights once: python -c "import torch, safetensors.torch as s; '
+            f"s.save_file(torch.load('{path.name}', weights_only=True), '{path.stem}.safetensors')\""
+        )
     if not path.is_file():
         raise DataError(f"There is no checkpoint or file of predictions '{place}'. Check the path.")
     if ending not in (".safetensors", ".npz"):
@@ -410,20 +413,12 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return safetensors.load_file(path)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
-        raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Take it anew.") from error
+        raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Copy it again.") from error
 
 
 def _npz(path: Path) -> dict[str, Tensor]:
     arrays = read_arrays(path)
     return {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "fiub"}
-
-
-def _refuse_pickled(path: Path) -> NoReturn:
-    raise DataError(
-        f"'{path.name}' is a pickle, which may run code when it is read, so softknee does not read it. If you trust "
-        f'it, convert its weights once: python -c "import torch, safetensors.torch as s; '
-        f"s.save_file(torch.load('{path.name}', weights_only=True), '{path.stem}.safetensors')\""
-    )
 
 
 Part = Literal["test", "validation", "train", "all"]
@@ -464,8 +459,8 @@ def compare(
     >>> places = [
     ...     save_checkpoint(f"{folder.name}/{seed}", networks.mlp(**sizes, seed=seed), builder="mlp", arguments=sizes)
     ...     for seed in (0, 1)]
-    >>> found = compare(*places, data="digits")
-    >>> found.examples, found.changed.interval[0] < found.changed.value < found.changed.interval[1]
+    >>> change = compare(*places, data="digits")
+    >>> change.examples, change.changed.interval[0] < change.changed.value < change.changed.interval[1]
     (899, True)
     >>> folder.cleanup()
     """
@@ -525,7 +520,7 @@ def _labels(sides: Sequence[Predictor], truth: Tensor | None) -> Tensor:
     for labels in known[1:]:
         if not torch.equal(labels.long().flatten(), known[0].long().flatten()):
             raise InputError(
-                "The labels of the two sides are not those of the same examples in the same order; predict both anew "
+                "The labels of the two sides are not those of the same examples in the same order; predict both again "
                 "on the same data."
             )
     return known[0].long().flatten()

@@ -75,13 +75,13 @@ class Curve:
     masses: tuple[tuple[tuple[float, float], ...], ...]
 
 
-def orders_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[Function]:
+def orders_of(act: Definition, values: Mapping[str, Any]) -> list[Function]:
     """f, f' and f'' as functions of a tensor, for parameters that are these numbers."""
     derivatives = [act.derivative(order) for order in range(ORDERS)]
     return [lambda x, derivative=derivative: derivative(x, **values) for derivative in derivatives]
 
 
-def seams_of(act: Activation | SoftTable, values: Mapping[str, Any]) -> list[float] | None:
+def seams_of(act: Definition, values: Mapping[str, Any]) -> list[float] | None:
     """Where the pieces of the formula meet, for parameters that are these numbers; None where that is not known.
 
     >>> import softknee as sk
@@ -130,7 +130,7 @@ def _grid(low: float, high: float, span: float, points: int) -> list[float]:
 def _joined(
     grids: Sequence[list[float]], values: Sequence[list[float]]
 ) -> tuple[tuple[Polyline, ...], tuple[Any, ...]]:
-    """Pieces that meet become one run; where they do not, the jump is noted."""
+    """Pieces that meet are joined to one run; elsewhere the jump is recorded."""
     tolerance = _JUMP * max((abs(y) for ys in values for y in ys), default=0.0)
     runs, jumps = [(list(grids[0]), list(values[0]))], []
     for xs, ys in zip(grids[1:], values[1:], strict=True):
@@ -247,7 +247,7 @@ class Line:
 
 
 def settings_of(act: Definition, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The settings to draw when none are asked for: the knob at its default and at multiples, most of them harder."""
+    """The settings to draw by default: the knob at its default and at multiples, most of them harder."""
     if not act.knobs or any(name in params for name in act.knobs):
         return [dict(params)]
     chosen = []
@@ -267,7 +267,7 @@ def _default(act: Definition, name: str) -> float:
 def lines_of(act: Definition, settings: Settings) -> list[Line]:
     """A line for each setting, and the hard limits dotted; a limit that several settings share is drawn once."""
     if not 1 <= len(settings) <= len(DISTINCT):
-        raise ParameterError(f"A figure has 1 to {len(DISTINCT)} lines, and {len(settings)} were asked for.")
+        raise ParameterError(f"A figure has 1 to {len(DISTINCT)} lines, and {len(settings)} were given.")
     for values in settings:
         act.check(values)
     lines = [
@@ -355,7 +355,7 @@ def label(act: Definition, values: Mapping[str, Any], settings: Settings) -> str
     return words or (act.name if len(settings) == 1 else "default")
 
 
-def shared(act: Definition, settings: Settings) -> str:
+def shared(settings: Settings) -> str:
     """The parameters that are given and the same for all lines."""
     if len(settings) == 1:
         return ""
@@ -384,7 +384,7 @@ def letter(act: Definition, name: str) -> str:
 
 
 NAMES = ("f(x)", "f′(x)", "f″(x)")
-WIDE, TALL = (244, 200), (360, 190)  # pixels of a panel: of three beside each other, and of three below each other
+WIDE, TALL = (244, 200), (360, 190)  # pixels of a panel: of three side by side, and of three below each other
 _DOTS = [1.7, 2.4]
 _HEAD = "M0,0L-0.45,1L0.45,1Z"  # of an arrow that points up, its tip at the place
 _TOLERANCE = 0.08  # pixels that a point which is left out may lie off the line
@@ -400,7 +400,7 @@ def panels(
     stacked: bool = False,
     note: str = "",
 ) -> Chart:
-    """f, f' and f'' of the lines beside each other, a row for each group of lines, with a legend above each row."""
+    """f, f' and f'' of the lines side by side, a row for each group of lines, with a legend above each row."""
     low, high = bounds([line for lines in rows for line in lines], low, high)
     groups = []
     for place, lines in enumerate(rows):
@@ -522,7 +522,7 @@ pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-siz
 _PRIMES = ("f(x)", "f'(x)", "f''(x)")
 
 
-def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[str, Any]]) -> str:
+def page(act: Definition, picture: str, settings: Sequence[Mapping[str, Any]]) -> str:
     """The page of one definition, drawn with these settings."""
     title = escape(act.name)
     rows = "".join(f"<dt>{left}</dt><dd><pre>{escape(text)}</pre></dd>" for left, text in _formulas(act))
@@ -551,13 +551,13 @@ def page(act: Activation | SoftTable, picture: str, settings: Sequence[Mapping[s
 """
 
 
-def _drawn(act: Activation | SoftTable, settings: Sequence[Mapping[str, Any]]) -> str:
+def _drawn(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     each = ["; ".join(f"{name} = {value}" for name, value in setting.items()) or "the defaults" for setting in settings]
     limit = " Dotted: the hard limit." if act.knobs else ""
     return f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
 
 
-def _formulas(act: Activation | SoftTable) -> list[tuple[str, str]]:
+def _formulas(act: Definition) -> list[tuple[str, str]]:
     """Each derivative as text and as LaTeX."""
     if isinstance(act, SoftTable):
         return [(left, act.derivative(order).latex()) for order, left in enumerate(_PRIMES)]
@@ -569,7 +569,7 @@ def _formulas(act: Activation | SoftTable) -> list[tuple[str, str]]:
     return rows
 
 
-def _parameters(act: Activation | SoftTable) -> str:
+def _parameters(act: Definition) -> str:
     if not act.params:
         return ""
     rows = "".join(
@@ -607,7 +607,7 @@ def draw(
     """
     kind = check_ending(path, SUFFIXES)
     chosen = settings_of(act, params) if settings is None else [{**params, **setting} for setting in settings]
-    figure = panels([lines_of(act, chosen)], low=low, high=high, stacked=stacked, note=shared(act, chosen))
+    figure = panels([lines_of(act, chosen)], low=low, high=high, stacked=stacked, note=shared(chosen))
     label = f"{act.name}, its first and its second derivative"
     if kind != ".html":
         return write_figure(figure, path, label=label)

@@ -233,7 +233,7 @@ EXHIBITS: Mapping[str, Exhibit] = {
 
 
 def exhibit(name: str) -> Exhibit:
-    """What the gallery shows of a function; nothing in particular where nothing is written down."""
+    """What the gallery shows of a function; the defaults where `EXHIBITS` has no entry."""
     return EXHIBITS.get(name, Exhibit())
 
 
@@ -305,7 +305,7 @@ def _digits(value: Enclosure) -> str:
     return mantissa[: ahead + _DIGITS + ("." in mantissa[ahead:])] + "…"
 
 
-INDEX, ALL, BESIDE = "README.md", "all.svg", "beside.svg"
+INDEX, ALL, RELATIVES = "README.md", "all.svg", "relatives.svg"
 # Figure 8 of the SmeLU paper, in two rows: what stays on ReLU or above it, and what dips below.
 _ABOVE = ("softplus", "smelu", "srelu", "sigmoid_rescu")
 _BELOW = ("swish", "gelu", "mish", "tanhexp", "celu", "smooth_relu")
@@ -331,7 +331,7 @@ def write(
     if not only:
         report("index")
         written.append(write_whole(folder / ALL, everything(), what="figure"))
-        written.append(write_whole(folder / BESIDE, side_by_side(), what="figure"))
+        written.append(write_whole(folder / RELATIVES, relatives(), what="figure"))
         written.append(write_whole(folder / INDEX, index(), what="page"))
     return written
 
@@ -353,7 +353,7 @@ def figure(act: Definition) -> str:
     """The figure of a function as SVG."""
     shown, chosen = exhibit(act.name), settings(act)
     low, high = shown.span or (None, None)
-    drawn = panels([lines_of(act, chosen)], low=low, high=high, note=shared(act, chosen))
+    drawn = panels([lines_of(act, chosen)], low=low, high=high, note=shared(chosen))
     return svg_of(drawn, label=f"{act.name}, its first and its second derivative")
 
 
@@ -381,7 +381,7 @@ extras `lab` (it draws) and `design` (it proves).
 {table}
 ## Side by side
 
-![Smooth relatives of ReLU at one scale]({BESIDE})
+![Smooth relatives of ReLU at one scale]({RELATIVES})
 
 *The smooth relatives of ReLU with their parameter at 1: above, those that stay on ReLU or over it; below, those that go
 under it. The comparison of figure 8 of* Smooth activations and reproducibility in deep networks *(Shamir, Lin and
@@ -391,15 +391,14 @@ Coviello), with the second derivative added.*
 
 def everything() -> str:
     """All functions and their slopes on one sheet, as SVG."""
-    shown = {name: (sk.get(name), _middle(settings(sk.get(name)))) for name in names()}
+    shown = {}
+    for name in names():
+        several = settings(sk.get(name))
+        shown[name] = sk.get(name), several[len(several) // 2]
     return svg_of(poster(shown), label="Every function of the zoo and its slope")
 
 
-def _middle(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return several[len(several) // 2]
-
-
-def side_by_side() -> str:
+def relatives() -> str:
     """The smooth relatives of ReLU in common panels, as SVG."""
     rows = [
         [_at_one(name, colour) for name, colour in zip(group, DISTINCT, strict=False)] for group in (_ABOVE, _BELOW)
@@ -419,7 +418,7 @@ def _at_one(name: str, colour: str) -> Line:
 def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
     shown = exhibit(act.name)
-    formulas = [_formula(act, shown, order) for order in range(3)]
+    formulas = [formula_of(act, order) for order in range(3)]
     parts = [
         f"# {title_of(act)}\n\n{act.about}{_aliases(act)}",
         f"![{act.name}, its first and its second derivative]({act.name}.svg)\n\n{_caption(act, shown)}",
@@ -460,10 +459,12 @@ def smoothness(count: float) -> str:
 # -- formulas ---------------------------------------------------------------------------------------------
 
 
-def _formula(act: Definition, shown: Exhibit, order: int) -> Formula:
+def formula_of(act: Definition, order: int) -> Formula:
+    """f, f' or f'' typeset; a table has the formulas of its exhibit."""
     if isinstance(act, Activation):
         return formula(act, order)
-    return shown.formulas[order] if shown.formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
+    formulas = exhibit(act.name).formulas
+    return formulas[order] if formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 
 
 def _math(order: int, formula: Formula) -> str:

@@ -16,7 +16,19 @@ from typing import Any
 from ..errors import ParameterError
 from ..measure.hardness import HardnessTrace
 from ..measure.record import Quantity, Record, RecordError
-from .chart import Chart, by_name, check_ending, lines_legend, marks, number, side_by_side, sized, ticks, write_figure
+from .chart import (
+    Chart,
+    by_name,
+    check_ending,
+    lines_legend,
+    log_axis,
+    marks,
+    number,
+    side_by_side,
+    sized,
+    ticks,
+    write_figure,
+)
 from .figures import RAMP, sign
 from .table import Table
 
@@ -117,14 +129,15 @@ def hardness_figure(trace: HardnessTrace) -> Chart:
         )
     values = [value for profile in trace.profiles for value in profile.values]
     low, high = min(values), max(values)
-    scale = _logarithmic(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
+    scale = log_axis(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
     return side_by_side([_map(trace, (low, high), scale), _profiles(trace, (low, high), scale)], columns=2)
 
 
 def _map(trace: HardnessTrace, reach: tuple[float, float], scale: Chart) -> Chart:
     """A row for each activation, a column for each epoch."""
     low, high = reach if reach[0] < reach[1] else (reach[0] - 0.5, reach[1] + 0.5)
-    ramp = ("#fdf1dd", *RAMP) if _hardens_upward(trace) else ("#fdf1dd", *RAMP)[::-1]
+    hardens_upward = math.isinf(trace.profiles[0].sites[0].toward)
+    ramp = ("#fdf1dd", *RAMP) if hardens_upward else ("#fdf1dd", *RAMP)[::-1]
     names, edges = _short(trace.profiles[0].paths), _edges(trace.epochs)
     cells = [
         {"epoch": edges[column], "to": edges[column + 1], "row": row + 0.5, "above": row + 1.5, "value": value}
@@ -183,29 +196,15 @@ def _profiles(trace: HardnessTrace, reach: tuple[float, float], scale: Chart) ->
     return sized({"title": f"{_knob_title(trace)} over depth", **marks("line", rows, encoding, **look)}, 240, _TALL)
 
 
-def _logarithmic(low: float, high: float) -> Chart:
-    """1, 2, 5, 10, ... beside a logarithmic scale, written as plain numbers."""
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    places = [step * 10.0**power for power in decades for step in steps]
-    shown = [place for place in places if 0.9 * low <= place <= 1.1 * high]
-    return {"scale": {"type": "log"}, "axis": ticks(shown, format="~g")}
-
-
 # -- words and numbers ------------------------------------------------------------------------------------
 
 
 def _knob_title(trace: HardnessTrace) -> str:
-    """The knob where all activations have the same."""
+    """The name of the knob, if all activations have the same one."""
     sites = trace.profiles[0].sites
     if len({(site.activation, site.knob) for site in sites}) > 1:
         return "Knob"
     return ", ".join(map(sign, sites[0].knob.split(", ")))
-
-
-def _hardens_upward(trace: HardnessTrace) -> bool:
-    """Whether the larger knob is the harder one."""
-    return math.isinf(trace.profiles[0].sites[0].toward)
 
 
 def _edges(epochs: Sequence[float]) -> list[float]:

@@ -27,7 +27,8 @@ from torch import nn
 
 import softknee as sk
 
-from ..errors import MissingToolError, ParameterError, did_you_mean
+from ..errors import ParameterError, did_you_mean
+from .data.files import need_package
 
 # What "torch:NAME" may ask for. A plain module is what a stock network has, with nothing of softknee in it.
 PLAIN: dict[str, Callable[..., nn.Module]] = {
@@ -61,7 +62,7 @@ def mlp(
         dropout: which share of the inputs and of each activation's outputs is dropped: {"input": 0.2, "hidden": 0.5}.
         knobs: what `sk.nn.make` takes, such as `learn="delta"` or `per="channel"` (sizes follow from the widths).
     """
-    widths = _whole("mlp: widths", widths, least=3)
+    widths = whole_numbers("mlp: widths", widths, least=3)
     of_input, of_hidden = _dropped({} if dropout is None else dropout)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -93,9 +94,9 @@ def cnn(
     >>> cnn((4, 8), image=(1, 8, 8), activation="torch:gelu")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
     """
-    channels = _whole("cnn: channels", channels, least=1)
-    inputs, height, width = _whole("cnn: image", image, least=3, most=3)
-    (classes,) = _whole("cnn: classes", [classes], least=1)
+    channels = whole_numbers("cnn: channels", channels, least=1)
+    inputs, height, width = whole_numbers("cnn: image", image, least=3, most=3)
+    (classes,) = whole_numbers("cnn: classes", [classes], least=1)
     shrink = 2 ** len(channels)
     if min(height, width) < shrink:
         raise ParameterError(
@@ -185,7 +186,6 @@ def new_activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Mod
 
 
 def _dropped(dropout: Mapping[str, float]) -> tuple[float, float]:
-    """The shares of input and hidden layers, refused where they are none."""
     if not isinstance(dropout, Mapping):
         raise ParameterError(f"mlp: dropout is a mapping such as {{'input': 0.2, 'hidden': 0.5}}, not {dropout!r}.")
     for name, share in dropout.items():
@@ -203,13 +203,13 @@ def _dropout(share: float) -> list[nn.Module]:
     return [nn.Dropout(share)] if share else []
 
 
-def _whole(what: str, numbers: Sequence[int], *, least: int, most: int | None = None) -> tuple[int, ...]:
+def whole_numbers(what: str, numbers: Sequence[int], *, least: int, most: int | None = None) -> tuple[int, ...]:
     """The numbers as a tuple (JSON has lists), refused where one is no whole number above 0 or the count is wrong."""
     values = tuple(numbers) if isinstance(numbers, list | tuple) else ()
     fits = len(values) >= least and (most is None or len(values) <= most)
     if not fits or any(isinstance(number, bool) or not isinstance(number, int) or number < 1 for number in values):
-        count = f"{least}" if most == least else f"at least {least}"
-        raise ParameterError(f"{what} must be {count} whole numbers above 0, and {numbers!r} was given.")
+        count = f"{least} " if most == least else f"at least {least} " if least > 1 else ""
+        raise ParameterError(f"{what} must be {count}whole numbers above 0, and {numbers!r} was given.")
     return values
 
 
@@ -235,13 +235,7 @@ def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
 
 
 def _timm(name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    try:
-        import timm
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"The builder {_TIMM + name!r} needs the package 'timm', which is not installed. Install it with: "
-            f"pip install timm"
-        ) from error
+    timm = need_package("timm", f"The builder {_TIMM + name!r} needs the package 'timm'", "vision")
     for key in arguments:
         if key.startswith(_REFUSED):
             raise ParameterError(

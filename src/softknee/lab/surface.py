@@ -1,4 +1,4 @@
-"""The output of a random network over two inputs, for any activation, norm and clipping: figures 2 and 5 to 7."""
+"""The output of a random network over two inputs: figures 2 and 5 to 7 of the SmeLU paper, and any setting."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def heights(setting: Setting, *, seed: int, points: int = 121, dtype: torch.dtyp
     torch.Size([5, 5])
     """
     if points < 3:
-        raise ParameterError(f"A surface needs at least 3 points along each input, and {points} were asked for.")
+        raise ParameterError(f"A surface needs at least 3 points along each input, and {points} were given.")
     made: Any = network(setting, seed=seed, dtype=dtype)
     along = axis(points, dtype)
     x = torch.cartesian_prod(along, along)
@@ -232,13 +232,13 @@ def _by_v(activation: str, norm: str, vs: Sequence[float]) -> tuple[Setting, ...
 # The figures' axes and rows are the paper's; the values of beta and v are ours, for its text does not name them.
 PAPER: dict[int, Rows] = {
     2: (
-        tuple(Setting(one) for one in ("relu", *_SMELU, LINEAR)),
+        tuple(Setting(text) for text in ("relu", *_SMELU, LINEAR)),
         _by_v("smelu(beta=0.5)", "weight", _NORMS),
     ),
     5: rows_of(["relu", *_SMELU, LINEAR], norms=("weight", "none"), clips=(None, 6.0)),
     6: (
-        tuple(Setting(one) for one in (*_along("swish", 0.5, 1, 4), *_along("softplus", 0.5, 1, 4))),
-        tuple(Setting(one) for one in (*_along("gelu", 0.5, 1, 4), *_along("selu", 1, 2, 10))),
+        tuple(Setting(text) for text in (*_along("swish", 0.5, 1, 4), *_along("softplus", 0.5, 1, 4))),
+        tuple(Setting(text) for text in (*_along("gelu", 0.5, 1, 4), *_along("selu", 1, 2, 10))),
     ),
     7: (
         (*_by_v(LINEAR, "weight", (0.5, 1.0, 2.0)), *_by_v(LINEAR, "layer", (0.5, 1.0, 2.0))),
@@ -252,13 +252,13 @@ def paper_rows(figure: int) -> Rows:
     """The rows of that figure of the SmeLU paper."""
     if figure not in PAPER:
         known = ", ".join(map(str, PAPER))
-        raise ParameterError(f"The surfaces of the paper are its figures {known}, and {figure} was asked for.")
+        raise ParameterError(f"The surfaces of the paper are its figures {known}, and {figure} was given.")
     return PAPER[figure]
 
 
 @dataclass(frozen=True)
 class Roughness:
-    """The numbers above, and the lowest and highest point and the steepest slope."""
+    """How rough a surface is; `compute` says in its record what kink, bending and extrema are."""
 
     kink: float
     bending: float
@@ -340,7 +340,7 @@ def draw(
 
 
 def check_view(view: str) -> None:
-    """Refuse a view that is none."""
+    """Refuse an unknown view."""
     if view not in VIEWS:
         near = did_you_mean(view, VIEWS) or f" Known are {', '.join(VIEWS)}."
         raise ParameterError(f"There is no view called {view!r}.{near}")
@@ -499,8 +499,8 @@ def compute(
         dtype: "f64" or "f32".
         report: called with the name of each surface before it is computed.
 
-    >>> found = compute(((Setting("relu"), Setting("smelu(beta=2)")),), points=25)
-    >>> rough, smooth = found.measures[0]
+    >>> surfaces = compute(((Setting("relu"), Setting("smelu(beta=2)")),), points=25)
+    >>> rough, smooth = surfaces.measures[0]
     >>> rough.kink > 5 * smooth.kink
     True
     """
@@ -544,15 +544,12 @@ def compute(
 
 def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
     units = {"kink": "of the steepest slope", "bending": "1/input", "extrema": "points"}
-    others = ("low", "high", "steepest")
-    return {
-        **asdict(setting),
-        **{
-            name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
-            for name, unit in units.items()
-        },
-        **{name: Quantity.median([getattr(surface, name) for surface in measured], unit="output") for name in others},
+    units |= dict.fromkeys(("low", "high", "steepest"), "output")
+    medians = {
+        name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
+        for name, unit in units.items()
     }
+    return asdict(setting) | medians
 
 
 def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "relief", dpi: int = 160) -> Path:
@@ -562,7 +559,7 @@ def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "
 
 
 def check_ending(path: str | PathLike[str]) -> str:
-    """The ending of a figure's file, or a sentence."""
+    """The ending of a figure's file; an unknown one is refused."""
     return chart.check_ending(path, ENDINGS)
 
 

@@ -119,7 +119,7 @@ class Table:
 """
 
     def html(self) -> str:
-        """As HTML in a region that scrolls; what is from a record links to it, beside the folder of the page."""
+        """As HTML in a region that scrolls; cells that come from a record link to it, in ../trials."""
         name = f"table-{escape(self.name)}"
         head = "".join(
             f'<th scope="col"{_classes("number" if side == "r" else "")}>{escape(text)}</th>'

@@ -121,13 +121,13 @@ def pieces_of(expr: Expr) -> Pieces:
     written = expr.replace(lambda node: isinstance(node, _SPELLED_OUT), lambda node: node.elementary(*node.args))
     written = _decimals(written)
     try:
-        found = split(written)
+        pieces = split(written)
     except DefinitionError:
         return Pieces((), (written,))
-    kept = [not (seam.is_number and abs(float(seam)) > _GUARD) for seam in found.seams]
-    parts = [found.parts[0]]
+    kept = [not (seam.is_number and abs(float(seam)) > _GUARD) for seam in pieces.seams]
+    parts = [pieces.parts[0]]
     seams = []
-    for seam, keep, part in zip(found.seams, kept, found.parts[1:], strict=True):
+    for seam, keep, part in zip(pieces.seams, kept, pieces.parts[1:], strict=True):
         if keep:
             seams.append(seam)
             parts.append(part)
@@ -214,6 +214,6 @@ def _named_argument(parts: tuple[Expr, ...]) -> tuple[list[Expr], Expr | None]:
 def _decimals(expr: Expr) -> Expr:
     """Fractions that came from long decimals, such as 8943/200000, as decimals again; floats to eight digits."""
     long = [atom for atom in expr.atoms(Rational) if atom.q > 1000 and set(sympy.factorint(atom.q)) <= {2, 5}]
-    new = {one: sympy.Symbol(f"{float(one):.10g}", positive=True) for one in long}
+    new = {fraction: sympy.Symbol(f"{float(fraction):.10g}", positive=True) for fraction in long}
     new |= {atom: sympy.Symbol(f"{float(atom):.8g}", real=True) for atom in expr.atoms(Float)}
     return expr.xreplace(new)

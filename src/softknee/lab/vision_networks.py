@@ -37,7 +37,8 @@ from torch import Tensor, nn
 
 import softknee as sk
 
-from ..errors import MissingToolError, ParameterError
+from ..errors import ParameterError
+from .data.files import need_package
 from .networks import new_activation
 
 
@@ -171,7 +172,7 @@ class Shuffle(nn.Module):
 
 
 class Unit(nn.Module):
-    """Grouped 1 x 1, shuffle, depthwise 3 x 3, grouped 1 x 1; added to x, or beside its mean over 3 x 3 at stride 2."""
+    """Grouped 1 x 1, shuffle, depthwise 3 x 3, grouped 1 x 1; added to x, or joined to its 3 x 3 mean at stride 2."""
 
     def __init__(self, inputs: int, outputs: int, *, halve: bool) -> None:
         super().__init__()
@@ -183,13 +184,13 @@ class Unit(nn.Module):
         self.conv2 = conv(middle, middle, 3, stride=2 if halve else 1, groups=middle)
         self.norm2, self.act2 = nn.BatchNorm2d(middle), Place()
         self.conv3, self.norm3, self.act3 = conv(middle, made, 1, groups=_GROUPS), nn.BatchNorm2d(made), Place()
-        self.beside = nn.AvgPool2d(3, stride=2, padding=1) if halve else None
+        self.pool = nn.AvgPool2d(3, stride=2, padding=1) if halve else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Of images [n, inputs, h, w]."""
         y = self.shuffle(self.act1(self.norm1(self.conv1(x))))
         y = self.norm3(self.conv3(self.act2(self.norm2(self.conv2(y)))))
-        return self.act3(y + x if self.beside is None else torch.cat([y, self.beside(x)], dim=1))
+        return self.act3(y + x if self.pool is None else torch.cat([y, self.pool(x)], dim=1))
 
 
 def _shufflenet(classes: int) -> nn.Sequential:
@@ -314,13 +315,7 @@ def convnext_tiny(*, classes: int = 10, activation: Factory = nn.GELU, seed: int
 
 
 def _timm(name: str, *, classes: int, **arguments: Any) -> Any:
-    try:
-        import timm
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"The network {name!r} is built by the package 'timm', which is not installed. Install it with: "
-            "pip install timm"
-        ) from error
+    timm = need_package("timm", f"The network {name!r} is built by the package 'timm'", "vision")
     return timm.create_model(name, pretrained=False, num_classes=classes, **arguments)
 
 
@@ -442,24 +437,17 @@ def build_by_name(network: str, *, activation: str = "relu", seed: int = 0, **kn
 
     model = NETWORKS[network](**own, activation=new, seed=seed)
     if sized:  # the sizes are known once an image has passed
-        ours, side = {id(one) for one in made}, own.get("image", 32)
+        ours, side = {id(module) for module in made}, own.get("image", 32)
         example = torch.zeros(2, 3, side, side)
         sk.swap_(model, activation, where=lambda site: id(site.place.old) in ours, per=per, example=example, **knobs)
     return model
 
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "vgg8": vgg8,
-    "vgg13": vgg13,
-    "resnet56": resnet56,
-    "shufflenetv1": shufflenetv1,
-    "wrn16_2": wrn16_2,
-    "wrn40_2": wrn40_2,
-    "resnet18": resnet18,
-    "vit_tiny": vit_tiny,
-    "deit_tiny": deit_tiny,
-    "tnt_small": tnt_small,
-    "convnext_tiny": convnext_tiny,
-    "enlarged": enlarged,
+    network.__name__: network
+    for network in (
+        *(vgg8, vgg13, resnet56, shufflenetv1, wrn16_2, wrn40_2, resnet18),
+        *(vit_tiny, deit_tiny, tnt_small, convnext_tiny, enlarged),
+    )
 }
 """The networks that a recipe may name, by their names."""

@@ -1,4 +1,4 @@
-"""What every way of training is given, checked: seeds, examples, rates, outputs. Refusals are sentences."""
+"""Checks of the arguments that all kinds of training share: seeds, examples, rates, outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, first_line
+from ..nn.parameters import require_count
 from .losses import Loss, read_loss
 from .schedules import Schedule, read_table
 
@@ -18,21 +19,20 @@ _IGNORED = -100  # a label that torch's cross-entropy leaves out
 
 def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None) -> list[int]:
     """One seed for each model, all different; 0, 1, 2, ... by default."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ParameterError(f"{what}: count must be a whole number of at least 1, and {count!r} was given.")
+    require_count(what, "count", count)
     try:
-        found = list(range(count) if seeds is None else seeds)
+        values = list(range(count) if seeds is None else seeds)
     except TypeError:
         raise ParameterError(f"{what}: seeds must be a list, one for each model, and {seeds!r} was given.") from None
-    if len(found) != count:
-        raise ParameterError(f"{what}: {len(found)} seeds were given for {count} models; give one for each.")
-    for seed in found:
+    if len(values) != count:
+        raise ParameterError(f"{what}: {len(values)} seeds were given for {count} models; give one for each.")
+    for seed in values:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise ParameterError(f"{what}: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
-    if len(set(found)) < count:
-        twice = next(seed for seed in found if found.count(seed) > 1)
+    if len(set(values)) < count:
+        twice = next(seed for seed in values if values.count(seed) > 1)
         raise ParameterError(f"{what}: the seed {twice} was given twice, which would make two equal models.")
-    return found
+    return values
 
 
 def read_examples(
@@ -40,8 +40,7 @@ def read_examples(
 ) -> tuple[Tensor, Tensor]:
     """All examples and their targets, on the device."""
     for name, value in (("epochs", epochs), ("batch", batch)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
+        require_count("fit", name, value)
     for name, data in (("x", x), ("y", y)):
         if not isinstance(data, Tensor) or data.dim() == 0:
             raise InputError(f"fit: {name} must be a tensor with the examples along its first dimension.")
@@ -66,7 +65,7 @@ def read_targets(y: Tensor, loss: str | Loss) -> Tensor:
 def try_example(model: nn.Module, x: Tensor, y: Tensor, loss: str | Loss) -> None:
     """Refuse examples that an ordinary copy of the model cannot be run on, and labels that it has no output for.
 
-    Otherwise the first would be said of running all models at once, and the second by the device, which is lost then.
+    Otherwise the message would blame vmap for the first; the second would be an error of the device, lost by then.
     """
     devices = [x.device] if x.is_cuda else []
     try:
@@ -75,10 +74,9 @@ def try_example(model: nn.Module, x: Tensor, y: Tensor, loss: str | Loss) -> Non
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        line = (str(error).strip().splitlines() or ["no message"])[0]
         raise InputError(
             f"fit: {type(model).__name__} cannot be run on x, which has {x.dtype} and examples of shape "
-            f"{tuple(x.shape[1:])}; give it the type and shape that the model takes. (torch says: {line})"
+            f"{tuple(x.shape[1:])}; give it the type and shape that the model takes. (torch says: {first_line(error)})"
         ) from error
     if loss != "cross_entropy" or y.is_floating_point() or not isinstance(made, Tensor) or made.dim() < 2:
         return
@@ -92,10 +90,10 @@ def try_example(model: nn.Module, x: Tensor, y: Tensor, loss: str | Loss) -> Non
 
 def steps_of_epoch(examples: int, *, batch: int, drop_last: bool) -> int:
     """How many steps a pass over the examples has."""
-    found = examples // batch if drop_last else math.ceil(examples / batch)
-    if found == 0:
+    steps = examples // batch if drop_last else math.ceil(examples / batch)
+    if steps == 0:
         raise ParameterError(f"A batch of {batch} is more than the {examples} examples there are.")
-    return found
+    return steps
 
 
 def read_shares(
@@ -104,7 +102,7 @@ def read_shares(
     """The share of the full rate in each of the steps to come, after `done` epochs."""
     total = done + epochs if total_epochs is None else total_epochs
     if total < done + epochs:
-        raise ParameterError(f"total_epochs={total} is less than the {done} epochs done and the {epochs} asked for.")
+        raise ParameterError(f"total_epochs={total} is less than the {done} epochs done and the {epochs} to come.")
     return read_table(schedule, first=done * per_epoch, count=epochs * per_epoch, total=max(1, total * per_epoch))
 
 
@@ -129,22 +127,22 @@ def read_single(given: str | Loss) -> Loss:
     if not isinstance(given, str):
         read_loss(given)  # refuses what is no function
         return given
-    found = read_loss(given)
-    return lambda output, target: found(output.unsqueeze(0), target.unsqueeze(0)).squeeze(0)
+    stacked = read_loss(given)
+    return lambda output, target: stacked(output.unsqueeze(0), target.unsqueeze(0)).squeeze(0)
 
 
 def tensor_of(output: Any) -> Tensor:
     """A model's output, or the logits in it (transformers)."""
-    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(found, Tensor):
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
         raise InputError(
             f"The model must return one tensor, or something with a tensor called logits, and it returned a "
             f"{type(output).__name__}."
         )
-    return found
+    return logits
 
 
-def one_number(loss: Tensor) -> Tensor:
+def scalar_loss(loss: Tensor) -> Tensor:
     """The loss of one model, refused where it is not a number."""
     if not isinstance(loss, Tensor) or loss.dim() != 0:
         raise InputError(

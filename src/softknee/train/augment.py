@@ -81,18 +81,22 @@ def draw_erasing(raw: Tensor, *, probability: float, height: int, width: int) ->
     turns = torch.arange(_ERASING_ATTEMPTS, device=raw.device)
     first = torch.where(fits, turns, _ERASING_ATTEMPTS - 1).amin(1, keepdim=True)
     done = (uniform(raw[:, 0]) < probability) & fits.any(1)
-    high, wide = (one.gather(1, first).squeeze(1) * done for one in (high, wide))
+    high, wide = (side.gather(1, first).squeeze(1) * done for side in (high, wide))
     top, left = whole(raw[:, 1], height - high + 1), whole(raw[:, 2], width - wide + 1)
     return torch.stack([top, top + high, left, left + wide], dim=1)
 
 
 def erase(images: Tensor, edges: Tensor, filling: Tensor) -> Tensor:
     """Images [n, channels, height, width] with `filling` inside their rectangles."""
-    top, bottom, left, right = edges.view(-1, 4, 1, 1, 1).unbind(1)
-    y = torch.arange(images.shape[2], device=images.device).view(-1, 1)
-    x = torch.arange(images.shape[3], device=images.device)
-    inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-    return torch.where(inside, filling.to(images.dtype), images)
+    return torch.where(_inside(edges.view(-1, 4, 1, 1, 1), images), filling.to(images.dtype), images)
+
+
+def _inside(edges: Tensor, images: Tensor) -> Tensor:
+    """Which pixels [..., height, width] lie in their rectangle; edges [n, 4, ...] broadcast against the images."""
+    top, bottom, left, right = edges.unbind(1)
+    y = torch.arange(images.shape[-2], device=images.device).unsqueeze(1)
+    x = torch.arange(images.shape[-1], device=images.device)
+    return (y >= top) & (y < bottom) & (x >= left) & (x < right)
 
 
 MIXING_DRAWS = BETA_BITS + 3  # for a replica
@@ -105,7 +109,7 @@ def draw_mixing(raw: Tensor, *, mixup: float, cutmix: float, height: int, width:
     share = beta(raw[:, :BETA_BITS], torch.where(cut, cutmix, mixup))
     edges = box(share, whole(raw[:, -3], height), whole(raw[:, -2], width), height=height, width=width)
     top, bottom, left, right = edges.unbind(1)
-    kept = 1 - ((bottom - top) * (right - left)).double() / (height * width)  # a box at the edge is smaller than asked
+    kept = 1 - ((bottom - top) * (right - left)).double() / (height * width)  # a box at the edge is smaller than drawn
     return torch.where(cut, kept, share), cut, edges
 
 
@@ -127,10 +131,7 @@ def mix(images: Tensor, own: Tensor, cut: Tensor, edges: Tensor) -> Tensor:
     other = images.flip(1)
     share = own.to(images.dtype).view(-1, 1, 1, 1, 1)
     blended = share * images + (1 - share) * other
-    top, bottom, left, right = edges.view(-1, 4, 1, 1, 1, 1).unbind(1)
-    y = torch.arange(images.shape[3], device=images.device).view(1, 1, 1, -1, 1)
-    x = torch.arange(images.shape[4], device=images.device).view(1, 1, 1, 1, -1)
-    inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
+    inside = _inside(edges.view(-1, 4, 1, 1, 1, 1), images)
     return torch.where(cut.view(-1, 1, 1, 1, 1), torch.where(inside, other, images), blended)
 
 
@@ -157,7 +158,7 @@ def mix_targets(soft: Tensor, own: Tensor) -> Tensor:
 
 
 def crop_flip(images: Tensor, *, rows: Tensor, columns: Tensor, flips: Tensor, padding: int) -> Tensor:
-    """A window of the image's own size out of the image with `padding` zeros around it, then mirrored where asked.
+    """A window of the image's own size out of the image with `padding` zeros around it, mirrored where `flips` says so.
 
     Args:
         images: [n, channels, height, width], of any type.
@@ -165,8 +166,7 @@ def crop_flip(images: Tensor, *, rows: Tensor, columns: Tensor, flips: Tensor, p
         flips: whether left and right change places, [n].
 
     >>> image = torch.tensor([[[[1, 2], [3, 4]]]])
-    >>> one = torch.tensor([1])
-    >>> crop_flip(image, rows=one, columns=one * 2, flips=one == 0, padding=1)
+    >>> crop_flip(image, rows=torch.tensor([1]), columns=torch.tensor([2]), flips=torch.tensor([False]), padding=1)
     tensor([[[[2, 0],
               [4, 0]]]])
     """
@@ -175,8 +175,8 @@ def crop_flip(images: Tensor, *, rows: Tensor, columns: Tensor, flips: Tensor, p
     x = torch.arange(width, device=images.device).expand(n, width)
     x = torch.where(flips.unsqueeze(1), width - 1 - x, x) + (columns - padding).unsqueeze(1)
     inside = ((y >= 0) & (y < height)).unsqueeze(2) & ((x >= 0) & (x < width)).unsqueeze(1)
-    found = _pick(images, y.clamp(0, height - 1).unsqueeze(2), x.clamp(0, width - 1).unsqueeze(1))
-    return found * inside.unsqueeze(1).to(images.dtype)
+    pixels = _pick(images, y.clamp(0, height - 1).unsqueeze(2), x.clamp(0, width - 1).unsqueeze(1))
+    return pixels * inside.unsqueeze(1).to(images.dtype)
 
 
 def warp(levels: Tensor, matrices: Tensor, *, fill: Tensor) -> Tensor:
@@ -197,8 +197,8 @@ def warp(levels: Tensor, matrices: Tensor, *, fill: Tensor) -> Tensor:
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
     left, top = (from_x - 0.5).floor(), (from_y - 0.5).floor()
     right_share, low_share = (from_x - 0.5 - left).unsqueeze(1), (from_y - 0.5 - top).unsqueeze(1)
-    columns = [(left.long() + one).clamp(0, width - 1) for one in (0, 1)]
-    lines = [(top.long() + one).clamp(0, height - 1) for one in (0, 1)]
+    columns = [(left.long() + offset).clamp(0, width - 1) for offset in (0, 1)]
+    lines = [(top.long() + offset).clamp(0, height - 1) for offset in (0, 1)]
     above, below = (
         torch.lerp(_pick(levels, line, columns[0]), _pick(levels, line, columns[1]), right_share) for line in lines
     )
@@ -219,7 +219,7 @@ def _pick(images: Tensor, lines: Tensor, columns: Tensor) -> Tensor:
 
 def autocontrast_table(pixels: Tensor, entries: Tensor) -> Tensor:
     """Stretches each channel to 0 to 255: pixels [n, channels, size] of whole numbers to [n, channels, 256]."""
-    low, high = (one.double() for one in torch.aminmax(pixels, dim=2, keepdim=True))
+    low, high = (level.double() for level in torch.aminmax(pixels, dim=2, keepdim=True))
     span = (high - low).clamp(min=1)
     scale = torch.full_like(span, 255) / span  # 255 / span would be 255 * (1 / span), and round elsewhere than PIL
     return torch.where(high > low, (entries * scale - low * scale).trunc().clamp(0, 255).long(), entries)
@@ -232,8 +232,8 @@ def equalize_table(pixels: Tensor, entries: Tensor) -> Tensor:
     highest = counts.gather(2, pixels.amax(2, keepdim=True))
     step = (pixels.shape[2] - highest) // 255
     below = counts.cumsum(2) - counts
-    found = ((step // 2 + below) // step.clamp(min=1)).clamp(max=255)
-    return torch.where(step > 0, found, entries)
+    table = ((step // 2 + below) // step.clamp(min=1)).clamp(max=255)
+    return torch.where(step > 0, table, entries)
 
 
 def posterize_table(entries: Tensor, *, kept_bits: Tensor) -> Tensor:
@@ -271,9 +271,9 @@ def smooth(levels: Tensor) -> Tensor:
     """The mean over 3 x 3 in which the middle counts five times; the pixels at the edge stay."""
     rows = levels[..., :-2, :] + levels[..., 1:-1, :] + levels[..., 2:, :]
     around = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
-    found = levels.clone()
-    found[..., 1:-1, 1:-1] = ((around + 4 * levels[..., 1:-1, 1:-1]) / 13).round()
-    return found
+    smoothed = levels.clone()
+    smoothed[..., 1:-1, 1:-1] = ((around + 4 * levels[..., 1:-1, 1:-1]) / 13).round()
+    return smoothed
 
 
 def blend(plain: Tensor, levels: Tensor, factor: Tensor) -> Tensor:
@@ -292,21 +292,9 @@ PROBABILITY = 0.5
 LARGEST_MAGNITUDE = 10.0  # magnitudes are a share of it
 # timm's names, in its order.
 OPERATIONS = (
-    "AutoContrast",
-    "Equalize",
-    "Invert",
-    "Rotate",
-    "PosterizeIncreasing",
-    "SolarizeIncreasing",
-    "SolarizeAdd",
-    "ColorIncreasing",
-    "ContrastIncreasing",
-    "BrightnessIncreasing",
-    "SharpnessIncreasing",
-    "ShearX",
-    "ShearY",
-    "TranslateXRel",
-    "TranslateYRel",
+    *("AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd"),
+    *("ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing"),
+    *("ShearX", "ShearY", "TranslateXRel", "TranslateYRel"),
 )
 NONE = len(OPERATIONS)
 _NUMBER = {name: index for index, name in enumerate(OPERATIONS)}
@@ -349,7 +337,7 @@ def apply(levels: Tensor, operation: Tensor, magnitude: Tensor, turned: Tensor, 
     plain = where("ContrastIncreasing", mean_grey(levels), plain)
     plain = where("BrightnessIncreasing", torch.zeros_like(levels), plain)
     plain = where("SharpnessIncreasing", smooth(levels), plain)
-    # Where no blend is asked for, `plain` is the image itself, and any factor leaves it.
+    # Where nothing is blended, `plain` is the image itself, and any factor leaves it.
     levels = blend(plain, levels, (1 + sign * share * 0.9).clamp(min=0.1))
 
     moved = (operation == _NUMBER["Rotate"]) | ((operation >= _NUMBER["ShearX"]) & (operation < NONE))
@@ -359,7 +347,7 @@ def apply(levels: Tensor, operation: Tensor, magnitude: Tensor, turned: Tensor, 
 
 def _matrices(operation: Tensor, amount: Tensor, height: int, width: int) -> Tensor:
     """(a, b, c, d, e, f) of each image, the identity where its operation is no affine map, [n, 6]."""
-    one, nothing = torch.ones_like(amount), torch.zeros_like(amount)
+    nothing = torch.zeros_like(amount)
 
     def only(name: str, value: Tensor) -> Tensor:
         return torch.where(operation == _NUMBER[name], value, nothing)
@@ -373,14 +361,14 @@ def _matrices(operation: Tensor, amount: Tensor, height: int, width: int) -> Ten
             sine + only("ShearX", amount * 0.3),
             across - cosine * across - sine * down + only("TranslateXRel", amount * (0.45 * width)),
             -sine + only("ShearY", amount * 0.3),
-            one * cosine,
+            cosine,
             down + sine * across - cosine * down + only("TranslateYRel", amount * (0.45 * height)),
         ],
         dim=1,
     )
 
 
-# -- what Augment is given, checked; refusals are sentences -----------------------------------------------
+# -- checks of the arguments ------------------------------------------------------------------------------
 
 
 def shape_of(images: Any) -> str:
@@ -419,10 +407,10 @@ def read_normalisation(
 ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
     """A number for each channel, or None for both."""
     if (mean is None) != (std is None):
-        raise ParameterError("mean and std normalise together: give both, or neither.")
+        raise ParameterError("mean and std go together: give both, or neither.")
     if mean is None or std is None:
         return None, None
-    if len(mean) != len(std) or not all(one > 0 for one in std):
+    if len(mean) != len(std) or not all(deviation > 0 for deviation in std):
         raise ParameterError(
             f"mean and std must have a number for each channel, std above 0; got {mean!r} and {std!r}."
         )
@@ -437,11 +425,8 @@ def read_shape(given: Sequence[int] | None) -> tuple[int, int, int] | None:
         raise ParameterError(
             f"shape must be the channels, height and width of an image, such as (1, 28, 28), and {given!r} was given."
         )
-    channels, height, width = (read_whole("each number of shape", one, least=1) for one in given)
+    channels, height, width = (read_whole("each number of shape", size, least=1) for size in given)
     return channels, height, width
-
-
-# -- all augmentations in the order in which timm has them, for a batch that is on the device -------------
 
 
 _GREY = 128 / 255  # what timm fills with where it knows no mean
@@ -536,15 +521,15 @@ class Augment:
             raise InputError(
                 f"Augment: targets of shape {shape_of(targets)} do not belong to images of shape {shape_of(images)}."
             )
-        found, soft = self._run(stacked, wanted, fold(used.keys, used.step))
+        augmented, soft = self._run(stacked, wanted, fold(used.keys, used.step))
         if self.from_step:
             begun = used.step >= self.from_step  # a tensor still: a captured call asks it anew in each step
-            found = torch.where(begun, found, self._normalised(stacked.flatten(0, 1)).view(found.shape))
+            augmented = torch.where(begun, augmented, self._normalised(stacked.flatten(0, 1)).view(augmented.shape))
             soft = soft if soft is wanted else torch.where(begun, soft, self._soft(wanted, smoothing=0.0))
         if draws is None:
             used.step.add_(1)
-        found = found if self.shape is None else found.flatten(-3)
-        return (found.squeeze(0), soft.squeeze(0)) if single else (found, soft)
+        augmented = augmented if self.shape is None else augmented.flatten(-3)
+        return (augmented.squeeze(0), soft.squeeze(0)) if single else (augmented, soft)
 
     def _as_images(self, given: Tensor) -> Tensor:
         if self.shape is None:
@@ -565,7 +550,7 @@ class Augment:
     def _run(self, images: Tensor, targets: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         _, count, channels, height, width = images.shape
         flat = images.flatten(0, 1)
-        # One hash for all that an image needs, whatever is asked for: what is drawn for one thing never moves another.
+        # One hash for all that an image may need: the draws of one augmentation never depend on the others.
         raw = image_bits(keys, IMAGES, images=count, each=_DRAWS).flatten(0, 1)
         if self.crop or self.flip:
             flat = self._cropped(flat, raw[:, :_CROP_DRAWS], keys)
@@ -576,31 +561,31 @@ class Augment:
             bits = image_bits(keys, NOISE, images=count, each=channels * height * width)
             edges = draw_erasing(raw[:, -ERASING_DRAWS:], probability=self.erasing, height=height, width=width)
             flat = erase(flat, edges, normal(bits).view(flat.shape))
-        found = flat.view(images.shape)
+        augmented = flat.view(images.shape)
         mixed = bool(self.mixup or self.cutmix)
         if mixed or self.smoothing:
             targets = self._soft(targets, smoothing=self.smoothing)
         if mixed:
             bits = image_bits(keys, MIXING, images=1, each=MIXING_DRAWS).squeeze(1)
             drawn = draw_mixing(bits, mixup=self.mixup, cutmix=self.cutmix, height=height, width=width)
-            found, targets = mix(found, *drawn), mix_targets(targets, drawn[0])
-        return found, targets
+            augmented, targets = mix(augmented, *drawn), mix_targets(targets, drawn[0])
+        return augmented, targets
 
     def _cropped(self, flat: Tensor, raw: Tensor, keys: Tensor) -> Tensor:
         rows, columns = whole(raw[:, 0], 2 * self.crop + 1), whole(raw[:, 1], 2 * self.crop + 1)
         if self.probability < 1:
             chance = image_bits(keys, CHANCE, images=len(flat) // len(keys), each=1).flatten()
             moved = uniform(chance) < self.probability
-            rows, columns = (torch.where(moved, one, self.crop) for one in (rows, columns))
+            rows, columns = (torch.where(moved, offset, self.crop) for offset in (rows, columns))
         flips = (uniform(raw[:, 2]) < 0.5) & self.flip
         return crop_flip(flat, rows=rows, columns=columns, flips=flips, padding=self.crop)
 
     def _normalised(self, flat: Tensor) -> Tensor:
-        found = flat if flat.is_floating_point() else flat.float() / 255
+        pixels = flat if flat.is_floating_point() else flat.float() / 255
         if self.mean is None or self.std is None:
-            return found
-        shape = (found.shape[1], 1, 1)
-        return (found - self._constant(self.mean, found).view(shape)) / self._constant(self.std, found).view(shape)
+            return pixels
+        shape = (pixels.shape[1], 1, 1)
+        return (pixels - self._constant(self.mean, pixels).view(shape)) / self._constant(self.std, pixels).view(shape)
 
     def _changed(self, flat: Tensor, raw: Tensor) -> Tensor:
         if flat.shape[1] not in (1, 3):

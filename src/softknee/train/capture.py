@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ParameterError
+from ..errors import ParameterError, first_line
 
 # -- torch.compile for a method of one object among many --------------------------------------------------
 
@@ -38,9 +38,6 @@ def compile_method(method: Any) -> Any:
 
 
 # -- a step as a CUDA graph -------------------------------------------------------------------------------
-#
-# Recorded once, then replayed without the host issuing each kernel. All that is CUDA is here.
-
 
 # Kernels are compiled, and libraries take their work space, before the recording: it must not contain either.
 _WARM_UP = 3
@@ -52,15 +49,15 @@ def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: tor
     So are torch's generators: what the replays draw follows from the seed, whoever recorded them.
     """
     with torch.cuda.device(device):
-        before = [one.clone() for one in changes]
+        before = [tensor.clone() for tensor in changes]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.random.fork_rng(devices=[torch.cuda.current_device()]), torch.cuda.stream(side):
             for _ in range(_WARM_UP):
                 step()
                 # The counters go back each time: with few steps left they would run over the end of their tables.
-                for one, saved in zip(changes, before, strict=True):
-                    one.copy_(saved)
+                for tensor, saved in zip(changes, before, strict=True):
+                    tensor.copy_(saved)
         torch.cuda.current_stream().wait_stream(side)
         del before
         graph = torch.cuda.CUDAGraph()
@@ -129,9 +126,8 @@ class RecordedStep:
             with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=recording_stream(self.device)):
                 self.loss = self.step(parts)
         except RuntimeError as error:
-            line = (str(error).strip().splitlines() or ["no message"])[0]
             raise ParameterError(
-                f"The training step could not be recorded as a CUDA graph ({line}). Run it step by step: "
+                f"The training step could not be recorded as a CUDA graph ({first_line(error)}). Run it step by step: "
                 "capture=False, or --eager in the command."
             ) from error
         return graph

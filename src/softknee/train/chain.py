@@ -27,20 +27,8 @@ Step = Callable[[Tensor], Tensor]
 
 # Element by element, without tensors of their own: a dimension more in front changes nothing.
 _ELEMENTWISE = (
-    nn.Identity,
-    nn.ReLU,
-    nn.ReLU6,
-    nn.LeakyReLU,
-    nn.GELU,
-    nn.SiLU,
-    nn.Mish,
-    nn.ELU,
-    nn.CELU,
-    nn.SELU,
-    nn.Softplus,
-    nn.Tanh,
-    nn.Sigmoid,
-    nn.Hardtanh,
+    *(nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Mish, nn.ELU, nn.CELU, nn.SELU, nn.Softplus),
+    *(nn.Tanh, nn.Sigmoid, nn.Hardtanh),
 )
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from ..errors import InputError, ParameterError
 from ..nn.parameters import require_count, require_model
-from .arguments import check_clip, one_number, read_single, tensor_of
+from .arguments import check_clip, read_single, scalar_loss, tensor_of
 from .capture import RecordedStep
 from .program import read_precision
 from .schedules import Schedule, read_table
@@ -53,7 +53,7 @@ def fit(
 
     Args:
         model: stays on its device, to which batches are moved.
-        batches: gone through once an epoch: a DataLoader, a list, or anything that can be iterated over. A batch is a
+        batches: iterated over once an epoch: a DataLoader, a list, or another iterable. A batch is a
             tensor, something with a method `to`, or a tuple, list or dict of these.
         loss: the mean loss of a batch as a function of model and batch; or the name of a loss of `Replicas.fit`
             ("cross_entropy", "mse", ...), for batches (x, y).
@@ -117,7 +117,7 @@ def fit(
             last = len(losses) + 1 == len(parts)
             with nullcontext() if fabric is None or last else fabric.no_backward_sync(called):
                 with _autocast(device, dtype):
-                    value = one_number(batch_loss(called, batch))
+                    value = scalar_loss(batch_loss(called, batch))
                 if len(parts) > 1:
                     value = value * (1 / len(parts))
                 value.backward() if fabric is None else fabric.backward(value)
@@ -144,7 +144,7 @@ def fit(
                 if on_step is not None:
                     on_step(len(log))
             if len(log) == before:
-                raise InputError("fit: there are no batches to train on. (A generator can be gone through once only.)")
+                raise InputError("fit: there are no batches to train on. (A generator yields its batches only once.)")
             epoch += 1
             if on_epoch is not None:
                 on_epoch(epoch)

@@ -1,4 +1,4 @@
-"""What every way to train several models has: the models one by one, and the log of its steps."""
+"""What `Replicas` and `OneByOne` share: access to single models, and the log of the steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ManyModels(ABC):
     def model(self, index: int) -> nn.Module:
         """One of them as an ordinary model of its own; the trained one stays here."""
         if not -self.count <= index < self.count:
-            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}; {index} is none.")
+            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}, and no model {index}.")
         return self._copy(index % self.count)
 
     def models(self) -> list[nn.Module]:
@@ -33,7 +33,7 @@ class ManyModels(ABC):
 
     @property
     def gradient_norms(self) -> Tensor:
-        """The gradient norm of every step so far, [steps, M]; NaN where it was not asked for."""
+        """The gradient norm of every step so far, [steps, M]; NaN where `fit` did not record it."""
         return self._logged(1)
 
     @abstractmethod
@@ -41,5 +41,10 @@ class ManyModels(ABC):
         """The model of this number, counted from 0, with tensors of its own."""
 
     def _logged(self, row: int) -> Tensor:
-        kept = [one[:, row] if row < one.shape[1] else torch.full_like(one[:, 0], float("nan")) for one in self._logs]
+        kept = [log[:, row] if row < log.shape[1] else torch.full_like(log[:, 0], float("nan")) for log in self._logs]
         return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+
+
+def to_probabilities(outputs: Tensor) -> Tensor:
+    """Outputs [M, n, ...] through softmax, or through the sigmoid where each example has one output."""
+    return outputs.sigmoid() if outputs.dim() < 3 or outputs.shape[2] == 1 else outputs.softmax(dim=2)

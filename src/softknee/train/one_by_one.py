@@ -9,35 +9,44 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from ..errors import InputError, ParameterError
+from ..nn.parameters import require_number
 from ..surgery.groups import LR_SCALE, param_groups, split
 from ..surgery.modules import activation_modules
 from . import parallel
 from .arguments import (
     check_clip,
-    one_number,
     read_examples,
     read_rate,
     read_seeds,
     read_shares,
     read_single,
     read_targets,
+    scalar_loss,
     steps_of_epoch,
     tensor_of,
     try_example,
 )
 from .augment import Augment
 from .losses import Loss
-from .many import ManyModels
+from .many import ManyModels, to_probabilities
 from .optimizers import Own, make_optimizer, parts_of, read_options, read_own
 from .random_keys import fold, order, seed_keys, site_number
 from .schedules import Schedule
 from .stacked_modules import Draws
-from .stacking import Knobs, apply_knobs, build_model, check_knobs, fitting, named_tensors
-from .state import own_in, pair_tensors, write_own
+from .stacking import (
+    Knobs,
+    apply_knobs,
+    build_model,
+    check_knobs,
+    effective_values,
+    named_tensors,
+    refuse_unbuilt,
+    stored_names,
+)
+from .state import check_state, own_in, pair_tensors, write_own
 
 FORMAT = "one by one, 1"
 
@@ -45,7 +54,7 @@ FORMAT = "one by one, 1"
 class OneByOne(ManyModels):
     """Trains `count` models in one readable loop, a step of each in turn; the interface is that of `Replicas`.
 
-    Nothing is asked of the model but that it is an nn.Module whose output is a tensor, or has one called `logits`.
+    The model may be any nn.Module whose output is a tensor, or has one called `logits`.
     Start, order of the examples, groups of the optimiser and rates are those of `Replicas`, so that without dropout
     both train the same models, to rounding, of augmented images as well. Dropout comes from torch's generator, seeded
     for each step from (seed, step).
@@ -64,9 +73,9 @@ class OneByOne(ManyModels):
     >>> loop = sk.train.OneByOne(make, count=2, knobs={"beta": [0.1, 1.0]})
     >>> loop.fit(x, y, epochs=3, batch=16, lr=0.5, momentum=0.9)
     OneByOne(count=2, epochs=3, steps=12)
-    >>> together = sk.train.Replicas(make, count=2, knobs={"beta": [0.1, 1.0]}).fit(
+    >>> replicas = sk.train.Replicas(make, count=2, knobs={"beta": [0.1, 1.0]}).fit(
     ...     x, y, epochs=3, batch=16, lr=0.5, momentum=0.9)
-    >>> torch.allclose(loop.predict(x), together.predict(x), atol=1e-5)
+    >>> torch.allclose(loop.predict(x), replicas.predict(x), atol=1e-5)
     True
 
     Reference: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training" (2020); Zhao et al.,
@@ -171,7 +180,7 @@ class OneByOne(ManyModels):
                 on_epoch(self)
         return self
 
-    # -- what came of it ----------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def predict(self, x: Tensor, *, probabilities: bool = False, batch: int = 1024) -> Tensor:
@@ -181,15 +190,13 @@ class OneByOne(ManyModels):
             raise InputError("predict needs a tensor of at least one example, and a batch of at least 1.")
         own, each = x, math.ceil(len(x) / parallel.world())
         if self.strategy != "none":
-            # Equally many for each process, because all gather parameters together: the last example fills up.
+            # Every process takes equally many, because all must gather parameters: the last example fills up.
             places = torch.arange(each * parallel.rank(), each * (parallel.rank() + 1)).clamp_(max=len(x) - 1)
             own = x[places.to(x.device)]
         outputs = torch.stack([self._predict(index, own, batch) for index in range(self.count)])
         if self.strategy != "none":
             outputs = parallel.gather_rows(outputs.transpose(0, 1), count=len(x)).transpose(0, 1).contiguous()
-        if not probabilities:
-            return outputs
-        return outputs.sigmoid() if outputs.dim() < 3 or outputs.shape[2] == 1 else outputs.softmax(dim=2)
+        return to_probabilities(outputs) if probabilities else outputs
 
     def _predict(self, index: int, x: Tensor, batch: int) -> Tensor:
         model = self._models.bare[index]
@@ -218,7 +225,7 @@ class OneByOne(ManyModels):
         return self
 
     def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> OneByOne:
-        """From the next `fit` on the optimiser leaves activation parameters alone; `set_knobs` still moves them.
+        """Freeze activation parameters from the next `fit` on; `set_knobs` still moves them.
 
         Args:
             knobs: which, as the keys of `knobs`; every parameter of an activation by default.
@@ -235,13 +242,13 @@ class OneByOne(ManyModels):
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> OneByOne:
-        """What `weights` gave, copied back; those of other models are refused, and nothing is changed."""
+        """Copy back a result of `weights`; one of other models is refused, and nothing is changed."""
         pair_tensors(self._models.shapes(), weights, what="weights are")
         self._models.load(weights)
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that training goes on from, as tensors on the CPU, numbers and text; whole in every process."""
+        """All that is needed to resume, as tensors on the CPU, numbers and text; whole in every process."""
         return {
             "format": FORMAT,
             "seeds": list(self.seeds),
@@ -256,15 +263,8 @@ class OneByOne(ManyModels):
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> OneByOne:
-        """Go on from a state; one of other models is refused, and nothing is changed."""
-        wanted = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
-        if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != FORMAT:
-            raise InputError("This is no state of such a loop: take what state_dict() gave, with the same version.")
-        if list(state["seeds"]) != self.seeds or dict(state["shares"]) != self.shares:
-            raise InputError(
-                f"The state is of models with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
-                f"these have {self.seeds} and {self.shares}; build them alike."
-            )
+        """Resume from a state; a state of other models is refused, and nothing is changed."""
+        check_state(state, FORMAT, self, what="such a loop")
         pair_tensors(self._models.shapes(), state["tensors"], what="state is")
         parameters = dict(self._models.bare[0].named_parameters())
         frozen, saved = frozenset(state["frozen"]), state["optimizer"]
@@ -337,7 +337,7 @@ class OneByOne(ManyModels):
         model.zero_grad(set_to_none=True)
         if self.strategy == "none":
             images, targets = self._batch(index, x, y, row, step=self.step)
-            loss = one_number(compare(tensor_of(model(images)), targets))
+            loss = scalar_loss(compare(tensor_of(model(images)), targets))
             loss.backward()
         else:
             part = parallel.part_of(len(row))
@@ -345,7 +345,7 @@ class OneByOne(ManyModels):
             # With nothing to do a process goes along with one example that counts for nothing.
             images, targets = self._batch(index, x, y, row, step=self.step, part=part if count else slice(1))
             with self._models.counting(count):
-                loss = one_number(compare(tensor_of(model(images)), targets)) * (count / len(row))
+                loss = scalar_loss(compare(tensor_of(model(images)), targets)) * (count / len(row))
                 (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
         for parameter in self._trained(index):
             if parameter.grad is None:  # what the loss does not depend on has the gradient 0, as in Replicas
@@ -380,7 +380,6 @@ class OneByOne(ManyModels):
         return [parameter for group in self._optimizers[index].param_groups for parameter in group["params"]]
 
     def _move(self, index: int, rate: float) -> None:
-        """A step of the optimiser, with this rate of the weights."""
         _, _, lr_scale, own, _ = self._optimizer_key
         for group in self._optimizers[index].param_groups:
             if group["name"] != "activations":
@@ -390,9 +389,8 @@ class OneByOne(ManyModels):
         self._optimizers[index].step()
 
     def _choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None) -> None:
-        """Go on with the optimisers where they are of this kind, and make new ones where not."""
-        if not 0 <= lr_scale < math.inf:
-            raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
+        """Keep the optimisers if they are of this kind, else make new ones."""
+        require_number("fit", "lr_scale", lr_scale, zero=True)
         read = read_options(name, options)
         key = (name, tuple(sorted(read.items())), float(lr_scale), own, self._models.frozen)
         if self._optimizers and key == self._optimizer_key:
@@ -406,7 +404,7 @@ class OneByOne(ManyModels):
             new.append(make_optimizer([group for group in groups if group["params"]], name, read, own))
         same_kind = self._optimizers and key[:4] == self._optimizer_key[:4]
         for before, after in zip(self._optimizers, new, strict=True) if same_kind else ():
-            # Something was frozen meanwhile; what is kept of the others goes on.
+            # Something was frozen since; the state of the other parameters stays.
             states = {p: state for part in parts_of(before) for p, state in part.state.items()}
             for part in parts_of(after):
                 moved = [p for group in part.param_groups for p in group["params"]]
@@ -462,7 +460,7 @@ class _Models:
         values = check_knobs(knobs, len(seeds))
         # Never trained: its activations are lent the tensors of each model in turn, to read and set what they mean.
         self._blank = build_model(make_model, seeds[0])
-        _refuse_unbuilt(self._blank)
+        refuse_unbuilt(self._blank)
         split(self._blank)  # refuses a model without anything to train
         self._counted = parallel.Counted()
         self.bare: list[nn.Module] = []
@@ -470,7 +468,9 @@ class _Models:
             made = build_model(make_model, seed)
             self._refuse_another(made, index)
             if seed == seeds[0]:
-                _copy_tensors(self._blank, made)  # whatever else make_model draws from, a shared start is shared
+                _copy_tensors(
+                    named_tensors(self._blank), made
+                )  # whatever else make_model draws from, a shared start is shared
             apply_knobs(made, {name: each[index] for name, each in values.items()})
             made = made.to(device)
             if strategy != "none":
@@ -483,23 +483,20 @@ class _Models:
     def copy(self, index: int) -> nn.Module:
         """An ordinary model with the tensors of one of them."""
         made = build_model(self.make_model, self.seeds[index])
-        with torch.no_grad():
-            own = named_tensors(made)
-            for name, one in self._whole(index).items():
-                own[name].copy_(one)
+        _copy_tensors(self._whole(index), made)
         return made.to(self.device)
 
     def stacked(self) -> dict[str, Tensor]:
         """All parameters and buffers by name, [M, ...]."""
         each = [self._whole(index) for index in range(len(self.bare))]
-        return {name: torch.stack([one[name] for one in each]) for name in each[0]}
+        return {name: torch.stack([tensors[name] for tensors in each]) for name in each[0]}
 
     def shapes(self) -> dict[str, Tensor]:
         """What `stacked` gives, without the values."""
         count = len(self.bare)
         return {
-            name: torch.empty((count, *one.shape), dtype=one.dtype, device="meta")
-            for name, one in named_tensors(self._blank).items()
+            name: torch.empty((count, *tensor.shape), dtype=tensor.dtype, device="meta")
+            for name, tensor in named_tensors(self._blank).items()
         }
 
     @torch.no_grad()
@@ -512,16 +509,7 @@ class _Models:
 
     def knobs(self) -> dict[str, Tensor]:
         """The effective parameters of every activation by "path.name", [M, ...], on the CPU."""
-        values: dict[str, list[Tensor]] = {}
-
-        def look(index: int, work: nn.Module) -> None:
-            for path, module in activation_modules(work).items():
-                for p in module.params:
-                    key = f"{path}.{p.name}" if path else p.name
-                    values.setdefault(key, []).append(module.effective(p).detach().clone())
-
-        self._each_activation(look)
-        return {key: torch.stack(each) for key, each in values.items()}
+        return effective_values(self._each_activation)
 
     def set_knobs(self, knobs: Knobs) -> None:
         """New effective values in every model; nothing is changed where one value is refused."""
@@ -532,16 +520,11 @@ class _Models:
 
     def freeze(self, knobs: str | Iterable[str] | None) -> None:
         """Leave the tensors behind these activation parameters out of the training from now on."""
-        names = {id(one): name for name, one in self._blank.named_parameters()}
+        names = {id(parameter): name for name, parameter in self._blank.named_parameters()}
         parts = split(self._blank)
-        wanted = {names[id(one)] for one in parts["activations"]}
+        wanted = {names[id(parameter)] for parameter in parts["activations"]}
         if knobs is not None:
-            named: set[str] = set()
-            for key in [knobs] if isinstance(knobs, str) else knobs:
-                for path, module in fitting(activation_modules(self._blank), key).items():
-                    stored = next(module._raw_name(p) for p in module.params if p.name == key.rpartition(".")[2])
-                    named.add(f"{path}.{stored}" if path else stored)
-            wanted &= named  # a fixed one is not moved by the optimiser anyway
+            wanted &= stored_names(self._blank, knobs)  # a fixed one is not moved by the optimiser anyway
         frozen = self.frozen | wanted
         if len(frozen) == sum(len(part) for part in parts.values()):
             raise ParameterError("freeze_knobs: nothing would be left to train, for the model has no other parameter.")
@@ -552,13 +535,13 @@ class _Models:
         if self._averages:
             return
         first = self.bare[0]
-        held = [one.clone() for one in first.buffers()]
-        trained = [one for one in first.parameters() if one.requires_grad]
-        found = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
+        held = [buffer.clone() for buffer in first.buffers()]
+        trained = [parameter for parameter in first.parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
         with torch.no_grad():
-            for one, value in zip(first.buffers(), held, strict=True):
-                one.copy_(value)  # it was no step
-        unused = any(one is None for one in found)
+            for buffer, value in zip(first.buffers(), held, strict=True):
+                buffer.copy_(value)  # it was no step
+        unused = any(gradient is None for gradient in gradients)
         self.called = [parallel.averaging(model, leaves_out_some=unused) for model in self.bare]
         self._averages = True
 
@@ -572,27 +555,27 @@ class _Models:
             self._counted.examples = None
 
     def _whole(self, index: int) -> dict[str, Tensor]:
-        return {name: parallel.whole(one) for name, one in named_tensors(self.bare[index]).items()}
+        return {name: parallel.whole(tensor) for name, tensor in named_tensors(self.bare[index]).items()}
 
     @torch.no_grad()
-    def _each_activation(self, do: Callable[[int, nn.Module], None]) -> dict[str, Tensor]:
+    def _each_activation(self, do: Callable[[int, nn.Module], object]) -> dict[str, Tensor]:
         """Call `do` on a model that has the activation tensors of each one in turn; those tensors afterwards."""
         work = named_tensors(self._blank)
         prefixes = tuple(f"{path}." if path else "" for path in activation_modules(self._blank))
         names = [name for name in work if name.startswith(prefixes)]
-        found: dict[str, list[Tensor]] = {name: [] for name in names}
+        stacked: dict[str, list[Tensor]] = {name: [] for name in names}
         for index, model in enumerate(self.bare):
             own = named_tensors(model)
             for name in names:
                 work[name].copy_(parallel.whole(own[name]))
             do(index, self._blank)
             for name in names:
-                found[name].append(work[name].clone())
-        return {name: torch.stack(each) for name, each in found.items()}
+                stacked[name].append(work[name].clone())
+        return {name: torch.stack(each) for name, each in stacked.items()}
 
     def _refuse_another(self, made: nn.Module, index: int) -> None:
         first, second = (
-            {name: (tuple(one.shape), str(one.dtype)) for name, one in named_tensors(model).items()}
+            {name: (tuple(tensor.shape), str(tensor.dtype)) for name, tensor in named_tensors(model).items()}
             for model in (self._blank, made)
         )
         if first != second:
@@ -609,14 +592,7 @@ class _Models:
             )
 
 
-def _refuse_unbuilt(model: nn.Module) -> None:
-    for name, one in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(one) or one.device.type == "meta":
-            raise InputError(f"{name!r} has no values yet; run the model once inside make_model, or build it whole.")
-
-
 @torch.no_grad()
-def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
-    values = named_tensors(source)
-    for name, one in named_tensors(target).items():
-        one.copy_(values[name])
+def _copy_tensors(values: Mapping[str, Tensor], target: nn.Module) -> None:
+    for name, tensor in named_tensors(target).items():
+        tensor.copy_(values[name])

@@ -7,7 +7,6 @@ kernels, which pass over the memory once; the rules written out here serve every
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..errors import ParameterError, did_you_mean
+from ..nn.parameters import require_number
 from ..surgery.groups import LR_SCALE, Group, PairedOptimizer
 
 State = dict[str, list[Tensor]]
@@ -24,17 +24,20 @@ State = dict[str, list[Tensor]]
 
 @dataclass(frozen=True)
 class Kind:
-    """An optimiser: its options with their defaults, the tensors it keeps, its rule, and its fused form if any."""
+    """An optimiser: torch's class, its options with defaults, the tensors it keeps, its rule, its fused form if any.
 
+    coupled: weight decay is added to the gradient before the rule; else the rule applies it.
+    """
+
+    plain: Callable[..., Optimizer]
     options: Mapping[str, Any]
     keeps: Callable[[Mapping[str, Any]], Sequence[str]]
     rule: Callable[..., None]
     fused: Callable[..., None] | None = None
+    coupled: bool = True
 
 
 def _sgd(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
-    if o["weight_decay"]:
-        g = g.add(p, alpha=o["weight_decay"])
     if o["momentum"]:
         mean = kept["momentum"].mul_(o["momentum"]).add_(g)
         g = g.add(mean, alpha=o["momentum"]) if o["nesterov"] else mean
@@ -42,27 +45,19 @@ def _sgd(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tens
 
 
 def _adagrad(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
-    if o["weight_decay"]:
-        g = g.add(p, alpha=o["weight_decay"])
     if o["lr_decay"]:
         lr = (lr / (1 + (age - 1) * o["lr_decay"])).to(lr.dtype)
     total = kept["sum"].addcmul_(g, g)
     p.addcmul_(g / total.sqrt().add_(o["eps"]), lr, value=-1)
 
 
-def _adam(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
-    if o["weight_decay"]:
-        g = g.add(p, alpha=o["weight_decay"])
-    _adam_step(p, g, kept, lr, age, o)
-
-
 def _adamw(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
     if o["weight_decay"]:
         p.mul_(1 - lr * o["weight_decay"])
-    _adam_step(p, g, kept, lr, age, o)
+    _adam(p, g, kept, lr, age, o)
 
 
-def _adam_step(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
+def _adam(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
     first, second = o["betas"]
     mean = kept["mean"].lerp_(g, 1 - first)
     square = kept["square"].mul_(second).addcmul_(g, g, value=1 - second)
@@ -73,8 +68,6 @@ def _adam_step(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age
 
 
 def _rmsprop(p: Tensor, g: Tensor, kept: Mapping[str, Tensor], lr: Tensor, age: Tensor, o: Mapping[str, Any]) -> None:
-    if o["weight_decay"]:
-        g = g.add(p, alpha=o["weight_decay"])
     square = kept["square"].mul_(o["alpha"]).addcmul_(g, g, value=1 - o["alpha"])
     if o["centered"]:
         mean = kept["mean"].lerp_(g, 1 - o["alpha"])
@@ -124,29 +117,35 @@ def _fused_adam(operator: Any) -> Callable[..., None]:
 _ADAM = {"betas": (0.9, 0.999), "eps": 1e-8}
 KINDS: dict[str, Kind] = {
     "sgd": Kind(
+        torch.optim.SGD,
         {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0},
         lambda o: ("momentum",) if o["momentum"] else (),
         _sgd,
         _fused_sgd,
     ),
     "adagrad": Kind(
+        torch.optim.Adagrad,
         {"lr_decay": 0.0, "initial_accumulator_value": 0.0, "eps": 1e-10, "weight_decay": 0.0},
         lambda o: ("sum",),
         _adagrad,
     ),
     "adam": Kind(
+        torch.optim.Adam,
         {**_ADAM, "weight_decay": 0.0},
         lambda o: ("mean", "square"),
         _adam,
         _fused_adam(torch.ops.aten._fused_adam_.tensor_lr),
     ),
     "adamw": Kind(
+        torch.optim.AdamW,
         {**_ADAM, "weight_decay": 1e-2},
         lambda o: ("mean", "square"),
         _adamw,
         _fused_adam(torch.ops.aten._fused_adamw_.tensor_lr),
+        coupled=False,
     ),
     "rmsprop": Kind(
+        torch.optim.RMSprop,
         {"alpha": 0.99, "eps": 1e-8, "momentum": 0.0, "centered": False, "weight_decay": 0.0},
         lambda o: ("square", *(["momentum"] if o["momentum"] else []), *(["mean"] if o["centered"] else [])),
         _rmsprop,
@@ -178,7 +177,7 @@ class _Mover:
 
 
 class StackedOptimizer:
-    """One optimiser over groups of stacked parameters, each [M, ...]; what it keeps starts at zero.
+    """One optimiser over groups of stacked parameters, each [M, ...]; its state starts at zero.
 
     Args:
         name: "sgd", "adagrad", "adam", "adamw" or "rmsprop".
@@ -202,10 +201,10 @@ class StackedOptimizer:
         self._movers = [self._mover(share, decays, fused) for _, share, decays in groups]
         self.state: list[State] = [
             {
-                key: [torch.full_like(p, one.options.get("initial_accumulator_value", 0.0)) for p in params]
-                for key in one.kind.keeps(one.options)
+                key: [torch.full_like(p, mover.options.get("initial_accumulator_value", 0.0)) for p in params]
+                for key in mover.kind.keeps(mover.options)
             }
-            for (params, _, _), one in zip(groups, self._movers, strict=True)
+            for (params, _, _), mover in zip(groups, self._movers, strict=True)
         ]
 
     def _mover(self, share: float | Own, decays: bool, fused: bool | None) -> _Mover:
@@ -220,8 +219,8 @@ class StackedOptimizer:
         return _Mover(kind, options if decays else {**options, "weight_decay": 0.0}, takes_fused, share, rate)
 
     def tensors(self) -> list[Tensor]:
-        """Everything that a step changes beside the parameters."""
-        return [self.age, *(one for state in self.state for kept in state.values() for one in kept)]
+        """Everything that a step changes, except the parameters."""
+        return [self.age, *(tensor for state in self.state for kept in state.values() for tensor in kept)]
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Sequence[Tensor]], lr: Tensor) -> None:
@@ -239,6 +238,8 @@ class StackedOptimizer:
                 mover.kind.fused(list(params), alike, state, rate.reshape(()), self.age, mover.options)
                 continue
             for index, (p, g) in enumerate(zip(params, grads, strict=True)):
+                if mover.kind.coupled and mover.options["weight_decay"]:
+                    g = g.add(p, alpha=mover.options["weight_decay"])
                 shaped = rate.to(p.dtype).reshape(-1, *[1] * (p.dim() - 1))
                 kept = {key: each[index] for key, each in state.items()}
                 mover.kind.rule(p, g, kept, shaped, self.age, mover.options)
@@ -250,10 +251,9 @@ def read_own(name: str | None, rate: float | None, *, lr_scale: float = LR_SCALE
         return None
     if name is None or rate is None:
         given, missing = ("activation_optimizer", "activation_lr")[:: -1 if name is None else 1]
-        raise ParameterError(f"{given} needs {missing} beside it: an optimiser, and the rate that it has.")
+        raise ParameterError(f"{given} needs {missing}, too: an optimiser and its rate come as a pair.")
     read_options(name, {})
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < math.inf:
-        raise ParameterError(f"activation_lr must be a finite number of at least 0, and {rate!r} was given.")
+    require_number("fit", "activation_lr", rate, zero=True)
     if lr_scale != LR_SCALE:
         raise ParameterError(
             f"lr_scale={lr_scale!r} is a multiple of the weights' rate, and activation_lr={rate!r} does not depend on "
@@ -295,25 +295,16 @@ def read_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 # One of them, or a pair where activations have their own.
 
 
-_KINDS: dict[str, Any] = {
-    "sgd": torch.optim.SGD,
-    "adagrad": torch.optim.Adagrad,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-}
-
-
 def make_optimizer(groups: Sequence[Group], name: str, options: Mapping[str, Any], own: Own | None) -> Optimizer:
     """What moves these groups, which `param_groups` made and of which none is empty.
 
     own: moves the group "activations" where it is there; the optimiser called `name` moves the others, or all.
     """
-    apart = [{**one, "lr": own.rate} for one in groups if own is not None and one["name"] == "activations"]
-    others = [one for one in groups if not apart or one["name"] != "activations"]
-    made = [_KINDS[name](others, lr=1.0, **options)] if others else []
+    apart = [{**group, "lr": own.rate} for group in groups if own is not None and group["name"] == "activations"]
+    others = [group for group in groups if not apart or group["name"] != "activations"]
+    made = [KINDS[name].plain(others, lr=1.0, **options)] if others else []
     if own is not None and apart:
-        made.append(_KINDS[own.name](apart, lr=own.rate))
+        made.append(KINDS[own.name].plain(apart, lr=own.rate))
     return made[0] if len(made) == 1 else PairedOptimizer(*made)
 
 

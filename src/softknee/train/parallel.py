@@ -142,7 +142,7 @@ def _message_device() -> torch.device:
 
 
 def part_of(count: int) -> slice:
-    """Which of `count` examples are this process's: all together have each once, and their shares differ by 1 at most.
+    """The part of `count` examples that is this process's: the parts cover all, and differ by 1 in size at most.
 
     >>> part_of(5)
     slice(0, 5, None)
@@ -291,7 +291,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The full tensor of a sharded one; any other as it is. All processes ask for it together."""
+    """The full tensor of a sharded one; any other as it is. All processes must call it."""
     held = tensor.detach()
     gather = getattr(held, "full_tensor", None)
     return held if gather is None else gather()
@@ -300,10 +300,7 @@ def whole(tensor: Tensor) -> Tensor:
 def copy_whole_(held: Tensor, full: Tensor) -> None:
     """Give a tensor, sharded or not, the values of a full one that every process has."""
     held = held.detach()
-    if not hasattr(held, "full_tensor"):
-        held.copy_(full)
-        return
-    held.copy_(like_sharded(held, full))
+    held.copy_(like_sharded(held, full) if hasattr(held, "full_tensor") else full)
 
 
 def like_sharded(held: Any, full: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The step of all replicas: their losses and gradients, as one batched program or apart, and what moves on."""
+"""A training step of all replicas: losses and gradients, as one batched program or model by model, and the update."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..errors import InputError, ParameterError
-from .arguments import one_number, tensor_of
+from ..errors import InputError, ParameterError, first_line
+from .arguments import scalar_loss, tensor_of
 from .augment import Augment
 from .capture import captured, compile_method
 from .chain import chain_of
@@ -47,7 +47,7 @@ class BatchedGradients:
         self.leaves = {name: tensors[name].detach().requires_grad_() for group in names for name in group}
         self.inputs = {**tensors, **self.leaves}
         self.chain = chain_of(skeleton, self.inputs) if draws.keys.device.type == "cpu" else None
-        self._found: list[list[Tensor]] = []
+        self._gradients: list[list[Tensor]] = []
         self.made: Tensor | None = None  # the outputs of the last batch, [M, n, ...]
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
@@ -61,22 +61,22 @@ class BatchedGradients:
                 "mean over the examples."
             )
         each = iter(torch.autograd.grad(losses.sum(), list(self.leaves.values()), materialize_grads=True))
-        self._found = [[next(each) for _ in group] for group in self.names]
-        return losses.detach(), self._found
+        self._gradients = [[next(each) for _ in group] for group in self.names]
+        return losses.detach(), self._gradients
 
     def norms(self) -> Tensor:
         """The 2-norm of the whole gradient of each replica, [M]."""
-        return norms([one for group in self._found for one in group])
+        return norms([gradient for group in self._gradients for gradient in group])
 
     def shorten(self, shares: Tensor) -> None:
         """Multiply the gradients of each replica by its share."""
-        for group in self._found:
-            group[:] = [one * shares.view(-1, *[1] * (one.dim() - 1)) for one in group]
+        for group in self._gradients:
+            group[:] = [gradient * shares.view(-1, *[1] * (gradient.dim() - 1)) for gradient in group]
 
 
 def norms(tensors: Sequence[Tensor]) -> Tensor:
     """The 2-norm over all tensors for each replica, [M]."""
-    each = torch.stack([torch.linalg.vector_norm(one.reshape(len(one), -1), dim=1) for one in tensors])
+    each = torch.stack([torch.linalg.vector_norm(tensor.reshape(len(tensor), -1), dim=1) for tensor in tensors])
     return torch.linalg.vector_norm(each, dim=0)
 
 
@@ -100,7 +100,6 @@ def outputs(
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        line = (str(error).strip().splitlines() or ["no message"])[0]
         hint = (
             "it draws random numbers outside of nn.Dropout, which could not be keyed by replica; use modules"
             if "randomness" in str(error)
@@ -108,7 +107,8 @@ def outputs(
             "recipe `engine: loop` under `training`)"
         )
         raise InputError(
-            f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: {line})"
+            f"{type(skeleton).__name__} could not be run for all replicas at once: {hint}. (torch says: "
+            f"{first_line(error)})"
         ) from error
     if not isinstance(output, Tensor):
         raise InputError(f"The model must return one tensor, and it returned a {type(output).__name__}.")
@@ -157,11 +157,11 @@ class SeparateGradients:
         self.models = [_viewing(template, tensors, index, draws).train() for index in count]
         # Pairs of the half copies of weights and what they are copies of, for each replica.
         self.copies = [_in_half_(model, self.dtype) for model in self.models]
-        self.leaves = [[dict(one.named_parameters())[name] for name in trained] for one in self.models]
+        self.leaves = [[dict(model.named_parameters())[name] for name in trained] for model in self.models]
         # Filled anew in each step, where the optimiser finds them.
         self.stacked = [[torch.zeros_like(tensors[name]) for name in group] for group in names]
-        flat = [one for group in self.stacked for one in group]
-        self.gradients = [[one[index] for one in flat] for index in range(len(self.models))]
+        flat = [gradient for group in self.stacked for gradient in group]
+        self.gradients = [[gradient[index] for gradient in flat] for index in range(len(self.models))]
         many = self.device.type == "cuda" and len(self.models) > 1
         self.streams = [torch.cuda.Stream(self.device) for _ in self.models] if many else []
         self._loss_of: Any = compile_method(self._plain_loss) if compiled else self._plain_loss
@@ -186,9 +186,9 @@ class SeparateGradients:
                     with torch.no_grad():
                         torch._foreach_copy_(halves, whole)  # pyright: ignore[reportPrivateImportUsage]
                 loss = self._loss_of(self.models[index], x[index], y[index])
-                found = torch.autograd.grad(loss, self.leaves[index], materialize_grads=True)
+                gradients = torch.autograd.grad(loss, self.leaves[index], materialize_grads=True)
                 with torch.no_grad():
-                    torch._foreach_copy_(self.gradients[index], list(found))  # pyright: ignore[reportPrivateImportUsage]
+                    torch._foreach_copy_(self.gradients[index], list(gradients))  # pyright: ignore[reportPrivateImportUsage]
                     losses[index].copy_(loss)
         for stream in self.streams:
             torch.cuda.current_stream(self.device).wait_stream(stream)
@@ -197,23 +197,23 @@ class SeparateGradients:
     @torch.no_grad()
     def norms(self) -> Tensor:
         """The 2-norm of the whole gradient of each replica, [M]."""
-        each = [torch.stack(torch._foreach_norm(one)) for one in self.gradients]  # pyright: ignore[reportPrivateImportUsage]
+        each = [torch.stack(torch._foreach_norm(gradients)) for gradients in self.gradients]  # pyright: ignore[reportPrivateImportUsage]
         return torch.linalg.vector_norm(torch.stack(each), dim=1)
 
     @torch.no_grad()
     def shorten(self, shares: Tensor) -> None:
         """Multiply the gradients of each replica by its share."""
-        for index, one in enumerate(self.gradients):
-            torch._foreach_mul_(one, shares[index])  # pyright: ignore[reportPrivateImportUsage]
+        for index, gradients in enumerate(self.gradients):
+            torch._foreach_mul_(gradients, shares[index])  # pyright: ignore[reportPrivateImportUsage]
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """The outputs of every replica of the same x, [M, n, ...], in float32 and eval mode."""
-        found = []
+        predictions = []
         for model in self.judged:
             self.draws.passed.clear()  # each replica draws for its first pass, as in training
-            found.append(tensor_of(model(x)))
-        return torch.stack(found)
+            predictions.append(tensor_of(model(x)))
+        return torch.stack(predictions)
 
     def _plain_loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         if self.dtype is None:
@@ -221,7 +221,7 @@ class SeparateGradients:
         else:
             with torch.autocast(x.device.type, dtype=self.dtype, cache_enabled=False):
                 output = tensor_of(model(x))
-        return one_number(self.loss(output.float(), y))
+        return scalar_loss(self.loss(output.float(), y))
 
     def _stream(self, index: int) -> AbstractContextManager[Any]:
         self.draws.passed.clear()
@@ -232,7 +232,7 @@ class SeparateGradients:
 
 
 def read_precision(given: str) -> torch.dtype | None:
-    """The type that autocast works in; None for none."""
+    """The type that autocast works in; None without autocast."""
     if given not in PRECISIONS:
         raise ParameterError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, and {given!r} was given.")
     return PRECISIONS[given]
@@ -241,14 +241,14 @@ def read_precision(given: str) -> torch.dtype | None:
 def _viewing(template: nn.Module, tensors: dict[str, Tensor], index: int, draws: Draws) -> nn.Module:
     """A copy of the template whose parameters and buffers are the replica's part of the stacked tensors."""
     made = copy.deepcopy(template)
-    names = {id(one): name for name, one in (*made.named_parameters(), *made.named_buffers())}
+    names = {id(tensor): name for name, tensor in (*made.named_parameters(), *made.named_buffers())}
     new: dict[str, Any] = {}
-    for name, one in (*made.named_parameters(), *made.named_buffers()):
+    for name, tensor in (*made.named_parameters(), *made.named_buffers()):
         view = tensors[name][index].detach()
-        new[name] = nn.Parameter(view, requires_grad=one.requires_grad) if isinstance(one, nn.Parameter) else view
+        new[name] = nn.Parameter(view, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else view
     for module in made.modules():  # a shared one has one name, and stays shared
         for held in (module._parameters, module._buffers):
-            held.update({key: new[names[id(one)]] for key, one in held.items() if one is not None})
+            held.update({key: new[names[id(tensor)]] for key, tensor in held.items() if tensor is not None})
     alone_modules_(made, Draws(draws.keys[index : index + 1], draws.step, draws.passed))
     return made
 
@@ -257,22 +257,23 @@ def _in_half_(model: nn.Module, dtype: torch.dtype | None) -> tuple[list[Tensor]
     """Give linear maps and convolutions half copies of their parameters; the copies, and what they are copies of.
 
     Autocast would make each of these copies by a kernel of its own, and as many more for the gradients on their way
-    back; together it takes one. The numbers are the same.
+    back; one kernel copies them all here. The numbers are the same.
     """
     halves: dict[int, tuple[nn.Parameter, Tensor]] = {}
     if dtype is None:
         return [], []
     # A weight that is also an embedding's has one gradient, and stays whole.
     others = [each for each in model.modules() if type(each) not in _MAPS]
-    elsewhere = {id(one) for each in others for one in each._parameters.values()}
+    elsewhere = {id(parameter) for each in others for parameter in each._parameters.values()}
     for module in model.modules():
         if type(module) in _MAPS:
-            for name, one in module._parameters.items():
-                if one is not None and one.dtype == torch.float32 and id(one) not in elsewhere:
-                    if id(one) not in halves:
-                        halves[id(one)] = nn.Parameter(one.detach().to(dtype), requires_grad=one.requires_grad), one
-                    module._parameters[name] = halves[id(one)][0]
-    return [half.detach() for half, _ in halves.values()], [one.detach() for _, one in halves.values()]
+            for name, parameter in module._parameters.items():
+                if parameter is not None and parameter.dtype == torch.float32 and id(parameter) not in elsewhere:
+                    if id(parameter) not in halves:
+                        half = nn.Parameter(parameter.detach().to(dtype), requires_grad=parameter.requires_grad)
+                        halves[id(parameter)] = half, parameter
+                    module._parameters[name] = halves[id(parameter)][0]
+    return [half.detach() for half, _ in halves.values()], [weight.detach() for _, weight in halves.values()]
 
 
 class Program:
@@ -377,12 +378,12 @@ class Program:
             return (x, y) if self.augment is None else self.augment(x, y, draws=self.draws)
 
     def _places(self, size: int) -> Tensor:
-        """Of the next batch within the epoch."""
+        """The places of the next batch within the epoch."""
         return self.turn * self.batch + torch.arange(size, device=self.device)
 
     def _chosen(self, data: Tensor, chosen: Tensor) -> Tensor:
         return self._for_each(data.index_select(0, chosen.flatten()).view(*chosen.shape, *data.shape[1:]))
 
-    def _for_each(self, found: Tensor) -> Tensor:
+    def _for_each(self, values: Tensor) -> Tensor:
         """[M or 1, ...] for every replica."""
-        return found.expand(self.count, *found.shape[1:])
+        return values.expand(self.count, *values.shape[1:])

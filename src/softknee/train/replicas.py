@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ..devices import need_device
 from ..errors import InputError, ParameterError
+from ..nn.parameters import require_number
 from ..nn.squaf import SQUAFP
 from ..surgery.groups import LR_SCALE
 from .arguments import (
@@ -30,7 +30,7 @@ from .arguments import (
 )
 from .augment import Augment
 from .losses import Loss, read_loss
-from .many import ManyModels
+from .many import ManyModels, to_probabilities
 from .optimizers import Own, StackedOptimizer, read_options, read_own
 from .program import BatchedGradients, Program, SeparateGradients, norms, outputs, read_precision
 from .random_keys import order, seed_keys
@@ -42,20 +42,18 @@ from .streamed import Feed, Streamed
 
 # -- progressive validation -------------------------------------------------------------------------------
 #
-# In a single pass each example is predicted before it is trained on (Blum et al., 1999).
-#
-# The outputs of a training step are made before the step moves anything. Kept, they are what the model said of examples
-# that it had never seen, and no example needs to be set aside.
+# In a single pass each example is predicted before it is trained on (Blum et al., 1999): the outputs of a training
+# step, computed before it moves anything, are predictions of unseen examples. None needs to be set aside.
 
 
 def check_progressive(model: nn.Module, *, epochs: int, compiled: bool, augment: Any) -> None:
-    """Refuse what would make a training step's outputs other than predictions of unseen examples."""
+    """Refuse settings under which the outputs of a training step are no predictions of unseen examples."""
     if epochs != 1:
         raise ParameterError(
-            f"progressive: an example is unseen once, so that there is one pass; {epochs} epochs were asked for."
+            f"progressive: an example is unseen only once, so epochs must be 1, and {epochs} was given."
         )
     if compiled or augment is not None:
-        raise ParameterError("progressive: compiled models and augmented examples are not for it; leave them out.")
+        raise ParameterError("progressive: it works without compiled and augment alone; leave these out.")
     for path, module in model.named_modules():
         if (isinstance(module, _DropoutNd) and module.p > 0) or isinstance(module, _BatchNorm | SQUAFP):
             raise ParameterError(
@@ -79,11 +77,8 @@ def by_example(predictions: Tensor, order: Tensor) -> Tensor:
     return torch.empty_like(predictions).scatter_(1, places, predictions)
 
 
-# -- M copies of a model trained at once, as one batched program on one device ----------------------------
-
-
 class Replicas(ManyModels):
-    """Trains `count` copies of a model together; each differs from the others as you ask.
+    """Trains `count` copies of a model at once, which differ in their seeds and in parameters of your choice.
 
     Args:
         make_model: returns a new model, its weights drawn from torch's global generator (which is seeded for it) or
@@ -173,7 +168,7 @@ class Replicas(ManyModels):
         on_epoch: Callable[[Replicas], object] | None = None,
         **options: Any,
     ) -> Replicas:
-        """Train for some epochs more; what the optimiser keeps goes on while optimiser and options stay the same.
+        """Train for some epochs more; the state of the optimiser stays while optimiser and options are the same.
 
         Args:
             x, y: all examples and their targets; they are kept on the device, and batches are gathered there. Images
@@ -214,7 +209,7 @@ class Replicas(ManyModels):
             # The places stand in for the examples, which are as many.
             _, y = read_examples(x.places, y, epochs=epochs, batch=batch, device=self.device)
             if progressive:
-                raise ParameterError("progressive: what is read from a disk is not for it; give a tensor of examples.")
+                raise ParameterError("progressive: the examples must be a tensor, and these are read from a disk.")
         else:
             x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
         y = read_targets(y, loss)
@@ -280,14 +275,12 @@ class Replicas(ManyModels):
         self._skeleton.eval()
         try:
             on_disk = isinstance(x, Streamed)
-            each = x.batches(batch, self.device) if on_disk else (one.to(self.device) for one in x.split(batch))
-            parts = [self._outputs(one) for one in each]
+            each = x.batches(batch, self.device) if on_disk else (part.to(self.device) for part in x.split(batch))
+            parts = [self._outputs(part) for part in each]
         finally:
             self._skeleton.train(training)  # predict may be called between two epochs
-        found = torch.cat(parts, dim=1)
-        if not probabilities:
-            return found
-        return found.sigmoid() if found.dim() < 3 or found.shape[2] == 1 else found.softmax(dim=2)
+        result = torch.cat(parts, dim=1)
+        return to_probabilities(result) if probabilities else result
 
     def weight_norms(self) -> Tensor:
         """The 2-norm of all trained parameters of each replica, [M]."""
@@ -303,12 +296,12 @@ class Replicas(ManyModels):
         return self
 
     def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Replicas:
-        """From the next `fit` on the optimiser leaves activation parameters alone; `set_knobs` still moves them.
+        """Freeze activation parameters from the next `fit` on; `set_knobs` still moves them.
 
         Args:
             knobs: which, as the keys of `knobs`: "beta", "layers.1.beta"; every parameter of an activation by default.
 
-        What the optimiser keeps of the other parameters goes on; a frozen one counts in no gradient norm.
+        The optimiser keeps its state of the other parameters; a frozen one counts in no gradient norm.
         """
         before, wanted = self._stack.moving, self._stack.frozen | self._stack.behind(knobs)
         if wanted >= set(self._stack.trainable):
@@ -323,24 +316,24 @@ class Replicas(ManyModels):
 
     def weights(self) -> dict[str, Tensor]:
         """Copies of all parameters and buffers by name, [M, ...], where the replicas live."""
-        return {name: one.clone() for name, one in self._stack.tensors.items()}
+        return {name: tensor.clone() for name, tensor in self._stack.tensors.items()}
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> Replicas:
-        """What `weights` gave, copied back; those of another model are refused, and nothing is changed.
+        """Copy back a result of `weights`; one of another model is refused, and nothing is changed.
 
-        What the optimiser keeps, the counts of epochs and steps and the losses stay as they are.
+        The state of the optimiser, the counts of epochs and steps and the losses stay as they are.
         """
         for held, given in pair_tensors(self._stack.tensors, weights, what="weights are"):
             held.copy_(given)
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that training goes on from, as tensors on the CPU, numbers and text."""
+        """All that is needed to resume, as tensors on the CPU, numbers and text."""
         return write_state(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Replicas:
-        """Go on from a state; one of other replicas is refused, and nothing is changed."""
+        """Resume from a state; a state of other replicas is refused, and nothing is changed."""
         read_state(self, state)
         return self
 
@@ -392,13 +385,12 @@ class Replicas(ManyModels):
     def _choose_optimizer(
         self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None
     ) -> StackedOptimizer:
-        if not 0 <= lr_scale < math.inf:
-            raise ParameterError(f"lr_scale must be a finite number of at least 0, and {lr_scale!r} was given.")
+        require_number("fit", "lr_scale", lr_scale, zero=True)
         key = (name, tuple(sorted(read_options(name, options).items())), float(lr_scale), own)
         if self._optimizer is None or key != self._optimizer_key:
             shares = {"activations": lr_scale if own is None else own}
             groups = [
-                ([self._stack.tensors[one] for one in names], shares.get(group, 1.0), group == "weights")
+                ([self._stack.tensors[name] for name in names], shares.get(group, 1.0), group == "weights")
                 for group, names in self._stack.moving.items()
             ]
             self._optimizer, self._optimizer_key = StackedOptimizer(name, groups, options=options), key

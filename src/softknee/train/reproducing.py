@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ..devices import need_device
 from ..errors import InputError, ParameterError, did_you_mean
-from ..nn.parameters import Held, Parameterised
+from ..nn.parameters import Held, Parameterised, require_number
 from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
 from ..surgery.modules import activation_modules
 from .arguments import read_examples, read_seeds
@@ -58,7 +58,7 @@ def dissimilarity(outputs: Tensor, *, of: str = "probabilities") -> Tensor:
 
 
 def check_kind(of: str) -> None:
-    """Refuse a kind that is none."""
+    """Refuse an unknown kind of score."""
     if of not in KINDS:
         near = did_you_mean(of, KINDS) or f" Known are {', '.join(KINDS)}."
         raise ParameterError(f"There is no similarity of {of!r}.{near}")
@@ -74,8 +74,8 @@ def scores_of(outputs: Tensor, of: str) -> Tensor:
             "dimensions; reshape the output of the model to [examples, labels], or compare of='outputs'."
         )
     if outputs.dim() == 2 or outputs.shape[2] == 1:
-        one = outputs.reshape(*outputs.shape[:2], 1)
-        odds = torch.cat([-one, one], dim=2)
+        logit = outputs.reshape(*outputs.shape[:2], 1)
+        odds = torch.cat([-logit, logit], dim=2)
         return odds if of == "log_odds" else odds.sigmoid()
     return log_odds(outputs) if of == "log_odds" else outputs.softmax(dim=2)
 
@@ -111,27 +111,27 @@ class Widths:
     def __init__(
         self, model: nn.Module, *, learn: str | Iterable[str] | None, wider_first: bool, device: torch.device
     ) -> None:
-        self.all = {one.key: one for one in find_widths(model, learn)}
+        self.all = {width.key: width for width in find_widths(model, learn)}
         self.anchors: dict[str, Tensor] = {}
         self.raw: dict[str, Tensor] = {}
-        for key, one in self.all.items():
-            start = one.start.to(device)
-            positive = isinstance(one.param.constraint, Positive)
-            self.anchors[key] = start.clone() if positive else one.param.constraint.anchor(start)
-            self.raw[key] = torch.zeros_like(start) if positive else one.param.constraint.raw(start)
+        for key, width in self.all.items():
+            start = width.start.to(device)
+            positive = isinstance(width.param.constraint, Positive)
+            self.anchors[key] = start.clone() if positive else width.param.constraint.anchor(start)
+            self.raw[key] = torch.zeros_like(start) if positive else width.param.constraint.raw(start)
         self.orders = self._orders() if wider_first else []
         self.order_()
 
     def values(self, raw: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The widths, differentiable in the raw values."""
-        found = {}
+        widths = {}
         for key, value in (self.raw if raw is None else raw).items():
             constraint, anchor = self.all[key].param.constraint, self.anchors[key]
             if isinstance(constraint, Positive):
-                found[key] = (anchor * value.exp()).clamp(NARROWEST, WIDEST)
+                widths[key] = (anchor * value.exp()).clamp(NARROWEST, WIDEST)
             else:
-                found[key] = constraint.lift(value, anchor) if constraint.lifted else value
-        return found
+                widths[key] = constraint.lift(value, anchor) if constraint.lifted else value
+        return widths
 
     @torch.no_grad()
     def order_(self) -> None:
@@ -139,7 +139,7 @@ class Widths:
         for keys in self.orders:
             sign = -self.all[keys[0]].narrows
             now = [self._place(key) for key in keys]
-            for key, old, new in zip(keys, now, falling([sign * one for one in now]), strict=True):
+            for key, old, new in zip(keys, now, falling([sign * place for place in now]), strict=True):
                 if sign * new != old:  # what is in order keeps its bits
                     self.raw[key].copy_(torch.as_tensor(self._raw_at(key, sign * new)))
 
@@ -155,38 +155,38 @@ class Widths:
 
     def _orders(self) -> list[list[str]]:
         families: dict[tuple[str, str], list[str]] = {}
-        for key, one in self.all.items():
-            if one.narrows and isinstance(one.param.constraint, Positive | AtLeastOne):
-                if one.start.numel() != 1:
+        for key, width in self.all.items():
+            if width.narrows and isinstance(width.param.constraint, Positive | AtLeastOne):
+                if width.start.numel() != 1:
                     raise ParameterError(
-                        f"wider_first compares one width for each activation, and {key!r} has {one.start.numel()}; "
+                        f"wider_first compares one width for each activation, and {key!r} has {width.start.numel()}; "
                         "build the activations with one value per layer, or leave wider_first out."
                     )
-                families.setdefault(one.family, []).append(key)
-        found = [keys for keys in families.values() if len(keys) > 1]
-        if not found:
+                families.setdefault(width.family, []).append(key)
+        orders = [keys for keys in families.values() if len(keys) > 1]
+        if not orders:
             raise ParameterError("wider_first orders the widths of equal activations by depth, and no two are there.")
-        return found
+        return orders
 
 
 def find_widths(model: nn.Module, learn: str | Iterable[str] | None) -> list[Width]:
     """The parameters of these names in every activation that has them; the knob of each for None."""
     modules = activation_modules(model)
-    asked = None if learn is None else [learn] if isinstance(learn, str) else list(learn)
-    found = [
+    names = None if learn is None else [learn] if isinstance(learn, str) else list(learn)
+    widths = [
         _width(path, module, p)
         for path, module in modules.items()
         for p in module.params
-        if p.name in (_knobs(module) if asked is None else asked)
+        if p.name in (_knobs(module) if names is None else names)
     ]
     known = sorted({p.name for module in modules.values() for p in module.params})
-    missing = [name for name in asked or () if name not in known]
-    if missing or not found:
+    missing = [name for name in names or () if name not in known]
+    if missing or not widths:
         what = f"a parameter {missing[0]!r}" if missing else "a width to learn"
         near = did_you_mean(missing[0], known) if missing else ""
         has = f"parameters {', '.join(known)}" if known else "no parameter"
         raise ParameterError(f"No activation of {type(model).__name__} has {what}; its activations have {has}.{near}")
-    return found
+    return widths
 
 
 def _knobs(module: Parameterised) -> Sequence[str]:
@@ -201,9 +201,11 @@ def _width(path: str, module: Parameterised, p: Held) -> Width:
             "that the ensemble can learn it, and models retrained with what it found keep it."
         )
     start = module.effective(p).detach().clone()
-    for one in start.double().flatten().tolist():
-        if not p.constraint.allows_learned(one):
-            raise ParameterError(f"To be learned, {key} must start at {p.constraint.learned_words}, and it is {one!r}.")
+    for value in start.double().flatten().tolist():
+        if not p.constraint.allows_learned(value):
+            raise ParameterError(
+                f"To be learned, {key} must start at {p.constraint.learned_words}, and it is {value!r}."
+            )
     narrows = 0
     if p.name in _knobs(module):
         definition = getattr(module, "definition", None)
@@ -243,10 +245,9 @@ def widths_by_depth(model: nn.Module, *, first: float, last: float, name: str | 
     >>> sk.train.widths_by_depth(net, first=2.0, last=0.5)
     {'1.beta': 2.0, '3.beta': 1.0, '5.beta': 0.5}
     """
-    for one in (first, last):
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one < math.inf:
-            raise ParameterError(f"widths_by_depth: first and last must be finite numbers above 0, and {one!r} is not.")
-    keys = [one.key for one in find_widths(model, name)]
+    require_number("widths_by_depth", "first", first)
+    require_number("widths_by_depth", "last", last)
+    keys = [width.key for width in find_widths(model, name)]
     depths = list(dict.fromkeys(key.rpartition(".")[0] for key in keys))
     place = {path: index / max(1, len(depths) - 1) for index, path in enumerate(depths)}
     return {key: float(first * (last / first) ** place[key.rpartition(".")[0]]) for key in keys}
@@ -324,7 +325,7 @@ class Ensemble:
         if objective not in OBJECTIVES:
             near = did_you_mean(objective, OBJECTIVES) or f" Known are {', '.join(OBJECTIVES)}."
             raise ParameterError(f"Ensemble: there is no objective called {objective!r}.{near}")
-        _check_number("weight", weight)
+        require_number("Ensemble", "weight", weight, zero=True)
         self.make_model, self.count, self.device = make_model, count, need_device(device)
         self.of, self.weight, self.objective, self.share_order = of, float(weight), objective, share_order
         starts = [self.seeds[0]] * count if share_init else self.seeds
@@ -336,7 +337,7 @@ class Ensemble:
         )
         self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
         stack_modules_(self._skeleton, self._draws)
-        drops = any(isinstance(one, StackedDropout) and one.p > 0 for one in self._skeleton.modules())
+        drops = any(isinstance(module, StackedDropout) and module.p > 0 for module in self._skeleton.modules())
         if share_init and share_order and not drops:
             raise ParameterError(
                 "Ensemble: with share_init and share_order and without dropout all models stay equal, and nothing can "
@@ -345,12 +346,12 @@ class Ensemble:
         names = self._stack.trainable
         # Leaves that share their memory with what the optimisers move.
         self._weights = {name: self._stack.tensors[name].detach().requires_grad_() for name in names}
-        self._raw = {key: one.detach().requires_grad_() for key, one in self._widths.raw.items()}
+        self._raw = {key: raw.detach().requires_grad_() for key, raw in self._widths.raw.items()}
         self.epoch = self.step = 0
         self._losses: list[Tensor] = []
         self._dissimilarities: list[Tensor] = []
         self._path: dict[str, list[Tensor]] = {
-            key: [one.detach().clone()] for key, one in self._widths.values().items()
+            key: [width.detach().clone()] for key, width in self._widths.values().items()
         }
         self._keep_widths()
 
@@ -382,13 +383,13 @@ class Ensemble:
         """
         x, y = read_examples(x, y, epochs=epochs, batch=batch, device=self.device)
         for name, value in (("lr", lr), ("width_lr", width_lr)):
-            _check_number(name, value)
+            require_number("Ensemble", name, value, zero=True)
         groups = self._stack.groups
         movers = (
             StackedOptimizer(
                 optimizer,
                 [
-                    ([self._stack.tensors[one] for one in names], 1.0, kind == "weights")
+                    ([self._stack.tensors[name] for name in names], 1.0, kind == "weights")
                     for kind, names in groups.items()
                 ],
                 options=options,
@@ -421,11 +422,11 @@ class Ensemble:
 
     def learned(self) -> dict[str, Tensor]:
         """The widths by "path.name", on the CPU."""
-        return {key: one.detach().clone().cpu() for key, one in self._widths.values().items()}
+        return {key: width.detach().clone().cpu() for key, width in self._widths.values().items()}
 
     def knobs(self, count: int) -> dict[str, list[Any]]:
         """The widths as the knobs of `count` replicas."""
-        return {key: [one] * count for key, one in self.learned().items()}
+        return {key: [width] * count for key, width in self.learned().items()}
 
     def fresh(self, *, count: int, seeds: Iterable[int] | None = None, **settings: Any) -> Replicas:
         """New models with the learned widths fixed, untrained: call `fit` on them.
@@ -451,7 +452,7 @@ class Ensemble:
     def model(self, index: int) -> nn.Module:
         """One model of the ensemble as an ordinary one."""
         if not -self.count <= index < self.count:
-            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}; {index} is none.")
+            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}, and no model {index}.")
         return self._stack.model(index % self.count)
 
     @property
@@ -496,23 +497,23 @@ class Ensemble:
         self.step += 1
         self._losses.append(losses.detach())
         self._dissimilarities.append(apart.detach())
-        for key, one in self._widths.values().items():
-            self._path[key].append(one.detach().clone())
+        for key, width in self._widths.values().items():
+            self._path[key].append(width.detach().clone())
 
     def _gradients(
         self, x: Tensor, y: Tensor, task: Loss, common: Tensor | None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
         tensors = self._tensors()
-        found = outputs(self._skeleton, tensors, x, draws=self._draws)
-        losses = task(found, y)
+        predictions = outputs(self._skeleton, tensors, x, draws=self._draws)
+        losses = task(predictions, y)
         if losses.shape != (self.count,):
             raise InputError(
                 f"The loss must be one number for each model, and it has shape {tuple(losses.shape[1:])}; take its "
                 "mean over the examples."
             )
         if common is not None:
-            found = outputs(self._skeleton, tensors, common, draws=self._draws, shared=True)
-        apart = dissimilarity(found, of=self.of)
+            predictions = outputs(self._skeleton, tensors, common, draws=self._draws, shared=True)
+        apart = dissimilarity(predictions, of=self.of)
         for_weights, for_widths = losses.sum(), self.weight * apart
         if self.objective != "separate":
             for_widths = losses.mean() + for_widths
@@ -523,13 +524,13 @@ class Ensemble:
     def _tensors(self) -> dict[str, Tensor]:
         """Everything that the models are called with: the widths are the same tensor for each."""
         shared = self._widths.values(self._raw)
-        spread = {key: one.expand(self.count, *one.shape) for key, one in shared.items()}
+        spread = {key: width.expand(self.count, *width.shape) for key, width in shared.items()}
         return {**self._stack.tensors, **self._weights, **spread}
 
     @torch.no_grad()
     def _keep_widths(self) -> None:
-        for key, one in self._widths.values().items():
-            self._stack.tensors[key].copy_(one.expand(self.count, *one.shape))
+        for key, width in self._widths.values().items():
+            self._stack.tensors[key].copy_(width.expand(self.count, *width.shape))
 
     def _refuse_other_learners(self) -> None:
         if own := self._stack.groups.get("activations"):
@@ -544,18 +545,12 @@ class Ensemble:
 
 
 def _grad(value: Tensor, leaves: dict[str, Tensor], *, keep: bool = False) -> dict[str, Tensor]:
-    found = torch.autograd.grad(value, list(leaves.values()), retain_graph=keep, materialize_grads=True)
-    return dict(zip(leaves, found, strict=True))
+    gradients = torch.autograd.grad(value, list(leaves.values()), retain_graph=keep, materialize_grads=True)
+    return dict(zip(leaves, gradients, strict=True))
 
 
 def _rates(share: float, lr: float, width_lr: float, device: torch.device) -> tuple[Tensor, Tensor]:
     # torch's fused kernels read the rate as float32 on a GPU.
     kind = torch.float32 if device.type == "cuda" else torch.float64
-    return torch.tensor(share * lr, dtype=kind, device=device), torch.tensor(
-        share * width_lr, dtype=kind, device=device
-    )
-
-
-def _check_number(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ParameterError(f"Ensemble: {name} must be a finite number of at least 0, and {value!r} was given.")
+    rates = torch.tensor([share * lr, share * width_lr], dtype=kind, device=device)
+    return rates[0], rates[1]

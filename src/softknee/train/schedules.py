@@ -46,11 +46,11 @@ def step(*, milestones: Sequence[float], factor: float = 0.1, warmup: float = 0.
     """
     if not 0 < factor <= 1:
         raise ParameterError(f"A schedule's factor must be in (0, 1], and {factor!r} was given.")
-    for one in milestones:
-        if not 0 < one < math.inf:
-            raise ParameterError(f"A milestone must be a share of the training above 0, and {one!r} was given.")
+    for milestone in milestones:
+        if not 0 < milestone < math.inf:
+            raise ParameterError(f"A milestone must be a share of the training above 0, and {milestone!r} was given.")
     lower, warmed = tuple(milestones), constant(warmup=warmup, start=start)
-    return lambda progress: warmed(progress) * factor ** sum(progress >= one for one in lower)
+    return lambda progress: warmed(progress) * factor ** sum(progress >= milestone for milestone in lower)
 
 
 def _warmed(shape: Schedule, *, warmup: float, floor: float, start: float) -> Schedule:

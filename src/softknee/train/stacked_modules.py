@@ -54,7 +54,7 @@ class Draws:
         return fold(fold(fold(self.keys, self.step), site), turn)
 
 
-class _Together(torch.autograd.Function):
+class _OnAll(torch.autograd.Function):
     """Calls `run` on the tensors of all replicas; only its vmap rule is ever used."""
 
     @staticmethod
@@ -68,23 +68,23 @@ class _Together(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         run, *tensors = args
         stacked = [
-            one
-            if not isinstance(one, Tensor)
-            else one.expand(info.batch_size, *one.shape)
+            tensor
+            if not isinstance(tensor, Tensor)
+            else tensor.expand(info.batch_size, *tensor.shape)
             if dim is None
-            else one.movedim(dim, 0)
-            for one, dim in zip(tensors, in_dims[1:], strict=True)
+            else tensor.movedim(dim, 0)
+            for tensor, dim in zip(tensors, in_dims[1:], strict=True)
         ]
         return run(*stacked), 0
 
 
 # torch binds the arguments by `inspect` at every call; a signature that is there already saves half of that time.
-_Together.forward.__signature__ = inspect.signature(_Together.forward)  # pyright: ignore[reportFunctionMemberAccess]
+_OnAll.forward.__signature__ = inspect.signature(_OnAll.forward)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def together(run: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
+def on_all(run: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:
     """`run` on tensors with the replicas as first dimension, from inside vmap over the replicas."""
-    return _Together.apply(run, *tensors)  # pyright: ignore[reportReturnType]
+    return _OnAll.apply(run, *tensors)  # pyright: ignore[reportReturnType]
 
 
 class _LinearMaps(torch.autograd.Function):
@@ -113,15 +113,15 @@ class _LinearMaps(torch.autograd.Function):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The linear map of every replica: x [M, ..., in], weight [M, out, in], bias [M, out]."""
     flat = x.reshape(x.shape[0], -1, x.shape[-1])
-    found: Any = _LinearMaps.apply(flat, weight, bias)
-    return found.reshape(*x.shape[:-1], weight.shape[1])
+    y: Any = _LinearMaps.apply(flat, weight, bias)
+    return y.reshape(*x.shape[:-1], weight.shape[1])
 
 
 class StackedLinear(nn.Linear):
     """One batched product."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return together(linear, input, self.weight, self.bias)
+        return on_all(linear, input, self.weight, self.bias)
 
 
 def aligned(x: Tensor, p: Tensor, *, tail: int = 0) -> Tensor:
@@ -137,7 +137,7 @@ class StackedPointwise(Pointwise):
         return call(self.definition, x, [aligned(x, p) for p in params])
 
     def forward(self, input: Tensor) -> Tensor:
-        return together(self.run, input, *self.fitted(input))
+        return on_all(self.run, input, *self.fitted(input))
 
 
 class StackedSquaf(SQUAF):
@@ -149,7 +149,7 @@ class StackedSquaf(SQUAF):
     def run(self, x: Tensor, *params: Tensor) -> Tensor:
         """Of x [M, ...] with its parameters [M, ...], in their order."""
         named = zip(self.params, params, strict=True)
-        return self.compute(x, {p.name: aligned(x, one, tail=len(self._tail(p.name))) for p, one in named})
+        return self.compute(x, {p.name: aligned(x, value, tail=len(self._tail(p.name))) for p, value in named})
 
     def compute(self, input: Tensor, values: dict[str, Any]) -> Tensor:
         if not isinstance(self, SQUAFP):
@@ -159,7 +159,7 @@ class StackedSquaf(SQUAF):
         return squaf_sampled(input, **values, window=self.window, weights=self.weights, seed=seed)
 
     def forward(self, input: Tensor) -> Tensor:
-        return together(self.run, input, *self.fitted(input).values())
+        return on_all(self.run, input, *self.fitted(input).values())
 
 
 class StackedVector(OneVector):
@@ -174,7 +174,7 @@ class StackedVector(OneVector):
 
     def forward(self, input: Tensor) -> Tensor:
         _, vector = self._ready(input)
-        return together(self.run, input, vector)
+        return on_all(self.run, input, vector)
 
 
 class StackedDropout(nn.Module):
@@ -186,7 +186,7 @@ class StackedDropout(nn.Module):
     kept_dims: int | None
 
     def forward(self, input: Tensor) -> Tensor:
-        return together(self.forward_all, input) if self.training and self.p else input
+        return on_all(self.forward_all, input) if self.training and self.p else input
 
     def forward_all(self, x: Tensor) -> Tensor:
         """Of the replicas' inputs, [M, ...]."""
@@ -208,7 +208,7 @@ class AloneSquaf(StackedSquaf):
     """SQUAF-P of one replica whose model runs outside of vmap: sampled from its key."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.run(input.unsqueeze(0), *[one.unsqueeze(0) for one in self.fitted(input).values()]).squeeze(0)
+        return self.run(input.unsqueeze(0), *[value.unsqueeze(0) for value in self.fitted(input).values()]).squeeze(0)
 
 
 class StackedNorm(nn.Module):
@@ -217,7 +217,7 @@ class StackedNorm(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         own: Any = self
         own._check_input_dim(input)
-        return together(self.run, input, *self._tensors())
+        return on_all(self.run, input, *self._tensors())
 
     def forward_all(self, x: Tensor) -> Tensor:
         """Of the replicas' inputs, [M, ...], where this module holds the stacked tensors itself."""
@@ -234,8 +234,8 @@ class StackedNorm(nn.Module):
         own: Any = self
         replicas, batch, channels = x.shape[:3]
         side_by_side = x.transpose(0, 1).reshape(batch, replicas * channels, *x.shape[3:])
-        flat_weight, flat_bias = (None if one is None else one.reshape(-1) for one in (weight, bias))
-        means, variances = (None if one is None else one.view(-1) for one in (mean, variance))
+        flat_weight, flat_bias = (None if tensor is None else tensor.reshape(-1) for tensor in (weight, bias))
+        means, variances = (None if tensor is None else tensor.view(-1) for tensor in (mean, variance))
         if own.training and count is not None:
             count.add_(1)
         use_batch, momentum = own.training or mean is None, own.momentum or 0.0

@@ -50,20 +50,15 @@ class Stack:
     @property
     def moving(self) -> dict[str, list[str]]:
         """The groups without what is frozen, and without a group that is frozen as a whole."""
-        left = {group: [one for one in names if one not in self.frozen] for group, names in self.groups.items()}
+        left = {group: [name for name in names if name not in self.frozen] for group, names in self.groups.items()}
         return {group: names for group, names in left.items() if names}
 
     def behind(self, knobs: Iterable[str] | None) -> frozenset[str]:
         """The trained tensors behind these activation parameters; behind all of them for None."""
         if knobs is None:
             return frozenset(self.groups.get("activations", ()))
-        found: set[str] = set()
-        for key in [knobs] if isinstance(knobs, str) else knobs:
-            name = key.rpartition(".")[2]
-            for path, module in fitting(activation_modules(self.template), key).items():
-                stored = next(module._raw_name(p) for p in module.params if p.name == name)
-                found.add(f"{path}.{stored}" if path else stored)
-        return frozenset(found & set(self.trainable))  # a fixed one is not moved by the optimiser anyway
+        # A fixed one is not moved by the optimiser anyway.
+        return frozenset(stored_names(self.template, knobs) & set(self.trainable))
 
     def model(self, index: int) -> nn.Module:
         """An ordinary model with the tensors of one replica."""
@@ -83,18 +78,9 @@ class Stack:
     @torch.no_grad()
     def knobs(self) -> dict[str, Tensor]:
         """The effective parameters of every activation by "path.name", [M, ...]."""
-        found: dict[str, list[Tensor]] = {}
+        return effective_values(self._each_activation)
 
-        def look(index: int, work: nn.Module) -> None:
-            for path, module in activation_modules(work).items():
-                for p in module.params:
-                    key = f"{path}.{p.name}" if path else p.name
-                    found.setdefault(key, []).append(module.effective(p).detach().clone().cpu())
-
-        self._each_activation(look)
-        return {key: torch.stack(each) for key, each in found.items()}
-
-    def _each_activation(self, do: Callable[[int, nn.Module], None]) -> dict[str, Tensor]:
+    def _each_activation(self, do: Callable[[int, nn.Module], object]) -> dict[str, Tensor]:
         """Call `do` on a model that has the activation tensors of each replica in turn; those tensors afterwards."""
         work = copy.deepcopy(self.template)
         own = named_tensors(work)
@@ -144,11 +130,44 @@ def build_model(make_model: Callable[..., nn.Module], seed: int) -> nn.Module:
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, a shared one once, as tensors outside autograd."""
-    return {name: one.detach() for name, one in (*model.named_parameters(), *model.named_buffers())}
+    return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
+
+
+def stored_names(model: nn.Module, knobs: str | Iterable[str]) -> set[str]:
+    """The names of the tensors that these activation parameters are computed from."""
+    names: set[str] = set()
+    for key in [knobs] if isinstance(knobs, str) else knobs:
+        name = key.rpartition(".")[2]
+        for path, module in fitting(activation_modules(model), key).items():
+            stored = next(module._raw_name(p) for p in module.params if p.name == name)
+            names.add(f"{path}.{stored}" if path else stored)
+    return names
+
+
+def effective_values(each_activation: Callable[[Callable[[int, nn.Module], object]], object]) -> dict[str, Tensor]:
+    """The effective parameters by "path.name", [M, ...]; `each_activation` calls a function on every model."""
+    values: dict[str, list[Tensor]] = {}
+
+    def read(index: int, model: nn.Module) -> None:
+        for path, module in activation_modules(model).items():
+            for p in module.params:
+                key = f"{path}.{p.name}" if path else p.name
+                values.setdefault(key, []).append(module.effective(p).detach().clone().cpu())
+
+    each_activation(read)
+    return {key: torch.stack(each) for key, each in values.items()}
+
+
+def refuse_unbuilt(model: nn.Module) -> None:
+    """Refuse a model with tensors that have no values yet."""
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor) or tensor.device.type == "meta":
+            raise InputError(f"{name!r} has no values yet; run the model once inside make_model, or build it whole.")
 
 
 def refuse_unstackable(model: nn.Module) -> None:
-    """A sentence for state that has no place in a stack."""
+    """Refuse state that cannot be stacked."""
+    refuse_unbuilt(model)
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             if isinstance(value, Tensor):
@@ -157,26 +176,24 @@ def refuse_unstackable(model: nn.Module) -> None:
                     "stacked over replicas; register it as a buffer or a parameter."
                 )
     kinds = set()
-    for name, one in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(one) or one.device.type == "meta":
-            raise InputError(f"{name!r} has no values yet; run the model once inside make_model, or build it whole.")
-        if one.layout != torch.strided or one.is_quantized:
-            raise InputError(f"{name!r} is {one.layout} or quantised, which cannot be stacked; use dense tensors.")
-        if isinstance(one, nn.Parameter) and one.requires_grad:
-            kinds.add(one.dtype)
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise InputError(f"{name!r} is {tensor.layout} or quantised, which cannot be stacked; use dense tensors.")
+        if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
+            kinds.add(tensor.dtype)
     if len(kinds) > 1:
         raise InputError(f"The trained parameters have several types ({', '.join(map(str, kinds))}); use one.")
 
 
 def check_knobs(knobs: Knobs, count: int) -> dict[str, list[Any]]:
     """For every knob its values, one for each replica."""
-    found = {}
+    checked = {}
     for name, each in knobs.items():
         values = list(each)
         if len(values) != count:
             raise ParameterError(f"knobs: {name!r} has {len(values)} values for {count} replicas; give one for each.")
-        found[name] = [float(v) if not isinstance(v, Tensor) or v.numel() == 1 else v for v in values]
-    return found
+        checked[name] = [float(v) if not isinstance(v, Tensor) or v.numel() == 1 else v for v in values]
+    return checked
 
 
 def apply_knobs(model: nn.Module, values: Mapping[str, Any]) -> None:
@@ -190,8 +207,8 @@ def apply_knobs(model: nn.Module, values: Mapping[str, Any]) -> None:
 def fitting(modules: Mapping[str, Parameterised], key: str) -> dict[str, Parameterised]:
     """The activations that a key such as "beta" or "layers.1.beta" speaks of."""
     path, _, name = key.rpartition(".")
-    asked = modules if not path else {path: modules[path]} if path in modules else {}
-    fitting = {where: module for where, module in asked.items() if any(p.name == name for p in module.params)}
+    candidates = modules if not path else {path: modules[path]} if path in modules else {}
+    fitting = {where: module for where, module in candidates.items() if any(p.name == name for p in module.params)}
     if not fitting:
         known = {p.name for module in modules.values() for p in module.params}
         known |= {f"{where}.{p.name}" for where, module in modules.items() for p in module.params}
@@ -207,8 +224,8 @@ def _group_names(model: nn.Module) -> dict[str, list[str]]:
 
 def _anatomy(model: nn.Module) -> dict[str, str]:
     """What two replicas must have in common."""
-    found = {path or "the model": type(module).__name__ for path, module in model.named_modules()}
-    for name, one in (*model.named_parameters(), *model.named_buffers()):
-        trained = ", trained" if one.requires_grad else ""
-        found[name] = f"{tuple(one.shape)} of {str(one.dtype).removeprefix('torch.')}{trained}"
-    return found
+    anatomy = {path or "the model": type(module).__name__ for path, module in model.named_modules()}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        trained = ", trained" if tensor.requires_grad else ""
+        anatomy[name] = f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}{trained}"
+    return anatomy

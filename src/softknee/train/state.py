@@ -1,4 +1,4 @@
-"""What training goes on from: written to plain tensors, numbers and text, and read back whole or not at all."""
+"""The state of a training: written as plain tensors, numbers and text, and read back whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..errors import InputError
 from .optimizers import Own, StackedOptimizer, read_own
 
 if TYPE_CHECKING:
+    from .one_by_one import OneByOne
     from .replicas import Replicas
 
 FORMAT = 2
@@ -28,8 +29,8 @@ def write_state(replicas: Replicas) -> dict[str, Any]:
         "frozen": sorted(replicas._stack.frozen),
         "epoch": replicas.epoch,
         "step": replicas.step,
-        "tensors": {name: _copy(one) for name, one in replicas._stack.tensors.items()},
-        "logs": [_copy(one) for one in replicas._logs],
+        "tensors": {name: _copy(tensor) for name, tensor in replicas._stack.tensors.items()},
+        "logs": [_copy(log) for log in replicas._logs],
         "optimizer": None
         if optimizer is None
         else {
@@ -37,22 +38,27 @@ def write_state(replicas: Replicas) -> dict[str, Any]:
             "options": dict(optimizer.options),
             "lr_scale": replicas._optimizer_key[2],
             **write_own(replicas._optimizer_key[3]),
-            "tensors": [_copy(one) for one in optimizer.tensors()],
+            "tensors": [_copy(tensor) for tensor in optimizer.tensors()],
         },
     }
+
+
+def check_state(state: Any, written_as: int | str, models: Replicas | OneByOne, *, what: str) -> None:
+    """Refuse what is no state, or one of models with other seeds."""
+    wanted = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
+    if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != written_as:
+        raise InputError(f"This is no state of {what}: pass the result of state_dict(), from the same version.")
+    if list(state["seeds"]) != models.seeds or dict(state["shares"]) != models.shares:
+        raise InputError(
+            f"The state is of models with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
+            f"these have {models.seeds} and {models.shares}; build them alike."
+        )
 
 
 @torch.no_grad()
 def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
     """Check all of it, then copy."""
-    wanted = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
-    if not isinstance(state, Mapping) or not wanted <= set(state) or state["format"] != FORMAT:
-        raise InputError("This is no state of replicas: take what state_dict() gave, with the same version.")
-    if list(state["seeds"]) != replicas.seeds or dict(state["shares"]) != replicas.shares:
-        raise InputError(
-            f"The state is of replicas with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "
-            f"these have {replicas.seeds} and {replicas.shares}; build them alike."
-        )
+    check_state(state, FORMAT, replicas, what="replicas")
     pairs = pair_tensors(replicas._stack.tensors, state["tensors"], what="state is")
     saved = state["optimizer"]
     frozen = frozenset(state["frozen"])
@@ -64,8 +70,8 @@ def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
         if saved is not None:
             settings = saved["name"], saved["options"], saved["lr_scale"], own_in(saved)
             chosen = replicas._choose_optimizer(*settings)
-            own = {str(index): one for index, one in enumerate(chosen.tensors())}
-            given = {str(index): one for index, one in enumerate(saved["tensors"])}
+            own = {str(index): tensor for index, tensor in enumerate(chosen.tensors())}
+            given = {str(index): tensor for index, tensor in enumerate(saved["tensors"])}
             pairs += pair_tensors(own, given, what="state is")
     except Exception:
         replicas._optimizer, replicas._optimizer_key, replicas._stack.frozen = before
@@ -74,11 +80,11 @@ def read_state(replicas: Replicas, state: Mapping[str, Any]) -> None:
         held.copy_(given)
     replicas.epoch, replicas.step = int(state["epoch"]), int(state["step"])
     replicas._draws.step.fill_(replicas.step)
-    replicas._logs = [one.to(replicas.device, copy=True) for one in state["logs"]]
+    replicas._logs = [log.to(replicas.device, copy=True) for log in state["logs"]]
 
 
 def carry_over(old: StackedOptimizer, before: Groups, new: StackedOptimizer, after: Groups) -> None:
-    """Give a new optimiser over fewer parameters what the old one keeps of them; groups are in the order of both."""
+    """Copy the state of an optimiser to a new one over fewer parameters; groups are in the order of both."""
     held = {
         (name, key): kept[index]
         for names, state in zip(before.values(), old.state, strict=True)
@@ -88,12 +94,12 @@ def carry_over(old: StackedOptimizer, before: Groups, new: StackedOptimizer, aft
     new.age.copy_(old.age)
     for names, state in zip(after.values(), new.state, strict=True):
         for key, kept in state.items():
-            for name, one in zip(names, kept, strict=True):
-                one.copy_(held[name, key])
+            for name, tensor in zip(names, kept, strict=True):
+                tensor.copy_(held[name, key])
 
 
 def write_own(own: Own | None) -> dict[str, Any]:
-    """The optimiser of activations beside the one of the weights; nothing where there is none, as in older states."""
+    """The optimiser of the activations where they have their own; else nothing, as in older states."""
     return {} if own is None else {"activation_optimizer": own.name, "activation_lr": own.rate}
 
 
@@ -103,18 +109,18 @@ def own_in(saved: Mapping[str, Any]) -> Own | None:
 
 
 def pair_tensors(held: Mapping[str, Tensor], given: Mapping[str, Tensor], *, what: str) -> list[tuple[Tensor, Tensor]]:
-    """The tensors that belong together; a sentence where names, shapes or types differ."""
+    """The tensors in pairs by name; refused where names, shapes or types differ."""
     if set(held) != set(given):
         differs = sorted(set(held) ^ set(given))
         raise InputError(f"The {what} of another model: it differs in {', '.join(map(repr, differs[:3]))}.")
-    for name, one in held.items():
-        if one.shape != given[name].shape or one.dtype != given[name].dtype:
+    for name, tensor in held.items():
+        if tensor.shape != given[name].shape or tensor.dtype != given[name].dtype:
             raise InputError(
                 f"The {what} of another model: {name!r} has shape {tuple(given[name].shape)} there and "
-                f"{tuple(one.shape)} here, or another type."
+                f"{tuple(tensor.shape)} here, or another type."
             )
-    return [(one, given[name]) for name, one in held.items()]
+    return [(tensor, given[name]) for name, tensor in held.items()]
 
 
-def _copy(one: Tensor) -> Tensor:
-    return one.detach().to("cpu", copy=True)
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)

@@ -73,7 +73,7 @@ class Streamed:
 
     def constants(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and spread on the device."""
-        mean, spread = (torch.tensor(one, device=device).reshape(-1, 1, 1) for one in (self.mean, self.spread))
+        mean, spread = (torch.tensor(values, device=device).reshape(-1, 1, 1) for values in (self.mean, self.spread))
         return mean, spread
 
     def shaped(self, images: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class Streamed:
     def submit(self, which: Tensor, room: Tensor, pool: ThreadPoolExecutor) -> list[Future[None]]:
         """Have these examples read into `room`, uint8 [k, *image], by the threads of a pool."""
         rows = self.places[which].split(_TASK)
-        return [pool.submit(self._read, *one) for one in zip(rows, room.split(_TASK), strict=True)]
+        return [pool.submit(self._read, *task) for task in zip(rows, room.split(_TASK), strict=True)]
 
     def _begin(self, which: Tensor, pool: ThreadPoolExecutor) -> tuple[Tensor, list[Future[None]]]:
         room = torch.empty(len(which), *self.image, dtype=torch.uint8)
@@ -113,18 +113,18 @@ class Streamed:
         lines: Any = room.flatten(1).numpy()
         try:
             with self.path.open("rb", buffering=0) as file:
-                if hasattr(os, "posix_fadvise"):  # what follows a row on the disk is hardly ever asked for next
+                if hasattr(os, "posix_fadvise"):  # the row after this one is hardly ever the next
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
                 for row, line in zip(rows.tolist(), lines, strict=True):
                     file.seek(row * line.nbytes)
                     if not _filled(file.readinto, line):
-                        raise DataError(f"'{self.path}' ends before its row {row:,}: it was cut. Make it anew.")
+                        raise DataError(f"'{self.path}' ends before its row {row:,}: it was cut. Make it again.")
         except OSError as error:
             raise DataError(f"'{self.path}' could not be read ({error.strerror or error}).") from error
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What would need all examples at once is told that they are not there."""
+        """Refuse a function of torch that needs all examples at once."""
         name = getattr(func, "__name__", "this")
         raise InputError(
             f"torch's {name} needs all examples in memory, and these are read from a disk. Take a part of them: "
@@ -149,8 +149,8 @@ def _filled(read: Callable[[Any], int | None], line: Any) -> bool:
 
 
 def _wait(reading: Sequence[Future[None]]) -> None:
-    for one in reading:
-        one.result()
+    for task in reading:
+        task.result()
 
 
 # -- batches on their way to the device -------------------------------------------------------------------
@@ -213,8 +213,7 @@ class Feed:
             self._bridge.wait()
         self._read_ahead()
         slot, reading = self._coming.popleft()
-        for one in reading:
-            one.result()
+        _wait(reading)
         if self._bridge is None:
             self.room.copy_(slot)
         else:
@@ -223,15 +222,15 @@ class Feed:
 
     def images(self, size: int, *, ready: bool) -> Tensor:
         """The first `size` of each order, [orders, size, ...]: as examples where they are to be ready, or as bytes."""
-        found = self.room[:, :size]
-        return self.x.shaped(normalised(found, *self._constants) if ready else found)
+        images = self.room[:, :size]
+        return self.x.shaped(normalised(images, *self._constants) if ready else images)
 
     def _read_ahead(self) -> None:
         while self._free and self._begun < self._order.shape[1]:
             slot = self._free.pop()
             which = self._order[:, self._begun : self._begun + self.batch]
-            rows = [self.x.submit(one, slot[index, : len(one)], self._pool) for index, one in enumerate(which)]
-            self._coming.append((slot, [one for each in rows for one in each]))
+            rows = [self.x.submit(places, slot[index, : len(places)], self._pool) for index, places in enumerate(which)]
+            self._coming.append((slot, [task for each in rows for task in each]))
             self._begun += which.shape[1]
 
 

@@ -164,7 +164,7 @@ def _process(arguments: list[str], block: Block) -> str:
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
         errors = done.stderr
-        # torchrun repeats at length that a process failed; what that process said comes before it.
+        # torchrun repeats at length that a process failed; the output of that process comes before it.
         shown = errors if len(errors) <= 8000 else f"{errors[:4000]}\n...\n{errors[-4000:]}"
         raise BlockError(f"The program of {block.place} ends with {done.returncode}:\n{shown}")
     return done.stdout
@@ -174,7 +174,7 @@ def _process(arguments: list[str], block: Block) -> str:
 
 
 def commands_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Every line of a page that is a `softknee` command, with its place; continued lines are put together."""
+    """Every line of a page that is a `softknee` command, with its place; continued lines are joined."""
     text = page.read_text(encoding="utf-8")
     shown = [match["body"] for match in _PARTS.finditer(text) if match["kind"] in ("", "sh", "bash", "console", "text")]
     shown += _INDENTED.findall(_PARTS.sub("", text))

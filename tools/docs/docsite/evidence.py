@@ -9,19 +9,13 @@ import re
 from papers.ledger import find_statements
 from papers.runs import Runs, Study
 from papers.statement import Judged, judge, labels_of
+from papers.tables import SHOWN, SMALLER
 from papers.text import cell
 
 from .markdown import badge
 from .places import DOCS, ROOT
 
-# The score that ranks the functions of a study: its name here, a word for it, whether more is better, a factor, a form.
-_SCORES = (
-    ("psnr", "PSNR, dB", True, 1.0, "{:.2f}"),
-    ("accuracy", "accuracy, %", True, 100.0, "{:.2f}"),
-    ("auc", "AUC", True, 1.0, "{:.4f}"),
-    ("log_loss", "log loss, nats", False, 1.0, "{:.4f}"),
-    ("mse", "mean squared error", False, 1.0, "{:.1e}"),
-)
+_RANKED_BY = ("psnr", "accuracy", "auc", "log_loss", "mse")  # the first of these that a study has
 MOST_VARIANTS = 4  # of one function in one study that have a row each
 # Names that papers and people use beside the name of the class.
 _ALSO = {"srelu": ("S-ReLU",), "lambda_gelu": ("λ-GELU", "lambda-GELU"), "swish": ("SiLU",)}
@@ -75,18 +69,17 @@ def _studies() -> list[tuple[Study, str]]:
 
 
 def _rows(study: Study, link: str, name: str) -> list[str]:
-    """A row for every variant of the function in a study."""
     labels = labels_of(study, name)
     if not labels:
         return []
     has = next(iter(study.outcomes.values())).test
-    ranked_by = next((score for score in _SCORES if score[0] in has), None)
-    if ranked_by is None:
+    measure = next((measure for measure in _RANKED_BY if measure in has), None)
+    if measure is None:
         return []
-    measure, words, larger, factor, form = ranked_by
+    words, factor, form = SHOWN[measure]
     means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
-    order = sorted(finite, key=lambda label: finite[label], reverse=larger)
+    order = sorted(finite, key=lambda label: finite[label], reverse=measure not in SMALLER)
     title = cell(_title_of(study.name))
     begun = runs().unfinished.get(study.name)
     part = f" (unfinished: {begun[0]} of {begun[1]} activations)" if begun else ""

@@ -26,13 +26,13 @@ import json, sys
 sys.path[:0] = sys.argv[2:3]
 from pathlib import Path
 from docsite.blocks import BlockError, run_blocks_of
-said = {}
+printed = {}
 for name, page in json.loads(Path(sys.argv[1]).read_text()).items():
     try:
-        said[name] = run_blocks_of(Path(page))
+        printed[name] = run_blocks_of(Path(page))
     except BlockError as error:
         sys.exit(str(error))
-print("\\n@@" + json.dumps(said))
+print("\\n@@" + json.dumps(printed))
 """
 
 

@@ -10,19 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 # Elements whose address a browser fetches by itself, and the attribute that holds it.
-_FETCHED = {
-    "script": "src",
-    "img": "src",
-    "iframe": "src",
-    "embed": "src",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-    "object": "data",
-    "input": "src",
-    "image": "href",
-    "use": "href",
-}
+_FETCHED = dict.fromkeys(("script", "img", "iframe", "embed", "source", "video", "audio", "input"), "src")
+_FETCHED |= {"object": "data", "image": "href", "use": "href"}
 # Of a <link>: those that only name a place.
 _NAMED_ONLY = {"canonical", "next", "prev", "author", "license", "search", "index", "help", "me"}
 _CSS = re.compile(r"url\(\s*['\"]?(?P<url>[^'\")]+)|@import\s+['\"](?P<import>[^'\"]+)")

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def mathml(latex: str, *, display: bool) -> str:
-    """One formula as a <math> element; the LaTeX stands beside it for who wants to copy it.
+    """One formula as a <math> element; the LaTeX is its alternative text, to be copied.
 
     >>> mathml("x^2", display=False).startswith('<math xmlns="http://www.w3.org/1998/Math/MathML" display="inline"')
     True

@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 # The stems of the five papers, where a function is from one of them, else the reference in words.
-PAPER_OF = {
+_SMELU = ("smelu", "asymmetric_smelu", "leaky_smelu", "shifted_smelu", "generalized_smelu", "origin_smelu")
+PAPER_OF = dict.fromkeys((*_SMELU, "sigmoid_rescu"), "smelu") | {
     "srelu": "mollification",
-    **dict.fromkeys(
-        (
-            "smelu",
-            "asymmetric_smelu",
-            "leaky_smelu",
-            "shifted_smelu",
-            "generalized_smelu",
-            "origin_smelu",
-            "sigmoid_rescu",
-        ),
-        "smelu",
-    ),
     "lambda_gelu": "lambda_gelu",
     "crrelu": "eafo",
     "crrelu_exact": "eafo",

@@ -205,15 +205,14 @@ def _anchor(heading: str) -> str:
 
 
 def _is_zoo(value: type) -> bool:
-    """The modules of the zoo have the methods of Pointwise, which are told once."""
+    """The modules of the zoo have the methods of Pointwise, which are listed once."""
     return value.__module__ == "softknee.nn.zoo"
 
 
 def _directive(kind: str, head: str, body: str, *, heading: str = "") -> str:
     title = f"## {heading}\n\n" if heading else ""
-    fence = "`" * (
-        3 + max([0, *(len(fence) for fence in re.findall(r"`{3,}", body))]) - 2 * (not re.search("`{3,}", body)) + 2
-    )
+    longest = max(map(len, re.findall(r"`{3,}", body)), default=2)
+    fence = "`" * (longest + 1)
     return f"{title}{fence}{{py:{kind}}} {head}\n\n{body.strip()}\n{fence}\n"
 
 

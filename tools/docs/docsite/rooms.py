@@ -1,4 +1,4 @@
-"""The picture of the rooms: read from the imports of every file, so that it shows what is and not what was meant."""
+"""The picture of the rooms, read from the imports of every file, so that it shows the code as it is."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python -m docsite.status          (in tools/docs; writes docs/status.md)
 
 A tick is an answer of the code: the value and its gradient were computed in that dtype and lie where float64 has them,
-the kernel's source was printed, the exported program gave the same numbers. What this machine cannot run (a GPU) is
-said by what the code generates for it; the GPU tests run that.
+the kernel's source was printed, the exported program gave the same numbers. For what this machine cannot run (a GPU)
+the generated code is the answer; the GPU tests run that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def matrix(names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
     for name in names:
         rows[name] = answers(name)
     for column, way in (("compile", _compiled), ("export", _exported), ("ONNX", _onnx)):
-        for name, answer in _together(names, way).items():
+        for name, answer in _try_all(names, way).items():
             rows[name][column] = answer
     return rows
 
@@ -79,7 +79,6 @@ def answer(check: Callable[[], bool]) -> str:
 
 
 def _computes(name: str, key: str) -> bool:
-    """Value and gradient in one dtype against float64."""
     module = sk.nn.make(name)
     values, slopes = [], []
     for dtype in (DTYPES[key], torch.float64):
@@ -116,8 +115,8 @@ def _transforms(name: str) -> bool:
     return bool(torch.allclose(slope, plain, atol=1e-10))
 
 
-def _together(names: Sequence[str], way: Callable[[nn.Module, Tensor], Sequence[Tensor]]) -> Mapping[str, str]:
-    """All at once; where that fails, one by one, so that the one that cannot is named."""
+def _try_all(names: Sequence[str], way: Callable[[nn.Module, Tensor], Sequence[Tensor]]) -> Mapping[str, str]:
+    """Try all functions in one module; where that fails, each by itself, so that the failing ones are named."""
     x = _X.float()
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -129,7 +128,7 @@ def _together(names: Sequence[str], way: Callable[[nn.Module, Tensor], Sequence[
     except Exception as problem:
         if len(names) == 1:
             return {names[0]: f"no ({type(problem).__name__})"}
-        return {name: _together([name], way)[name] for name in names}
+        return {name: _try_all([name], way)[name] for name in names}
 
 
 def _compiled(module: nn.Module, x: Tensor) -> Sequence[Tensor]:

@@ -47,7 +47,8 @@ def page(name: str, costs: dict[str, list[str]], *, bend: bool = True) -> str:
     if bend and (bent := slider(act)):
         text = re.sub(r"(^# .*?\n\n.*?\n)", lambda match: f"{match[1]}\n{bent}\n", text, count=1, flags=re.S)
     head, use, code = text.partition("## Use")
-    more = [_cost(name, costs), _support(act), _origin(act), evidence_of(name, title_of(act))]
+    runs = f"## Where it runs\n\n{support(act)} [The whole matrix](../status.md)."
+    more = [_cost(name, costs), runs, _origin(act), evidence_of(name, title_of(act))]
     return f"{head}{use}{code}\n" + "\n\n".join(more) + "\n"
 
 
@@ -96,10 +97,6 @@ Multiples of copying the same tensor: forward / forward and backward with all gr
 {table}
 
 On your machine: `softknee bench kernels --only {name}`."""
-
-
-def _support(act: Activation | SoftTable) -> str:
-    return f"## Where it runs\n\n{support(act)} [The whole matrix](../status.md)."
 
 
 def _origin(act: Activation | SoftTable) -> str:

@@ -140,7 +140,7 @@ class Workbench:
         self._kept: OrderedDict[str, Answer] = OrderedDict()
 
     async def answer(self, job: str, query: dict[str, Any], gone: Gone | None = None) -> Answer:
-        """The answer of a worker; what takes long and was asked before is not computed again."""
+        """The answer of a worker; slow answers are cached."""
         key = self._key(job, query)
         if key is not None and key in self._kept:
             self._kept.move_to_end(key)
@@ -184,7 +184,7 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
     def as_response(answer: Answer) -> Response:
         return Response(answer[1], answer[0], media_type="application/json")
 
-    def refused(error: SoftkneeError) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, 422)
 
     async def page(request: Request) -> Response:
@@ -220,31 +220,19 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
         query = await body(request)
         if isinstance(query, Response):
             return query
-        try:
-            return JSONResponse({"name": await run_in_threadpool(bench.runs.begin, query)})
-        except SoftkneeError as error:
-            return refused(error)
+        return JSONResponse({"name": await run_in_threadpool(bench.runs.begin, query)})
 
     async def news(request: Request) -> Response:
         after = request.query_params.get("after", "0")
-        try:
-            state = bench.runs.state(request.path_params["name"], after=int(after) if after.isdecimal() else 0)
-        except SoftkneeError as error:
-            return refused(error)
+        state = bench.runs.state(request.path_params["name"], after=int(after) if after.isdecimal() else 0)
         return JSONResponse(state)
 
     async def stop(request: Request) -> Response:
-        try:
-            bench.runs.stop(request.path_params["name"])
-        except SoftkneeError as error:
-            return refused(error)
+        bench.runs.stop(request.path_params["name"])
         return JSONResponse({})
 
     async def report(request: Request) -> Response:
-        try:
-            place = bench.runs.place(request.path_params["name"])
-        except SoftkneeError as error:
-            return refused(error)
+        place = bench.runs.place(request.path_params["name"])
         return _file(place, request.path_params["path"], FileResponse, Response)
 
     routes = [
@@ -257,9 +245,8 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
         Route("/api/{job}", job, methods=["POST"]),
         Route("/runs/{name}/{path:path}", report),
     ]
-    return Guard(
-        Starlette(routes=routes), hosts=hosts, most_bytes={"/api/uploaded": _UPLOAD_BYTES}, usual_bytes=_USUAL_BYTES
-    )
+    site = Starlette(routes=routes, exception_handlers={SoftkneeError: refused})
+    return Guard(site, hosts=hosts, most_bytes={"/api/uploaded": _UPLOAD_BYTES}, usual_bytes=_USUAL_BYTES)
 
 
 def _file(folder: Path, name: str, file: Any, other: Any) -> Any:

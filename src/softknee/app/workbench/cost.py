@@ -16,7 +16,7 @@ from .export import as_file
 from .reading import read
 
 ELEMENTS = 2**20
-_BESIDE = ("relu", "gelu")
+_RIVALS = ("relu", "gelu")
 
 
 def cost(query: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +51,6 @@ def _row(row: Any) -> dict[str, Any] | None:
     ours = row["variant"].startswith("softknee")
     if not isinstance(forward, Quantity) or not isinstance(step, Quantity):
         return None
-    if not ours and row["function"] not in _BESIDE:
+    if not ours and row["function"] not in _RIVALS:
         return None
     return {"name": row["function"], "ours": ours, "forward": forward.value, "step": step.value}

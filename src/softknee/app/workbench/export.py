@@ -13,8 +13,7 @@ from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.chart import png_of, svg_of
 from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
-from ...lab.gallery import exhibit
-from ...lab.typeset import formula
+from ...lab.gallery import formula_of
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
 from .reading import ChosenFunction, read
@@ -121,10 +120,7 @@ def _math_names() -> set[str]:
 def latex(function: ChosenFunction) -> str:
     """f, f' and f'' as equations."""
     act = function.act
-    formulas = [
-        formula(act, order) if isinstance(act, Activation) else exhibit(act.name).formulas[order] for order in range(3)
-    ]
-    lines = [f"% {act.name}: {function.text}", *(latex_of(equation, order) for order, equation in enumerate(formulas))]
+    lines = [f"% {act.name}: {function.text}", *(latex_of(formula_of(act, order), order) for order in range(3))]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The density of the inputs: a named one with mean and scale, or what was uploaded, as a sketch of its quantiles.
+"""The density of the inputs: a named one with mean and scale, or uploaded numbers, as a sketch of their quantiles.
 
 A sketch is 256 quantiles, at (i + 1/2)/256, as float32 in base64: small enough for an address, so that a link takes
 the uploaded numbers along and the server keeps nothing. What is computed from an upload is computed from these.
@@ -32,7 +32,7 @@ _CORNERS = (Ramp, Clip, Unit, Abs, FiniteLeft, sympy.sign, sympy.Max, sympy.Min)
 
 
 def seams(function: ChosenFunction) -> list[float] | None:
-    """The places for the page's numbers; None where they are not known and have to be looked for.
+    """Where the pieces of the function meet, for the page's numbers; None where that is not known.
 
     >>> from softknee.app.workbench.reading import read
     >>> seams(read({"text": "mollify(hardtanh, box, width=delta)", "values": {"delta": 0.25}}))
@@ -50,7 +50,7 @@ def seams(function: ChosenFunction) -> list[float] | None:
 
 @lru_cache(maxsize=128)
 def _places(act: Activation) -> tuple[Expr, ...] | None:
-    """The places as expressions in the parameters."""
+    """The seams as expressions in the parameters."""
     formula = sympy.sympify(act.formula)
     try:
         return split(formula).seams
@@ -164,7 +164,7 @@ _MAGIC = b"\x93NUMPY"
 
 
 def uploaded(query: dict[str, Any]) -> dict[str, Any]:
-    """{"name", "content"} as a sketch and what can be said of all its numbers."""
+    """{"name", "content"} as a sketch, with count, mean, deviation and range of its numbers."""
     import numpy
 
     name, content = str(query.get("name", ""))[:120], query.get("content", b"")
@@ -196,7 +196,7 @@ def _array(content: bytes) -> Any:
         version = numpy.lib.format.read_magic(stream)
         shape, _, dtype = heads[version](stream)
     except Exception as error:  # a header is a literal of Python, whose readers raise many kinds
-        raise InputError("The file begins like a .npy file and is none that is read here; use numpy.save.") from error
+        raise InputError("The file begins like a .npy file, but its header cannot be read; use numpy.save.") from error
     if dtype.hasobject:
         raise InputError("The .npy file holds Python objects, which are never unpickled here; save plain numbers.")
     if dtype.kind not in "fiu" or dtype.itemsize > 8:

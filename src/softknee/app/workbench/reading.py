@@ -136,7 +136,7 @@ def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
     foreign = next((place for place, sign in enumerate(stripped) if not (sign.isascii() and sign.isprintable())), None)
     if foreign is not None and "plain printable ASCII" in message:
         sign, span = stripped[foreign], (foreign, foreign + 1)
-        message = f"The sign {sign!r} is none that a formula is written with{_cure(sign)}."
+        message = f"The sign {sign!r} is not allowed in a formula{_cure(sign)}."
     span = _narrowed(message, stripped, span)
     message = _LISTED.sub(".", message) if len(message) > _LONGEST_SENTENCE else message
     unknown = None

@@ -45,7 +45,7 @@ def serve(
     host:   the address to bind; other machines can reach the page only if this is not 127.0.0.1.
     port:   default 8765, or one of the next where that is taken; 0 lets the system choose.
     folder: where trainings of 'Try it' are kept.
-    say:    is told the address when it answers.
+    say:    called with a sentence that names the address, once the page can be opened.
     """
     check_tools()
     import uvicorn

@@ -18,9 +18,10 @@ from torch import Tensor
 from ...design.proof.certificate import Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
 from ...errors import MissingToolError, ParameterError, SoftkneeError
+from ...lab.data.files import need_package
 from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, sample, seams_of
-from ...lab.gallery import exhibit
-from ...lab.typeset import Formula, closed_form, formula
+from ...lab.gallery import exhibit, formula_of
+from ...lab.typeset import Formula, closed_form
 from ...registry import get
 from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
 from .inputs import seams
@@ -29,7 +30,7 @@ from .reading import ChosenFunction, read, slider_for_width
 POINTS = 560  # a panel is hardly wider, and seams have points of their own
 WIDEST = 1e9
 _LIMIT_POINTS = 120  # most limits are straight lines
-_REACH, _BEYOND = 1e4, 1e6  # how far the two are compared, and where it is asked whether they go on parting
+_REACH, _BEYOND = 1e4, 1e6  # how far the two are compared, and where their growth apart is checked
 _USUAL = (-4.0, 4.0)  # where a function gives no scale of its own
 _GROWS = 1.01
 _FLAT_TOP = 1e-9  # of the largest distance: nearer than that is the same height
@@ -151,8 +152,8 @@ def distance(value: Function, limit: Function) -> dict[str, Any]:
     """sup |f - limit| and where: a place, an end of the line that it is approached at, or without bound.
 
     >>> import softknee as sk
-    >>> found = distance(lambda x: sk.get("smelu")(x, beta=2.0), sk.get("relu"))
-    >>> round(found["value"], 9), found["x"]
+    >>> largest = distance(lambda x: sk.get("smelu")(x, beta=2.0), sk.get("relu"))
+    >>> round(largest["value"], 9), largest["x"]
     (0.5, 0.0)
     """
 
@@ -209,10 +210,7 @@ def formulas(query: dict[str, Any]) -> dict[str, Any]:
 
 def _formula(function: ChosenFunction, order: int) -> dict[str, Any]:
     act = function.act
-    if isinstance(act, Activation):
-        equation, text = formula(act, order), closed_form(act, order)
-    else:
-        equation, text = exhibit(act.name).formulas[order], ""
+    equation, text = formula_of(act, order), closed_form(act, order) if isinstance(act, Activation) else ""
     return {
         "mathml": mathml(rf"f{_PRIMES[order]}(x) = {equation.latex}", display=True),
         "where": [mathml(words, display=False) for words in equation.where],
@@ -233,16 +231,10 @@ def mathml(latex: str, *, display: bool) -> str:
     >>> mathml(r"\\beta x", display=False).startswith("<math")
     True
     """
-    try:
-        from latex2mathml.converter import convert
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "Formulas on the page are made by latex2mathml, which is not installed. Install it with: pip install "
-            "'softknee[web]'"
-        ) from error
+    converter = need_package("latex2mathml.converter", "Formulas on the page are made by latex2mathml", "web")
     # The bars with a side are not in the converter's part of LaTeX, and mean the same.
     plain = latex.replace(r"\lvert", "|").replace(r"\rvert", "|").replace(r"\!", "")
-    made = convert(plain, display="block" if display else "inline")
+    made = converter.convert(plain, display="block" if display else "inline")
     # A raised prime is raised again by fonts that have it high already; beside f it stands right in all of them.
     made = _PRIME.sub(r"<mrow><mi>f</mi><mo lspace='0' rspace='0'>\1</mo></mrow>", made)
     return made.replace(">", f' alttext="{escape(latex, quote=True)}">', 1)
@@ -255,7 +247,7 @@ def certificate(query: dict[str, Any]) -> dict[str, Any]:
     """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown."""
     function = read(query.get("function"))
     act = function.act
-    values: dict[str, Any] = {name: _decimal(value) for name, value in function.values.items()}
+    values: dict[str, Any] = {name: repr(value) for name, value in function.values.items()}
     if isinstance(act, SoftTable):
         return {"rows": [], "open": ["Of a table the page proves nothing; sk.design.certify takes its points z."]}
     try:
@@ -267,12 +259,8 @@ def certificate(query: dict[str, Any]) -> dict[str, Any]:
     return {"rows": _rows(proved), "open": list(proved.open), "exact": str(proved)}
 
 
-def _decimal(value: float) -> str:
-    return repr(value)
-
-
 def _rows(proved: Certificate) -> list[list[str]]:
-    """What is asked of an activation: name, answer, where."""
+    """The proved properties: name, value, where."""
     rows = [
         ["Lipschitz constant", _number(proved.lipschitz), _places(proved.lipschitz)],
         ["smallest slope", _number(proved.smallest_slope), _places(proved.smallest_slope)],

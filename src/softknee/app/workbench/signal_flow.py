@@ -21,7 +21,7 @@ from .reading import read
 DEPTH = 40
 _GRID, _SPREADS, _HALVINGS = 4001, 12.0, 60
 _ALL = 1 - 1e-9
-_SAID = {"mean": "the mean", "deviation": "the deviation", "slope_square": "the mean of f′(X)²"}
+_NAMES = {"mean": "the mean", "deviation": "the deviation", "slope_square": "the mean of f′(X)²"}
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ def entropy(query: dict[str, Any]) -> dict[str, Any]:
     """H(f(X)) - H(X) = E log|f'(X)| of {"function", "density"}, on the whole line or where f is one-to-one.
 
     A flat stretch sends its share of the inputs into one point, which has no entropy; where f goes up and down the
-    formula holds on each side alone. Then the stretch with most of the inputs is taken, and said.
+    formula holds on each side alone. Then the stretch with most of the inputs is taken, and the answer says so.
     """
     function, density = read(query.get("function")), density_of(query.get("density"))
     value, slope, _ = orders_of(function.act, function.given)
     seams = [seam for seam in seams_of(function.act, function.given) or [] if abs(seam) < 1e6]
-    moments = {name: _mean(curve, density, seams) for name, curve in _moments(value).items()}
+    mean, square = _mean(value, density, seams), _mean(lambda x: value(x) ** 2, density, seams)
     numbers = {
-        "mean": moments["mean"],
-        "deviation": _root(moments["square"] - moments["mean"] ** 2),
+        "mean": mean,
+        "deviation": _root(square - mean**2),
         "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
     }
     if _undefined(value, density):
@@ -53,7 +53,7 @@ def entropy(query: dict[str, Any]) -> dict[str, Any]:
         return {**numbers, "change": None, "flat": None, "words": words}
     missing = [name for name, number in numbers.items() if not math.isfinite(number)]
     verb = "does" if len(missing) == 1 else "do"
-    gone = f"Of this function {_and([_SAID[name] for name in missing])} {verb} not exist." if missing else ""
+    gone = f"Of this function {_and([_NAMES[name] for name in missing])} {verb} not exist." if missing else ""
     pieces = [(stretch, _share(density, stretch)) for stretch in stretches(slope, density, seams)]
     flat = sum(share for stretch, share in pieces if stretch.sign == 0)
     steep = [(stretch, share) for stretch, share in pieces if stretch.sign]
@@ -95,10 +95,6 @@ def _root(square: float) -> float:
     return math.nan if math.isnan(square) else math.sqrt(max(square, 0.0))
 
 
-def _moments(value: Function) -> dict[str, Function]:
-    return {"mean": value, "square": lambda x: value(x) ** 2}
-
-
 def _mean(curve: Function, density: Density, seams: list[float]) -> float:
     return mean_of(curve, density, -math.inf, math.inf, seams)[0]
 
@@ -119,7 +115,8 @@ def stretches(slope: Function, density: Density, seams: list[float]) -> list[Str
 
     >>> import softknee as sk
     >>> from softknee.design.entropic.densities import normal
-    >>> [(one.low, one.high, one.sign) for one in stretches(sk.get("relu").derivative(1), normal(), [0.0])]
+    >>> parts = stretches(sk.get("relu").derivative(1), normal(), [0.0])
+    >>> [(part.low, part.high, part.sign) for part in parts]
     [(-inf, 0.0, 0), (0.0, inf, 1)]
     """
     grid = _grid(density)

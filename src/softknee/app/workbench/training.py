@@ -130,7 +130,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 class _Display:
-    """The progress of a study as events."""
+    """Sends the progress of a study as events."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -286,7 +286,7 @@ class Runs:
             )
 
     def place(self, name: str) -> Path:
-        """The folder of a run, whether it is there or not; a name that is none is refused."""
+        """The folder of a run, which need not exist; a malformed name is refused."""
         if not _ID.fullmatch(name):
             raise ParameterError("There is no such training.")
         return self._folder / f"workbench-{name}"

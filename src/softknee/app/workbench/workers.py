@@ -1,4 +1,4 @@
-"""Processes that compute what the page asks for, with a time limit that really stops: a process is killed, not asked.
+"""Processes that compute the jobs of the page, with a time limit that always works: a late process is killed.
 
 A formula of a stranger can keep SymPy or a proof busy for ever, in C code that no exception reaches. Each job therefore
 runs in a worker; one that is late is killed and replaced, which takes milliseconds, because new ones are forked from a
@@ -75,22 +75,22 @@ def _json(content: dict[str, Any]) -> bytes:
     try:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
     except ValueError:  # a number that is not finite
-        return json.dumps(_without(content), allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
 
 
-def _without(value: Any) -> Any:
-    """The same with nothing where a number is not finite."""
+def _finite(value: Any) -> Any:
+    """The same value with None in the place of each number that is not finite."""
     if isinstance(value, dict):
-        return {key: _without(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without(item) for item in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _PRELOADED = "softknee.app.workbench.workers"
 _MOST_WAITING = 60
 _BOOT_SECONDS = 120.0
-_MOST_FUNCTIONS = 150  # that one worker is asked about before it is replaced
+_MOST_FUNCTIONS = 150  # of one worker before it is replaced
 _MEMORY = 6 * 2**30  # bytes that a worker may ask for
 # Seconds for each job. A curve takes milliseconds, but the derivatives of a new function may take some seconds once.
 LIMITS = {
@@ -125,8 +125,6 @@ def sentence(text: str, status: int = 503) -> Answer:
 
 
 class _Worker:
-    """One process and the pipe to it."""
-
     def __init__(self, started: Any, nice: int) -> None:
         self._context, self._nice = started, nice
         self.functions: dict[str, None] = {}
@@ -136,7 +134,7 @@ class _Worker:
         self._ending = False
 
     def ask(self, job: str, query: dict[str, Any], seconds: float) -> Answer:
-        """The answer, or the sentence of one that did not come."""
+        """The answer, or a sentence that says why there is none."""
         with self._lock:
             return self._ask(job, query, seconds)
 
@@ -188,7 +186,7 @@ class _Worker:
 
 
 class Workers:
-    """Several workers; who asks waits for one that is free, best for one that knows the function already."""
+    """Several workers; a job waits for a free one, preferably one that knows the function already."""
 
     def __init__(self, count: int, *, nice: int = 0) -> None:
         self._all = [_Worker(context(), nice) for _ in range(count)]
@@ -198,7 +196,7 @@ class Workers:
         self._waiting = 0
 
     def warm(self) -> None:
-        """Start the first worker beside, so that the page does not wait for it."""
+        """Start the first worker in the background, so that the page does not wait for it."""
         worker = self._all[0]
         threading.Thread(target=worker.ask, args=("zoo", {}, _BOOT_SECONDS), daemon=True).start()
 
@@ -244,15 +242,15 @@ class Workers:
 
 
 def begin_nursery() -> None:
-    """Start the process that new ones are forked from, deaf to Ctrl-C, which is for the server.
+    """Start the process that new ones are forked from, with Ctrl-C blocked, which is for the server.
 
-    By itself it would be deaf only after its imports, which take seconds.
+    By itself it would ignore Ctrl-C only after its imports, which take seconds.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return
     from multiprocessing import forkserver, resource_tracker
 
-    resource_tracker.ensure_running()  # it is started on the way otherwise, and opens the ears again
+    resource_tracker.ensure_running()  # started on the way otherwise, it would unblock the signal again
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()

@@ -1,4 +1,4 @@
-"""What takes part in the speed measurement: our definitions, and how one would write them otherwise."""
+"""The candidates of the speed measurement: our definitions, and the same functions written without softknee."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import softknee as sk
 
 from .clock import bytes_held
 
-# -- how one would write each function without softknee: the baseline of the speed tables -----------------
+# -- each function written without softknee: the baseline of the speed tables -----------------------------
 #
 # Where a paper prints pseudocode (S-ReLU, CRReLU) or a formula (SmeLU, lambda-GELU, SQUAF), this does the same
 # operations. Where torch has the function it is torch's, applied to `beta * x` where the function is a
@@ -146,50 +146,19 @@ def squaf(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int = 5) ->
 
 
 PSEUDOCODE: Mapping[str, Callable[..., Tensor]] = {
-    "relu": F.relu,
-    "leaky_relu": leaky_relu,
-    "prelu": prelu,
-    "elu": elu,
-    "celu": celu,
-    "selu": selu,
-    "softplus": softplus,
-    "silu": swish,
-    "swish": swish,
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-    "lambda_gelu": lambda_gelu,
-    "mish": mish,
-    "tanhexp": tanhexp,
-    "hardtanh": F.hardtanh,
-    "hardswish": F.hardswish,
-    "relu6": F.relu6,
-    "softsign": F.softsign,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "srelu": srelu,
-    "smelu": smelu,
-    "generalized_smelu": generalized_smelu,
-    "asymmetric_smelu": asymmetric_smelu,
-    "leaky_smelu": leaky_smelu,
-    "shifted_smelu": shifted_smelu,
-    "origin_smelu": origin_smelu,
-    "sigmoid_rescu": sigmoid_rescu,
-    "smooth_relu": smooth_relu,
-    "crrelu": crrelu,
-    "squaf": squaf,
-}
+    function.__name__: function
+    for function in (
+        *(leaky_relu, prelu, elu, celu, selu, softplus, swish, gelu, gelu_tanh, lambda_gelu, mish, tanhexp, srelu),
+        *(smelu, generalized_smelu, asymmetric_smelu, leaky_smelu, shifted_smelu, origin_smelu, sigmoid_rescu),
+        *(smooth_relu, crrelu, squaf, F.relu, F.relu6, F.hardtanh, F.hardswish, F.softsign, torch.tanh, torch.sigmoid),
+    )
+} | {"silu": swish}
 
 # -- what takes part in the speed measurement -------------------------------------------------------------
 
 VARIANTS = (
-    "softknee eager",
-    "softknee compiled",
-    "softknee layer",
-    "softknee sampled",
-    "softknee step",
-    "pseudocode eager",
-    "pseudocode compiled",
-    "torch",
+    *("softknee eager", "softknee compiled", "softknee layer", "softknee sampled", "softknee step"),
+    *("pseudocode eager", "pseudocode compiled", "torch"),
 )
 _PROBE_ELEMENTS = 4096
 # SQUAF as a layer, which has a shorter way to its kernels than the function.

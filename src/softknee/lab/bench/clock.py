@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ParameterError
+from ...errors import ParameterError, first_line
 from ...measure.record import without_paths
 
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
@@ -130,6 +130,12 @@ def check_settings(settings: Any, *names: str) -> None:
             raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(settings, name)}.")
 
 
+def check_counts(counts: Sequence[int], what: str) -> None:
+    """Refuse numbers of models that are below 1 or occur twice."""
+    if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
+        raise ParameterError(f"The benchmark needs different numbers of {what}, each at least 1, and got {counts}.")
+
+
 def chosen_settings(settings: Any, *names: str) -> dict[str, Any]:
     """The device and these settings, for a record."""
     return {"device": settings.device.type} | {name: getattr(settings, name) for name in names}
@@ -157,8 +163,7 @@ def why_not(error: Exception) -> str:
     """Why something did not run, in one line, without paths: what a record says under "not_run"."""
     if isinstance(error, torch.OutOfMemoryError):
         return "It ran out of memory."
-    lines = without_paths(str(error)).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:200]}"
+    return f"{type(error).__name__}: {without_paths(first_line(error))[:200]}"
 
 
 def bytes_held(call: Callable[[], Tensor], *, excluded: Sequence[Tensor] = ()) -> int:

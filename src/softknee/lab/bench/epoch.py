@@ -1,4 +1,4 @@
-"""What an epoch of training on images costs: a plain eager loop beside `Replicas.fit(compiled=True)`.
+"""What an epoch of training on images costs: a plain eager loop against `Replicas.fit(compiled=True)`.
 
 Both train the same network on the same images, which lie on the device as uint8, in the same precision, with AdamW and
 clipped gradients. The images are random: speed does not depend on what they show.
@@ -24,7 +24,7 @@ from ...train import Replicas
 from ...train.arguments import steps_of_epoch, tensor_of
 from ...train.augment import Augment
 from ...train.program import read_precision
-from .clock import check_settings, chosen_settings, now, why_not
+from .clock import check_counts, check_settings, chosen_settings, now, why_not
 from .models import Shape, build, swap_text
 
 PLAIN, COMPILED = "plain loop", "compiled"
@@ -59,19 +59,16 @@ class Settings:
         check_settings(self, "image", "examples", "batch", "epochs", "repeats")
         if self.steps is not None:
             check_settings(self, "steps")
-        if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
-            raise ParameterError(
-                f"The benchmark needs different numbers of models, each at least 1, and {self.counts} were given."
-            )
+        check_counts(self.counts, "models")
         for name in self.augment:
             if name not in AUGMENTATIONS:
                 hint = did_you_mean(name, AUGMENTATIONS) or f" Known are {', '.join(AUGMENTATIONS)}."
                 raise ParameterError(f"There is no augmentation called {name!r} to measure.{hint}")
         if not self.augment and not self.plain:
-            raise ParameterError("Nothing is left to measure: ask for an augmentation, or for the plain loop.")
+            raise ParameterError("Nothing is left to measure: name an augmentation, or leave --no-plain out.")
         if self.timed > self.in_epoch:
             raise ParameterError(
-                f"{self.timed} steps were asked for, and an epoch of {self.examples} examples in batches of "
+                f"steps={self.timed} is too many: an epoch of {self.examples} examples in batches of "
                 f"{self.batch} has {self.in_epoch}."
             )
         library, _, kind = self.model.partition(":")
@@ -148,7 +145,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
 
 def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, Any]]:
     report("building the model")
-    _, inputs = _make(settings, 0)  # what is asked for wrongly is refused here, and not in every row
+    _, inputs = _make(settings, 0)  # wrong settings are refused here, and not in every row
     shape = next(iter(inputs.values())).shape[1:]
     classes = next(value for key, value in settings.built_with.items() if key in ("num_classes", "num_labels"))
     used = min(settings.examples, settings.timed * settings.batch)
@@ -176,7 +173,6 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
 
 
 def _row(settings: Settings, run: Callable[[], _Timed], **row: Any) -> dict[str, Any]:
-    """The row of one way, with its times or why there are none."""
     try:
         timed = run()
     except Exception as error:

@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import InputError, MissingToolError, ParameterError, did_you_mean
+from ...errors import InputError, ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
 from ...registry import resolve
 from ...surgery import param_groups, swap_
+from ..data.files import need_package
 from .clock import Clock, Samples, bytes_held, check_settings, chosen_settings, cpu_threads, why_not
 from .speed import DTYPES
 
@@ -79,7 +80,7 @@ def build(
             if isinstance(error, ParameterError):
                 raise
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{name} could not be built as asked for: {reason}") from error
+            raise InputError(f"{name} could not be built with these settings: {reason}") from error
 
 
 def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -117,22 +118,14 @@ def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.M
         longest = settings.max_position_embeddings
         if shape.length > longest:
             raise ParameterError(
-                f"transformers:{kind} reads at most {longest} tokens, and length={shape.length} was asked."
+                f"transformers:{kind} reads at most {longest} tokens, and length={shape.length} was given."
             )
         inputs = {"input_ids": torch.randint(settings.vocab_size, (shape.batch, shape.length))}
     return getattr(transformers, builder).from_config(settings), inputs
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != name:
-            raise
-        raise MissingToolError(
-            f"Models of {name} need the package {name!r}, which is not installed. Install it with: "
-            f"pip install 'softknee[{_EXTRAS[name]}]'"
-        ) from error
+    return need_package(name, f"Models of {name} need the package {name!r}", _EXTRAS[name])
 
 
 # -- the measurement --------------------------------------------------------------------------------------

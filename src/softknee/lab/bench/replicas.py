@@ -1,4 +1,4 @@
-"""What a training step of M replicas costs, beside M models trained one after the other by a plain loop.
+"""What a training step of M replicas costs, against M models trained one after the other by a plain loop.
 
 Both train the same network on the same examples with SGD and momentum. They take turns: each round times one stretch
 of steps of the plain loop and of every number of replicas, so that a change of load meets all of them alike.
@@ -19,7 +19,7 @@ from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ...nn import make as make_activation
 from ...train import Replicas
-from .clock import check_settings, chosen_settings, cpu_threads, now, why_not
+from .clock import check_counts, check_settings, chosen_settings, cpu_threads, now, why_not
 
 LARGE, SMALL = (784, 1200, 1200, 10), (64, 128, 128, 10)  # the MNIST network of the SmeLU paper; one for the digits
 _LR, _MOMENTUM = 0.01, 0.9
@@ -42,10 +42,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_settings(self, "batch", "steps", "repeats", "threads")
-        if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
-            raise ParameterError(
-                f"The benchmark needs different numbers of replicas, each at least 1, and {self.counts} were given."
-            )
+        check_counts(self.counts, "replicas")
         if self.precision not in ("highest", "high", "medium"):
             raise ParameterError(f"The precision of products is highest, high or medium, not {self.precision!r}.")
         if len(self.widths) < 2 or min(self.widths) < 1:

@@ -117,7 +117,7 @@ def _rows_of_dtype(settings: Settings, dtype: str, report: Callable[[str], None]
 def _race(
     settings: Settings, dtype: str, candidates: Sequence[Candidate], *, with_copy: bool
 ) -> Iterable[dict[str, Any]]:
-    """The rows of one group: a row for the copy when asked, and one for each candidate, measured or not."""
+    """The rows of one group: one for the copy with `with_copy`, and one for each candidate, measured or not."""
     if not candidates and not with_copy:
         return
     like = {"device": settings.device, "dtype": DTYPES[dtype]}

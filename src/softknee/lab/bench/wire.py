@@ -137,7 +137,6 @@ def train_cut(settings: Settings, split: Split, rate: float) -> dict[str, Any]:
 
 
 def _run_rank(rank: int, settings: Settings, split: Split, rate: float, folder: str) -> None:
-    """One of the two processes."""
     if "lo" in {name for _, name in socket.if_nameindex()}:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = dist.FileStore(f"{folder}/store", 2)  # pyright: ignore[reportPrivateImportUsage]

@@ -133,12 +133,12 @@ def _read(path: Path, check: bool) -> tuple[Tensor, Tensor]:
             comment="|",
         )
     except pd.errors.EmptyDataError as error:
-        raise DataError(f"'{path}' has no rows. Take it anew from {_SOURCE}.") from error
+        raise DataError(f"'{path}' has no rows. Get it again from {_SOURCE}.") from error
     except pd.errors.ParserError as error:
-        raise DataError(f"'{path}' has a row of another length ({error}). Take it anew from {_SOURCE}.") from error
+        raise DataError(f"'{path}' has a row of another length ({error}). Get it again from {_SOURCE}.") from error
     columns = {**COLUMNS, "income": LABELS}
     if table.shape[1] != len(columns):
-        raise DataError(f"'{path}' has {table.shape[1]} columns, where there are {len(columns)}. Take it anew.")
+        raise DataError(f"'{path}' has {table.shape[1]} columns, where there are {len(columns)}. Get it again.")
     table.columns = list(columns)
     table["income"] = table["income"].str.removesuffix(".")  # adult.test writes '<=50K.'
     numbers = [_numbers(table[name], values, path) for name, values in columns.items()]
@@ -154,7 +154,7 @@ def _numbers(cells: Any, values: Sequence[str], path: Path) -> Tensor:
     for row in (numbers < 0).nonzero()[0][:1]:
         kind = f"has no value {cells[row]!r:.40}" if values else f"is {cells[row]!r:.40}, where it is a whole number"
         suggestion = did_you_mean(cells[row], values) if values else ""
-        raise DataError(f"'{path}', row {row + 1}: {cells.name} {kind}.{suggestion} Take the file anew from {_SOURCE}.")
+        raise DataError(f"'{path}', row {row + 1}: {cells.name} {kind}.{suggestion} Get the file again from {_SOURCE}.")
     return torch.tensor(numbers, dtype=torch.int64)
 
 

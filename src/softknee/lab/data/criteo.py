@@ -68,7 +68,7 @@ class Block:
 
 
 class _DamagedError(Exception):
-    """Some line of a block is not as it should be; which one is looked for afterwards."""
+    """Some line of a block is damaged; which one is found out afterwards."""
 
 
 def read_blocks(stream: BufferedIOBase, path: Path) -> Iterator[Block]:
@@ -149,7 +149,7 @@ def _categories(column: Sequence[bytes]) -> np.ndarray:
 
 
 _WANTED = f"a row has {FIELDS} fields with tabs between: a label, {NUMBERS} whole numbers, {CATEGORIES} categories"
-_CURE = "Take the file anew, or take the line out."
+_CURE = "Get the file again, or take the line out."
 
 
 def _sentence(lines: Sequence[bytes], done: int, path: Path) -> str:
@@ -160,7 +160,7 @@ def _sentence(lines: Sequence[bytes], done: int, path: Path) -> str:
 
 
 def _damage(line: bytes) -> str:
-    """What is wrong with a line; nothing if it is whole."""
+    """What is wrong with a line; empty for a whole one."""
     fields = line.split(b"\t")
     if len(fields) == FIELDS - 1:
         return f"it has {len(fields)} fields, as Kaggle's test.txt has, which is without labels; {_WANTED}"
@@ -267,7 +267,7 @@ def _write(stream: Any, path: Path, folder: Path, rows: int, report: Callable[[s
     if filled:
         close_shard()
     if not counts:
-        raise DataError(f"'{path}' is empty. Take it anew.")
+        raise DataError(f"'{path}' is empty. Get it again.")
     meta = {"format": _FORMAT, "rows": counts, "buckets": list(BUCKETS), "sha256": stream.hexdigest()}
     (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
 
@@ -296,9 +296,9 @@ class Shards:
             pieces = list(self._pieces(first, min(first + size, stop)))
             columns = {kind: np.concatenate([piece[kind] for piece in pieces], axis=-1) for kind in _KINDS}
             if (columns["buckets"].max(axis=1) >= np.array(BUCKETS)).any() or columns["buckets"].min() < 0:
-                raise DataError(f"'{self.folder}' has buckets beyond their number. Make the shards anew.")
+                raise DataError(f"'{self.folder}' has buckets beyond their number. Make the shards again.")
             if columns["labels"].max() > 1:
-                raise DataError(f"'{self.folder}' has a label that is neither 0 nor 1. Make the shards anew.")
+                raise DataError(f"'{self.folder}' has a label that is neither 0 nor 1. Make the shards again.")
             yield Block(**columns)
 
     def _pieces(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
@@ -315,10 +315,10 @@ class Shards:
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"'{path}' could not be read ({error}). Make the shards anew.") from error
+            raise DataError(f"'{path}' could not be read ({error}). Make the shards again.") from error
         if array.dtype != dtype or array.shape != (*lead, self.counts[number]):
             raise DataError(
-                f"'{path}' holds {array.shape} in {array.dtype}, not what its meta.json says. Make the shards anew."
+                f"'{path}' holds {array.shape} in {array.dtype}, not what its meta.json says. Make the shards again."
             )
         return array
 
@@ -336,12 +336,12 @@ def _meta(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"'{path}' is not JSON ({error}). Make the shards anew.") from error
+        raise DataError(f"'{path}' is not JSON ({error}). Make the shards again.") from error
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT or meta.get("buckets") != list(BUCKETS):
-        raise DataError(f"'{path}' is not of the format '{_FORMAT}', or of other numbers of buckets. Make them anew.")
+        raise DataError(f"'{path}' is not of the format '{_FORMAT}', or of other numbers of buckets. Make them again.")
     rows = meta.get("rows")
     if not isinstance(rows, list) or not rows or not all(type(count) is int and count > 0 for count in rows):
-        raise DataError(f"'{path}' does not say how many rows each shard has. Make the shards anew.")
+        raise DataError(f"'{path}' does not say how many rows each shard has. Make the shards again.")
     return meta
 
 
@@ -400,11 +400,11 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
             f"'{raw}' is Criteo's text, which a study reads as shards. Make them once with: {_made(raw, root)}"
         )
     names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
-    looked_for = (
+    searched = (
         f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "
         f"{names}, plain or .gz"
     )
-    raise not_found("Criteo has no files", root, looked_for, _SOURCE)
+    raise not_found("Criteo has no files", root, searched, _SOURCE)
 
 
 def _made(raw: Path, root: Path) -> str:
@@ -420,7 +420,7 @@ def _of_text(path: Path) -> tuple[Tensor, Tensor]:
     with opened(path, what="rows of Criteo") as stream:
         pieces = [features(block) for block in read_blocks(stream, path)]
     if not pieces:
-        raise DataError(f"'{path}' is empty. Take it anew.")
+        raise DataError(f"'{path}' is empty. Get it again.")
     x, y = zip(*pieces, strict=True)
     return torch.cat(x), torch.cat(y)
 

@@ -64,26 +64,26 @@ def find_file(folder: Path, places: Sequence[str], *, what: str, source: str) ->
     raise not_found(f"{what} has no file", folder, f"{shown}{more}", source)
 
 
-def not_found(what: str, folder: Path, looked_for: str, source: str) -> DataError:
-    """The error of a data set that is not in the data folder: what was looked for, and where it is to be found."""
+def not_found(what: str, folder: Path, searched: str, source: str) -> DataError:
+    """The error of a data set that is not in the data folder: the places searched, and where to obtain it."""
     return DataError(
-        f"{what} in the data folder '{folder}'. Looked for: {looked_for}. It is usually obtained from {source}; "
+        f"{what} in the data folder '{folder}'. Looked for: {searched}. It is usually obtained from {source}; "
         f"softknee downloads nothing. Put it there, or name another folder with --data or {VARIABLE}."
     )
 
 
 @contextmanager
 def opened(path: str | os.PathLike[str], *, what: str) -> Iterator[BufferedIOBase]:
-    """The bytes of a file as a stream; its first bytes say how it is compressed, and not its name.
+    """The bytes of a file as a stream, decompressed as its first bytes ask for, whatever its name.
 
-    What goes wrong within becomes a sentence: the file is damaged, or cannot be read. `what` says what it should hold.
+    A damaged or unreadable file raises a DataError; `what` says in it what the file should hold.
     """
     with _file(path, what) as file:
         try:
             with _decompressed(file, path) as stream:
                 yield stream
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; take it anew.") from error
+            raise DataError(f"'{path}' cannot be decompressed ({error}). It is damaged; get it again.") from error
         except OSError as error:
             if isinstance(error, SoftkneeError):  # of who reads, such as a file that could not be written meanwhile
                 raise
@@ -102,7 +102,7 @@ def read_bytes(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> b
     with opened(path, what=what) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise DataError(f"'{path}' holds more than {most_bytes:,} bytes, which no {what} does. Take it anew.")
+        raise DataError(f"'{path}' holds more than {most_bytes:,} bytes, which no {what} does. Get it again.")
     return content
 
 
@@ -112,11 +112,11 @@ def read_text(path: str | os.PathLike[str], *, what: str, most_bytes: int = 2**3
 
 
 def text_of(content: bytes, path: str | os.PathLike[str]) -> str:
-    """UTF-8 as text, or the place of the first byte that is none."""
+    """UTF-8 as text; the error names the first byte that is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start:,}). Take it anew.") from error
+        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start:,}). Get it again.") from error
 
 
 def _file(path: str | os.PathLike[str], what: str) -> BufferedReader:
@@ -139,7 +139,7 @@ def _decompressed(file: BufferedReader, path: str | os.PathLike[str]) -> Buffere
         return lzma.LZMAFile(file)
     if (ending := Path(path).suffix) in _ENDINGS:
         raise DataError(
-            f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed; take it anew."
+            f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed; get it again."
         )
     return file
 
@@ -154,7 +154,7 @@ def compare_md5(content: bytes, md5: str, path: Path) -> None:
     actual = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if actual != md5:
         raise DataError(
-            f"'{path}' is not the published file: its md5 is {actual[:12]}..., not {md5[:12]}.... Take it anew; or, if "
+            f"'{path}' is not the published file: its md5 is {actual[:12]}..., not {md5[:12]}.... Get it again; or, if "
             "it is meant to differ, load it with check=False."
         )
 
@@ -179,6 +179,8 @@ def need_package(name: str, purpose: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
+        if (error.name or name).partition(".")[0] != name.partition(".")[0]:
+            raise  # the package is there, and something that it imports is not
         raise MissingToolError(
             f"{purpose}, which is not installed. Install it with: pip install 'softknee[{extra}]'"
         ) from error

@@ -3,7 +3,7 @@
     imagenet/train/CLASS/*.JPEG
     imagenet/val/CLASS/*.JPEG          the test part here, as it is everywhere
 
-`ILSVRC/Data/CLS-LOC` and `imagenet-1k` are looked at, too. Every picture is brought to the size once: its shorter side
+`ILSVRC/Data/CLS-LOC` and `imagenet-1k` are searched, too. Every picture is brought to the size once: its shorter side
 by bicubic interpolation, and the middle of the longer one. The order is one that never changes and has all classes
 mixed, so that the first N pictures are a random part; only those that are needed are decoded.
 
@@ -52,7 +52,7 @@ _ENDINGS = (".jpeg", ".jpg", ".png")
 _FORMATS = ["JPEG", "PNG"]  # one of ImageNet's JPEG files is a PNG
 _SOURCE = "image-net.org (ILSVRC2012, with the validation pictures sorted into a folder for each class)"
 _AS_FLOATS = 5  # bytes for each byte: itself, and the float that a study makes of it
-_AHEAD = 8  # pictures for each thread that are decoded before they are asked for
+_AHEAD = 8  # pictures that each thread decodes ahead
 COMMAND = "softknee data imagenet"
 _FORMAT = "softknee imagenet bytes 1"
 _META = "meta.json"
@@ -120,16 +120,16 @@ def _files(folder: Path, classes: Sequence[str], most: int | None) -> list[Path]
             raise DataError(f"'{folder}' has no folder of the class {name!r:.40}, which 'train' beside it has.")
         of_class = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in _ENDINGS)
         if not of_class:
-            raise DataError(f"'{folder / name}' has no pictures ({', '.join(_ENDINGS)}). Take it anew from {_SOURCE}.")
+            raise DataError(f"'{folder / name}' has no pictures ({', '.join(_ENDINGS)}). Get it again from {_SOURCE}.")
         pictures += of_class
     if not pictures:
-        raise DataError(f"'{folder}' has no folders of classes. Take it anew from {_SOURCE}.")
+        raise DataError(f"'{folder}' has no folders of classes. Get it again from {_SOURCE}.")
     order = torch.randperm(len(pictures), generator=torch.Generator().manual_seed(0)).tolist()
     return [pictures[place] for place in order[:most]]
 
 
 def refuse_too_many(count: int, place: Path, side: int) -> None:
-    """A sentence where the bytes and the floats of so many pictures are more than the memory of this machine."""
+    """Refuse more pictures than the memory of this machine holds as bytes and floats."""
     needed = count * 3 * side * side * _AS_FLOATS
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else needed
     if needed > memory:
@@ -167,14 +167,13 @@ def _all_decoded(files: Sequence[Path], side: int) -> Tensor:
 
 
 def _picture(path: Path, side: int) -> Tensor:
-    """One picture as (3, side, side) bytes."""
     np, image = numpy(), pillow()
     try:
         with image.open(path, formats=_FORMATS) as picture:
             picture.draft("RGB", (side, side))  # a JPEG is decoded no larger than it has to be
             colours = picture.convert("RGB")
     except (OSError, SyntaxError, ValueError, image.DecompressionBombError) as error:
-        raise DataError(f"'{path}' is no JPEG or PNG picture that can be read ({error}). Take it anew.") from error
+        raise DataError(f"'{path}' is no JPEG or PNG picture that can be read ({error}). Get it again.") from error
     wide, high = colours.size
     scale = side / min(wide, high)
     wide, high = max(side, round(wide * scale)), max(side, round(high * scale))
@@ -219,11 +218,11 @@ class PictureBytes:
 
 
 def find_bytes(root: Path, *, side: int = SIDE) -> PictureBytes | None:
-    """The bytes in a data folder; None where there are none, and a sentence where they are not as they were written."""
+    """The bytes in a data folder; None where there are none. Damaged files are refused."""
     folder = root / f"imagenet-{side}"
     if not (folder / _META).is_file():
         return None
-    anew = f"Delete '{folder}', and make it anew with: {COMMAND}"
+    cure = f"Delete '{folder}', and make it again with: {COMMAND}"
     try:
         meta = json.loads(read_bytes(folder / _META, what="description of ImageNet's bytes", most_bytes=_MOST_META))
         if meta["format"] != _FORMAT or meta["side"] != side:
@@ -249,14 +248,14 @@ def find_bytes(root: Path, *, side: int = SIDE) -> PictureBytes | None:
             ):
                 raise ValueError(f"the labels of '{part}' are not numbers of its classes")
     except (ValueError, TypeError, KeyError, RecursionError, RuntimeError) as error:
-        raise DataError(f"'{folder / _META}' cannot be used ({error}). {anew}") from error
+        raise DataError(f"'{folder / _META}' cannot be used ({error}). {cure}") from error
     for part, labels in stored.labels.items():
         path, expected = _file(folder, part), len(labels) * 3 * side * side
         length = path.stat().st_size if path.is_file() else 0
         if length != expected:
             raise DataError(
                 f"'{path}' has {length:,} bytes, and its {len(labels):,} pictures of {side} x {side} are {expected:,}: "
-                f"it was cut or changed. {anew}"
+                f"it was cut or changed. {cure}"
             )
     return stored
 
@@ -283,7 +282,7 @@ def write_bytes(
     unfinished = target.with_name(f".{target.name}.unfinished")
     classes, files = listed(find_place(root), limit)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise WriteError(f"'{target}' is there already. Delete it first, if it is to be made anew.")
+        raise WriteError(f"'{target}' is there already. Delete it first, to make it again.")
     begin(_disk_space(target, sum(map(len, files.values())), side))
     try:
         with new_folder(target, unfinished):
@@ -317,7 +316,7 @@ def write_bytes(
 
 
 def _disk_space(target: Path, count: int, side: int) -> str:
-    """What is needed and what is there; refused where that is less."""
+    """The space needed and the space left, in a sentence; too little is refused."""
     needed, free = count * 3 * side * side + _SPARE, shutil.disk_usage(target.parent).free
     demand = f"{count:,} pictures of {side} x {side} take {needed / 1e9:,.1f} GB in '{target}'"
     if needed > free:
@@ -377,7 +376,7 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
             val[match["val"]] = _decoded(content, place / name)
     for text in ("wnids.txt", "val/val_annotations.txt"):
         if text not in texts:
-            raise DataError(f"'{place}' has no '{text}', which Tiny-ImageNet has. Take it anew from {_TINY_SOURCE}.")
+            raise DataError(f"'{place}' has no '{text}', which Tiny-ImageNet has. Get it again from {_TINY_SOURCE}.")
     classes = tuple(sorted(set(texts["wnids.txt"].split())))
     names = sorted(train)
     for kind in classes:
@@ -391,7 +390,7 @@ def load_tiny_imagenet(root: Path) -> ImageSet:
     for name in (*truth, *val):
         if name not in val or name not in truth:
             here, there = ("val_annotations.txt", "images") if name not in val else ("images", "val_annotations.txt")
-            raise DataError(f"'{place}': the picture 'val/{name}' is in {here} and not in {there}. Take it anew.")
+            raise DataError(f"'{place}': the picture 'val/{name}' is in {here} and not in {there}. Get it again.")
     ordered = sorted(truth, key=_ordered)
     return ImageSet(
         name="tiny-imagenet",
@@ -414,11 +413,11 @@ def _place(root: Path) -> Path:
     places = sorted([*folders, *archives], key=lambda path: "tiny-imagenet-200" not in path.name)
     if places:
         return places[0]
-    looked_for = (
+    searched = (
         "'tiny-imagenet-200/wnids.txt' (with train and val), 'tiny-imagenet-200.zip', "
         "'tiny-imagenet/tiny-imagenet-200.zip', and the same as .tar, .tar.gz or .tar.xz"
     )
-    raise not_found("Tiny-ImageNet has no files", root, looked_for, _TINY_SOURCE)
+    raise not_found("Tiny-ImageNet has no files", root, searched, _TINY_SOURCE)
 
 
 def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
@@ -445,7 +444,7 @@ def _tiny_files(place: Path) -> Iterator[tuple[str, bytes]]:
                         assert file is not None  # a regular file has contents
                         yield entry.name, file.read()
     except (OSError, EOFError, LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        raise DataError(f"'{place}' could not be read ({error}). It is damaged; take it anew.") from error
+        raise DataError(f"'{place}' could not be read ({error}). It is damaged; get it again.") from error
 
 
 def _check_size(size: int, path: Path) -> None:
@@ -462,7 +461,7 @@ def _decoded(content: bytes, path: Path) -> Tensor:
                 raise DataError(f"'{path}' has {picture.size[0]} x {picture.size[1]} pixels, not {_SIDE} x {_SIDE}.")
             return torch.from_numpy(np.array(picture.convert("RGB")))
     except (OSError, SyntaxError) as error:  # Pillow raises SyntaxError for some damaged files
-        raise DataError(f"'{path}' is no JPEG picture that can be read ({error}). Take it anew.") from error
+        raise DataError(f"'{path}' is no JPEG picture that can be read ({error}). Get it again.") from error
 
 
 def _annotations(text: str, place: Path) -> dict[str, str]:
@@ -487,7 +486,7 @@ def _ordered(name: str) -> tuple[int, str]:
 def _stacked(pictures: list[Tensor], place: Path) -> Tensor:
     if not pictures:
         raise DataError(
-            f"'{place}' has no pictures in one of its parts, train and val. Take it anew from {_TINY_SOURCE}."
+            f"'{place}' has no pictures in one of its parts, train and val. Get it again from {_TINY_SOURCE}."
         )
     stack = torch.empty(len(pictures), 3, _SIDE, _SIDE, dtype=torch.uint8)
     for number, picture in enumerate(pictures):

@@ -78,7 +78,8 @@ SETS: dict[str, Published] = {
 class Images:
     """A data set: float32 images of shape (count, 1, height, width), and labels from 0 up.
 
-    Pixels are scaled to 0..1 and then standardised by `mean` and `spread`, one number each, of the training images.
+    Pixels are scaled to 0..1 and then standardised by `mean` and `spread`, one number each, of the training images. The
+    digits are rows of 64 numbers, with mean and spread in levels of 0 to 16.
     """
 
     name: str
@@ -154,14 +155,14 @@ def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tens
         )
     start = 4 + 4 * head[3]
     if len(content) < start:
-        raise DataError(f"'{path}' ends within its header. It was cut short; take it anew.")
+        raise DataError(f"'{path}' ends within its header. It was cut short; get it again.")
     shape = struct.unpack_from(f">{head[3]}I", content, 4)
     count, actual, text = math.prod(shape), len(content) - start, " x ".join(map(str, shape))
     if not count:
-        raise DataError(f"'{path}' claims {text} numbers: it must be at least 1. Take it anew.")
+        raise DataError(f"'{path}' claims {text} numbers: it must be at least 1. Get it again.")
     if actual != count:
         fault = f"has {actual:,}: it was cut short" if actual < count else "has more: it is not whole"
-        raise DataError(f"'{path}' claims {text} = {count:,} numbers and {fault}. Take it anew.")
+        raise DataError(f"'{path}' claims {text} = {count:,} numbers and {fault}. Get it again.")
     numbers = torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).reshape(shape)
     return numbers, hashlib.sha256(content).hexdigest()
 
@@ -191,7 +192,7 @@ def _another(path: Path, name: str, part: str, digest: str) -> str:
                 return f"'{path}' is {_named(other, kind)}, where {_named(SETS[name], part)} is expected. Exchange it."
     return (
         f"'{path}' is not the published file of {_named(SETS[name], part)}: its sha256 is {digest[:12]}..., not "
-        f"{SETS[name].sha256[part][:12]}.... Take it anew; or, if it is meant to differ, load it with check=False."
+        f"{SETS[name].sha256[part][:12]}.... Get it again; or, if it is meant to differ, load it with check=False."
     )
 
 
@@ -316,11 +317,11 @@ def _read_cifar(path: Path, published: CifarFiles, check: bool) -> Tensor:
     if len(content) == 0 or len(content) % length:
         raise DataError(
             f"'{path}' has {len(content):,} bytes, which are no whole records of {length:,} bytes each, as "
-            f"{published.title}'s are. It was cut short or is another's; take it anew."
+            f"{published.title}'s are. It was cut short or is another's; get it again."
         )
     if check and hashlib.sha256(content).hexdigest() != published.sha256[path.name]:
         raise DataError(
-            f"'{path}' is not the published file: its SHA-256 differs. Take it anew; or, if it is meant to differ, "
+            f"'{path}' is not the published file: its SHA-256 differs. Get it again; or, if it is meant to differ, "
             "load it with check=False."
         )
     return torch.frombuffer(content, dtype=torch.uint8).reshape(-1, length)
@@ -463,22 +464,7 @@ _DIGITS_TEST_SHARE = 0.5
 _DIGITS_SEED = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Digits:
-    """The 8 x 8 digits of scikit-learn as rows of 64 numbers, standardised; labels are 0 to 9.
-
-    mean, spread: of the training half, in levels of 0 to 16.
-    """
-
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
-    mean: float
-    spread: float
-
-
-def load_digits() -> Digits:
+def load_digits() -> Images:
     """The 1,797 digits that come with scikit-learn, always split in the same way.
 
     Both halves have the same share of every digit.
@@ -494,7 +480,8 @@ def load_digits() -> Digits:
     # One scale for the whole image: some pixels are always blank, and have no spread of their own.
     # In float64, where sums of whole numbers are exact: the same floats on every machine, whatever order it sums in.
     mean, spread = train.double().mean().float(), train.double().std().float()
-    return Digits(
+    return Images(
+        name="digits",
         train_images=(train - mean) / spread,
         train_labels=torch.tensor(train_y, dtype=torch.int64),
         test_images=(test - mean) / spread,

@@ -58,7 +58,7 @@ def load_wikitext(
     if unknown or not parts or level not in ("words", "characters"):
         raise ParameterError(
             f"WikiText-2 has the parts {', '.join(PARTS)} as 'words' or 'characters', and {list(parts)} as {level!r} "
-            "was asked for."
+            "were given."
         )
     root = data_folder(folder)
     return streams({part: _read(root, part) for part in parts}, level=level)
@@ -67,8 +67,8 @@ def load_wikitext(
 def streams(texts: Mapping[str, str], *, level: Literal["words", "characters"] = "words") -> Streams:
     """Texts by the name of their part as streams.
 
-    >>> found = streams({"train": "a b a\\n", "test": " b \\n\\n"})
-    >>> found.vocabulary, found.parts["test"].tolist()
+    >>> words = streams({"train": "a b a\\n", "test": " b \\n\\n"})
+    >>> words.vocabulary, words.parts["test"].tolist()
     (('a', 'b', '<eos>'), [1, 2, 2])
     """
     vocabulary: dict[str, int] = {}
@@ -100,7 +100,7 @@ def _read(root: Path, part: str) -> str:
     path = part_file(root, _FILES[part], called=part)
     text = read_text(path, what="part of WikiText-2", most_bytes=_MOST_BYTES)
     if not text.strip():
-        raise DataError(f"'{path}' is empty. Take it anew from {_SOURCE}.")
+        raise DataError(f"'{path}' is empty. Get it again from {_SOURCE}.")
     return text
 
 

@@ -56,7 +56,7 @@ def deploy_check(
         images, labels: the test data, as the models take it.
         calibration: training images, for the ranges of int8 and for the ranking of units.
         share: of the units to prune.
-        points, eps, seconds_per_point: how many test points Marabou is asked about, how far every input may move, and
+        points, eps, seconds_per_point: how many test points Marabou checks, how far every input may move, and
             how long it may take for one point. The points are drawn with `seed` from those that both have right.
         batch, repeats, threads: of the timing in onnxruntime.
         report: called with what is being done.
@@ -140,7 +140,7 @@ def deploy_check(
 
 
 _NO_LAYERS = NotRun(reason="No activation module was called: functions called inside a forward cannot be watched.")
-_NO_POINTS = NotRun(reason="No point was asked for, or there is no test point that both models have right.")
+_NO_POINTS = NotRun(reason="points is 0, or there is no test point that both models classify rightly.")
 
 
 def _pruned(
@@ -153,7 +153,6 @@ def _pruned(
     accuracy_before: float,
     seed: int,
 ) -> list[PruningCheck | NotRun]:
-    """By APoZ, by size and at random."""
 
     def check(measured: list[Layer], criterion: str) -> PruningCheck | NotRun:
         return check_pruning(

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from ...errors import MissingToolError
+from ...errors import MissingToolError, first_line
 from ...measure import without_paths
 from ...surgery import sites
+from ..data.files import need_package
 
 S = TypeVar("S")
 T = TypeVar("T")
-PIP = "pip install 'softknee[deploy]'"
-# The distribution of each module, where they differ.
-_DISTRIBUTIONS = {"torch_pruning": "torch-pruning"}
 _LONGEST_REASON = 400
 
 
@@ -48,14 +46,9 @@ class Refused:
 
 
 def need(module: str, *, what: str) -> Any:
-    """An optional module, or a sentence with the command that installs it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package = _DISTRIBUTIONS.get((error.name or module).partition(".")[0], (error.name or module).partition(".")[0])
-        raise MissingToolError(
-            f"{what} needs the package {package!r}, which is not installed. Install it with: {PIP}"
-        ) from error
+    """An optional module, or an error with the command that installs it."""
+    package = module.partition(".")[0].replace("_", "-")
+    return need_package(module, f"{what} needs the package {package!r}", "deploy")
 
 
 def attempt(call: Callable[[], T], *, what: str) -> T | NotRun:
@@ -75,8 +68,7 @@ def attempt_with(earlier: S | NotRun, call: Callable[[S], T], *, what: str) -> T
 
 def words(error: BaseException) -> str:
     """An error as part of a sentence: its kind and its first line, without places on a disk."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-    return without_paths(f"{type(error).__name__}: {first}")[:_LONGEST_REASON].rstrip(". ")
+    return without_paths(f"{type(error).__name__}: {first_line(error)}")[:_LONGEST_REASON].rstrip(". ")
 
 
 def tool_versions() -> dict[str, str]:

@@ -119,7 +119,7 @@ def _with_biases(content: bytes) -> bytes:
 
 
 class _Solver:
-    """Marabou's network with one question at a time."""
+    """Marabou's network, solved for one question at a time."""
 
     def __init__(self, marabou: Any, network: Any) -> None:
         self.marabou, self.network = marabou, network

@@ -190,7 +190,7 @@ def seven_bits() -> bool:
     try:
         return "vnni" not in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return True  # the safe choice where the CPU cannot be asked
+        return True  # the safe choice where the CPU is not known
 
 
 def race(

@@ -1,4 +1,4 @@
-"""The result of a deploy check: what every tool said of the model before and after, as a record and as a table."""
+"""The result of a deploy check, for the model before and after, as a record and as a table."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _kib(size: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReport:
-    """What every check said of one model; a check without a result is a `NotRun` with its reason."""
+    """The results of all checks of one model; a check without a result is a `NotRun` with its reason."""
 
     name: str
     activations: Mapping[str, int]

@@ -121,7 +121,7 @@ def grid_of(run: Run) -> Grid | None:
 
 
 def heat_map(run: Run) -> Drawn:
-    """PSNR in every cell, the paper's beside ours, in one scale of colours."""
+    """PSNR in every cell, the paper's and ours, in one scale of colours."""
     grid = grid_of(run)
     if grid is None:
         raise DataError(f"'{run.url}' is no grid of SQUAF's q and alpha with a PSNR in each cell.")
@@ -146,8 +146,7 @@ def heat_map(run: Run) -> Drawn:
                 sheet.write(left - 0.06, _TOP + (row + 0.5) * _CELL_TALL, f"{q:g}", align="right", baseline="middle")
             for column, h in enumerate(grid.h):
                 value = values.get((q, h))
-                shade = coloured(torch.tensor(value or 0.0), "viridis", *ends).tolist()
-                colour = "#efeeea" if value is None else "#" + "".join(f"{round(255 * part):02x}" for part in shade)
+                colour = "#efeeea" if value is None else _viridis(value, *ends)
                 corner = left + column * _CELL_WIDE, _TOP + row * _CELL_TALL
                 sheet.box(*corner, _CELL_WIDE, _CELL_TALL, color=colour)
                 if words := _words(grid, (q, h), values, mine=values is ours):
@@ -156,9 +155,7 @@ def heat_map(run: Run) -> Drawn:
                     sheet.write(*middle, words, size=7.5, colour="white" if dark else INK, baseline="middle")
     sheet.write(0.2, _TOP + tall / 2, "q", colour=SOFT, baseline="middle")
     for part in range(100):
-        shade = coloured(torch.tensor(1 - part / 99), "viridis").tolist()
-        colour = "#" + "".join(f"{round(255 * part):02x}" for part in shade)
-        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=colour)
+        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=_viridis(1 - part / 99))
     sheet.write(width - 0.65, _TOP - 0.06, "dB", baseline="bottom")
     for share in (0.0, 0.5, 1.0):
         level = f"{ends[1] - share * (ends[1] - ends[0]):.0f}"
@@ -168,6 +165,11 @@ def heat_map(run: Run) -> Drawn:
     return Drawn(
         sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(_grid_footnote(run))}"
     )
+
+
+def _viridis(value: float, low: float = 0.0, high: float = 1.0) -> str:
+    channels = coloured(torch.tensor(value), "viridis", low, high).tolist()
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
 
 
 def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, float], float], *, mine: bool) -> str:
@@ -277,11 +279,11 @@ def _line_footnote(runs: Sequence[Run]) -> str:
 TOLERANCES = (0.4, 0.2, 0.1, 0.05, 0.025)
 _SHARPNESS = 8.0  # h of the proof's SQUAF: what is not of the two nearest points weighs e^-8
 _TERMS = 30  # the rest is below 1e-9
-_LOOKS = 2**14  # places on [-1, 1] where errors are looked at
+_LOOKS = 2**14  # places on [-1, 1] where errors are measured
 
 
 def takagi(x: Tensor) -> Tensor:
-    """The function above.
+    """Takagi's function: the sum over i of 2^-i times the distance of 2^i x from the nearest whole number.
 
     >>> takagi(torch.tensor([0.0, 0.25, 1 / 3, 0.5], dtype=torch.float64))
     tensor([0.0000, 0.5000, 0.6667, 0.5000], dtype=torch.float64)
@@ -294,7 +296,7 @@ def modulus(q: float) -> float:
     """omega(q) of Takagi's function: its largest change over a distance of at most q.
 
     d is even and d(x + y) <= d(x) + d(y), hence so is g: |g(x + h) - g(x)| <= g(h), which is met at x = 0, and
-    omega(q) is the largest g on [0, q]. That lies at a third of a dyadic number for q = 2^-m, and these are looked at.
+    omega(q) is the largest g on [0, q]. That lies at a third of a dyadic number for q = 2^-m, and the grid has these.
 
     >>> round(modulus(1.0), 6), round(modulus(0.25), 6)
     (0.666667, 0.541667)
@@ -304,7 +306,7 @@ def modulus(q: float) -> float:
 
 @dataclass(frozen=True)
 class Constructed:
-    """The SQUAF of the proof with 2k+1 points on [-1, 1]: its largest error as looked at, and the proof's bound."""
+    """The SQUAF of the proof with 2k+1 points on [-1, 1]: its largest error as measured, and the proof's bound."""
 
     k: int
     sup: float
@@ -314,8 +316,8 @@ class Constructed:
 def constructed(k: int) -> Constructed:
     """Take the table from the function itself, as the proof does.
 
-    >>> found = constructed(16)
-    >>> found.sup <= found.bound
+    >>> squaf = constructed(16)
+    >>> squaf.sup <= squaf.bound
     True
     """
     q = 1 / k
@@ -343,14 +345,9 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
         lines.append((f"k = {near.k}, error {near.sup:.2g}", colour, 1.5, near(x)))
     across = number("x", domain=(-1, 1))
     colours = by_name([line[0] for line in lines], [line[1] for line in lines], legend=lines_legend(columns=2))
+    plane = {"x": across, "y": number("y"), "color": colours}
     left = [
-        marks(
-            "line",
-            points(x.tolist(), y.tolist(), name=name),
-            {"x": across, "y": number("y"), "color": colours},
-            strokeWidth=wide,
-        )
-        for name, _, wide, y in lines
+        marks("line", points(x.tolist(), y.tolist(), name=name), plane, strokeWidth=wide) for name, _, wide, y in lines
     ]
     counts = [2 * squaf.k + 1 for squaf in proof]
     series = {
@@ -677,11 +674,9 @@ def _legend(sheet: Page, run: Run, top: float) -> None:
 
 def _plane_footnote(run: Run) -> str:
     count = run.recipe.seeds.count
-    return (
-        "One seed was trained."
-        if count == 1
-        else (f"Shown is the seed with the median accuracy; above each panel the mean over {count} seeds.")
-    )
+    if count == 1:
+        return "One seed was trained."
+    return f"Shown is the seed with the median accuracy; above each panel the mean over {count} seeds."
 
 
 # -- what every SQUAF of a network learned ------------------------------------------------------------------
@@ -878,29 +873,16 @@ def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
     ]
     bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": colour}
     layers = [marks("rect", bars, bar_sides)] if bars else []
+
+    def drawn(kind: str, name: str, xs: Tensor, ys: Tensor, **look: Any) -> Chart:
+        return marks(kind, points(xs.tolist(), ys.tolist(), name=name), where, **look)
+
     layers += [
-        marks(
-            "line",
-            points(site.x[::3].tolist(), other[::3].tolist(), name="other seeds"),
-            where,
-            strokeWidth=0.7,
-            opacity=0.4,
-        )
-        for other in site.others
+        drawn("line", "other seeds", site.x[::3], other[::3], strokeWidth=0.7, opacity=0.4) for other in site.others
     ]
     layers += [
-        marks(
-            "line", points(site.x.tolist(), site.start.tolist(), name="start"), where, strokeWidth=0.8 if fine else 1.5
-        ),
-        marks(
-            "line", points(site.x.tolist(), site.end.tolist(), name="learned"), where, strokeWidth=1.6 if fine else 2.2
-        ),
-        marks(
-            "circle",
-            points(site.points.tolist(), site.at_points.tolist(), name="learned"),
-            where,
-            size=10 if fine else 20,
-            opacity=1,
-        ),
+        drawn("line", "start", site.x, site.start, strokeWidth=0.8 if fine else 1.5),
+        drawn("line", "learned", site.x, site.end, strokeWidth=1.6 if fine else 2.2),
+        drawn("circle", "learned", site.points, site.at_points, size=10 if fine else 20, opacity=1),
     ]
     return {"title": {"text": title, "fontSize": 11.5}, "layer": layers}

@@ -33,7 +33,7 @@ _WRITTEN = (
     *("ReLU", "GELU", "LReLU", "PReLU", "SiLU", "Swish", "CRReLU", "PolyReLU", "PolyNorm", "DiTAC", "KAF"),
     *("SQUAF", "SmeLU", "S-ReLU", "ELU", "Mish", "softplus", "tanh"),
 )
-_BY_LETTERS = {one.lower().replace("-", ""): one for one in _WRITTEN} | {"leakyrelu": "LReLU"}
+_BY_LETTERS = {name.lower().replace("-", ""): name for name in _WRITTEN} | {"leakyrelu": "LReLU"}
 
 
 def shown(label: str) -> str:
@@ -119,7 +119,7 @@ class Fit:
 
     @cached_property
     def truth(self) -> Tensor | None:
-        """The targets or classes of the test part as they were kept beside the outputs; None where they were not."""
+        """The targets or classes of the test part as the run kept them; None where it did not."""
         return self._file(PREDICTIONS).get("labels")
 
     @cached_property

@@ -35,7 +35,7 @@ from .runs import Run
 
 
 def tables_of(run: Run) -> str:
-    """Every number of the paper with ours beside it, in Markdown; what is missing is said below."""
+    """Every number of the paper and ours, in Markdown, with notes on what is missing."""
     summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
     if run.recipe.paper is None or not summary.paper_tables:
         raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
@@ -74,7 +74,7 @@ def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
     every_run, runs = runs, [run for run in runs if _has_examples(run, notes)]
     names = [run.name for run in runs]
     for place, run in enumerate(runs):
-        # Two studies of one name are told apart by their order.
+        # Two studies of one name are numbered in their order.
         before = names[:place].count(run.name)
         _draw_run(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
     pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
@@ -152,7 +152,7 @@ def write_fits(runs: Sequence[Run], folder: str | os.PathLike[str]) -> Written:
 
 
 def default_place(run: Run) -> Path:
-    """Where the figures go if nothing else is said: the folder 'fits' beside the study's records."""
+    """Where the figures go by default: the folder 'fits' of the study."""
     if not Path(run.url).is_dir():
         raise ParameterError(f"'{run.url}' is no folder of this machine; say with --out where the figures go.")
     return Path(run.url) / "fits"

@@ -1,4 +1,4 @@
-"""One colour and one symbol for each row, the same in every figure; one colour for all values of a knob."""
+"""The figures of a report. A row has one colour and one symbol in all of them; the values of a knob share a colour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,21 @@ from typing import Any
 import torch
 
 from ...registry import get
-from ..chart import SOFT, Chart, by_name, config, marks, number, outline, pdf_of, png_of, side_by_side, sized, ticks
+from ..chart import (
+    SOFT,
+    Chart,
+    by_name,
+    config,
+    log_axis,
+    marks,
+    number,
+    outline,
+    pdf_of,
+    png_of,
+    side_by_side,
+    sized,
+    ticks,
+)
 from .parts import (
     Band,
     Measure,
@@ -23,9 +37,7 @@ from .parts import (
     Shape,
     Summary,
     Trajectory,
-    few_epochs,
     fixed,
-    log_ticks,
     outside,
     plain,
     with_reach,
@@ -79,7 +91,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure: its anchor, what stands below it, what it says to who cannot see it, and its chart.
+    """A figure: its anchor, its caption, its label for readers who cannot see it, and its chart.
 
     file: the name of its file on paper; figures of one file stand side by side in it. Empty for one of the page alone.
     """
@@ -154,14 +166,9 @@ def after_epochs(epochs: Sequence[int]) -> str:
 
 
 def epoch_axis(epochs: Sequence[int]) -> dict[str, Any]:
-    """The axis of epochs; of few ones each has its number, and nothing between them has one."""
-    return {"axis": ticks(epochs, format="d")} if few_epochs(epochs) else {}
-
-
-def log_axis(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis with its numbers; a linear one where the range is too narrow for two of them."""
-    places = log_ticks(low, high)
-    return {"scale": {"type": "log"}, "axis": ticks(places, format="~g")} if places else {}
+    """The axis of epochs; where there are few, each has its number, and nothing between them has one."""
+    few = max(epochs, default=0) - min(epochs, default=0) <= 8
+    return {"axis": ticks(epochs, format="d")} if few else {}
 
 
 # Each has a contrast of 3:1 or more against the light paper and against the dark one.
@@ -201,14 +208,8 @@ def _look(group: int, place: int) -> Look:
 
 
 _PLACES = (
-    "top right",
-    "top left",
-    "bottom right",
-    "bottom left",
-    "top center",
-    "bottom center",
-    "middle right",
-    "middle left",
+    *("top right", "top left", "bottom right", "bottom left"),
+    *("top center", "bottom center", "middle right", "middle left"),
 )
 _OF_TEXTS, _OF_MARKS = 0.02, 0.1  # shares of a name that may lie on other names, and on points
 _STEPS = 12  # points of a line between two of its values, as something that a name may cover
@@ -219,7 +220,7 @@ _Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Spot:
-    """A point in the units of the data, what is written beside it, and how far its bars go.
+    """A point in the units of the data, its label, and how far its bars go.
 
     rank: those with a smaller one are written first; 0 is written whatever it covers, the others only where they fit.
     """
@@ -369,15 +370,15 @@ class View:
 
     @property
     def note(self) -> str:
-        texts = (f"{self._way(row)} {self._told(row)}" for row in self.outside)
+        texts = (f"{self._way(row)} {self._described(row)}" for row in self.outside)
         return f"Outside the picture: {', '.join(texts)}" if self.outside else ""
 
     @property
     def caption(self) -> str:
-        texts = ", ".join(self._told(row) for row in self.outside)
+        texts = ", ".join(self._described(row) for row in self.outside)
         return f"Too far away to be shown: {texts}." if self.outside else ""
 
-    def _told(self, row: Row) -> str:
+    def _described(self, row: Row) -> str:
         across, upright = self.at(row)
         unit = f" {self.metric.unit}" if self.metric.unit else ""
         return f"{' '.join(row.label.split())} ({plain(across)}{unit}, {plain(upright)})"
@@ -700,9 +701,7 @@ def chart_of(bands: Sequence[Band], entries: Sequence[Entry], axis: str, scale: 
     ]
     edges = {"x": across, "y": number("low", title=axis, **numbers), "y2": {"field": "high"}}
     ends = [
-        {**_rows(band, scale)[-1], "epoch": beside_the_end(band, place)}
-        for place, band in enumerate(bands)
-        if not band.each
+        {**_rows(band, scale)[-1], "epoch": end_place(band, place)} for place, band in enumerate(bands) if not band.each
     ]
     where = {"x": across, "y": upright}
     layers = [
@@ -732,8 +731,8 @@ def _rows(band: Band, scale: float) -> list[dict[str, Any]]:
     ]
 
 
-def beside_the_end(band: Band, place: int) -> float:
-    """Where the interval of the last epoch stands: to the right of the lines, each beside that of the one before."""
+def end_place(band: Band, place: int) -> float:
+    """Where the interval of the last epoch stands: to the right of the lines, each to the right of the one before."""
     return band.epochs[-1] + (place + 1) * 0.012 * (band.epochs[-1] - band.epochs[0] or 1)
 
 
@@ -743,7 +742,7 @@ _START = "#8a8983"
 
 
 def learned(summary: Summary) -> list[Figure]:
-    """For each activation that learned: the function before and after, and beside it its parameters over the epochs."""
+    """For each activation that learned: the function before and after, and its parameters over the epochs."""
     figures = []
     for label in dict.fromkeys(item.label for item in (*summary.shapes, *summary.trajectories)):
         before_and_after = [shape for shape in summary.shapes if shape.label == label]
@@ -785,7 +784,6 @@ def _shape(label: str, sites: Sequence[Shape]) -> Figure:
 
 
 def _bands(rows: list[Chart], entries: Sequence[Entry], title: str, across: Chart, upright: Chart) -> Chart:
-    """Lines within their bands."""
     tips = [{"field": "name", "type": "nominal"}]
     tips += [{"field": field, "type": "quantitative", "format": ".4~g"} for field in ("x", "y")]
     where = {"x": across, "y": number("y", **upright)}
@@ -972,7 +970,7 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
 
 
 def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:
-    """Content and caption of each figure that there is something to show in, by name; as PNG where asked for."""
+    """Content and caption of each figure that has something to show, by name; as PDF, or with `png` as PNG."""
     drawn = plane(summary)
     files: dict[str, list[Figure]] = {}
     for figure in (*([drawn] if drawn else []), *curves(summary), *learned(summary), *hardness(summary)):

@@ -1,4 +1,4 @@
-"""The style of the page: light, dark and print, wide and narrow; nothing fetched from anywhere."""
+"""The page of a report: one HTML file with its style and script inside, which fetches nothing."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ SCRIPT = (
     for (const button of buttons) {
       button.addEventListener("click", () => {
         button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
-        const hidden = buttons.filter((one) => one.getAttribute("aria-pressed") !== "true");
-        view.signal("hidden", hidden.map((one) => one.textContent)).run();
+        const hidden = buttons.filter((other) => other.getAttribute("aria-pressed") !== "true");
+        view.signal("hidden", hidden.map((other) => other.textContent)).run();
       });
     }
   }
@@ -159,7 +159,7 @@ SCRIPT = (
   }
   window.addEventListener("beforeprint", () => {
     root.classList.add("printing");
-    for (const one of document.querySelectorAll("details")) one.open = true;
+    for (const details of document.querySelectorAll("details")) details.open = true;
     resize();
   });
   window.addEventListener("afterprint", () => { root.classList.remove("printing"); resize(); });

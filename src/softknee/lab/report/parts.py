@@ -73,8 +73,7 @@ class Row:
     """One activation with one set of values.
 
     variant:     what of it is learned, whether it is hardened, which epoch is reported, and what it begins with at the
-                 last place: values of a
-                 knob are a path within one variant.
+                 last place: values of a knob are a path within one variant.
     key:         names its record.
     diverged:    (seed, epoch) of each seed that diverged. Then there are no averages: `scores`, `differences` and
                  `verdicts` are empty, because a mean of the survivors would be of another, luckier study.
@@ -188,7 +187,7 @@ class Replacement:
 
 @dataclass(frozen=True, kw_only=True)
 class Inside:
-    """What was seen inside the networks of one row, averaged over sites: by title, as fractions or nats."""
+    """Measures inside the networks of one row, averaged over sites: by title, as fractions or nats."""
 
     label: str
     key: str
@@ -228,7 +227,7 @@ class PaperRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """One measure of a paper beside ours.
+    """One measure of a paper, its numbers and ours.
 
     average:      "mean" or "geometric mean", over seeds; "all models together" of a prediction difference.
     paper_places: decimals of the paper's numbers; None for powers of ten.
@@ -253,7 +252,7 @@ class Summary:
     measures:  all measures, these two among them.
     sentences: the most accurate, the most reproducible and the cheapest.
     notes:     what a reader must know: diverged trials, a baseline that is not there.
-    paper_tables: the numbers of a paper beside ours, a measure each; empty where the recipe names none.
+    paper_tables: the numbers of a paper and ours, a measure each; empty where the recipe names none.
     """
 
     recipe: Recipe
@@ -291,25 +290,6 @@ def minus(text: str) -> str:
 def plain(value: float) -> str:
     """A parameter's value: 0.5, 2, 1e−05."""
     return minus(f"{value:.4g}")
-
-
-def few_epochs(epochs: Sequence[int]) -> bool:
-    """Whether there is room for a number at each: an axis would else have numbers between them, too."""
-    return max(epochs, default=0) - min(epochs, default=0) <= 8
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each decade between the two, or the decades where there are many; none if fewer than two lie there.
-
-    An axis of so narrow a range is as good as a linear one, which finds numbers for itself.
-
-    >>> log_ticks(0.3, 2.5), log_ticks(0.44, 0.49)
-    ([0.5, 1.0, 2.0], [])
-    """
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    ticks = [tick for decade in decades for step in steps if low <= (tick := step * 10.0**decade) <= high]
-    return ticks if len(ticks) > 1 else []
 
 
 def reach(result: Score | Estimate) -> float | None:
@@ -508,7 +488,7 @@ def margin_words(measure: Measure) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """All of it as text; several machines or versions are several lines."""
+    """Where a report comes from, as text; several machines or versions are several lines."""
 
     command: str
     recipe: str
@@ -518,7 +498,7 @@ class Origin:
     created: str
 
     def facts(self) -> list[tuple[str, str]]:
-        """Name and words, one after the other."""
+        """(name, words) of each fact."""
         facts = [("Seeds", self.seeds)]
         facts += [("Hardware", words) for words in self.hardware]
         facts += [("Versions", words) for words in self.versions]

@@ -1,4 +1,4 @@
-"""From outcomes to what a report shows: averages with intervals, verdicts, paths, bands. Nothing is drawn here.
+"""From outcomes to the content of a report: averages with intervals, verdicts, paths, bands. Nothing is drawn here.
 
 A trial with a diverged seed has no averages at all: the survivors alone would make it look better than it is.
 """
@@ -83,7 +83,7 @@ def _by_measure(rows: Sequence[Row], question: str, measure: Measure) -> Answer 
     others = sum(row.result(measure) is not None for row in rows) - 1
     seeds = len(best.seeds)
     if not others:
-        rest = "; nothing was there to compare it with."
+        rest = "; there is no other activation to compare it with."
     elif seeds < (4 if measure.of_sets else 2):
         rest = f"; {counted(seeds, 'seed')} {'is' if seeds == 1 else 'are'} too few to tell activations apart."
     elif not rivals:
@@ -198,7 +198,7 @@ def best_and_rivals(rows: Sequence[Row], measure: Measure) -> tuple[Row, tuple[R
 
 
 SAME, SAME_INTERVAL = "as in the paper", "as in the paper (inside our interval)"
-_MEAN, _GEOMETRIC, TOGETHER = "mean", "geometric mean", "all models together"
+_MEAN, _GEOMETRIC, ALL_MODELS = "mean", "geometric mean", "all models together"
 _SPREAD = 10.0  # from the smallest seed to the largest: a decade
 _FEWEST_DIGITS = 2  # that a paper shows of a quantity in powers of ten
 _MORE_PLACES = 2  # decimals that ours may have beyond the paper's
@@ -233,7 +233,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     values = {label: result.value for label, result in shown.items()}
     return PaperTable(
         measure=measure,
-        average=TOGETHER if measure.of_sets else _GEOMETRIC if logs else _MEAN,
+        average=ALL_MODELS if measure.of_sets else _GEOMETRIC if logs else _MEAN,
         rows=tuple(compared),
         paper_places=places,
         places=own,
@@ -242,7 +242,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
 
 
 def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
-    """How many parameters are trained, which every seed has alike."""
+    """The number of trained parameters, the same for every seed."""
     compared = []
     for label, number in numbers.items():
         row = rows.get(label)
@@ -565,13 +565,13 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     if baseline is not None and not baseline.diverged:
         had = {measure.name: baseline.result(measure) for measure in measures}
         measures = tuple(
-            measure if (found := had[measure.name]) is None else with_margin(measure, found.value)
+            measure if (result := had[measure.name]) is None else with_margin(measure, result.value)
             for measure in measures
         )
     rows = _judged(rows, measures)
     baseline = next((row for row in rows if row.baseline), None)
     first = first_measures(recipe)
-    measures = _in_order(measures, first)
+    measures = tuple(sorted(measures, key=lambda measure: measure.name not in first))
     metric = next((measure for measure in measures if not measure.of_sets), None)
     if metric is None:
         raise DataError("The outcomes hold no test score; a report needs one for each trained activation.")
@@ -587,21 +587,19 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         knobs=_knobs(rows),
         bands=tuple(band for outcome in trained for band in bands_of(outcome)),
         shapes=tuple(shape for outcome in whole for shape in shapes_of(outcome)),
-        trajectories=tuple(one for outcome in whole for one in trajectories_of(outcome)),
+        trajectories=tuple(trajectory for outcome in whole for trajectory in trajectories_of(outcome)),
         profiles=tuple(profile for outcome in whole if (profile := profile_of(outcome))),
         replacements=tuple(
-            found for row, outcome in zip(rows, trained, strict=True) if (found := replacement_of(outcome, row, metric))
+            result
+            for row, outcome in zip(rows, trained, strict=True)
+            if (result := replacement_of(outcome, row, metric))
         ),
-        inside=tuple(found for outcome in trained if (found := inside_of(outcome))),
+        inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
         notes=(*_teachers(outcomes), *progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )
-
-
-def _in_order(measures: Sequence[Measure], first: Sequence[str]) -> tuple[Measure, ...]:
-    return tuple(sorted(measures, key=lambda measure: measure.name not in first))
 
 
 def _ordered(recipe: Recipe, trained: Sequence[Outcome]) -> list[Outcome]:
@@ -645,7 +643,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
     for measure in () if gone else measures:
         if measure.of_sets:
             if (difference := outcome.difference.get(measure.name)) is not None:
-                differences[measure.name] = _estimate(difference)
+                differences[measure.name] = estimate_of(difference)
         elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
             scores[measure.name] = score(
                 _whole(each, activation.label, measure.name),
@@ -677,7 +675,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
 
 
 def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
-    """Of a truth that is the same for every example there is no R^2."""
+    """R^2 does not exist where all examples have the same target."""
     return measure.name == "r2" and all(value is None for value in each)
 
 
@@ -691,7 +689,8 @@ def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
     return values
 
 
-def _estimate(difference: Mapping[str, Any]) -> Estimate:
+def estimate_of(difference: Mapping[str, Any]) -> Estimate:
+    """A prediction difference as an outcome stores it."""
     interval, without = difference.get("interval"), difference.get("without")
     return Estimate(
         difference["value"],
@@ -706,13 +705,11 @@ def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
     for outcome in outcomes:
         for entry in outcome.cost:
             names = ("train", "infer", "train_ratio", "infer_ratio")
-            numbers = {name: _quantity(entry[name]) for name in names}
+            numbers = {
+                name: value if isinstance(value := entry[name], Quantity) else Quantity(**value) for name in names
+            }
             costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
     return costs
-
-
-def _quantity(value: Any) -> Quantity:
-    return value if isinstance(value, Quantity) else Quantity(**value)
 
 
 def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:

@@ -30,7 +30,7 @@ from .parts import (
     probability,
     with_reach,
 )
-from .summary import RELATIVE, SAME_INTERVAL, TOGETHER
+from .summary import ALL_MODELS, RELATIVE, SAME_INTERVAL
 
 
 def name_cell(label: str, key: str | None = None) -> Cell:
@@ -229,7 +229,7 @@ _SHARES = ("outputs exactly 0", "dead units", "generalisation gap")
 
 
 def inside(summary: Summary) -> Table | None:
-    """What was seen inside the networks."""
+    """Activity, entropy and gradients inside the networks."""
     titles = list(dict.fromkeys(title for row in summary.inside for title in row.scores))
     if not titles:
         return None
@@ -313,7 +313,7 @@ def paper_sentences(summary: Summary) -> list[str]:
 
 
 def paper_note(summary: Summary) -> str:
-    """What is done otherwise here than in the paper."""
+    """How the study differs from the paper."""
     return summary.recipe.paper.note if summary.recipe.paper and summary.paper_tables else ""
 
 
@@ -344,12 +344,12 @@ def _table(measured: PaperTable, source: str) -> Table:
         )
         for row in measured.rows
     ]
-    average = f"of {TOGETHER}" if measured.average == TOGETHER else f"{measured.average} over seeds"
+    average = f"of {ALL_MODELS}" if measured.average == ALL_MODELS else f"{measured.average} over seeds"
     caption = (
         f"{title}, in the paper ({source}) and here: {average} with its 95 % "
         f"interval. “{SAME_INTERVAL}” allows for the rounding of the paper's number."
     )
-    if measured.average not in ("mean", TOGETHER):
+    if measured.average not in ("mean", ALL_MODELS):
         caption += " Seeds spread over more than a decade: the interval is that of their logarithms."
     head = ("activation", "paper", f"here, {measured.average}", "95 % interval", "seeds", "diverged", "verdict")
     return Table(name=name, caption=caption, head=head, rows=rows)
@@ -486,7 +486,6 @@ def _head(row: Row) -> dict[str, object]:
 
 
 def _costs(row: Row) -> list[Mapping[str, object]]:
-    """Times: median and quartiles."""
     if row.cost is None:
         return []
     named = {
@@ -503,7 +502,7 @@ def _costs(row: Row) -> list[Mapping[str, object]]:
 
 
 def paper_csv(summary: Summary) -> str:
-    """The numbers of the paper beside ours, in the unit that the paper has; the averages are what `average` says."""
+    """The numbers of the paper and ours, in the unit of the paper; the column `average` says how ours are averaged."""
     source = summary.recipe.paper.source if summary.recipe.paper else ""
     lines = []
     for measured in summary.paper_tables:

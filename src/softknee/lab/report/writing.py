@@ -1,4 +1,4 @@
-"""All files of a report, made first and written then, each whole."""
+"""All files of a report: all are made before the first is written, and each is written whole."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def write_report(
     command: str,
     records: Sequence[Record] = (),
 ) -> Path:
-    """Write the report into a folder beside `trials`, where the records are, and return where its page is.
+    """Write the report into a folder next to `trials`, where the records are, and return the path of its page.
 
     Each file is written whole or not at all; links lead to ../trials/KEY.json.
     """
