@@ -1,7 +1,9 @@
 """Fixtures that several files share, and the order of the files."""
 
+import functools
 import gc
 import os
+import re
 import signal
 import sys
 import threading
@@ -19,10 +21,41 @@ from softknee.registry import names, unregister
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
+# A file that imports one of these asks something of every function.
+_ZOO = re.compile(
+    r"^from (?:helpers|joined) import (?:\([^)]*|.*)"
+    r"\b(?:every_(?:subject|learned|formula)|each_(?:kind|learned_kind|granularity)|SUBJECTS|FORMULAS|ZOO)\b",
+    re.MULTILINE,
+)
+
+
+@functools.cache
+def asks_the_zoo(path: Path) -> bool:
+    return _ZOO.search(path.read_text(encoding="utf-8")) is not None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The order of the files is ours (see below): pytest-xdist, where it is, keeps it."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`: the files that ask the zoo go to one worker.
+
+    It derives and prints the formulas of sixty functions once. With each of two workers doing so, a minute more passes.
+    """
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "zoo" if asks_the_zoo(config.rootpath / file) else file
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,14 +74,14 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first, then by the number of tests; what is marked `gpu` is skipped where there is none.
+    """What asks the zoo first, then files with slow tests, then by the number of tests; `gpu` is skipped without one.
 
     Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
     other; and what takes long often has few tests.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in slow, -count[item.path], item.path))
+    items.sort(key=lambda item: (not asks_the_zoo(item.path), item.path not in slow, -count[item.path], item.path))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

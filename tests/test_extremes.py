@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremes import assert_is_the_limit, computed, derivatives, extreme_points
-from helpers import BF16, F16, F32, F64, settings
+from helpers import BF16, F16, F32, F64, each_kind, settings
 from joined import every_formula
 from softknee.spec import Activation
 
@@ -25,15 +25,26 @@ def test_the_limit_where_it_exists(act: Activation, dtype: torch.dtype):
                 assert_is_the_limit(quantity, value, at, numbers, dtype)
 
 
-@pytest.mark.parametrize("dtype", [F64, F32, BF16, F16], ids=lambda dtype: str(dtype).removeprefix("torch."))
-@every_formula
-def test_nan_out_exactly_for_nan_in(act: Activation, dtype: torch.dtype):
-    """In the value and in every gradient; an infinite result is no NaN."""
+def assert_nan_only_for_nan(act: Activation, dtype: torch.dtype) -> None:
     points = [math.nan, *extreme_points(dtype), 1.0, -1.0, math.nan]
     x = torch.tensor(points, dtype=F64).to(dtype)
     for values in settings(act):
         for index, got in computed(act, x, {n: v.to(F32 if dtype != F64 else F64) for n, v in values.items()}).items():
             assert torch.equal(got.isnan(), x.isnan()), (index, values)
+
+
+@TYPES
+@every_formula
+def test_nan_out_exactly_for_nan_in(act: Activation, dtype: torch.dtype):
+    """In the value and in every gradient; an infinite result is no NaN."""
+    assert_nan_only_for_nan(act, dtype)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=["bfloat16", "float16"])
+@each_kind
+def test_nan_in_half_types(act: Activation, dtype: torch.dtype):
+    """What is computed in float32 and rounded."""
+    assert_nan_only_for_nan(act, dtype)
 
 
 @every_formula

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 import softknee as sk
-from helpers import F32, F64, away_from_seams, every_learned, every_subject, ordinary_values, tolerance
+from helpers import F32, F64, away_from_seams, each_kind, each_learned_kind, every_subject, ordinary_values, tolerance
 from softknee.spec import Activation
 
 LARGE = 9_001  # more than two of the small blocks, and not a whole number of them
@@ -49,7 +49,7 @@ def test_gradgradcheck(act: Activation):
     assert gradgradcheck(apply(act), inputs, atol=tolerance(F64, "gradcheck"))
 
 
-@every_learned
+@each_learned_kind
 def test_gradcheck_per_neuron(act: Activation):
     x = smooth_points(act, 8)[:4]
     assert gradcheck(apply(act), leaves(act, x, (4,)), atol=tolerance(F64, "gradcheck"))
@@ -78,7 +78,7 @@ def assert_repeats(act: Activation, x: Tensor) -> None:
 
 
 @small_blocks
-@every_learned
+@each_learned_kind
 def test_parameter_gradients_repeat_to_the_last_bit(act: Activation):
     assert_repeats(act, 3 * torch.randn(LARGE, generator=torch.Generator().manual_seed(0)))
 
@@ -90,7 +90,7 @@ def test_parameter_gradients_repeat_with_two_threads(name: str):
 
 
 @small_blocks
-@every_subject
+@each_kind
 def test_only_the_input_and_the_parameters_are_saved(act: Activation):
     x, *params = leaves(act, torch.randn(LARGE), dtype=F32)
     saved: list[Tensor] = []
@@ -126,7 +126,7 @@ def assert_blocks_are_pieces(act: Activation, size: int, piece: int) -> None:
 
 
 @small_blocks
-@every_subject
+@each_kind
 def test_blocks_give_what_small_pieces_give(act: Activation):
     assert_blocks_are_pieces(act, LARGE, 512)
 
@@ -137,7 +137,7 @@ def test_blocks_of_the_real_size_do_too(name: str):
 
 
 @small_blocks
-@every_learned
+@each_learned_kind
 def test_blocks_of_rows_with_a_parameter_per_neuron(act: Activation):
     x = 3 * torch.randn(9, 5, 200, generator=torch.Generator().manual_seed(3), dtype=F64)
     inputs = leaves(act, x, (5, 200))
@@ -150,7 +150,7 @@ def test_blocks_of_rows_with_a_parameter_per_neuron(act: Activation):
         torch.testing.assert_close(whole[i], sum(p[i] for p in parts), rtol=1e-12, atol=1e-9)
 
 
-@every_subject
+@each_kind
 def test_no_gradient_is_made_where_none_is_wanted(act: Activation):
     x, *params = leaves(act, torch.linspace(-2, 2, 5, dtype=F64))
     with torch.no_grad():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import softknee as sk
 from half import HALF_TYPES, UNDERFLOW, assert_rounds_well, every_number
-from helpers import BF16, F16, F32, F64, every_subject, settings
+from helpers import BF16, F16, F32, F64, each_kind, every_subject, settings
 from softknee.errors import ParameterError
 from softknee.spec import Activation
 
@@ -53,7 +53,7 @@ def test_value_and_slope_round_well(act: Activation, dtype: torch.dtype):
 
 
 @HALF_TYPES
-@every_subject
+@each_kind
 def test_parameters_of_a_half_type_are_read_as_they_are(act: Activation, dtype: torch.dtype):
     """A parameter in bfloat16 is the number it is, not rounded again and not promoted in the result."""
     x = every_number(dtype, 7)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import F64, every_learned, every_subject, ordinary_values
+from helpers import F64, each_kind, each_learned_kind, ordinary_values
 from softknee.spec import Activation
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -56,7 +56,7 @@ def assert_same(found: list[Tensor], expected: list[Tensor], case: object = "") 
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-11, msg=lambda text: f"{case}: {text}")
 
 
-@every_subject
+@each_kind
 def test_a_layout_changes_nothing(act: Activation):
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
     for layout, make in LAYOUTS.items():
@@ -91,7 +91,7 @@ def test_parameters_in_any_shape_meet_any_layout(layout: str, per: str):
     assert_same(run(act, x, params, g), [value, dx, *summed])
 
 
-@every_learned
+@each_learned_kind
 def test_large_tensors_with_channels(act: Activation):
     x, g = numbers(*LARGE), numbers(*LARGE, seed=1)
     params = {name: spread(value, (8, 1, 1)) for name, value in ordinary_values(act).items()}
@@ -109,7 +109,7 @@ GRADS = {
 }
 
 
-@every_subject
+@each_kind
 def test_an_incoming_gradient_of_any_layout(act: Activation):
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
     for shape, (kind, make) in itertools.product((SHAPE, LARGE), GRADS.items()):
@@ -117,7 +117,7 @@ def test_an_incoming_gradient_of_any_layout(act: Activation):
         assert_same(run(act, x, params, g), run(act, x, params, g.contiguous()), (shape, kind))
 
 
-@every_subject
+@each_kind
 def test_empty_and_tiny_tensors(act: Activation):
     params = {name: torch.full((1,), value, dtype=F64) for name, value in ordinary_values(act).items()}
     for shape in ((), (0,), (3, 0, 2), (1,), (1, 1, 1)):
@@ -136,7 +136,7 @@ def test_empty_and_tiny_tensors(act: Activation):
 INPLACE = [layout for layout in LAYOUTS if "expanded" not in layout]
 
 
-@every_subject
+@each_kind
 def test_inplace_is_honoured_without_gradients(act: Activation):
     values = ordinary_values(act)
     module = sk.nn.make(act, inplace=True, dtype=F64, **values)
@@ -149,7 +149,7 @@ def test_inplace_is_honoured_without_gradients(act: Activation):
         torch.testing.assert_close(x, expected, rtol=1e-14, atol=1e-14)
 
 
-@every_subject
+@each_kind
 def test_inplace_is_ignored_where_a_gradient_is_wanted(act: Activation):
     x = numbers(7).requires_grad_()
     before = x.detach().clone()
@@ -162,7 +162,7 @@ def test_inplace_is_ignored_where_a_gradient_is_wanted(act: Activation):
         assert module(x).data_ptr() == x.data_ptr()
 
 
-@every_learned
+@each_learned_kind
 def test_inplace_is_ignored_while_a_parameter_learns(act: Activation):
     x = numbers(7)
     before = x.clone()

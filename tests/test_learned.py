@@ -7,7 +7,16 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import F32, GRANULARITIES, LEARNED, X, each_granularity, every_learned, ordinary_values, tolerance
+from helpers import (
+    F32,
+    GRANULARITIES,
+    LEARNED_KINDS,
+    X,
+    each_granularity,
+    each_learned_kind,
+    ordinary_values,
+    tolerance,
+)
 from softknee.spec import Activation, AtLeastOne, Between, Param, Positive
 
 
@@ -17,7 +26,7 @@ def units(found: Tensor, wanted: Tensor) -> float:
     return ((found - wanted).abs() / unit).max().item()
 
 
-@each_granularity(LEARNED)
+@each_granularity(LEARNED_KINDS)
 def test_every_parameter_learns_at_each_granularity(act: Activation, granularity: str):
     options = GRANULARITIES[granularity]
     module = sk.nn.make(act, learn=True, **options, **ordinary_values(act))
@@ -36,7 +45,7 @@ def test_every_parameter_learns_at_each_granularity(act: Activation, granularity
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
-@every_learned
+@each_learned_kind
 def test_a_start_is_kept_in_types_of_few_digits(act: Activation, dtype: torch.dtype):
     """No further from what was asked than the nearest number of the type, though anchors are rounded too."""
     values = ordinary_values(act)
@@ -48,7 +57,7 @@ def test_a_start_is_kept_in_types_of_few_digits(act: Activation, dtype: torch.dt
         assert off <= torch.maximum(rounded, 1e-4 * asked.abs()), f"{p.name}: {off} of {asked}"
 
 
-@every_learned
+@each_learned_kind
 def test_only_what_is_named_is_learned(act: Activation):
     names = [p.name for p in act.params]
     for name in names:
@@ -77,7 +86,7 @@ def starts(p: Param) -> list[float]:
     return [0.0, *MAGNITUDES, *(-m for m in MAGNITUDES)]
 
 
-@every_learned
+@each_learned_kind
 def test_the_start_value_comes_back(act: Activation):
     for p in act.params:
         for start in starts(p):
@@ -102,7 +111,7 @@ def test_lambda_comes_back_at_any_temperature(temperature: float):
     assert sk.nn.make("lambda_gelu").lam.item() == 1.0
 
 
-@every_learned
+@each_learned_kind
 def test_no_step_leaves_the_constraint(act: Activation):
     bound = [p for p in act.params if isinstance(p.constraint, Positive | AtLeastOne | Between)]
     for step in (1.0, -1.0, 1e3, -1e3, 1e8, -1e8, 1e30, -1e30):

@@ -14,10 +14,12 @@ from helpers import (
     F32,
     F64,
     GRANULARITIES,
+    KINDS,
     SUBJECTS,
     X,
     each_granularity,
-    every_learned,
+    each_kind,
+    each_learned_kind,
     every_subject,
     ordinary_values,
 )
@@ -39,7 +41,7 @@ def test_a_module_computes_its_definition(act: Activation):
 
 
 @pytest.mark.parametrize("learn", [False, True], ids=["fixed", "learned"])
-@every_learned
+@each_learned_kind
 def test_set_and_reset(act: Activation, learn: bool):
     module = sk.nn.make(act, learn=learn, dtype=F64)
     before, addresses = module(X.double()).detach(), [t.data_ptr() for t in module.state_dict().values()]
@@ -52,14 +54,14 @@ def test_set_and_reset(act: Activation, learn: bool):
 
 
 @pytest.mark.parametrize("dtype", [F64, F32, F16], ids=str)
-@every_subject
+@each_kind
 def test_the_type_of_the_parameters(act: Activation, dtype: torch.dtype):
     module = sk.nn.make(act, learn=True, dtype=dtype)
     assert all(t.dtype == dtype for t in module.state_dict().values())
     assert module(X).dtype == F32
 
 
-@every_learned
+@each_learned_kind
 def test_a_float64_module_keeps_all_digits(act: Activation):
     values = ordinary_values(act)
     for learn in (False, True):
@@ -68,7 +70,7 @@ def test_a_float64_module_keeps_all_digits(act: Activation):
             assert getattr(module, name).item() == pytest.approx(value, rel=1e-15), (name, learn)
 
 
-@every_learned
+@each_learned_kind
 def test_to_a_type_rounds_once(act: Activation):
     module = sk.nn.make(act, learn=True, **ordinary_values(act))
     rounded = {name: t.half() for name, t in module.state_dict().items()}
@@ -76,7 +78,7 @@ def test_to_a_type_rounds_once(act: Activation):
     assert all(torch.equal(t, rounded[name]) for name, t in moved.state_dict().items())
 
 
-@each_granularity(SUBJECTS)
+@each_granularity(KINDS)
 def test_built_on_the_meta_device(act: Activation, granularity: str):
     options = {"learn": True, **GRANULARITIES[granularity]}
     module = sk.nn.make(act, device="meta", **options)
@@ -149,7 +151,7 @@ def test_a_module_inside_a_model():
 # -- explain ----------------------------------------------------------------------------------------------
 
 
-@every_subject
+@each_kind
 def test_explain_names_a_path_and_a_reason(act: Activation):
     small, large = torch.zeros(3), torch.zeros(600_000)
     for what in (act, sk.nn.make(act)):

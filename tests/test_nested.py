@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import softknee as sk
-from helpers import F64, LEARNED, ZOO, every_subject, ordinary_values
+from helpers import F64, LEARNED_KINDS, ZOO, each_kind, ordinary_values
 from softknee.errors import InputError, ParameterError
 from softknee.spec import Activation
 
@@ -39,7 +39,7 @@ def gradients(module: nn.Module, x: Tensor, flat) -> tuple[Tensor, list[Tensor]]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@every_subject
+@each_kind
 def test_a_jagged_tensor_gives_what_its_rows_give(act: Activation, way: str):
     module = sk.nn.make(act, dtype=F64, **WAYS[way], **ordinary_values(act))
     x, dense = jagged(), torch.cat(rows()).requires_grad_()
@@ -100,7 +100,7 @@ def test_what_cannot_work_says_so():
 # -- torch.fx ---------------------------------------------------------------------------------------------
 
 
-@every_subject
+@each_kind
 def test_a_bare_module_is_traced(act: Activation):
     module = sk.nn.make(act, learn=True, **ordinary_values(act))
     traced = torch.fx.symbolic_trace(module)
@@ -112,7 +112,8 @@ def test_a_bare_module_is_traced(act: Activation):
     assert [node.op for node in big.graph.nodes] == ["placeholder", "call_module", "call_module", "output"]
 
 
-NAMED = {name: act for name, act in LEARNED.items() if name in ZOO}  # a trace is pickled with its definition's name
+# A trace is pickled with its definition's name.
+NAMED = {name: act for name, act in LEARNED_KINDS.items() if name in ZOO}
 
 
 @pytest.mark.parametrize("act", NAMED.values(), ids=NAMED)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import softknee as sk
-from helpers import BF16, F16, F32, F64, every_subject, ordinary_values
+from helpers import BF16, F16, F32, F64, each_kind, ordinary_values
 from softknee.kernels import operators
 from softknee.spec import Activation
 
@@ -60,7 +60,7 @@ def test_opcheck_through_the_compiler():
     torch.library.opcheck(torch.ops.softknee.pointwise.default, arguments)
 
 
-@every_subject
+@each_kind
 def test_fake_tensors_have_the_shape_type_and_strides_of_real_ones(act: Activation):
     values = ordinary_values(act)
     for make in (
@@ -83,7 +83,7 @@ def deterministic():
 
 @pytest.mark.usefixtures("deterministic", "small_blocks")
 @pytest.mark.parametrize(("size", "path"), [(100, "plain"), (9_000, "blocks")])
-@every_subject
+@each_kind
 def test_deterministic_mode_refuses_nothing(act: Activation, size: int, path: str):
     assert sk.explain(act, torch.zeros(size)).path == path
     runs = []
@@ -95,7 +95,7 @@ def test_deterministic_mode_refuses_nothing(act: Activation, size: int, path: st
 
 
 @pytest.mark.parametrize("half", [BF16, F16], ids=["bfloat16", "float16"])
-@every_subject
+@each_kind
 def test_autocast_leaves_the_type_of_the_input(act: Activation, half: torch.dtype):
     """An activation works in the type that arrives; its float32 parameters are untouched and read as float32."""
     module = sk.nn.make(act, learn=True)

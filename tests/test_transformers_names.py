@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,25 +91,25 @@ def test_an_unknown_name_has_a_did_you_mean():
 # -- from a module to its text and back ---------------------------------------------------------------------------
 
 MODULES = {
-    **{name: sk.nn.make(name) for name in sk.names()},
-    "odd digits": sk.nn.SReLU(delta=1 / 3),
-    "float64": sk.nn.SReLU(delta=1 / 3, dtype=torch.float64),
-    "bfloat16": sk.nn.SReLU(delta=1 / 3, dtype=torch.bfloat16),
-    "learned": sk.nn.SReLU(delta=0.05, learn=True),
-    "learned tiny": sk.nn.SmeLU(beta=1.2345e-7, learn="beta"),
-    "two of five": sk.nn.GeneralizedSmeLU(alpha=0.3, g_minus=-0.1, learn=("alpha", "beta")),
-    "temperature": sk.nn.LambdaGELU(lam=1.7, learn=True, temperature=0.25),
-    "variant": sk.nn.GELU(approximate="tanh", beta=2.0),
-    "squaf": sk.nn.make("squaf", k=16, q=0.25, z="gelu", learn=("z", "alpha")),
-    "squaf, full sum": sk.nn.make("squaf", k=3, q=0.1, z="tanh", window=None, weights="laplacian"),
-    "squaf, auto": sk.nn.make("squaf", k=16, q=0.25, alpha=4.0, window="auto", tolerance=1e-6, learn="q"),
-    "selu": sk.nn.SELU(),
+    **{name: partial(sk.nn.make, name) for name in sk.names()},
+    "odd digits": partial(sk.nn.SReLU, delta=1 / 3),
+    "float64": partial(sk.nn.SReLU, delta=1 / 3, dtype=torch.float64),
+    "bfloat16": partial(sk.nn.SReLU, delta=1 / 3, dtype=torch.bfloat16),
+    "learned": partial(sk.nn.SReLU, delta=0.05, learn=True),
+    "learned tiny": partial(sk.nn.SmeLU, beta=1.2345e-7, learn="beta"),
+    "two of five": partial(sk.nn.GeneralizedSmeLU, alpha=0.3, g_minus=-0.1, learn=("alpha", "beta")),
+    "temperature": partial(sk.nn.LambdaGELU, lam=1.7, learn=True, temperature=0.25),
+    "variant": partial(sk.nn.GELU, approximate="tanh", beta=2.0),
+    "squaf": partial(sk.nn.make, "squaf", k=16, q=0.25, z="gelu", learn=("z", "alpha")),
+    "squaf, full sum": partial(sk.nn.make, "squaf", k=3, q=0.1, z="tanh", window=None, weights="laplacian"),
+    "squaf, auto": partial(sk.nn.make, "squaf", k=16, q=0.25, alpha=4.0, window="auto", tolerance=1e-6, learn="q"),
+    "selu": partial(sk.nn.SELU),
 }
 
 
 @pytest.mark.parametrize("case", MODULES)
 def test_a_module_comes_back_from_its_text(case: str):
-    module = MODULES[case]
+    module = MODULES[case]()
     kind = next((t.dtype for t in [*module.parameters(), *module.buffers()] if t.is_floating_point()), X.dtype)
     x, text = X.to(kind), name_of(module)
     try:

@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import softknee as sk
-from helpers import F64, away_from_seams, every_learned, every_subject, ordinary_values
+from helpers import F64, away_from_seams, each_kind, each_learned_kind, every_subject, ordinary_values
 from softknee.spec import Activation
 
 # torch's forward mode scripts a few functions of its own when it is first used.
@@ -55,7 +55,7 @@ def test_vmap_over_the_input_and_over_parameters(act: Activation):
         same(found, expected)
 
 
-@every_subject
+@each_kind
 def test_gradients_per_sample(act: Activation):
     x, values = smooth_points(act), tensors(act)
     batch = torch.stack([x, 0.5 * x])
@@ -84,7 +84,7 @@ def test_jvp_and_vjp(act: Activation):
     same(pull(tangent)[0], tangent * act.derivative(1)(x, **values))
 
 
-@every_subject
+@each_kind
 def test_dual_numbers(act: Activation):
     x, values = smooth_points(act), tensors(act)
     with forward_ad.dual_level():
@@ -95,7 +95,7 @@ def test_dual_numbers(act: Activation):
         same(slope, act.derivative(1)(x, **values))
 
 
-@every_subject
+@each_kind
 def test_hessian_and_jacobians(act: Activation):
     x, values = smooth_points(act)[:4], tensors(act)
     expected = torch.diag(act.derivative(2)(x, **values))
@@ -105,7 +105,7 @@ def test_hessian_and_jacobians(act: Activation):
     same(jacrev(lambda x: act(x, **values))(x), slopes)
 
 
-@every_learned
+@each_learned_kind
 def test_functional_call(act: Activation):
     """A module's parameters as arguments, one set per replica: how an ensemble is trained."""
     x = smooth_points(act)
@@ -125,7 +125,7 @@ def test_functional_call(act: Activation):
     same(functional_call(module, state, (x,)), module(x).detach())
 
 
-@every_subject
+@each_kind
 def test_several_gradients_at_once(act: Activation):
     """torch.autograd's own batching, which jacobian(vectorize=True) and gradcheck use; it is not torch.func's vmap."""
     x, values = smooth_points(act).requires_grad_(), {n: p.requires_grad_() for n, p in tensors(act).items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import mpmath
 import pytest
 import sympy
@@ -12,6 +14,7 @@ from softknee.lab import typeset
 from softknee.spec import Activation, elementary, u, v, x
 from softknee.spec.reference import evaluate
 
+pieces_of = cache(typeset.pieces_of)  # half a second each, and asked for twice
 PLACES = (-3.1, -0.9, -0.41, -0.07, 0.29, 0.83, 4.3)
 
 
@@ -31,7 +34,7 @@ EXACT = {name: act for name, act in SUBJECTS.items() if not act.formula.has(symp
 def test_the_pieces_are_the_function(act: Activation, order: int):
     values = ordinary_values(act)
     given = {p.symbol: sympy.Float(values[p.name], 50) for p in act.params}
-    decimals = {one: sympy.Float(one.name, 50) for one in _numbers(act, order)}
+    decimals = {symbol: sympy.Float(symbol.name, 50) for symbol in _numbers(act, order)}
     with mpmath.workdps(50):
         places = PLACES if act.implicit is None else PLACES[::3]
         places = places if order == 0 else places[::2]  # the seams are the same in every derivative
@@ -40,26 +43,26 @@ def test_the_pieces_are_the_function(act: Activation, order: int):
 
 def compare(act: Activation, order: int, values: dict[str, float], given: dict, places: tuple[float, ...]) -> None:
     derivative = act.derivative(order)
-    in_x = typeset.pieces_of(derivative.formula)
-    in_u = typeset.pieces_of(derivative.bound_formula) if act.inner is not None else None
+    in_x = pieces_of(derivative.formula)
+    in_u = pieces_of(derivative.bound_formula) if act.inner is not None else None
     for at in places:
         truth = evaluate(derivative, at, **values)
         letters = given | ({v: sympy.Float(evaluate(act, at, **values), 50)} if act.implicit is not None else {})
-        found = [value_of(in_x, at, letters)]
+        values_there = [value_of(in_x, at, letters)]
         if act.inner is not None:
             inside = elementary(act.inner.value).subs(given | {x: sympy.Float(at, 50)})
-            found.append(value_of(in_u, at, letters | {u: inside}))
-        for value in found:
+            values_there.append(value_of(in_u, at, letters | {u: inside}))
+        for value in values_there:
             assert abs(value - truth) <= 1e-25 * (1 + abs(truth)), (act.name, at)
 
 
 def _numbers(act: Activation, order: int) -> set:
     """Symbols that stand for decimals, such as 0.044715."""
-    found = set()
+    symbols = set()
     for expr in (act.derivative(order).formula, act.derivative(order).bound_formula):
-        for part in typeset.pieces_of(expr).parts:
-            found |= {one for one in part.free_symbols if one.name[0].isdigit()}
-    return found
+        for part in pieces_of(expr).parts:
+            symbols |= {symbol for symbol in part.free_symbols if symbol.name[0].isdigit()}
+    return symbols
 
 
 def test_a_constant_of_many_digits_is_printed_to_eight():

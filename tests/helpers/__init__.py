@@ -24,7 +24,7 @@ from softknee.spec import Activation, AtLeastOne, Between, Param, Positive, elem
 from softknee.spec import x as SYMBOL
 from softknee.spec.reference import evaluate
 
-# For `make test-core`: without and with parameters, with each constraint, from pieces, gates and tables, by an inverse.
+# One of each kind: without and with parameters, with each constraint, from pieces, gates and tables, by an inverse.
 FEW = (
     "crrelu_exact",
     "gelu",
@@ -41,10 +41,11 @@ FEW = (
 
 
 def _element_wise() -> dict[str, Activation]:
+    # `make test-core` takes these for the whole zoo.
     wanted = FEW if os.environ.get("SOFTKNEE_TESTS") == "few" else sk.names()
-    found = ((name, sk.get(name)) for name in wanted)
+    definitions = ((name, sk.get(name)) for name in wanted)
     # An alias gives the definition of another name; it is tested once, under its own.
-    return {name: act for name, act in found if isinstance(act, Activation) and act.name == name}
+    return {name: act for name, act in definitions if isinstance(act, Activation) and act.name == name}
 
 
 def _designed() -> dict[str, Activation]:
@@ -67,10 +68,16 @@ def _designed() -> dict[str, Activation]:
 
 ZOO = _element_wise()
 """Every element-wise activation of the zoo by name. A new one is tested without a new test."""
-SUBJECTS = ZOO | _designed()
+_DESIGNED = _designed()
+SUBJECTS = ZOO | _DESIGNED
 every_subject = pytest.mark.parametrize("act", SUBJECTS.values(), ids=SUBJECTS)
+KINDS = {name: act for name, act in SUBJECTS.items() if name in FEW or name in _DESIGNED}
+"""One of each kind, for what does not depend on the formula: layouts, blocks, copies, transforms of transforms."""
+each_kind = pytest.mark.parametrize("act", KINDS.values(), ids=KINDS)
 LEARNED = {name: act for name, act in SUBJECTS.items() if act.params}
 every_learned = pytest.mark.parametrize("act", LEARNED.values(), ids=LEARNED)
+LEARNED_KINDS = {name: act for name, act in KINDS.items() if act.params}
+each_learned_kind = pytest.mark.parametrize("act", LEARNED_KINDS.values(), ids=LEARNED_KINDS)
 
 
 @dataclass(frozen=True)
@@ -237,8 +244,8 @@ def _edges(p: Param) -> list[float]:
 def settings(act: Activation) -> list[dict[str, Tensor]]:
     """The defaults, and each parameter in turn at the ends of its range: float32 numbers, held in float64."""
     start = {p.name: p.start for p in act.params}
-    found = [start] + [start | {p.name: edge} for p in act.params for edge in _edges(p)]
-    return [{name: torch.tensor([value], dtype=F32).double() for name, value in one.items()} for one in found]
+    rows = [start] + [start | {p.name: edge} for p in act.params for edge in _edges(p)]
+    return [{name: torch.tensor([value], dtype=F32).double() for name, value in row.items()} for row in rows]
 
 
 def ordinary_values(act: Activation) -> dict[str, float]:
