@@ -46,9 +46,9 @@ types: $(VENV)/.test
 	$(BIN)/pyright --warnings src papers
 
 # Two workers with one thread each: with two threads each they take twice the processor time, most of it waiting for
-# one another. The tests of a file stay with one worker (loadfile), which builds what they share once. Tests that did
-# not run are listed with their reason (-ra): without a GPU those marked `gpu`, without Chromium (Debian's package
-# `chromium`) those that look at a page in a browser.
+# one another. The tests of a file stay with one worker (loadfile), which builds what they share once; so do all files
+# that ask something of every function (conftest.py). Tests that did not run are listed with their reason (-ra): without
+# a GPU those marked `gpu`, without Chromium (Debian's package `chromium`) those that look at a page in a browser.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
 
 unit: $(VENV)/.test

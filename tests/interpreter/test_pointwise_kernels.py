@@ -18,9 +18,10 @@ from helpers import (
     F16,
     F32,
     F64,
-    SUBJECTS,
+    KINDS,
     assert_close_to_reference,
     draw,
+    each_kind,
     every_subject,
     ordinary_values,
     settings,
@@ -140,11 +141,11 @@ LAYOUTS = {
 }
 
 
-# How memory is walked does not ask for the formula: all layouts for three functions, and for each of the others one
+# How memory is walked does not ask for the formula: all layouts for three functions, and for one of each other kind one
 # number for all, one for each channel, and one more in turn.
 WALKS = [
-    pytest.param(SUBJECTS[name], layout, id=f"{name}-{layout}")
-    for place, name in enumerate(SUBJECTS)
+    pytest.param(KINDS[name], layout, id=f"{name}-{layout}")
+    for place, name in enumerate(KINDS)
     for layout in LAYOUTS
     if name in ("srelu", "gelu", "generalized_smelu")
     or layout in ("flat", "channels", list(LAYOUTS)[2 + place % (len(LAYOUTS) - 2)])
@@ -210,7 +211,7 @@ def test_gradients_repeat_to_the_last_bit(name: str):
     assert all(torch.equal(a, b) for a, b in zip(first, run(act, x, params, g), strict=True))
 
 
-@every_subject
+@each_kind
 def test_second_derivatives_beside_the_kernels(act: Activation):
     x = numbers(40).requires_grad_()
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
