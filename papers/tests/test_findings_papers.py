@@ -42,6 +42,7 @@ from papers.statement import (
 )
 from papers.tables import figures_of, file_of, study_tables, write_figures
 from softknee.lab.distilling import PAPER
+from softknee.lab.language.wikitext_study import train_models
 
 from softknee.errors import DataError, ParameterError
 from softknee.lab import language_models
@@ -49,7 +50,6 @@ from softknee.lab.bench.speed import choose_device
 from softknee.lab.bench.wire import Settings
 from softknee.lab.data.text import Characters
 from softknee.lab.language.loading import AS_LOADED
-from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data

@@ -1,7 +1,6 @@
 """Puts records on the terminal with rich: progress while they are made, tables when they are done."""
 
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from ..errors import ParameterError
 from ..lab.table import Table
 from ..measure.record import Record
 
@@ -95,27 +93,13 @@ STOPPED = 130  # the exit code of a command that Ctrl-C has ended
 
 
 def command_line(program: str = "softknee") -> str:
-    """The command line as typed, for the record; without --keep, with which a repetition would train nothing."""
-    words, typed = shlex.split(program), iter(sys.argv[1:])
-    for word in typed:
-        if word == "--keep":
-            next(typed, None)
-        elif not word.startswith("--keep="):
-            words.append(word)
-    return shlex.join(words)
+    """The command line as typed, for the record."""
+    return shlex.join([*shlex.split(program), *sys.argv[1:]])
 
 
 def several(text: str) -> tuple[str, ...]:
     """The parts of an option with commas between."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def numbers(option: str, text: str) -> tuple[float, ...]:
-    """The numbers of an option with commas between."""
-    try:
-        return tuple(float(part) for part in several(text))
-    except ValueError:
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None
 
 
 def _place(path: Path | None) -> Path | None:
@@ -128,43 +112,3 @@ def _place(path: Path | None) -> Path | None:
 
 
 RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]
-
-
-def announce_smoke(smoke: bool) -> None:
-    """Say at the start of a smoke run what it is for."""
-    if smoke:
-        typer.echo("Smoke run: it shows that everything works, and its numbers mean nothing.", err=True)
-
-
-Keep = Annotated[
-    Path | None,
-    typer.Option(
-        help="a folder for what each network finds, as it comes: runs that name it go on from there and share the "
-        "work; default FILE.parts beside --json FILE, until that is written"
-    ),
-]
-
-
-@contextmanager
-def kept_in(keep: Path | None, json: Path | None) -> Iterator[Path | None]:
-    """The folder for findings, None where there is none; Ctrl-C ends the command with a word on what is kept."""
-    place = _beside(json) if keep is None and json is not None else keep
-    try:
-        yield place
-    except KeyboardInterrupt:
-        lost = "Nothing was kept: name a file with --json, or a folder with --keep."
-        resumed = f"What was trained to its end is kept in '{place}'. The same command goes on from there."
-        typer.echo(f"Stopped. {lost if place is None else resumed}", err=True)
-        raise typer.Exit(STOPPED) from None
-
-
-def write_record(record: Record, json: Path | None, *, keep: Path | None) -> None:
-    """Write what was found; the folder beside it, all of whose findings it holds, goes."""
-    if json is not None:
-        record.write(json)
-        if keep is None:
-            shutil.rmtree(_beside(json), ignore_errors=True)
-
-
-def _beside(json: Path) -> Path:
-    return json.with_name(f"{json.name}.parts")
