@@ -244,14 +244,14 @@ def test_the_study_runs_from_files_to_the_page_of_its_paper(
             one = {name.removesuffix(beta): each[0] for name, each in outcome.test.items() if name.endswith(beta)}
             assert 0 <= one["reward_accuracy"] <= 1
             assert one["reward_margin"] == pytest.approx(one["chosen_reward"] - one["rejected_reward"], abs=1e-6)
-            assert abs(one["evaluation_loss"] - math.log(2)) < 0.1
+            assert 0 < one["evaluation_loss"] < math.log(2)
             assert one["perplexity_dpo"] != outcome.test["perplexity_sft"][0]
     assert crrelu.trained == own.trained + 2
     assert [name.rpartition(".")[2] for name in crrelu.parameters] == ["eps", "eps"]
     report = (out / "report" / "report.md").read_text()
     assert "Reward accuracies are shares of 4 pairs: gelu with seed 0 prefers " in report
     assert "perplexity of replies after DPO, β = 5" in report
-    with pytest.raises(DataError, match=r"lacks gelu at beta 1\. Run the table whole"):
+    with pytest.raises(DataError, match=r"lacks crrelu at beta 1\. Run the table whole"):
         list(preference_tables(Runs(records), "eafo"))
     assert not list(preference_tables(Runs(records), "squaf"))
 
