@@ -145,7 +145,7 @@ def code(model: nn.Module, x: Tensor) -> dict[str, float]:
     with watched(model) as symbols:
         model(x)
     total = sum(sent.numel() for sent, _ in symbols.values())
-    bits = dict.fromkeys(CODERS, 0.0)
+    bits: dict[str, float] = dict.fromkeys(CODERS, 0.0)
     for sent, levels in symbols.values():
         size = sizes(sent.to(torch.uint8 if levels <= 256 else torch.int32).cpu(), levels=levels)
         for coder in CODERS:

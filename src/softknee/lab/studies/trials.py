@@ -227,7 +227,7 @@ def _anywhere_task(task: Task | None) -> Task | None:
     )
 
 
-def _check_loss(recipe: Recipe, examples: Examples | Texts) -> None:
+def _check_loss(recipe: Recipe, examples: Examples) -> None:
     loss, classes = recipe.training.loss, examples.classes
     kinds = ("mse",) if classes == 0 else ("cross_entropy", *(["bce_with_logits"] if classes == 2 else []))
     if loss in ("auto", *kinds):

@@ -184,18 +184,18 @@ def _train_gpt2(
             swap_(other, "gelu_tanh", replacing="gelu")
         return other
 
-    numbers = {"loss": loss(model)}
+    numbers: dict[str, Any] = {"loss": loss(model)}
     if chosen.harden or chosen.replace:
         at_once = relu_ize_(replaceable(), loss, finetune=recover(1) if recipe.recover else None)
-        numbers["loss_replaced"] = float(at_once.after)
+        numbers["loss_replaced"] = at_once.after
         if recipe.recover:
-            numbers["loss_recovered"] = float(at_once.recovered)
+            numbers["loss_recovered"] = at_once.recovered
             longer = copy.deepcopy(model)
             recover(1)(longer)
             numbers["loss_continued"] = loss(longer)
         if recipe.recover and recipe.layerwise:
             layer_by_layer = relu_ize_(replaceable(), loss, finetune=recover(recipe.layers), order="layerwise")
-            numbers["loss_layerwise"] = float(layer_by_layer.recovered)
+            numbers["loss_layerwise"] = layer_by_layer.recovered
     if tokens:
         numbers |= {name.replace("loss", "perplexity"): exp_or_infinite(value) for name, value in numbers.items()}
     return numbers, model, start
