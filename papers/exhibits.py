@@ -5,15 +5,13 @@ What a recipe runs has its numbers there, under `paper`. Numbers of what a comma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .lambda_gelu.findings import LARGE, SMALL
+from .lambda_gelu.findings import LARGE, RECIPES, SMALL
 from .preferences import CRRELU, S_RELU, SQUAF, SQUAF_PYTHIA, SQUAF_XL, PreferenceTable
-from .runs import command_of_recipe
+from .runs import command_of_recipe, command_of_row
 from .squaf.findings import ALONE, RATE, SHORT, TIMES, VGG, WRN
-from .tables import command_to_look
 
 
 @dataclass(frozen=True)
@@ -54,18 +52,15 @@ class Exhibit:
     trained: bool = False
 
 
-# One row of the command that makes the record of all.
-_WIKITEXT = re.sub(r"--rows \S+", "--rows {row}", command_to_look(LARGE))
 _STARTS = {
     "uniform": "lam: 1.01",
     "increasing": "lam: 1.01, last: {lam: 2.0}",
     "decreasing": "lam: 2.0, last: {lam: 1.01}",
 }
 _SEEN = (
-    "One command runs both rows of a beta, GELU and the function, from the same weights on the same pairs, with three "
-    "seeds, and judges by 256 pairs that were not trained on. `--model` is a folder with the model's files, and the "
-    "data folder has `hh-rlhf` and `SHP`: [language models](../../docs/language.md). How many passes the paper made is "
-    "not printed; here it is one."
+    "One command runs every beta of GELU or of the function, from the same weights on the same pairs, with three "
+    "seeds, and judges by 256 pairs that were not trained on. The recipe says where the model and the pairs lie: "
+    "[language models](../../docs/language.md). How many passes the paper made is not printed; here it is one."
 )
 _AVERAGES = """\
 In the copy of the paper that we have, most cells of this table are illegible; the averages over its networks are not:
@@ -91,14 +86,13 @@ def _over_rates(rates: str) -> str:
 def _preferences(table: PreferenceTable, title: str = "GPT-2 trained on preferences (DPO)", note: str = "") -> Exhibit:
     """A table of DPO: for each beta the rows of the function and of GELU, which one command runs together."""
     rows = [
-        (f"{name}, β = {beta}", row, table.command(beta))
-        for beta, pair in table.values.items()
-        for name, row in zip((table.title, "GELU"), pair, strict=True)
+        (f"{title}, β = {beta}", cells, command_of_row(table.study, label))
+        for beta, label, title, cells in table.rows()
     ]
     heads = [column.head for column in table.columns]
-    printed = Printed(heads, rows, table.command(), f"{_SEEN} {note}".strip())
+    printed = Printed(heads, rows, command_of_recipe(table.study), f"{_SEEN} {note}".strip())
     place = table.place if table.network == "GPT-2" else f"{table.place}, {table.network}"
-    return Exhibit(place, title, records=(table.record,), printed=printed)
+    return Exhibit(place, title, records=(table.study,), printed=printed)
 
 
 _TABLE_I = tuple(f"lambda-gelu-{data}" for data in ("adult", "fashion", "cifar-10", "cifar-100", "tiny-imagenet"))
@@ -184,15 +178,20 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             printed=Printed(
                 ("validation perplexity", "in epoch", "mean λ", "drift of λ"),
                 [
-                    ("GELU", ("28.46", "7", "", ""), _WIKITEXT.format(row="gelu")),
-                    ("ReLU", ("30.48", "9", "", ""), _WIKITEXT.format(row="relu")),
-                    ("λ-GELU, uniform start", ("28.45", "7", "1.00", "0.002"), _WIKITEXT.format(row="lambda_gelu")),
+                    ("GELU", ("28.46", "7", "", ""), command_of_row(RECIPES[LARGE], "gelu")),
+                    ("ReLU", ("30.48", "9", "", ""), command_of_row(RECIPES[LARGE], "relu")),
+                    (
+                        "λ-GELU, uniform start",
+                        ("28.45", "7", "1.00", "0.002"),
+                        command_of_row(RECIPES[LARGE], "lambda_gelu"),
+                    ),
                     ("λ-GELU, increasing start", ("28.71", "7", "1.24", "0.29"), ""),
                     ("λ-GELU, decreasing start", ("28.59", "7", "1.24", "0.28"), ""),
                 ],
-                command_to_look(LARGE),
-                "Trained here from scratch, judged by the test part; λ-GELU has the uniform start alone. `--train` "
-                "names a file of the data folder: [language models](../../docs/language.md#wikitext-2) says which.",
+                command_of_recipe(RECIPES[LARGE]),
+                "Trained here from scratch, judged by the test part; λ-GELU has the uniform start alone. What is "
+                "trained on are files of the data folder: [language models](../../docs/language.md#wikitext-2) says "
+                "which.",
             ),
         ),
         Exhibit(
@@ -215,7 +214,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         Exhibit(
             "Tables 5, 6 and 8",
             "settings",
-            where=f"{_SETTINGS} Those of GPT-2 are the defaults of `softknee study preference`: [language "
+            where=f"{_SETTINGS} Those of GPT-2 stand in the recipe `table-4`: [language "
             "models](../../docs/language.md).",
         ),
         Exhibit(

@@ -1,41 +1,50 @@
-"""What three papers found in language models trained on preferences (DPO), judged by `softknee study preference`."""
+"""What three papers found in language models trained on preferences (DPO), judged by studies with a recipe for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from softknee.errors import DataError
-from softknee.lab.language.loading import AS_LOADED
+from softknee.lab.studies.recipe import Preference
 from softknee.lab.table import COLONS, Table
-from softknee.measure.record import Quantity, Record
+from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
-from .runs import Runs, below_record
+from .runs import Runs, Study, command_of_recipe, command_of_row, folded
 from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
 
-Row = Mapping[str, Any]
+GELU = "gelu"  # the label of the model's own activation in the recipes
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as a paper calls it and as a record does; `larger` is better there."""
+    """A column as a paper calls it and as an outcome does; `larger` is better there."""
 
     head: str
     name: str
     larger: bool = True
     percent: bool = False
 
-    def values(self, row: Row) -> list[float]:
-        """Of each seed, as the paper counts."""
-        return [100 * value if self.percent else value for value in row[f"{self.name}_by_seed"]]
+    def values(self, study: Study, label: str, beta: str) -> list[float] | None:
+        """Of each seed, as the paper counts; None where one diverged."""
+        outcome = study.outcomes.get(label)
+        task = None if outcome is None else outcome.trial.task
+        name = task.measure(self.name, float(beta)) if isinstance(task, Preference) else self.name
+        if outcome is None or name not in outcome.test:
+            raise DataError(
+                f"The study '{study.name}' lacks {label} at beta {beta}. Run the table whole: "
+                f"{command_of_recipe(study.name)}."
+            )
+        values = [value for value in outcome.test[name] if value is not None]
+        if len(values) < len(outcome.test[name]):
+            return None
+        return [100 * value for value in values] if self.percent else values
 
-    def text(self, row: Row) -> str:
+    def text(self, study: Study, label: str, beta: str) -> str:
         """Mean and standard deviation, or that it diverged."""
-        if self.name not in row:
-            return "diverged"
-        return Quantity.mean(self.values(row), unit="").text(2 if self.percent else 4)
+        values = self.values(study, label, beta)
+        return "diverged" if values is None else Quantity.mean(values, unit="").text(2 if self.percent else 4)
 
 
 @dataclass(frozen=True)
@@ -43,40 +52,27 @@ class PreferenceTable:
     """A table of a paper: a function in a model, and the model's own GELU beside it.
 
     statement: the name of what it says in the ledger; says: that sentence.
+    study:  the name of its recipe; label: of the function there.
     values: by beta the printed rows of the function and of GELU, in the order of the columns.
-    options: further options of the command.
     """
 
     statement: str
     says: str
 
-    record: str
+    study: str
     paper: str
     place: str
     network: str
-    model: str
-    swap: str
+    label: str
     title: str
     columns: Sequence[Column]
     values: Mapping[str, tuple[Sequence[str], Sequence[str]]]
-    options: str = ""
 
-    def command(self, beta: str = "") -> str:
-        """What runs the rows of one beta, or the whole table."""
-        sets = " --sets hh,shp" if self.model == "gpt2" else ""
-        betas = beta or ",".join(self.values)
-        return f"softknee study preference --model {self.model}{sets} --swap {self.swap} --betas {betas}{self.options}"
-
-    def names(self) -> dict[str, str]:
-        """The titles of its rows by the names that a record has for them."""
-        return {self.swap: self.title, AS_LOADED: "GELU"}
-
-    def printed(self, row: Row) -> Sequence[str]:
-        """What the paper has for a row of a record."""
-        pairs = {float(beta): pair for beta, pair in self.values.items()}
-        if row["beta"] not in pairs or row["activation"] not in self.names():
-            return [""] * len(self.columns)
-        return pairs[row["beta"]][row["activation"] == AS_LOADED]
+    def rows(self) -> Iterator[tuple[str, str, str, Sequence[str]]]:
+        """Beta, label, title and what the paper prints, of each row."""
+        for beta, printed in self.values.items():
+            for label, title, cells in zip((self.label, GELU), (self.title, "GELU"), printed, strict=True):
+                yield beta, label, title, cells
 
 
 _MARGIN = Column("reward margin", "reward_margin")
@@ -86,12 +82,11 @@ S_RELU = PreferenceTable(
     statement="srelu_learns_preferences_better",
     says="Trained on preferences, GPT-2 with S-ReLU has higher chosen rewards, lower rejected rewards, larger margins "
     "and a better accuracy than with GELU, for every beta.",
-    record="mollification-table-3-gpt2.json",
+    study="mollification-table-3",
     paper="mollification",
     place="Table 3",
     network="GPT-2",
-    model="gpt2",
-    swap="srelu",
+    label="srelu",
     title="S-ReLU",
     columns=(
         Column("chosen reward", "chosen_reward"),
@@ -118,12 +113,11 @@ CRRELU = PreferenceTable(
     statement="crrelu_learns_preferences_better",
     says="Trained on preferences, GPT-2 with CRReLU has larger margins, a better accuracy and a lower loss than with "
     "GELU, for every beta.",
-    record="eafo-table-4-gpt2.json",
+    study="eafo-table-4",
     paper="eafo",
     place="Table 4",
     network="GPT-2",
-    model="gpt2",
-    swap="crrelu",
+    label="crrelu",
     title="CRReLU",
     columns=(_MARGIN, Column("reward accuracy", "reward_accuracy"), _LOSS),
     values={
@@ -137,12 +131,11 @@ SQUAF = PreferenceTable(
     statement="squaf_learns_preferences_better",
     says="Trained on preferences, GPT-2 with SQUAF has a better accuracy, larger margins and a lower loss than with "
     "GELU, for every beta.",
-    record="squaf-table-5-gpt2.json",
+    study="squaf-table-5",
     paper="squaf",
     place="Table 5",
     network="GPT-2",
-    model="gpt2",
-    swap="squaf",
+    label="squaf",
     title="SQUAF",
     columns=_SQUAF,
     values={
@@ -155,12 +148,11 @@ SQUAF_XL = PreferenceTable(
     statement="squaf_learns_preferences_better_in_gpt2_xl",
     says="Trained on preferences, GPT-2 XL with SQUAF is better than with GELU in the same three numbers at beta 0.1 "
     "(accuracy 63.28 against 62.89 %).",
-    record="squaf-table-11-gpt2-xl.json",
+    study="squaf-table-11-gpt2-xl",
     paper="squaf",
     place="Table 11",
     network="GPT-2 XL",
-    model="gpt2-xl",
-    swap="squaf",
+    label="squaf",
     title="SQUAF",
     columns=_SQUAF,
     values={"0.1": (("63.28", "0.2190", "0.6400"), ("62.89", "0.2182", "0.6411"))},
@@ -169,87 +161,82 @@ SQUAF_PYTHIA = PreferenceTable(
     statement="squaf_learns_preferences_better_in_pythia",
     says="Trained on preferences, Pythia-2.8B with SQUAF is better than with GELU in the same three numbers at beta "
     "0.1 (accuracy 64.84 against 63.67 %).",
-    record="squaf-table-11-pythia.json",
+    study="squaf-table-11-pythia",
     paper="squaf",
     place="Table 11",
     network="Pythia-2.8B",
-    model="pythia-2.8b",
-    swap="squaf",
+    label="squaf",
     title="SQUAF",
     columns=_SQUAF,
     values={"0.1": (("64.84", "0.4302", "0.6075"), ("63.67", "0.3883", "0.6108"))},
-    options=" --micro-batch 4",
 )
 TABLES = (S_RELU, CRRELU, SQUAF, SQUAF_XL, SQUAF_PYTHIA)
 
 _DIFFERENT = (
-    "the pairs that are at hand (the record names them), one pass over them in each stage, where the paper does not "
-    "print how many it made; in bfloat16 on a GPU; settings are those of the EAFO paper's table 8, and not every paper "
-    "prints its own"
+    "the pairs that are at hand, one pass over them in each stage, where the paper does not print how many it made; in "
+    "bfloat16 on a GPU; settings are those of the EAFO paper's table 8, and not every paper prints its own"
 )
 
 
 def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
-    """A section of the paper's page for each of these records that is there, the paper's numbers beside ours."""
+    """A section of the paper's page for each of these studies that is there, the paper's numbers beside ours."""
     for table in TABLES:
-        if table.paper != paper or not runs.has(table.record):
+        if table.paper != paper or not runs.has(table.study):
             continue
-        record = runs.benchmark(table.record)
+        study, recipe = runs.study(table.study), runs.recipe(table.study)
+        assert isinstance(recipe.task, Preference)
         where = f"{paper_called(paper).name}, {table.place.lower()}"
         yield f"\n### {where}: {table.network} trained on preferences (DPO)\n\n"
         head = ["β", "activation", *(text for column in table.columns for text in (f"{column.head}: paper", "here"))]
         rows = []
-        for row in sorted(record.rows, key=lambda row: row["beta"]):
-            pairs = zip(table.printed(row), table.columns, strict=True)
-            cells = [text for theirs, column in pairs for text in (theirs, column.text(row))]
-            rows.append([f"{row['beta']:g}", table.names().get(row["activation"], row["activation"]), *cells])
+        for beta, label, title, printed in table.rows():
+            pairs = zip(printed, table.columns, strict=True)
+            rows.append([beta, title, *(t for cell, column in pairs for t in (cell, column.text(study, label, beta)))])
         yield Table(head=head, rows=rows, align="rl" + "rr" * len(table.columns), markup=True).markdown(COLONS)
-        settings, machine = record.settings, record.hardware.gpu or record.hardware.cpu
-        yield below_record(
-            record,
-            table.record,
-            f"{len(record.seeds)} seeds of {settings['model']} on {machine}: mean and standard deviation, judged by "
-            f"{settings['evaluation_pairs']} pairs. {record.notes[1]}",
+        note = "" if recipe.paper is None else f" {' '.join(recipe.paper.note.split())}"
+        yield (
+            f"\n{recipe.seeds.count} seeds on {', '.join(study.machines)}: mean and standard deviation, judged by "
+            f"{recipe.task.evaluation_pairs} pairs.{note} Again: `{command_of_recipe(table.study)}`. "
+            f"[Records](records/{table.study}/trials).\n"
         )
+        yield folded(command_of_row(table.study, label) for label in study.outcomes)
 
 
-def _judge(table: PreferenceTable, record: Record) -> Evidence:
+def _judge(table: PreferenceTable, study: Study) -> Evidence:
     """Every column at every beta, seed by seed."""
-    rows = {(row["activation"], row["beta"]): row for row in record.rows}
     parts, words = [], []
+    numbers: dict[str, float] = {}
     for beta in table.values:
-        mine, theirs = (rows.get((name, float(beta))) for name in (table.swap, AS_LOADED))
-        if mine is None or theirs is None:
-            raise DataError(
-                f"'{table.record}' lacks {table.title} or GELU at beta {beta}. Run the table whole: {table.command()}."
-            )
         for column in table.columns:
-            parts.append(_better(f"β = {beta}: {table.title} better than GELU in {column.head}", column, mine, theirs))
-        texts = (f"{column.head} {column.text(mine)} against {column.text(theirs)}" for column in table.columns)
+            says = f"β = {beta}: {table.title} better than GELU in {column.head}"
+            parts.append(_better(says, column, study, table.label, beta))
+            for label, title in ((table.label, table.title), (GELU, "GELU")):
+                values = column.values(study, label, beta)
+                if values is not None:
+                    numbers[f"{title} beta={beta} {column.name}"] = mean(values)
+        texts = (
+            f"{column.head} {column.text(study, table.label, beta)} against {column.text(study, GELU, beta)}"
+            for column in table.columns
+        )
         words.append(f"β = {beta}: {', '.join(texts)}")
     parts = corrected(parts)
     return Evidence(
         f"{table.title} against GELU, {'; '.join(words)}. {counted(parts)} are shown to be better",
         parts=parts,
-        numbers={
-            f"{title} beta={beta} {column.name}": mean(column.values(rows[name, float(beta)]))
-            for beta in table.values
-            for name, title in table.names().items()
-            for column in table.columns
-            if column.name in rows[name, float(beta)]
-        },
+        numbers=numbers,
     )
 
 
-def _better(says: str, column: Column, mine: Row, theirs: Row) -> Part:
-    if column.name not in mine or column.name not in theirs:  # a seed diverged
+def _better(says: str, column: Column, study: Study, label: str, beta: str) -> Part:
+    mine, theirs = column.values(study, label, beta), column.values(study, GELU, beta)
+    if mine is None or theirs is None:
         return Part(says, CANNOT_TELL)
-    return better(says, column.values(mine), column.values(theirs), larger=column.larger)
+    return better(says, mine, theirs, larger=column.larger)
 
 
 def _statement(table: PreferenceTable) -> Statement:
-    def decide(record: Record) -> Evidence:
-        return _judge(table, record)
+    def decide(study: Study) -> Evidence:
+        return _judge(table, study)
 
     decide.__doc__ = (
         f"{table.title} against GELU in each of the {len(table.columns)} numbers at each beta, seed by seed."
@@ -258,7 +245,7 @@ def _statement(table: PreferenceTable) -> Statement:
         name=table.statement,
         place=f"{table.place}, {table.network}",
         says=table.says,
-        needs=[table.record],
+        needs=[table.study],
         different=_DIFFERENT,
     )(decide)
 

@@ -68,22 +68,13 @@ def command_of_row(study: str, label: str) -> str:
 
 # Of a command that was typed once: where its output went and where the data lay.
 _PLACES = ("--json", "--figure", "--shapes", "--data", "--out")
-_WIKITEXT_ROWS = {"GELU": "gelu", "lambda-GELU": "lambda_gelu", "S-ReLU": "srelu", "ReLU": "relu"}
 
 
 def commands_of_rows(record: Record) -> Iterator[str]:
-    """For every row of a record the command that runs it, from the command that made the record."""
-    words = shlex.split(record.command)
-    # Those of preferences stand in the order of their beta.
-    for row in sorted(record.rows, key=lambda row: row.get("beta", 0)):
-        if "beta" in row:  # the model's own activation is always run with the others
-            chosen = {"--betas": f"{row['beta']:g}"}
-        elif "variant" in row:  # the first is the model as it is, always run
-            chosen = {"--swap": "relu" if row is record.rows[0] else row["variant"]}
-        else:
-            chosen = {"--rows": _WIKITEXT_ROWS[row["row"].partition(",")[0].partition(" ")[0]]}
-        options = [word for option in chosen.items() for word in option]
-        yield shlex.join([*without(words, *chosen), *options])
+    """For every row of a benchmark of a model the command that runs it, from the command that made the record."""
+    words = without(shlex.split(record.command), "--swap")
+    for row in record.rows:  # the first is the model as it is, always run
+        yield shlex.join([*words, "--swap", "relu" if row is record.rows[0] else row["variant"]])
 
 
 def without(words: Sequence[str], *options: str) -> list[str]:
@@ -102,11 +93,6 @@ def folded(commands: Iterable[str]) -> str:
     """The commands of the rows of a table, folded away below it."""
     lines = "".join(f"    {command}\n" for command in dict.fromkeys(commands))
     return f"\n<details><summary>Run one row</summary>\n\n{lines}\n</details>\n"
-
-
-def below_record(record: Record, name: str, words: str) -> str:
-    """What stands below the table of a record: words on it, its command, a link to it, the commands of its rows."""
-    return f"\n{words} Again: `{record.command}`. [Record](records/{name}).\n{folded(commands_of_rows(record))}"
 
 
 @dataclass(frozen=True)

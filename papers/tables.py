@@ -10,15 +10,15 @@ from pathlib import Path
 from softknee.files import write_whole
 from softknee.lab.report import summarise
 from softknee.lab.report.drawing import FEWEST_DRAWN, pdf_figures
-from softknee.lab.studies.recipe import Recipe
+from softknee.lab.studies.recipe import Language, Preference, Recipe
 from softknee.lab.studies.trials import Outcome
 from softknee.lab.table import COLONS, Table
 from softknee.measure.estimate import t_quantile
 from softknee.measure.significance import may_be_best
 
-from . import preferences
 from .lambda_gelu import findings as hardness
-from .lambda_gelu.findings import ADULT, CIFAR_10, CIFAR_100, FASHION, HARDENED, LARGE, LEARNED, SMALL, TINY_IMAGENET
+from .lambda_gelu.findings import ADULT, CIFAR_10, CIFAR_100, FASHION, HARDENED, LEARNED, TINY_IMAGENET
+from .lambda_gelu.findings import RECIPES as LANGUAGE_RECIPES
 from .runs import (
     Runs,
     Study,
@@ -37,26 +37,16 @@ from .text import cell
 # -- commands ---------------------------------------------------------------------------------------------
 
 _FOLDER = "papers/squaf/records"
-_LANGUAGE = "papers/lambda_gelu/records"
-_WIKITEXT = "softknee study wikitext --train wikitext2_train.txt.gz,valid"
 _MODEL = "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --repeats 9 --seconds 1"
 _SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
 _MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
 # Records that a command of its own makes; all others are studies by recipe.
 COMMANDS = {
-    **{name: command_of_recipe(recipe) for name, recipe in RECIPES.items()},
+    **{name: command_of_recipe(recipe) for name, recipe in (RECIPES | LANGUAGE_RECIPES).items()},
     TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
     f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "
     f"--json {_FOLDER}/{TIMES}",
     MODES: f"{_MODEL} --swap relu {_MODES} --dtype bf16 --json {_FOLDER}/{MODES}",
-    SMALL: f"{_WIKITEXT} --layers 6 --width 384 --heads 6 --context 256 --batch 16 --steps 500 --dropout 0.1 "
-    f"--recover 60 --no-layerwise --json {_LANGUAGE}/{SMALL}",
-    LARGE: f"{_WIKITEXT} --layers 12 --width 768 --heads 12 --context 1024 --batch 4 --steps 400 --dropout 0.1 "
-    f"--learning-rate 6e-4 --rows gelu,lambda_gelu,relu --recover 0 --json {_LANGUAGE}/{LARGE}",
-    **{
-        table.record: f"{table.command()} --json papers/{table.paper}/records/{table.record}"
-        for table in preferences.TABLES
-    },
 }
 
 
@@ -71,7 +61,7 @@ def command_of(name: str) -> str:
 
 def command_to_look(name: str) -> str:
     """The command of a record without the file that it writes."""
-    return COMMANDS[name].partition(" --json")[0]
+    return command_of(name).partition(" --json")[0]
 
 
 # -- the table of a study ------------------------------------------------------------------------------------
@@ -85,8 +75,9 @@ SHOWN = {
     "accuracy": ("accuracy, %", 100.0, "{:.2f}"),
     "log_loss": ("log loss, nats", 1.0, "{:.4f}"),
     "auc": ("AUC, %", 100.0, "{:.2f}"),
+    "perplexity": ("perplexity", 1.0, "{:.2f}"),
 }
-SMALLER = ("mse", "log_loss")  # is better
+SMALLER = ("mse", "log_loss", "perplexity")  # is better
 # The differences of a set of models that papers print, which have their interval from the jackknife.
 _DIFFERENCES = {
     "delta_1": ("prediction difference Δ₁", "{:.4f}"),
@@ -117,7 +108,7 @@ def study_tables(
             continue
         study, recipe = runs.study(name), runs.recipe(name)
         paper = recipe.paper
-        if paper is None:
+        if paper is None or isinstance(recipe.task, Preference):  # these have tables of their own
             continue
         yield f"\n### {paper.source}: {recipe.title}\n\n"
         yield from _table(study, recipe)
@@ -211,7 +202,8 @@ def _measures(recipe: Recipe) -> list[str]:
     """The scores that the table has: those that the paper prints, or else what the study is about."""
     named = {measure for row in recipe.paper.values.values() for measure in row} if recipe.paper else set()
     online = recipe.training.progressive is not None
-    return [measure for measure in SHOWN if measure in named] or list(_ONLINE if online else ["accuracy"])
+    usual = _ONLINE if online else ["perplexity"] if isinstance(recipe.task, Language) else ["accuracy"]
+    return [measure for measure in SHOWN if measure in named] or list(usual)
 
 
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
@@ -241,7 +233,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
     heads += ([title] if differ else []) + [_OTHER_DIFFERENCES[measure][0] for measure in others]
     fitted = "accuracy" in measures and all(outcome.train.get("accuracy") for outcome in outcomes)
     heads += ["on the training examples, %"] if fitted else []
-    heads += ["accuracy, %, when replaced"] if swapped else []
+    heads += [f"{_TITLES[measures[0]]}, when replaced"] if swapped else []
     rows = []
     ours = {measure: _marked(study, measure) for measure in measures}
     for label, outcome in study.outcomes.items():
@@ -259,7 +251,7 @@ def _table(study: Study, recipe: Recipe) -> Iterator[str]:
         if fitted:
             accuracy = mean(outcome.train["accuracy"])
             row.append("" if math.isnan(accuracy) else f"{100 * accuracy:.2f}")
-        row += [_replaced(outcome)] if swapped else []
+        row += [_replaced(outcome, measures[0])] if swapped else []
         rows.append(row)
     yield _markdown(heads, rows)
 
@@ -293,11 +285,9 @@ def _difference(outcome: Outcome, measure: str, form: str, *, scale: float = 1.0
     return form.format(scale * stored["value"]) + ends
 
 
-def _replaced(outcome: Outcome) -> str:
+def _replaced(outcome: Outcome, measure: str) -> str:
     replacement = outcome.replacement
-    return (
-        "" if replacement is None else f"{replacement['limit']}: {_ours(replacement['test']['accuracy'], 'accuracy')}"
-    )
+    return "" if replacement is None else f"{replacement['limit']}: {_ours(replacement['test'][measure], measure)}"
 
 
 def _marked(study: Study, measure: str) -> Mapping[str, str]:

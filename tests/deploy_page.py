@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+from papers.lambda_gelu.language import LANGUAGE, language_markdown
+
 from softknee.lab.deploy import summary_tables
 from softknee.lab.hardening import hardening_markdown
-from softknee.lab.language_models import language_markdown
 from softknee.measure import Record
 
 HOME = Path(__file__).parent.parent
@@ -18,7 +19,7 @@ def table(name: str) -> str:
     record = Record.read(HOME / "benchmarks" / "records" / f"{name}.json")
     if record.kind == "study hardening":
         return hardening_markdown(record)
-    if record.kind == "study language":
+    if record.kind == LANGUAGE:
         return language_markdown(record)
     return "\n".join(one.markdown().rstrip() + "\n" for one in summary_tables(record))
 

@@ -108,7 +108,6 @@ for missing in ("typer", "rich", "sklearn"):
 
 _LONG = [
     *("bench kernels", "bench wire", "bench epoch vit_tiny", "bench model timm:resnet18 --swap srelu", "surface"),
-    *("study wikitext", "study language"),
 ]
 
 

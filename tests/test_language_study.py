@@ -1,18 +1,25 @@
 """The language study, end to end on a text and a network that are small enough to check, and its loader."""
 
 import gzip
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from language_files import TEXT
-from softknee.errors import DataError, ParameterError
-from softknee.lab import language_models
+from language_files import TEXT, WORDS
+from softknee.errors import DataError, RecipeError
 from softknee.lab.data.text import from_bytes, load_characters
 from softknee.lab.language_models import Batches, Recipe, build, train, validation_loss
-from softknee.measure.record import Record
+from softknee.lab.studies.engine import pack_examples, unpack_examples
+from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.recipe import Recipe as StudyRecipe
+from softknee.lab.studies.running import Interrupted, SavedError, run_trial
+from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.texts import Texts, load_texts
+from softknee.lab.studies.trial import Trial
+from softknee.lab.studies.trials import train_trials
 
 TINY = Recipe(
     layers=2, width=16, heads=2, context=12, batch=4, steps=8, warmup=2, recover=2, dropout=0.0, tolerance=0.05
@@ -71,72 +78,140 @@ def test_training_lowers_the_loss_and_repeats() -> None:
     assert losses[0] == losses[1] < before
 
 
-def test_the_whole_study_and_its_table() -> None:
-    settings = language_models.Settings(recipe=TINY, seeds=(0, 1), device="cpu")
-    told: list[str] = []
-    record = language_models.run(settings, command="softknee study language", advance=told.append, text=TEXT)
-    assert len(told) == language_models.steps(settings)
-    assert Record.from_json(record.to_json()) == record
-    rows = {row["row"]: row for row in record.rows}
-    assert set(rows["ReLU from scratch"]["loss"]) == {"free"}
-    hardened = rows["S-ReLU, hardened"]["loss"]
-    # Hardened to 0.05 of ReLU, the replacement changes less than a plain swap of the free network could.
-    assert abs(hardened["replaced"].value - hardened["hardened"].value) < 0.01
-    assert len(rows["GELU"]["layer_by_layer"][0]) == TINY.layers
-    table = language_models.language_markdown(record)
-    assert table.count("\n") == 2 + len(language_models.ENTRIES)
-    assert "±" in table
+RECIPE = """
+name: characters
+data: {file: text.txt}
+model: {build: gpt2, arguments: {layers: 2, width: 16, heads: 2, dropout: 0.0}}
+activations:
+  - {name: gelu, replace: true}
+  - {name: lambda_gelu, learn: true, replace: true}
+  - {name: lambda_gelu, label: hardened, learn: true, harden: true}
+  - relu
+task: {kind: language, context: 12, steps: 8, warmup: 2, recover: 2}
+training: {batch: 4, weight_decay: 0.1}
+hardening: {tolerance: 0.05}
+seeds: 2
+"""
 
 
-def test_a_stopped_study_goes_on_and_another_text_is_refused(tmp_path: Path) -> None:
-    settings = language_models.Settings(
-        recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
-    )
-
-    def stop(name: str) -> None:
-        if name.startswith("relu"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        language_models.run(settings, command="", advance=stop, text=TEXT, keep=tmp_path / "kept")
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["lambda_gelu-seed-0.json"]
-    told: list[str] = []
-    record = language_models.run(settings, command="", advance=told.append, text=TEXT, keep=tmp_path / "kept")
-    assert len(told) == language_models.steps(settings)
-    whole = language_models.run(settings, command="", text=TEXT)
-    assert [row["loss_by_seed"] for row in record.rows] == [row["loss_by_seed"] for row in whole.rows]
-    assert record.rows[0]["learned_knobs"] == whole.rows[0]["learned_knobs"]
-    other = replace(TEXT, train=TEXT.train.flip(0))
-    with pytest.raises(ParameterError, match="was trained with text = "):
-        language_models.run(settings, command="", text=other, keep=tmp_path / "kept")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text("".join(WORDS))
+    return tmp_path
 
 
-def test_settings_without_enough_steps_are_refused() -> None:
-    with pytest.raises(ParameterError, match="recovery step for each layer"):
-        language_models.Settings(recipe=Recipe(recover=2))
-    with pytest.raises(ParameterError, match="Did you mean 'srelu'"):
-        language_models.Settings(rows=("gelu", "sreluu"))
+def trials_of(recipe: StudyRecipe, folder: Path) -> tuple[list[Trial], Texts]:
+    texts = load_texts(recipe.data, recipe.task, recipe.model, base=folder)
+    return train_trials(recipe, texts), texts
 
 
-def test_rows_can_be_chosen_and_nothing_recovered() -> None:
-    settings = language_models.Settings(
-        recipe=replace(TINY, recover=0), seeds=(0,), device="cpu", rows=("lambda_gelu", "relu")
-    )
-    told: list[str] = []
-    record = language_models.run(settings, command="", advance=told.append, text=TEXT)
-    assert len(told) == language_models.steps(settings) == 3 * TINY.steps
-    hardened, relu = record.rows
-    assert set(hardened["loss"]) == {"free", "bare", "hardened", "replaced"}
-    assert set(relu["loss"]) == {"free"}
-    assert len(hardened["learned_knobs"][0]) == TINY.layers
-    assert all(1.0 <= one < 2.0 for one in hardened["learned_knobs"][0])
-    # Free, the knob is far from the limit, so that the bare swap changes more than that of the hardened network.
+def test_the_whole_study_and_its_report(folder: Path, softknee: Callable[..., tuple[int, str, str]]) -> None:
+    (folder / "mine.yaml").write_text(RECIPE)
+    code, _, said = softknee("study", "run", str(folder / "mine.yaml"), "--out", str(folder / "study"))
+    assert code == 0, said
+    assert "text.txt: " in said
+    outcomes = {one.trial.activation.label: one for one in RunStore(folder / "study").outcomes()}
+    after = {"loss", "loss_replaced", "loss_recovered", "loss_continued", "loss_layerwise"}
+    assert {label: set(one.test) for label, one in outcomes.items()} == {
+        "gelu": after, "lambda_gelu": after, "hardened": after, "relu": {"loss"},
+    }  # fmt: skip
     moved = {
-        name: abs(hardened["loss"][name].value - hardened["loss"][of].value)
-        for name, of in (("bare", "free"), ("replaced", "hardened"))
+        label: abs(one.test["loss_replaced"][0] - one.test["loss"][0])
+        for label, one in outcomes.items()
+        if label != "relu"
     }
-    assert moved["bare"] > 5 * moved["replaced"]
-    assert "together" not in language_models.language_markdown(record)
+    # Hardened to 0.05 of ReLU, the replacement changes less than that of the free network.
+    assert moved["lambda_gelu"] > 5 * moved["hardened"]
+    knobs = outcomes["lambda_gelu"].parameters
+    assert [name.rpartition(".")[2] for name in knobs] == ["lam"] * TINY.layers
+    assert all(1.0 <= value < 2.0 for knob in knobs.values() for value in knob["end"])
+    assert not outcomes["gelu"].parameters
+    report = (folder / "study" / "report" / "report.md").read_text()
+    assert "| activation | loss, nats | loss with ReLU, nats | parameters |" in report
+    assert "loss with ReLU, layer by layer, nats" in report
+    assert {one.suffix for one in (folder / "study" / "report").iterdir()} >= {".html", ".md", ".tex", ".csv"}
+
+
+def test_the_numbers_are_those_of_the_training(folder: Path) -> None:
+    recipe = read_recipe(RECIPE, settings=["task.recover=0", "seeds.first=3", "seeds.count=1"])
+    trials, texts = trials_of(recipe, folder)
+    free = run_trial(trials[0], examples=texts).outcome
+    plain = Recipe(
+        layers=2, width=16, heads=2, context=12, batch=4, steps=8, warmup=2, recover=0, dropout=0.0, tolerance=0.05
+    )
+    model = build(plain, vocabulary=TEXT.vocabulary, seed=3, activation="gelu")
+    train(model, TEXT, plain, seed=3, harden=False)
+    assert free.test["loss"] == (validation_loss(model, TEXT, plain),)
+    assert set(free.test) == {"loss", "loss_replaced"}
+    assert free.replacement == {"limit": "ReLU", "test": {"loss": free.test["loss_replaced"]}}
+
+
+class StopIn:
+    """Stops a trial, as Ctrl-C does, in the step after so many; keeps what was saved last."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.saved: Mapping[str, bytes] | None = None
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Interrupted("stopped")
+
+    def epoch(self, done: int, total: int, save: Callable[[], Mapping[str, bytes]]) -> None:
+        self.saved = save()
+
+
+def test_a_stopped_trial_goes_on_after_the_last_finished_seed(folder: Path) -> None:
+    trial, texts = trials_of(read_recipe(RECIPE, settings=["task.recover=0"]), folder)
+    whole = run_trial(trial[1], examples=texts).outcome
+    watch = StopIn(12)
+    with pytest.raises(Interrupted):
+        run_trial(trial[1], examples=texts, watch=watch)
+    again = StopIn(8)  # as many steps as one seed has
+    outcome = run_trial(trial[1], examples=texts, saved=watch.saved, watch=again).outcome
+    assert again.left == 0
+    assert replace(outcome, seconds=0.0) == replace(whole, seconds=0.0)
+    with pytest.raises(SavedError):
+        run_trial(trial[0], examples=texts, saved=watch.saved)
+
+
+def test_a_text_travels_to_a_worker_and_another_one_is_refused(folder: Path) -> None:
+    trials, texts = trials_of(read_recipe(RECIPE), folder)
+    there = unpack_examples(pack_examples(texts))
+    assert there.fingerprint == texts.fingerprint
+    (folder / "text.txt").write_text("".join(reversed(WORDS)))
+    with pytest.raises(DataError, match="is of other examples"):
+        run_trial(trials[0], base=folder)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("task.recover=1", "one for each of the 2 layers"),
+        ("task.steps=2", "task.steps must be a whole number of at least 4"),
+        ("task.train=[test]", "another part than that which judges"),
+        ("training.epochs=3", "training.epochs is nothing that the task 'language' takes"),
+        ("measures=[calibration]", "measures is nothing that the task 'language' takes"),
+        ("model.build=mlp", "model.build of the task 'language' must be 'gpt2'"),
+        ("model.arguments.depth=3", "depth is nothing that 'gpt2' takes"),
+        ("model.arguments.layers=0", "layers must be a whole number"),
+        ("data={set: digits}", "tiny-shakespeare, wikitext-2"),
+        ("data={file: text.csv}", "ends in .txt or .txt.gz"),
+        ("activations=[{name: gelu, select: best_val}]", "select is nothing that the task"),
+        ("activations=[own]", "own"),
+        ("task=null", "data.file must be a .csv or .npz file"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(setting: str, said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        read_recipe(RECIPE, settings=[setting])
+
+
+def test_a_text_that_is_too_short_is_a_sentence(folder: Path) -> None:
+    (folder / "text.txt").write_text("to be")
+    with pytest.raises(RecipeError, match="too few for a context of 12"):
+        trials_of(read_recipe(RECIPE), folder)
 
 
 def test_attention_is_that_of_transformers() -> None:

@@ -1,21 +1,19 @@
 """SFT and DPO: the loss against its formula, the training against plain steps, the studies end to end."""
 
 import copy
-import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from papers.preferences import CRRELU, preference_tables
+from papers.preferences import preference_tables
 from papers.runs import Runs
+from safetensors.torch import load_file, save_file
 
-from language_files import write_gpt2, write_hh, write_vocabulary
-from softknee.errors import DataError, InputError, ParameterError
-from softknee.lab import language_models
+from language_files import llama_arrays, llama_bytes, story_bytes, write_gpt2, write_hh, write_vocabulary
+from softknee.errors import DataError, InputError, ParameterError, RecipeError
 from softknee.lab.language import (
     LanguageModel,
     Pair,
@@ -30,13 +28,17 @@ from softknee.lab.language import (
     scores_of,
     supervise_,
     tokenize,
-    wikitext_study,
 )
-from softknee.lab.language import preference_study as study
 from softknee.lab.language.preferences import PairTokens
-from softknee.lab.language.tokenizers import StoryTokenizer
 from softknee.lab.language.tuning import reply_perplexity, share_of_rate
-from softknee.measure.record import Record
+from softknee.lab.studies.reading import read_recipe, to_yaml
+from softknee.lab.studies.recipe import LanguageTask
+from softknee.lab.studies.runner import smoke
+from softknee.lab.studies.running import run_trial
+from softknee.lab.studies.store import RunStore
+from softknee.lab.studies.texts import Texts, divide, load_texts
+from softknee.lab.studies.trial import Trial
+from softknee.lab.studies.trials import Outcome, train_trials
 
 PAD = 259
 
@@ -186,166 +188,220 @@ def test_a_pythia_is_read_changed_and_trained(tmp_path: Path, pairs: list[PairTo
     assert not torch.equal(pythia.model.gpt_neox.layers[0].mlp.act.z, heights)
 
 
-def test_the_study_runs_from_files_to_a_record(tmp_path: Path, softknee: Callable[..., tuple[int, str, str]]) -> None:
-    model = write_gpt2(tmp_path / "gpt2-tiny")
+PREFERENCE = """
+name: eafo-table-4
+data: {set: hh}
+model: {build: "pretrained:gpt2-tiny"}
+activations: [{name: own, label: gelu}, {name: crrelu, eps: 0.01, learn: true}]
+task:
+  kind: preference
+  betas: [0.1, 5]
+  warmup: 1
+  length: 48
+  prompt_length: 24
+  evaluation_pairs: 4
+  own_vocabulary: true
+training: {learning_rate: 1e-5, batch: 2, epochs: 1, activation_rate: 1}
+seeds: 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data folder with a model, pairs and the parts of a text."""
+    write_gpt2(tmp_path / "gpt2-tiny")
     write_hh(tmp_path / "hh-rlhf" / "train.jsonl", 6)
     write_hh(tmp_path / "hh-rlhf" / "test.jsonl", 5)
-    arguments = ["study", "preference", "--model", str(model), "--data", str(tmp_path), "--own-vocabulary", "--device"]
-    arguments += [
-        "cpu",
-        "--swap",
-        "crrelu",
-        "--swap",
-        "srelu(delta=0.5)",
-        "--smoke",
-        "--json",
-        str(tmp_path / "r.json"),
-    ]
-    code, printed, said = softknee(*arguments)
-    assert code == 0, said
-    assert "Smoke run: it shows that everything works, and its numbers mean nothing." in said
-    record = Record.read(tmp_path / "r.json")
-    assert record.settings["model"] == "gpt2-tiny"
-    assert record.settings["smoke"] is True
-    assert [row["activation"] for row in record.rows] == ["as loaded", "crrelu", "srelu(delta=0.5)"]
-    for row in record.rows:
-        assert 0 <= row["reward_accuracy"].value <= 1
-        assert row["reward_margin"].value == pytest.approx(row["chosen_reward"].value - row["rejected_reward"].value)
-        assert abs(row["evaluation_loss"].value - math.log(2)) < 0.1
-        assert row["perplexity_sft"].value != row["perplexity_dpo"].value
-    assert record.rows[1]["parameters_of_the_activation"] == 2
-    assert record.rows[0]["evaluation_loss"] != record.rows[2]["evaluation_loss"]
-    assert printed.count("\n") == 5
-    assert "ERA" in printed
-    # Such a record has its place on the page of the evidence; a smoke run has not.
-    record.write(tmp_path / CRRELU.record)
-    with pytest.raises(DataError, match="is the record of a smoke run, whose numbers mean nothing"):
-        list(preference_tables(Runs(tmp_path), "eafo"))
-    replace(record, settings={**record.settings, "smoke": False}).write(tmp_path / CRRELU.record)
-    page = "".join(preference_tables(Runs(tmp_path), "eafo"))
-    assert page.startswith(
-        "\n### EAFO, table 4: GPT-2 trained on preferences (DPO)\n\n| β | activation | reward margin: "
-    )
-    ours = record.rows[1]
-    cells = f"0.1428 | {ours['reward_margin'].value:.4f} | 0.6210 | {ours['reward_accuracy'].value:.4f} | 0.6476 | "
-    assert f"| 0.1 | CRReLU | {cells}{ours['evaluation_loss'].value:.4f} |" in page
-    assert f"[Record](records/{CRRELU.record})" in page
-    assert not list(preference_tables(Runs(tmp_path), "squaf"))
-
-
-def test_a_seed_that_diverged_is_said_and_not_averaged(language: LanguageModel, tmp_path: Path) -> None:
-    pairs = read_preferences(write_hh(tmp_path / "train.jsonl", 4))
-    wild = replace(study.SMOKE, learning_rate=1e30)
-    settings = replace(study.Settings(activations=()).for_smoke(), recipe=wild)
-    record = study.run(settings, language, pairs, pairs, command="softknee")
-    assert record.rows[0]["not_run"] == "diverged: a loss or a perplexity is not finite with seed 0"
-    assert "reward_accuracy" not in record.rows[0]
-    assert "| diverged |" in study.preference_markdown(record)
-
-
-def test_a_stopped_study_goes_on_and_another_model_is_refused(language: LanguageModel, tmp_path: Path) -> None:
-    pairs = read_preferences(write_hh(tmp_path / "train.jsonl", 4))
-    settings = study.Settings(activations=("srelu(delta=0.5)",)).for_smoke()
-
-    def stop(name: str) -> None:
-        if name.startswith("srelu DPO"):
-            raise KeyboardInterrupt
-
-    keep = tmp_path / "kept"
-    with pytest.raises(KeyboardInterrupt):
-        study.run(settings, language, pairs, pairs, command="softknee", advance=stop, keep=keep)
-    assert [path.name for path in keep.iterdir()] == ["own-seed-0.json"]
-    told: list[str] = []
-    record = study.run(settings, language, pairs, pairs, command="softknee", advance=told.append, keep=keep)
-    assert len(told) == study.steps(settings, len(pairs))
-    assert record.rows == study.run(settings, language, pairs, pairs, command="softknee").rows
-    assert record.rows == study.run(settings, language, pairs, pairs, command="softknee", keep=keep).rows
-    other = replace(language, model=fresh(language))
-    with torch.no_grad():
-        next(other.model.parameters()).add_(1)
-    with pytest.raises(ParameterError, match="was trained with weights = "):
-        study.run(settings, other, pairs, pairs, command="softknee", keep=keep)
-    wild = replace(settings, activations=(), recipe=replace(study.SMOKE, learning_rate=1e30))
-    for _ in range(2):  # what diverged is kept, too
-        lost = study.run(wild, language, pairs, pairs, command="softknee", keep=tmp_path / "wild")
-        assert lost.rows[0]["not_run"] == "diverged: a loss or a perplexity is not finite with seed 0"
-
-
-def test_what_cannot_be_run_is_said(language: LanguageModel, tmp_path: Path) -> None:
-    few = read_preferences(write_hh(tmp_path / "train.jsonl", 4))
-    settings = study.Settings(activations=("crrelu",), evaluation_pairs=4)
-    with pytest.raises(ParameterError, match="nothing is left to train on"):
-        study.divide(few, None, settings)
-    train, test = study.divide(few, None, study.Settings(activations=("crrelu",), evaluation_pairs=1))
-    assert (len(train), test.pairs) == (3, few.pairs[3:])
-    assert study.divide(few, few, study.Settings(activations=(), evaluation_pairs=2))[1].pairs == few.pairs[::2]
-    with pytest.raises(ParameterError, match="do not fit"):
-        study.run(settings, language, few, few, command="")
-    stories = replace(language, name="stories", tokenizer=StoryTokenizer([b"a"] * 259, [0.0] * 259))
-    with pytest.raises(InputError, match=r"that of stories is none \(StoryTokenizer\).*--backend own"):
-        study.run(replace(settings, backend="trl").for_smoke(), stories, few, few, command="")
-    for wrong, said in (({"betas": (0.0,)}, "beta"), ({"backend": "x"}, "backend"), ({"seeds": ()}, "a seed")):
-        with pytest.raises(ParameterError, match=said):
-            study.Settings(activations=("crrelu",), **wrong)
-    with pytest.raises(ParameterError, match="twice"):
-        study.Settings(activations=("crrelu", "crrelu"))
-
-
-def test_wikitext_before_and_after_relu(tmp_path: Path, softknee: Callable[..., tuple[int, str, str]]) -> None:
-    model = write_gpt2(tmp_path / "gpt2-tiny")
     for part in ("valid", "test"):
         (tmp_path / f"{part}.txt").write_text(" the end of the story \n" * 12)
-    more = tmp_path / "wikitext-2" / "more.txt"
-    more.parent.mkdir(parents=True)
-    more.write_text(" the other one \n")
-    common = ["study", "wikitext", "--data", str(tmp_path), "--own-vocabulary", "--device", "cpu", "--json"]
-    file = tmp_path / "r.json"
+    return tmp_path
+
+
+def trials_of(folder: Path, text: str, *settings: str) -> tuple[list[Trial], Texts]:
+    recipe = read_recipe(text, settings=settings)
+    assert isinstance(recipe.task, LanguageTask)
+    texts = load_texts(recipe.data, recipe.task, recipe.model, folder=folder)
+    return train_trials(recipe, texts), texts
+
+
+def test_the_study_runs_from_files_to_the_page_of_its_paper(
+    folder: Path, softknee: Callable[..., tuple[int, str, str]]
+) -> None:
+    (folder / "table-4.yaml").write_text(PREFERENCE)
+    records = folder / "records"
+    records.mkdir()
+    out = records / "eafo-table-4"
     code, printed, said = softknee(
-        *common, str(file), "--model", str(model), "--swap", "srelu(delta=0.01)", "--most", "60"
+        "study", "run", str(folder / "table-4.yaml"), "--data", str(folder), "--out", str(out)
     )
     assert code == 0, said
-    loaded, swapped = Record.read(file).rows
-    assert loaded["tokens"] == 59
+    assert "to train on 6 pairs; to evaluate on 4 pairs" in said
+    assert "reward accuracy, β = 0.1, %" in " ".join(printed.split())
+    own, crrelu = RunStore(out).outcomes()
+    assert own.trial.model.build == "pretrained:gpt2-tiny"
+    for outcome in (own, crrelu):
+        for beta in (" beta=0.1", " beta=5"):
+            one = {name.removesuffix(beta): each[0] for name, each in outcome.test.items() if name.endswith(beta)}
+            assert 0 <= one["reward_accuracy"] <= 1
+            assert one["reward_margin"] == pytest.approx(one["chosen_reward"] - one["rejected_reward"], abs=1e-6)
+            assert 0 < one["evaluation_loss"] < math.log(2)
+            assert one["perplexity_dpo"] != outcome.test["perplexity_sft"][0]
+    assert crrelu.trained == own.trained + 2
+    assert [name.rpartition(".")[2] for name in crrelu.parameters] == ["eps", "eps"]
+    report = (out / "report" / "report.md").read_text()
+    assert "Reward accuracies are shares of 4 pairs: gelu with seed 0 prefers " in report
+    assert "perplexity of replies after DPO, β = 5" in report
+    with pytest.raises(DataError, match=r"lacks crrelu at beta 1\. Run the table whole"):
+        list(preference_tables(Runs(records), "eafo"))
+    assert not list(preference_tables(Runs(records), "squaf"))
+
+
+def test_the_numbers_are_those_of_the_training(folder: Path, language: LanguageModel) -> None:
+    (own, crrelu), texts = trials_of(folder, PREFERENCE, "task.betas=[0.1]", "seeds.first=4")
+    recipe = Recipe(batch=2, micro_batch=2, warmup=1, learning_rate=1e-5, length=48, prompt_length=24)
+    train, test = texts.content
+    for trial in (own, crrelu):
+        model = fresh(language)
+        put_in_(model, "as loaded" if trial is own else "crrelu")
+        supervise_(model, train, recipe, seed=4, padding=PAD)
+        reference = log_probabilities(model, test, batch=2, padding=PAD)
+        prefer_(model, train, recipe, beta=0.1, seed=4, padding=PAD)
+        expected = evaluate(model, test, reference, beta=0.1, batch=2, padding=PAD)
+        found = run_trial(trial, examples=texts).outcome.test
+        assert found["evaluation_loss"] == (expected.loss,)
+        assert found["reward_margin"] == (expected.margin,)
+        assert found["perplexity_sft"] == (reply_perplexity(reference, test),)
+
+
+def test_a_seed_that_diverged_is_said_and_not_averaged(folder: Path) -> None:
+    (own, _), texts = trials_of(folder, PREFERENCE, "training.learning_rate=1e30", "seeds=2")
+    outcome = run_trial(own, examples=texts).outcome
+    assert outcome.diverged == (1, 1)
+    assert outcome.test["reward_accuracy beta=5"] == (None, None)
+    assert Outcome.read(outcome.record(command="softknee", git=None)) == outcome
+
+
+def test_another_model_makes_another_trial(folder: Path) -> None:
+    first, texts = trials_of(folder, PREFERENCE)
+    moved = folder / "elsewhere"
+    (folder / "gpt2-tiny").rename(moved)
+    again, _ = trials_of(folder, PREFERENCE, f"model.build=pretrained:{moved}")
+    assert again[0].fingerprint == texts.fingerprint  # the place says nothing
+    assert "/" not in again[0].model.build
+    file = moved / "model.safetensors"
+    weights = load_file(file)
+    next(iter(weights.values())).add_(1)
+    save_file(weights, file, metadata={"format": "pt"})
+    other, changed = trials_of(folder, PREFERENCE, f"model.build=pretrained:{moved}")
+    assert other[0].key != again[0].key
+    with pytest.raises(DataError, match="is of other examples"):
+        run_trial(first[0], examples=changed)
+
+
+def test_what_cannot_be_run_is_said(folder: Path) -> None:
+    few = read_preferences(write_hh(folder / "pairs.jsonl", 4))
+    with pytest.raises(RecipeError, match="nothing is left to train on"):
+        divide(few, None, count=4)
+    train, test = divide(few, None, count=1)
+    assert (len(train), test.pairs) == (3, few.pairs[3:])
+    assert divide(few, few, count=2)[1].pairs == few.pairs[::2]
+    with pytest.raises(RecipeError, match=r"There are 5 pairs to evaluate on.*ask for fewer"):
+        trials_of(folder, PREFERENCE, "task.evaluation_pairs=9")
+    with pytest.raises(RecipeError, match="do not fit gpt2-tiny, which takes 64"):
+        trials_of(folder, PREFERENCE, "task.length=100")
+    (folder / "stories.bin").write_bytes(llama_bytes(llama_arrays(tied=True)))
+    (folder / "tokenizer.bin").write_bytes(story_bytes())
+    with pytest.raises(InputError, match=r"that of stories is none \(StoryTokenizer\).*task.backend=own"):
+        trials_of(folder, PREFERENCE, "model.build=pretrained:stories.bin", "task.backend=trl", "task.length=8")
+    file = trials_of(folder, PREFERENCE, "data={file: pairs.jsonl}", "task.evaluation_pairs=1")[1]
+    assert file.sentence() == "pairs.jsonl: to train on 3 pairs; to evaluate on 1 pairs"
+    for setting, said in (
+        ("task.betas=[0]", "task.betas must be a list of numbers above 0"),
+        ("task.betas=[1, 1]", "names 1.0 twice"),
+        ("task.backend=x", "'own' or 'trl'"),
+        ("model.build=gpt2", "must be 'pretrained:'"),
+        ("data.set=wikitext-2", "hh, shp, hh\\+shp"),
+        ("activations=[own, own]", "Two of the activations"),
+        ("training.warmup=0.1", "training.warmup is nothing that the task 'preference' takes"),
+        ("task=null", "is for language models: add 'task: {kind: preference}'"),
+    ):
+        with pytest.raises(RecipeError, match=said):
+            read_recipe(PREFERENCE, settings=[setting])
+
+
+WIKITEXT = """
+name: wiki
+data: {set: wikitext-2}
+model: {build: "pretrained:gpt2-tiny"}
+activations: [own, "srelu(delta=0.01)", relu]
+task: {kind: perplexity, most: 60, own_vocabulary: true}
+seeds: 1
+"""
+
+
+def test_perplexity_before_and_after_relu(folder: Path) -> None:
+    trials, texts = trials_of(folder, WIKITEXT)
+    own, srelu, relu = (run_trial(trial, examples=texts).outcome for trial in trials)
+    assert texts.content.tokens.numel() == 60
     # S-ReLU so near to ReLU is hardly changed by it; GELU is.
-    assert (
-        abs(swapped["with_relu_loss"] - swapped["loss"]) < 1e-3 < abs(loaded["with_relu_loss"] - loaded["loss"]) * 100
-    )
-    assert loaded["perplexity"] == pytest.approx(math.exp(loaded["loss"]))
-    sizes = ["--layers", "1", "--width", "8", "--heads", "1", "--context", "16", "--batch", "2", "--steps", "4"]
-    # A file that is not here is found in the data folder.
-    trained = ["--tokenizer", str(model), "--train", "more.txt,valid"]
-    code, printed, said = softknee(*common, str(file), *sizes, *trained, "--recover", "1", "--seeds", "1")
-    assert code == 0, said
-    record = Record.read(file)
-    row = record.rows[0]
-    assert row["perplexity"]["replaced"].value == pytest.approx(math.exp(row["loss_by_seed"]["replaced"][0]))
-    assert "went on" in printed
-    assert json.loads(file.read_text())["settings"]["train"] == "more.txt, valid"
-    assert "smoke" not in record.settings
-    assert softknee(*common, str(file), "--most", "9")[0] != 0
-    for kind in (trained, ["--model", str(model)]):
-        code, _, said = softknee(*common, str(file), *kind, "--smoke")
-        assert code == 0, said
-        assert "Smoke run: it shows that everything works, and its numbers mean nothing." in said
-        record = Record.read(file)
-        assert record.settings["smoke"] is True
-        assert record.settings["context"] == wikitext_study.SMOKE_CONTEXT
-        assert "its numbers mean nothing" in record.notes[-1]
+    change = [abs(one.test["loss_replaced"][0] - one.test["loss"][0]) for one in (srelu, own)]
+    assert change[0] < 1e-3 < change[1] * 100
+    assert own.test["perplexity"][0] == pytest.approx(math.exp(own.test["loss"][0]))
+    assert set(relu.test) == {"loss", "perplexity", "word_perplexity"}
+    assert own.replacement["test"]["perplexity"] == own.test["perplexity_replaced"]
+    assert own.trained is None
+    with pytest.raises(RecipeError, match="write 'seeds: 1'"):
+        read_recipe(WIKITEXT, settings=["seeds=3"])
 
 
-def test_a_smoke_run_on_wikitext_has_every_row_that_was_asked_for() -> None:
-    settings = language_models.Settings(rows=("gelu", "lambda_gelu", "relu"))
-    assert wikitext_study.for_smoke(settings).rows == settings.rows
+SCRATCH = """
+name: scratch
+data: {set: wikitext-2}
+model: {build: gpt2, arguments: {layers: 1, width: 8, heads: 1}}
+activations: [{name: gelu, replace: true}]
+task:
+  kind: language
+  train: [more.txt, valid]
+  context: 16
+  steps: 4
+  recover: 1
+  tokenizer: gpt2-tiny
+  own_vocabulary: true
+training: {batch: 2}
+seeds: 1
+"""
 
 
-def test_a_text_that_is_nowhere_is_said_with_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_gpt2_from_scratch_on_tokens(folder: Path) -> None:
+    more = folder / "wikitext-2" / "more.txt"  # not here, but in the data folder
+    more.parent.mkdir()
+    more.write_text(" the other one \n")
+    (trial,), texts = trials_of(folder, SCRATCH)
+    assert texts.content.vocabulary == 260
+    test = run_trial(trial, examples=texts).outcome.test
+    assert test["perplexity_replaced"][0] == pytest.approx(math.exp(test["loss_replaced"][0]))
+    assert {"perplexity_recovered", "perplexity_layerwise", "perplexity_continued"} <= set(test)
+    whole = trials_of(folder, SCRATCH, f"task.train=[{more}, valid]")[0][0]
+    assert whole.key == trial.key  # where the file lies says nothing
+
+
+@pytest.mark.parametrize("text", [PREFERENCE, WIKITEXT, SCRATCH], ids=["preference", "perplexity", "language"])
+def test_a_smoke_run_is_small_and_its_recipe_can_be_read_again(text: str) -> None:
+    small = smoke(read_recipe(text, settings=["task.stride=4"] if text == WIKITEXT else []))
+    assert read_recipe(to_yaml(small)) == small
+    assert small.device == "cpu"
+    assert small.seeds.count == 1
+    assert small.name.endswith("-smoke")
+
+
+def test_a_text_that_is_nowhere_is_said_with_every_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("SOFTKNEE_DATA", raising=False)
     with pytest.raises(DataError, match=r"no text 'more.txt' to train on") as error:
-        wikitext_study.read_tokens(None, train="more.txt", folder=tmp_path)
+        trials_of(folder, SCRATCH)
     for place in ("more.txt", "wikitext-2/more.txt"):
-        assert f"'{tmp_path / place}'" in str(error.value)
-    with pytest.raises(DataError, match=r"no text 'more.txt' .* No data folder was given. Pass one"):
-        wikitext_study.read_tokens(None, train="more.txt")
+        assert f"'{folder / place}'" in str(error.value)
     with pytest.raises(DataError, match=r"no text '/nowhere/x' to train on: looked for '/nowhere/x'. softknee"):
-        wikitext_study.read_tokens(None, train="/nowhere/x", folder=tmp_path)
+        trials_of(folder, SCRATCH, "task.train=[/nowhere/x]")
+    with pytest.raises(DataError, match=r"No data folder was given. Pass one"):
+        load_texts(*(getattr(read_recipe(SCRATCH), name) for name in ("data", "task", "model")))

@@ -143,7 +143,7 @@ def test_a_trial_comes_back_from_its_plain_form(examples: Examples) -> None:
         Trial.read({key: value for key, value in plain.items() if key != "device"})
     with pytest.raises(RecipeError, match="lacks the key 'seeds'"):
         Trial.read({key: value for key, value in plain.items() if key != "seeds"})
-    with pytest.raises(RecipeError, match=r"trial\.kind must be 'train', 'tune' or 'cost'"):
+    with pytest.raises(RecipeError, match=r"trial\.kind must be 'train', 'tune', 'cost' or 'teacher'"):
         Trial.read({**plain, "kind": "trian"})
 
 

@@ -92,7 +92,7 @@ def test_a_recipe_is_shown_as_it_can_be_read(softknee) -> None:
 def test_help_says_what_can_be_asked_for(softknee) -> None:
     code, out, _ = softknee("study", "--help")
     assert code == 0
-    for word in ("NAME_OR_FILE", "list", "show", "language"):
+    for word in ("NAME_OR_FILE", "list", "show"):
         assert word in out
     for name in ("quickstart", "run"):  # the options of a recipe are those of `run`
         code, out, _ = softknee("study", name, "--help")
@@ -145,3 +145,10 @@ def test_a_report_that_cannot_be_written_loses_nothing_and_says_so(softknee, tmp
     assert "relu" in out  # what came of it
     (tmp_path / "study" / "report").unlink()
     assert softknee("report", "study")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["hardening", "wikitext", "rate", "distil"])
+def test_a_retired_command_names_the_recipe_that_took_its_place(softknee, command: str) -> None:
+    code, _, err = softknee("study", command, "--seeds", "3")
+    assert code == 2
+    assert f"'softknee study {command}' has become a recipe. Run " in " ".join(err.split())

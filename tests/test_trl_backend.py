@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,11 @@ from softknee.lab.language import (
 )
 from softknee.lab.language.preferences import chosen_batch, reply_log_probabilities
 from softknee.lab.language.tokenizers import _tool
-from softknee.measure import Record
+from softknee.lab.studies.reading import read_recipe
+from softknee.lab.studies.recipe import Preference
+from softknee.lab.studies.running import run_trial
+from softknee.lab.studies.texts import load_texts
+from softknee.lab.studies.trials import train_trials
 
 pytest.importorskip("trl", reason="trl is not installed; the extra 'preference' brings it")
 
@@ -120,20 +123,35 @@ def test_the_model_is_left_as_it_was_but_for_its_weights(language: LanguageModel
     assert model(input_ids=torch.tensor([[1, 2, 3]])).logits.shape == (1, 3, 260)
 
 
-def test_the_study_with_trl_from_files_to_a_record(
-    tmp_path: Path, softknee: Callable[..., tuple[int, str, str]]
-) -> None:
+RECIPE_WITH_TRL = """
+name: with-trl
+data: {set: hh}
+model: {build: "pretrained:gpt2"}
+activations: ["srelu(delta=0.001)"]
+task:
+  kind: preference
+  backend: trl
+  steps: 1
+  length: 48
+  prompt_length: 24
+  evaluation_pairs: 4
+  own_vocabulary: true
+training: {learning_rate: 1e-5, batch: 2, epochs: 1}
+seeds: 1
+"""
+
+
+def test_a_trial_with_trl(tmp_path: Path) -> None:
     write_hh(tmp_path / "hh-rlhf" / "train.jsonl", 6)
     write_hh(tmp_path / "hh-rlhf" / "test.jsonl", 4)
-    model = write_gpt2(tmp_path / "gpt2")
-    code, _, said = softknee(
-        *("study", "preference", "--model", str(model), "--data", str(tmp_path), "--swap", "srelu", "--smoke"),
-        *("--backend", "trl", "--own-vocabulary", "--device", "cpu", "--json", str(tmp_path / "r.json")),
-    )
-    assert code == 0, said
-    record = Record.read(tmp_path / "r.json")
-    assert (record.settings["backend"], len(record.rows)) == ("trl", 2)
-    assert all(math.isfinite(row["evaluation_loss"].value) for row in record.rows)
+    write_gpt2(tmp_path / "gpt2")
+    recipe = read_recipe(RECIPE_WITH_TRL)
+    assert isinstance(recipe.task, Preference)
+    texts = load_texts(recipe.data, recipe.task, recipe.model, folder=tmp_path)
+    (trial,) = train_trials(recipe, texts)
+    outcome = run_trial(trial, examples=texts).outcome
+    assert outcome.diverged == (None,)
+    assert all(math.isfinite(values[0]) for values in outcome.test.values())
 
 
 def test_a_missing_package_is_a_sentence() -> None:

@@ -10,13 +10,12 @@ from typing import Any
 
 from softknee.errors import DataError
 from softknee.lab.language.text_perplexity import exp_or_infinite
-from softknee.lab.language.wikitext_study import wikitext_markdown
 from softknee.lab.report.drawing import COLOURS, DASHES, SYMBOLS, Look, bands_png
 from softknee.lab.report.parts import Band
 from softknee.measure import Record
 from softknee.measure.hardness import spearman
 
-from ..runs import Runs, Study, below_record
+from ..runs import Runs, Study, command_of_recipe, command_of_row, folded
 from ..statement import (
     ADDED,
     Evidence,
@@ -32,6 +31,7 @@ from ..statement import (
     statements_of,
     wins,
 )
+from .language import language_markdown
 
 statement = statements_of("lambda_gelu")
 
@@ -372,11 +372,15 @@ def every_cell_is_as_good_as_gelu(study: Study) -> Evidence:
     )
 
 
-# -- Statements of the λ-GELU paper about GPT-2 on WikiText-2, judged by records of `softknee study wikitext`.
+# -- Statements of the λ-GELU paper about GPT-2 on WikiText-2, judged by records of `softknee study wikitext`, whose
+# place recipes have taken.
 
 
 SMALL, LARGE = "lambda-gelu-wikitext-small.json", "lambda-gelu-wikitext-124m.json"
+RECIPES = {SMALL: "lambda-gelu-wikitext-small", LARGE: "lambda-gelu-wikitext-124m"}
+"""The recipes that have taken the place of the commands which made these records."""
 _GELU, _LAMBDA, _RELU = "GELU", "lambda-GELU, hardened", "ReLU from scratch"
+_LABELS = {_GELU: "gelu", _LAMBDA: "lambda_gelu", "S-ReLU, hardened": "srelu", _RELU: "relu"}  # as `--only` takes them
 _WIKITEXT = (
     "models trained from scratch on what of WikiText-2 is at hand (the record names it), where the paper has GPT-2 on "
     "the whole training part; the validation part is trained on, too; the raw training text has words that valid and "
@@ -395,18 +399,17 @@ def language_tables(runs: Runs) -> Iterator[str]:
         record = runs.benchmark(name)
         settings, machine = record.settings, record.hardware.gpu or record.hardware.cpu
         yield f"\n### λ-GELU, WikiText-2: a GPT-2 of {settings['parameters']:,} parameters from scratch\n\n"
-        yield wikitext_markdown(record)
+        yield language_markdown(record)
         sizes = f"{settings['layers']} layers of width {settings['width']}"
         batches = f"{settings['steps']} steps of {settings['batch']} x {settings['context']} tokens"
-        yield below_record(
-            record,
-            name,
-            f"Perplexity of the test part, {len(record.seeds)} seeds on {machine}: mean and standard deviation. "
+        yield (
+            f"\nPerplexity of the test part, {len(record.seeds)} seeds on {machine}: mean and standard deviation. "
             f"{sizes}, {batches}, trained on {settings['train']} ({settings['tokens']:,} tokens). *bare*: ReLU in the "
             "place of λ-GELU that was learned freely; *replaced*: in the place of what is hardened, or of GELU. The "
             "paper's GPT-2, with the whole training part: GELU 28.46, ReLU 30.48, λ-GELU 28.45 to 28.71; it prints no "
-            "number after the replacement.",
+            f"number after the replacement. Again: `{command_of_recipe(RECIPES[name])}`. [Record](records/{name}).\n"
         )
+        yield folded(command_of_row(RECIPES[name], _LABELS[row["row"]]) for row in record.rows)
 
 
 def _by_size(records: Iterable[Record]) -> dict[str, dict[str, Mapping[str, Any]]]:

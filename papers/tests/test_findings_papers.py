@@ -6,6 +6,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import scipy.stats
@@ -27,7 +28,7 @@ from papers.lambda_gelu.findings import (
 from papers.ledger import find_statements
 from papers.pages import comparisons
 from papers.pages import page as page_of
-from papers.preferences import S_RELU, TABLES
+from papers.preferences import S_RELU, TABLES, preference_tables
 from papers.runs import HERE, Runs, recipe_named
 from papers.squaf.findings import MODES, TIMES
 from papers.squaf.networks import NAMES, PAPER
@@ -44,12 +45,8 @@ from papers.statement import (
 from papers.tables import figures_of, file_of, study_tables, write_figures
 
 from softknee.errors import DataError, ParameterError
-from softknee.lab import language_models
 from softknee.lab.bench.speed import choose_device
 from softknee.lab.bench.wire import Settings
-from softknee.lab.data.text import Characters
-from softknee.lab.language.loading import AS_LOADED
-from softknee.lab.language.wikitext_study import train_models
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data
@@ -344,22 +341,40 @@ def language_record(path, *, shock, hardened_shock, relu=0.1, learned=1.1, param
 
 
 def test_the_table_of_language_models(tmp_path):
-    """From the study itself, tiny, to the page."""
-    text = Characters(train=torch.arange(400) % 7, validation=torch.arange(90) % 7, vocabulary=7)
-    recipe = language_models.Recipe(
-        layers=1, width=8, heads=1, context=8, batch=2, steps=4, warmup=1, recover=0, dropout=0.0, tolerance=0.05
-    )
-    settings = language_models.Settings(
-        recipe=recipe, seeds=(0, 1, 2), device="cpu", rows=("gelu", "lambda_gelu", "relu")
-    )
-    record = train_models(settings, text, train_name="numbers", command="softknee study wikitext")
-    record.write(tmp_path / SMALL)
+    shutil.copy(Runs.committed().paths[SMALL], tmp_path / SMALL)
     runs = Runs(tmp_path)
     page = page_of(paper("lambda_gelu"), [], judge(find_statements(["lambda_gelu"]), runs), runs)
-    assert "### λ-GELU, WikiText-2: a GPT-2 of 1,008 parameters from scratch" in page
-    assert "| perplexity | free | bare | hardened | replaced |" in page
-    assert "trained on numbers (400 tokens)" in page
-    assert record.notes[2].endswith("but on: numbers.")
+    assert "### λ-GELU, WikiText-2: a GPT-2 of 30,044,544 parameters from scratch" in page
+    assert "| perplexity | free | bare | hardened | replaced | together | went on |" in page
+    assert "| GELU | 142.00 ± 1.42 | – | – | 1043.42 ± 152.97 | 144.02 ± 1.03 | 143.01 ± 0.48 |" in page
+    assert "trained on wikitext2_train.txt.gz, valid (476,225 tokens)" in page
+    run = "softknee study run papers/lambda_gelu/recipes/wikitext-small.yaml"
+    assert f"Again: `{run}`" in page
+    assert f"    {run} --only lambda_gelu\n" in page
+
+
+def language_store(folder, recipe, outcome_of):
+    """Records of a study of language models: the numbers of each trial by the label of its activation."""
+    (folder / recipe.name / "trials").mkdir(parents=True)
+    described = Description(recipe=recipe_mapping(recipe), fingerprint="0" * 64, threads=1)
+    (folder / recipe.name / "study.json").write_bytes(described.to_json())
+    for trial in train_trials(recipe, SimpleNamespace(fingerprint="0" * 64, base=None)):
+        seeds = trial.seeds.count
+        test = outcome_of(trial.activation.label, seeds)
+        gone = [1 if any(each[seed] is None for each in test.values()) else None for seed in range(seeds)]
+        outcome = Outcome(trial=trial, seconds=1.0, diverged=tuple(gone), selected=(1,) * seeds, test=test)
+        outcome.record(command="test", git=None).write(folder / recipe.name / "trials" / f"{trial.key}.json")
+
+
+def test_a_study_of_a_recipe_has_its_table(tmp_path):
+    def perplexities(label, seeds):
+        names = ("perplexity", "perplexity_replaced") if label != "relu" else ("perplexity",)
+        return {name: near(142.0, seeds) for name in names}
+
+    language_store(tmp_path, recipe_named("lambda-gelu-wikitext-124m"), perplexities)
+    page = "".join(study_tables(Runs(tmp_path), "lambda-gelu"))
+    assert "| activation | parameters | perplexity: paper | here |" in page
+    assert "| gelu |  | 28.46 | " in page
 
 
 @pytest.mark.parametrize("as_the_paper", [True, False])
@@ -385,28 +400,41 @@ def test_language_models(as_the_paper, tmp_path):
 
 
 @pytest.mark.parametrize(("gain", "said"), [(0.05, "holds"), (-0.05, "fails"), (None, "cannot tell")])
-@pytest.mark.parametrize("table", TABLES, ids=lambda one: one.record.removesuffix(".json"))
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.study)
 def test_preferences(table, gain, said, tmp_path):
-    rows = []
-    for beta in map(float, table.values):
-        for name in (AS_LOADED, table.swap):
-            better = gain if name == table.swap else 0.0
-            found = {
-                f"{one.name}_by_seed": list(near(0.5 + beta / 100 + (better if one.larger else -better), 3))
-                for one in table.columns
-                if better is not None
-            }
-            found |= {one.name: Quantity.mean(found[f"{one.name}_by_seed"], unit="") for one in table.columns if found}
-            rows.append({"activation": name, "beta": beta, **found})
-    record = Record.now("study preference", command="", rows=rows, settings={})
-    record.write(tmp_path / table.record)
-    (of,) = (one for one in find_statements([table.paper]) if one.needs == (table.record,))
-    judged = verdict(tmp_path, of.id)
+    recipe = recipe_named(table.study)
+
+    def numbers(label, seeds):
+        test = {}
+        for beta in recipe.task.betas:
+            for column in table.columns:
+                shift = 0.0 if label != table.label else gain if column.larger or gain is None else -gain
+                values = (None,) * seeds if shift is None else near(0.5 + beta / 100 + shift, seeds)
+                test[recipe.task.measure(column.name, beta)] = values
+        return test
+
+    language_store(tmp_path, recipe, numbers)
+    (statement,) = (one for one in find_statements([table.paper]) if one.needs == (table.study,))
+    judged = verdict(tmp_path, statement.id)
     assert judged.verdict == said
     assert len(judged.evidence.parts) == len(table.values) * len(table.columns)
-    replace(record, rows=record.rows[1:]).write(tmp_path / table.record)
-    with pytest.raises(DataError, match=f"lacks {table.title} or GELU at beta {next(iter(table.values))}"):
-        verdict(tmp_path, of.id)
+    page = "".join(preference_tables(Runs(tmp_path), table.paper))
+    assert f", {table.place.lower()}: {table.network} trained on preferences (DPO)" in page
+    assert all(f" | {cell} | " in page for _, _, _, cells in table.rows() for cell in cells if cell)
+    assert ("diverged" in page) == (gain is None)
+    assert not "".join(study_tables(Runs(tmp_path), table.paper.replace("_", "-")))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.study)
+def test_the_recipe_has_the_numbers_of_the_table(table):
+    recipe = recipe_named(table.study)
+    assert tuple(map(float, table.values)) == recipe.task.betas
+    for beta, label, _, cells in table.rows():
+        for column, cell in zip(table.columns, cells, strict=True):
+            if cell:
+                share = 100 if column.name == "reward_accuracy" and not column.percent else 1
+                number = recipe.paper.values[label][recipe.task.measure(column.name, float(beta))]
+                assert number == pytest.approx(share * float(cell.partition(" ")[0]))
 
 
 # -- the page, and the tools ------------------------------------------------------------------------------------
@@ -638,17 +666,13 @@ def test_what_cannot_be_read_is_told_as_what_follows_from_the_rest():
         assert all(f"{one:.4f}" in table.printed.note for one in rejected)
 
 
-def test_recipes_of_distillation_have_the_papers_numbers():
-    for name, pair in {"table-7-vgg": ("vgg13", "vgg8"), "table-7-wrn": ("wrn40_2", "wrn16_2")}.items():
-        reported, printed = PAPER[pair], recipe_named(f"squaf-{name}").paper.values
-        titles = {name: title for title, name in NAMES.items()}
-        for measure, numbers in (("accuracy", reported.accuracy), ("parameters", reported.parameters)):
-            ours = {titles[label]: row[measure] for label, row in printed.items() if measure in row}
-            assert ours == {title: number for title, number in numbers.items() if title in ours}
-        assert {titles[label] for label in printed} == set(reported.parameters) - {"teacher"}
-    squaf = recipe_named("squaf-table-15").activations[-1]
-    # Its count of parameters says that all SQUAFs but those of the last stage are trained.
-    assert squaf.trained == "all but last stage"
+@pytest.mark.parametrize(
+    ("name", "pair"), [("vgg", ("vgg13", "vgg8")), ("wrn", ("wrn40_2", "wrn16_2"))], ids=["vgg", "wrn"]
+)
+def test_a_table_of_distillation_has_the_papers_numbers(name, pair):
+    values, reported = recipe_named(f"squaf-table-7-{name}").paper.values, PAPER[pair]
+    accuracies = {label: row["accuracy"] for label, row in values.items() if "accuracy" in row}
+    assert accuracies == {NAMES[title]: number for title, number in reported.accuracy.items()}
 
 
 def test_figure_2_is_run_from_the_three_starts_of_the_paper():

@@ -33,7 +33,11 @@ from softknee.surgery.modules import activation_modules
 PAPERS = ("eafo-", "lambda-gelu-", "mollification-", "smelu-figure-", "squaf-table-6-vit-short")
 CLICKS = "smelu-figure-3"  # on clicks: test_clicks.py
 FASHION = str(recipe_file("lambda-gelu-fashion"))
-NAMES = [name for name in recipe_names() if name.startswith(PAPERS) and not name.startswith(CLICKS)]
+NAMES = [
+    name
+    for name in recipe_names()
+    if name.startswith(PAPERS) and not name.startswith(CLICKS) and recipe_named(name).task is None
+]
 # The networks are theirs, with fewer layers and channels: what is tested is the way through, and not the time it takes.
 SMALL = {
     "mlp": ["model.arguments.hidden=[8, 8]"],

@@ -20,7 +20,11 @@ from softknee.lab.studies.trials import every_chosen
 from softknee.lab.table import escape_markdown
 
 NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_squaf_network_recipes.py
-NAMES = [name for name in recipe_names() if name.startswith("squaf-") and not name.startswith(NETWORKS)]
+NAMES = [
+    name
+    for name in recipe_names()
+    if name.startswith("squaf-") and not name.startswith(NETWORKS) and recipe_named(name).task is None
+]
 TWENTY = {(q, h) for q in (0.1, 0.2, 0.5, 1.0) for h in (0.5, 1.0, 2.0, 5.0, 10.0)}
 
 

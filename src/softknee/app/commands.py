@@ -8,19 +8,8 @@ import typer
 from ..version import VERSION
 from .bench import bench
 from .data import compare, data
-from .screen import (
-    Keep,
-    RecordFile,
-    command_line,
-    kept_in,
-    print_table,
-    progress_bar,
-    progress_line,
-    several,
-    write_record,
-)
+from .screen import RecordFile, command_line, print_table, progress_line, several
 from .study import fits, report, study, surface
-from .study_language import preference, wikitext
 from .workbench.server import workbench
 
 app = typer.Typer(
@@ -31,8 +20,6 @@ app = typer.Typer(
 )
 app.add_typer(bench, name="bench")
 app.add_typer(study, name="study")
-study.command("preference")(preference)
-study.command("wikitext")(wikitext)
 app.add_typer(data, name="data")
 
 
@@ -49,26 +36,6 @@ def softknee(
     ] = False,
 ) -> None:
     """Activation functions as data: measure them and study them."""
-
-
-@study.command("language")
-def study_language(
-    data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
-    train_steps: Annotated[int, typer.Option("--steps", min=4, help="training steps")] = 2000,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    json: RecordFile = None,
-    keep: Keep = None,
-) -> None:
-    """Train a small GPT-2 on characters; put ReLU in the place of GELU, at once and layer by layer."""
-    from ..lab import language_models
-
-    recipe = language_models.Recipe(steps=train_steps)
-    settings = language_models.Settings(recipe=recipe, seeds=tuple(range(seeds)), device=device, data=data)
-    with kept_in(keep, json) as place, progress_bar("training", total=language_models.steps(settings)) as advance:
-        record = language_models.run(settings, command=command_line(), advance=advance, keep=place)
-    write_record(record, json, keep=keep)
-    typer.echo(language_models.language_markdown(record), nl=False)
 
 
 @app.command("deploy-check")

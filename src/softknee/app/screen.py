@@ -1,7 +1,6 @@
 """The terminal: progress while a command works, tables when it is done, and options that several commands share."""
 
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from ..errors import ParameterError
 from ..lab.table import Table
-from ..measure.record import Record
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
 _WIDTH_WITHOUT_TERMINAL = 100
@@ -87,27 +84,13 @@ STOPPED = 130  # the exit code of a command that Ctrl-C has ended
 
 
 def command_line(program: str = "softknee") -> str:
-    """The command line as typed, for the record; without --keep, with which a rerun would train nothing."""
-    words, typed = shlex.split(program), iter(sys.argv[1:])
-    for word in typed:
-        if word == "--keep":
-            next(typed, None)
-        elif not word.startswith("--keep="):
-            words.append(word)
-    return shlex.join(words)
+    """The command line as typed, for the record."""
+    return shlex.join([*shlex.split(program), *sys.argv[1:]])
 
 
 def several(text: str) -> tuple[str, ...]:
     """The parts of an option with commas between."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def numbers(option: str, text: str) -> tuple[float, ...]:
-    """The numbers of an option with commas between."""
-    try:
-        return tuple(float(part) for part in several(text))
-    except ValueError:
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None
 
 
 def _place(path: Path | None) -> Path | None:
@@ -120,43 +103,3 @@ def _place(path: Path | None) -> Path | None:
 
 
 RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]
-
-
-def announce_smoke(smoke: bool) -> None:
-    """Say at the start of a smoke run what it is for."""
-    if smoke:
-        typer.echo("Smoke run: it shows that everything works, and its numbers mean nothing.", err=True)
-
-
-Keep = Annotated[
-    Path | None,
-    typer.Option(
-        help="a folder that stores the result of each network; runs that name the same folder resume from it and share "
-        "the work; default FILE.parts next to --json FILE, until that is written"
-    ),
-]
-
-
-@contextmanager
-def kept_in(keep: Path | None, json: Path | None) -> Iterator[Path | None]:
-    """The folder for results, or None; Ctrl-C ends the command with a sentence on what is kept."""
-    place = _parts_folder(json) if keep is None and json is not None else keep
-    try:
-        yield place
-    except KeyboardInterrupt:
-        lost = "Nothing was kept: name a file with --json, or a folder with --keep."
-        resumed = f"Finished networks are kept in '{place}'. The same command resumes from there."
-        typer.echo(f"Stopped. {lost if place is None else resumed}", err=True)
-        raise typer.Exit(STOPPED) from None
-
-
-def write_record(record: Record, json: Path | None, *, keep: Path | None) -> None:
-    """Write the record, and delete the default folder of results, which the record holds now."""
-    if json is not None:
-        record.write(json)
-        if keep is None:
-            shutil.rmtree(_parts_folder(json), ignore_errors=True)
-
-
-def _parts_folder(json: Path) -> Path:
-    return json.with_name(f"{json.name}.parts")

@@ -29,6 +29,10 @@ Settings = Annotated[
 
 # Commands that became recipes, and what does the same now.
 _RETIRED = {
+    "wikitext": "softknee study perplexity --set model.build=pretrained:FOLDER for a trained model, and for GPT-2s "
+    "from scratch a recipe with 'task: {kind: language}' and 'data: {set: wikitext-2}'; the page on studies names one",
+    "rate": "a recipe with 'task: {kind: code}'; the page on studies names one",
+    "distil": "a recipe with 'task: {kind: distil}'; the page on studies names one",
     "hardening": "softknee study hardening-digits, and softknee study hardening-fashion --data FOLDER. --seeds 5 is "
     "--set seeds=5, --epochs 40 is --set training.epochs=40, --device cuda is --set device=cuda; --out names the "
     "study's folder, which softknee deploy-check reads",

@@ -333,7 +333,7 @@ def _tokenizer(folder: Path, given: str | os.PathLike[str] | None, *, check: boo
     except DataError as error:
         raise DataError(
             f"No tokenizer was found: '{where}' holds no tokenizer.json, and {str(error)[0].lower()}{str(error)[1:]} "
-            f"Name its folder with --tokenizer."
+            f"Name its folder (in a recipe, task.tokenizer)."
         ) from error
 
 
@@ -366,6 +366,6 @@ def _story_tokenizer(folder: Path, given: str | os.PathLike[str] | None) -> Any:
     if not found:
         raise DataError(
             f"No llama2.c tokenizer (tokenizer.bin, also .gz) was found in '{where}'. It comes with llama2.c; name it "
-            f"with --tokenizer."
+            f"(in a recipe, task.tokenizer)."
         )
     return read_story_tokenizer(found[0])

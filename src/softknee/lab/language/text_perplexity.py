@@ -64,7 +64,7 @@ def load_wikitext(part: str, folder: str | os.PathLike[str] | None = None, *, ch
     if check and part in WORDS and found != WORDS[part]:
         raise DataError(
             f"'{path}' has {found:,} words, and WikiText-2's {part} part has {WORDS[part]:,}. Take it anew; or, if it "
-            "is meant to differ, load it with check=False (--own-vocabulary)."
+            "is meant to differ, load it with check=False (in a recipe: task.own_vocabulary)."
         )
     return text
 

@@ -84,7 +84,7 @@ def _read(root: Path, name: str, *, check: bool) -> str:
     if check and digest != _SHA256[name]:
         raise DataError(
             f"'{path}' is not GPT-2's published {name}: its sha256 is {digest[:12]}..., not {_SHA256[name][:12]}.... "
-            "Take it anew; or, if it is meant to differ, load it with check=False (--own-vocabulary)."
+            "Take it anew; or, if it is meant to differ, load it with check=False (in a recipe: task.own_vocabulary)."
         )
     return text
 

@@ -38,7 +38,7 @@ def need_tokenizer_of_transformers(tokenizer: Any, *, name: str) -> None:
     if not isinstance(tokenizer, library.PreTrainedTokenizerBase):
         raise InputError(
             f"The backend 'trl' takes a tokenizer of transformers alone, and that of {name} is none "
-            f"({type(tokenizer).__name__}). Train it with --backend own, or give a model whose folder holds a "
+            f"({type(tokenizer).__name__}). Train it with task.backend=own, or give a model whose folder holds a "
             f"tokenizer of transformers."
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ..chart import config, page_script
-from ..studies.recipe import Recipe
+from ..studies.recipe import Language, Perplexity, Recipe
 from ..table import Table
 from .drawing import Figure, curves, hardness, learned, legend, plane
 from .parts import Origin, Row, Summary, counted, duration
@@ -224,10 +224,15 @@ def _lead(summary: Summary) -> str:
     ]
     sharing = f" All seeds share their {' and '.join(share)}." if share else ""
     changed = "" if recipe.augment is None else f" Training images are augmented: {recipe.augment.words()}."
+    about = f"{_many(rows)} on {data}, {_model(recipe)}"
+    took = f"All trials together took {duration(summary.seconds)}."
+    if isinstance(recipe.task, Perplexity):
+        return f"{about}, as it is: nothing is trained. {took}"
+    steps = recipe.task.steps if isinstance(recipe.task, Language) else None
+    length = counted(recipe.training.epochs, "epoch") if steps is None else counted(steps, "step")
     return (
-        f"{_many(rows)} on {data}, {_model(recipe)}, {counted(recipe.training.epochs, 'epoch')}, "
-        f"{counted(len(rows[0].seeds), 'seed')} each: for one seed, every activation is trained with the same random "
-        f"numbers.{sharing}{changed} All trials together took {duration(summary.seconds)}."
+        f"{about}, {length}, {counted(len(rows[0].seeds), 'seed')} each: for one seed, every activation is trained "
+        f"with the same random numbers.{sharing}{changed} {took}"
     )
 
 

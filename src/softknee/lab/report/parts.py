@@ -415,6 +415,14 @@ SHARE_OF_DIFFERENCE = 0.10
 
 _PERCENT = {"scale": 100.0, "unit": "%"}
 _CODERS = {"entropy": "entropy", "huffman": "Huffman", "rans": "range coder", "packed": "packed"}
+# What was done to a language model before its loss was measured.
+_AFTER = {
+    "": "",
+    "_replaced": " with ReLU",
+    "_recovered": " with ReLU, recovered",
+    "_layerwise": " with ReLU, layer by layer",
+    "_continued": " after as many more steps",
+}
 _SCORES = (
     Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
     Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
@@ -434,6 +442,22 @@ _SCORES = (
         for coder, title in _CODERS.items()
     ),
     Measure(name="outside", title="inputs beyond the grid", larger_is_better=False, **_PERCENT),
+    *(
+        Measure(name=f"{name}{after}", title=f"{title}{words}", larger_is_better=False, unit=unit)
+        for name, title, unit in (
+            ("loss", "loss", "nats"),
+            ("perplexity", "perplexity", ""),
+            ("word_perplexity", "perplexity per word", ""),
+        )
+        for after, words in _AFTER.items()
+    ),
+    Measure(name="reward_accuracy", title="reward accuracy", larger_is_better=True, **_PERCENT),
+    Measure(name="reward_margin", title="reward margin", larger_is_better=True, unit="nats"),
+    Measure(name="evaluation_loss", title="evaluation loss", larger_is_better=False, unit="nats"),
+    Measure(name="chosen_reward", title="chosen reward", larger_is_better=True, unit="nats"),
+    Measure(name="rejected_reward", title="rejected reward", larger_is_better=False, unit="nats"),
+    Measure(name="perplexity_sft", title="perplexity of replies after SFT", larger_is_better=False),
+    Measure(name="perplexity_dpo", title="perplexity of replies after DPO", larger_is_better=False),
 )
 _DIFFERENCES = (
     Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),
@@ -447,9 +471,14 @@ _DIFFERENCES = (
 PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_better=False)
 
 
+_BETA = " beta="  # with several betas of DPO, each number has its own
+
+
 def score_called(name: str) -> Measure:
     """The score or the prediction difference of that name, as an outcome has it."""
-    return next(measure for measure in (*_SCORES, *_DIFFERENCES) if measure.name == name)
+    base, _, beta = name.partition(_BETA)
+    measure = next(measure for measure in (*_SCORES, *_DIFFERENCES) if measure.name == base)
+    return replace(measure, name=name, title=f"{measure.title}, β = {beta}") if beta else measure
 
 
 def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
@@ -463,8 +492,12 @@ def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
 
 
 def _named(known: Sequence[Measure], names: Mapping[str, None], of_sets: bool) -> list[Measure]:
-    measures = [measure for measure in known if measure.name in names]
-    others = [name for name in names if name not in {measure.name for measure in known}]
+    order = {measure.name: place for place, measure in enumerate(known)}
+    bases = {name: name.partition(_BETA)[0] for name in names}
+    measures = [
+        score_called(name) for name in sorted(names, key=lambda name: order.get(bases[name], 0)) if bases[name] in order
+    ]
+    others = [name for name in names if bases[name] not in order]
     return measures + [
         Measure(name=name, title=name.replace("_", " "), larger_is_better=False, of_sets=of_sets) for name in others
     ]

@@ -17,7 +17,8 @@ from ...measure.record import Quantity
 from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ...registry import get
 from ...spec import Activation
-from ..studies.recipe import PAPER_MEASURES, Code, Paper, Recipe
+from ..compare import wilson
+from ..studies.recipe import PAPER_MEASURES, Code, LanguageTask, Paper, Preference, Recipe
 from ..studies.trials import Outcome
 from ..table import BETTER, SLIGHTLY, WORSE
 from .parts import (
@@ -210,7 +211,8 @@ def compare_with_paper(paper: Paper | None, rows: Sequence[Row]) -> tuple[PaperT
         return ()
     by_label = {row.label: row for row in rows}
     tables = []
-    for name in PAPER_MEASURES:
+    printed = dict.fromkeys(name for values in paper.values.values() for name in values)
+    for name in sorted(printed, key=lambda name: PAPER_MEASURES.index(name.partition(" beta=")[0])):
         numbers = {label: values[name] for label, values in paper.values.items() if name in values}
         if numbers and name == PARAMETERS.name:
             tables.append(_counts(numbers, by_label))
@@ -420,7 +422,7 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
             [float(start) for start in starts],
             *([value for value in row if value is not None] for row in moved["curve"]),
         ]
-        if all(epochs):
+        if all(epochs) and len(epochs) > 1:
             trajectories.append(
                 Trajectory(
                     label=outcome.trial.activation.label,
@@ -518,6 +520,8 @@ _BOUNDS = {
     "r2": (-_INFINITY, 1.0),
     "psnr": (-_INFINITY, _INFINITY),
     "ssim": (-1.0, 1.0),
+    "reward_accuracy": (0.0, 1.0),
+    **dict.fromkeys(("reward_margin", "chosen_reward", "rejected_reward"), (-_INFINITY, _INFINITY)),
 }
 _POSITIVE = (0.0, _INFINITY)
 
@@ -532,6 +536,12 @@ def first_measures(recipe: Recipe) -> tuple[str, ...]:
         return "log_loss", RELATIVE
     if isinstance(recipe.task, Code):
         return "accuracy", "bits"
+    if isinstance(recipe.task, Preference):
+        first = recipe.task.betas[0]
+        return tuple(recipe.task.measure(name, first) for name in ("reward_accuracy", "reward_margin"))
+    if isinstance(recipe.task, LanguageTask):
+        name = "perplexity" if recipe.data.set == "wikitext-2" or recipe.task.kind == "perplexity" else "loss"
+        return name, f"{name}_replaced"
     return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
 
 
@@ -551,6 +561,22 @@ def progressive_note(recipe: Recipe) -> tuple[str, ...]:
     return (
         f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
         "it was trained on, in a single pass; no test example was read.",
+    )
+
+
+def preference_note(recipe: Recipe, rows: Sequence[Row]) -> tuple[str, ...]:
+    """How much an accuracy of so few pairs says: Wilson's interval of a single run."""
+    if not isinstance(recipe.task, Preference):
+        return ()
+    pairs, (name, _) = recipe.task.evaluation_pairs, first_measures(recipe)
+    row = next((row for row in rows if name in row.scores), None)
+    if row is None:
+        return ()
+    right = round(pairs * row.scores[name].each[0])
+    low, high = (100 * end for end in wilson(right, pairs))
+    return (
+        f"Reward accuracies are shares of {pairs} pairs: {row.label} with seed {row.seeds[0]} prefers {right} of them, "
+        f"of which Wilson's 95 % interval goes from {low:.1f} to {high:.1f} %.",
     )
 
 
@@ -596,7 +622,12 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         ),
         inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
-        notes=(*_teachers(outcomes), *progressive_note(recipe), *notes_of(rows, baseline, recipe.baseline)),
+        notes=(
+            *_teachers(outcomes),
+            *progressive_note(recipe),
+            *preference_note(recipe, rows),
+            *notes_of(rows, baseline, recipe.baseline),
+        ),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )
@@ -648,7 +679,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
             scores[measure.name] = score(
                 _whole(each, activation.label, measure.name),
                 larger_is_better=measure.larger_is_better,
-                bounds=_BOUNDS.get(measure.name, _POSITIVE),
+                bounds=_BOUNDS.get(measure.name.partition(" beta=")[0], _POSITIVE),
             )
     return Row(
         label=activation.label,

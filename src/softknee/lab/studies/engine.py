@@ -23,9 +23,12 @@ from torch import Tensor
 from ...errors import InputError, MissingToolError, SoftkneeError
 from ...measure.record import Record
 from .examples import Examples
+from .fitting import fit, to_plain
+from .recipe import Data, LanguageTask, Model
 from .running import Interrupted, SavedError
 from .running.training import Save, read_tensors, write_tensors
 from .store import RunStore
+from .texts import Texts, load_texts
 from .trial import Trial
 from .trials import Finished
 
@@ -66,20 +69,24 @@ def label_of(trial: Trial) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """Where a study stands. `left` is in seconds, None as long as it is not known; `share` of the work is in [0, 1]."""
+    """Where a study stands. `left` is in seconds, None as long as it is not known; `share` of the work is in [0, 1].
+
+    unit: what `epoch` and `epochs` count: a language model is trained by steps.
+    """
 
     number: int
     count: int
     label: str
     epoch: int | None
     epochs: int
+    unit: str
     elapsed: float
     left: float | None
     share: float
 
     def text(self, result: str = "") -> str:
         """The status as one line, with what else there is to say."""
-        epochs = "" if self.epoch is None else f", epoch {self.epoch} of {self.epochs}"
+        epochs = "" if self.epoch is None else f", {self.unit} {self.epoch} of {self.epochs}"
         return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {result}' if result else ''}; {self.times()}"
 
     def times(self) -> str:
@@ -128,7 +135,7 @@ class Progress:
             # What an earlier run has done is no work of this one.
             self._work[key] = work = work_of(trial) * (total - first) / total
         self._done[key] = work * (done - first) / max(1, total - first)
-        self._display.status(self._status(trial, key, done))
+        self._display.status(self._status(trial, key, done, total))
 
     def end(self, trial: Trial, *, result: str = "") -> None:
         """A trial has come to its end."""
@@ -148,14 +155,15 @@ class Progress:
         total = sum(work for key, work in self._work.items() if key not in self._before)
         return (self._now() - self._start) / done * (total - done) if 0 < done < total else None
 
-    def _status(self, trial: Trial, key: str, epoch: int | None) -> Status:
+    def _status(self, trial: Trial, key: str, epoch: int | None, epochs: int = 0) -> Status:
         total = sum(work for key, work in self._work.items() if key not in self._before)
         return Status(
             number=self._order.index(key) + 1 if key in self._order else len(self._order),
             count=len(self._order),
             label=label_of(trial),
             epoch=epoch,
-            epochs=trial.training.epochs,
+            epochs=epochs,
+            unit="step" if isinstance(trial.task, LanguageTask) else "epoch",
             elapsed=self._now() - self._start,
             left=self.left(),
             share=sum(self._done.values()) / total if total else 1.0,
@@ -199,7 +207,7 @@ class RichDisplay:
         self._bar.console.print(Text(text))  # Text: the brackets of [1/7] would be read as markup
 
     def status(self, status: Status) -> None:
-        epochs = "" if status.epoch is None else f", epoch {status.epoch}/{status.epochs}"
+        epochs = "" if status.epoch is None else f", {status.unit} {status.epoch}/{status.epochs}"
         described = f"\\[{status.number}/{status.count}] {status.label}{epochs}"
         self._bar.update(self._task, description=described, completed=status.share, times=status.times())
 
@@ -282,7 +290,13 @@ class LocalEngine:
     """One trial after the other in this process; its state is kept at the ends of epochs, and gone on from."""
 
     def __init__(
-        self, around: Surroundings, *, examples: Examples, store: RunStore, progress: Progress, stopping: Stopping
+        self,
+        around: Surroundings,
+        *,
+        examples: Examples | Texts,
+        store: RunStore,
+        progress: Progress,
+        stopping: Stopping,
     ) -> None:
         self._around, self._store, self._progress, self._stopping = around, store, progress, stopping
         self._examples = examples
@@ -403,7 +417,13 @@ class RayEngine:
     """Runs trials as Ray tasks."""
 
     def __init__(
-        self, around: Surroundings, *, examples: Examples, store: RunStore, progress: Progress, stopping: Stopping
+        self,
+        around: Surroundings,
+        *,
+        examples: Examples | Texts,
+        store: RunStore,
+        progress: Progress,
+        stopping: Stopping,
     ) -> None:
         self._ray = _ray()
         self._around, self._store, self._progress, self._stopping = around, store, progress, stopping
@@ -500,8 +520,11 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
     return {"record": record.to_json(), "files": {name: bytes(content) for name, content in finished.files.items()}}
 
 
-def pack_examples(examples: Examples) -> dict[str, bytes]:
-    """Examples as bytes: their tensors, and the rest as JSON."""
+def pack_examples(examples: Examples | Texts) -> dict[str, bytes]:
+    """Examples as bytes: their tensors, and the rest as JSON. Texts are loaded again where they arrive."""
+    if isinstance(examples, Texts):
+        origin = {name: to_plain(getattr(examples, name)) for name in (*_TEXTS, "folder", "base")}
+        return {"texts": json.dumps(origin).encode()}
     if examples.on_disk:
         raise InputError(
             f"--engine ray sends the examples to its workers, and those of {examples.name} are read from a disk. Leave "
@@ -513,8 +536,14 @@ def pack_examples(examples: Examples) -> dict[str, bytes]:
     return {"tensors": write_tensors(tensors), "rest": json.dumps(rest).encode()}
 
 
-def unpack_examples(packed: Mapping[str, bytes]) -> Examples:
+_TEXTS = {"data": Data, "task": LanguageTask, "model": Model}
+
+
+def unpack_examples(packed: Mapping[str, bytes]) -> Examples | Texts:
     """What `pack_examples` was given."""
+    if "texts" in packed:
+        origin = json.loads(packed["texts"])
+        return load_texts(**origin | {name: fit(origin[name], kind, name) for name, kind in _TEXTS.items()})
     rest = json.loads(packed["rest"])
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
     return Examples(**read_tensors(packed["tensors"]), **plain)

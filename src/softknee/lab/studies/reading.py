@@ -37,10 +37,31 @@ from ...registry import FILE_ENDING, resolve_call
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
+from .. import language_models
 from ..data.images import IMAGE_SETS
 from ..networks import BUILDERS, CLICKS
 from .fitting import fit, is_omitted, shown
-from .recipe import FIRST_TUNING_SEED, Choice, Code, Data, Distil, Model, Recipe, Value
+from .recipe import (
+    FIRST_TUNING_SEED,
+    GPT2,
+    MEASURES,
+    OWN,
+    PAIR_SETS,
+    PRETRAINED,
+    TEXT_SETS,
+    Choice,
+    Code,
+    Data,
+    Distil,
+    Language,
+    LanguageTask,
+    Model,
+    Perplexity,
+    Preference,
+    Recipe,
+    Training,
+    Value,
+)
 from .trial import Chosen
 
 _DEEPEST = 20
@@ -365,8 +386,11 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
     baseline_given: False takes the first activation where the usual baseline is not in the study.
     prune_paper:    leave out the paper's numbers of activations that are not in the study, which else are refused.
     """
-    _check_data(recipe.data)
-    _check_model(recipe.model)
+    if isinstance(recipe.task, LanguageTask):
+        recipe = _check_language(recipe, recipe.task)
+    else:
+        _check_data(recipe.data)
+        _check_model(recipe.model)
     _refuse_places(recipe.model.arguments, "model.arguments")
     if recipe.augment is not None and recipe.data.set not in IMAGE_SETS:
         raise RecipeError(
@@ -452,7 +476,7 @@ def module_of(chosen: Chosen, **more: Any) -> Any:
 
 def _floats(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
     """Numbers of parameters as floats, so that 1 and 1.0 are one trial; options such as a table's size as they are."""
-    params = set() if is_baseline(name) else {p.name for p in find(name).params}
+    params = set() if is_baseline(name) or name == OWN else {p.name for p in find(name).params}
     return {
         key: float(value) if key in params and isinstance(value, int) and not isinstance(value, bool) else value
         for key, value in values.items()
@@ -471,6 +495,12 @@ def _check_data(data: Data) -> None:
         for name, usual in (("target", None), ("ignore", ()), ("task", "auto"), ("standardise", True)):
             if getattr(data, name) != usual:
                 raise RecipeError(f"data.{name} is for a file of your own, and data.set {data.set!r} has its own way.")
+        if data.set in (*TEXT_SETS, *PAIR_SETS):
+            kinds = ("perplexity", "language") if data.set in TEXT_SETS else ("preference",)
+            raise RecipeError(
+                f"data.set {data.set!r} is for language models: add 'task: {{kind: {kinds[-1]}}}', and see the recipe "
+                "'language'."
+            )
     elif not str(data.file).lower().endswith((".csv", ".npz")):
         raise RecipeError(f"data.file must be a .csv or .npz file, and {data.file!r} was given.")
     elif not str(data.file).lower().endswith(".csv") and data.ignore:
@@ -541,6 +571,8 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
             f"{where}.name is a file, {choice.name!r}, and a study takes activations by name: register yours with "
             "sk.register, or as an entry point 'softknee.activations' of a package."
         )
+    if choice.name == OWN and isinstance(recipe.task, Perplexity | Preference):
+        return
     definition = None  # a baseline of a paper is a module without one
     if not is_baseline(choice.name):
         try:
@@ -630,7 +662,7 @@ def _check_task(recipe: Recipe) -> None:
     task, engine = recipe.task, recipe.training.engine
     if any(choice.price is not None for choice in recipe.activations) and not isinstance(task, Code):
         raise RecipeError("A price on bits belongs to a study that codes activations: add 'task: {kind: code}'.")
-    if task is None:
+    if not isinstance(task, Distil | Code):
         return
     if recipe.training.progressive is not None or recipe.training.loss not in ("auto", "cross_entropy"):
         raise RecipeError(
@@ -641,6 +673,96 @@ def _check_task(recipe: Recipe) -> None:
         raise RecipeError(f"task {task.kind!r} needs training.engine {known}, and it is {engine!r}.")
     if isinstance(task, Distil):
         _check_model(Model(build=task.teacher, arguments=task.arguments), where="task.teacher")
+
+
+# What a language task takes: of `training`, of an activation, and the endings of its files.
+_TAKES: dict[type, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    Language: (
+        ("learning_rate", "weight_decay", "batch", "activation_rate"),
+        ("harden", "replace", "rate"),
+        (".txt", ".txt.gz"),
+    ),
+    Perplexity: (("batch",), (), (".txt", ".txt.gz")),
+    Preference: (
+        ("learning_rate", "batch", "epochs", "activation_rate"),
+        ("rate",),
+        (".jsonl", ".jsonl.gz", ".json", ".json.gz"),
+    ),
+}
+_SIZES = ("layers", "width", "heads", "dropout")
+
+
+def _check_language(recipe: Recipe, task: LanguageTask) -> Recipe:
+    """Refuse what a language task has no use for; the recipe without the measures and files that it does not have."""
+    kind, (of_training, of_choice, endings) = task.kind, _TAKES[type(task)]
+    usual = Recipe(name=recipe.name)
+    parts = [
+        ("training", recipe.training, Training(), of_training),
+        ("data", recipe.data, usual.data, ("set", "file", "limit")),
+        ("seeds", recipe.seeds, usual.seeds, ("count", "first")),
+        *(
+            (f"activations[{index}]", choice, Choice(name=choice.name), ("label", "values", "learn", "per", *of_choice))
+            for index, choice in enumerate(recipe.activations)
+        ),
+    ]
+    for where, part, default, known in parts:
+        for one in fields(part):
+            if one.name not in (*known, "name") and getattr(part, one.name) != getattr(default, one.name):
+                raise RecipeError(
+                    f"{where}.{one.name} is nothing that the task {kind!r} takes, which has a training of its own: "
+                    f"leave it out. It takes {', '.join(known)}."
+                )
+    given = {"measures": (MEASURES, ()), "keep": (usual.keep, ()), "init": ("default",), "select": ("last",)}
+    given |= {"tuning": (None,), "hardening": (None, recipe.hardening if isinstance(task, Language) else None)}
+    for name, allowed in given.items():
+        if getattr(recipe, name) not in allowed:
+            raise RecipeError(f"{name} is nothing that the task {kind!r} takes: leave it out.")
+    _check_language_data(recipe.data, task, endings)
+    _check_language_model(recipe, task)
+    return replace(recipe, measures=(), keep=())
+
+
+def _check_language_data(data: Data, task: LanguageTask, endings: tuple[str, ...]) -> None:
+    sets = PAIR_SETS if isinstance(task, Preference) else TEXT_SETS if isinstance(task, Language) else ("wikitext-2",)
+    fits = data.set in sets if data.file is None else str(data.file).lower().endswith(endings)
+    if not fits or (data.set is not None and data.file is not None):
+        raise RecipeError(
+            f"data of the task {task.kind!r} must be a 'set' ({', '.join(sets)}) or a 'file' that ends in "
+            f"{' or '.join(endings)}, and {data.set or data.file!r} was given."
+        )
+
+
+def _check_language_model(recipe: Recipe, task: LanguageTask) -> None:
+    build, arguments = recipe.model.build, recipe.model.arguments
+    if not isinstance(task, Language):
+        if not build.removeprefix(PRETRAINED) or not build.startswith(PRETRAINED) or arguments:
+            raise RecipeError(
+                f"model.build of the task {task.kind!r} must be '{PRETRAINED}' and the place of a model (a folder of "
+                f"transformers, a llama2.c checkpoint, or hub:OWNER/NAME), without arguments, and {build!r} was given."
+            )
+        if isinstance(task, Perplexity) and recipe.seeds.count != 1:
+            raise RecipeError("The task 'perplexity' trains nothing, so seeds cannot differ: write 'seeds: 1'.")
+        return
+    if build != GPT2:
+        raise RecipeError(f"model.build of the task 'language' must be {GPT2!r}, and {build!r} was given.")
+    for name, value in arguments.items():
+        if name not in _SIZES:
+            raise RecipeError(
+                f"model.arguments.{name} is nothing that {GPT2!r} takes.{did_you_mean(name, _SIZES)} It takes "
+                f"{', '.join(_SIZES)}."
+            )
+        sound = (
+            type(value) in (int, float) and 0 <= value < 1 if name == "dropout" else type(value) is int and value > 0
+        )
+        if not sound:
+            words = "a share in [0, 1)" if name == "dropout" else "a whole number of at least 1"
+            raise RecipeError(f"model.arguments.{name} must be {words}, and {shown(value)} was given.")
+    layers = arguments.get("layers", language_models.Recipe.layers)
+    if task.layerwise and 0 < task.recover < layers:
+        raise RecipeError(
+            f"task.recover is {task.recover} steps, and layer by layer it needs one for each of the {layers} layers at "
+            "least: give more, 0 for none, or task.layerwise: false."
+        )
 
 
 def _label_of(given: str, recipe: Recipe, where: str, *, first: bool = False) -> str:

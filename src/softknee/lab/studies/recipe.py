@@ -23,6 +23,7 @@ from .fitting import convert_fields, later, refusal
 # The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
 PAPER_MEASURES = (
     *("accuracy", "log_loss", "auc", "calibration_error", "mse", "r2", "psnr", "ssim"),
+    *("loss", "perplexity", "reward_accuracy", "reward_margin", "evaluation_loss", "chosen_reward", "rejected_reward"),
     *("delta_1", "delta_2", "relative", "binary", "true_label", "hamming"),
     *("bits", "parameters"),
 )
@@ -34,7 +35,8 @@ class Paper:
 
     source: where, such as "SQUAF, table 3".
     values: by the label of an activation its numbers by measure, in the unit that the report shows: percent for
-            accuracy, AUC, calibration error, r2 and hamming, dB for psnr.
+            accuracies, AUC, calibration error, r2 and hamming, dB for psnr. With several betas of DPO a measure is
+            named with its own: "reward_margin beta=0.1".
     note:   what is done otherwise here than there.
 
     >>> Paper(source="SQUAF, table 1", values={"relu": {"psnr": 26.75}}).values
@@ -49,7 +51,7 @@ class Paper:
         convert_fields(self, where="paper")
         for label, numbers in self.values.items():
             for measure in numbers:
-                if measure not in PAPER_MEASURES:
+                if measure.partition(" beta=")[0] not in PAPER_MEASURES:
                     raise RecipeError(
                         f"paper.values.{label}.{measure} is nothing that is measured."
                         f"{did_you_mean(measure, PAPER_MEASURES)} There are {', '.join(PAPER_MEASURES)}."
@@ -224,6 +226,13 @@ FIRST_TUNING_SEED = 1_000_000  # tuning takes its seeds from here on, so that no
 
 Value = int | float | str  # in this order: a whole number stays one
 
+# Texts and pairs of replies, for the tasks of language models.
+TEXT_SETS = ("tiny-shakespeare", "wikitext-2")
+PAIR_SETS = ("hh", "shp", "hh+shp")
+GPT2 = "gpt2"  # the network of a language task
+PRETRAINED = "pretrained:"  # and what stands before the place of a model that is trained already
+OWN = "own"  # the activation that such a model has
+
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
@@ -233,8 +242,10 @@ class Data:
                  "imagenet"; rows: "adult";
                  rows of clicks: "criteo"; made ones to fit or to tell apart: "sine-1d", "sine-2d", "clusters-3",
                  "clusters-4"; the pixels of a picture: "camera", "grass", "page". The last eight come in three parts:
-                 `test` and `validation` are not for them.
-    file:        a .csv or .npz file instead; its folder is where the recipe is, or the current one.
+                 `test` and `validation` are not for them. For language models, whose `task` says so: the texts
+                 "tiny-shakespeare" and "wikitext-2", the pairs of replies "hh", "shp" and "hh+shp".
+    file:        a .csv or .npz file instead; its folder is where the recipe is, or the current one. For language models
+                 a .txt or a .jsonl of pairs, also .gz.
     target:      the column of a .csv (default the last), or the array of a .npz (default "y"; inputs are "x").
     ignore:      columns of a .csv that are no inputs, such as a number that only identifies the row.
     task:        "auto" takes text and whole numbers in the target for classes, and other numbers for quantities.
@@ -245,7 +256,7 @@ class Data:
                  are scaled by the mean and spread of the training examples.
     flat:        every example as one row of numbers; by default for "mlp" alone.
     limit:       so many examples of each part at most, the first ones: for a look at whether everything runs. A picture
-                 is tested whole.
+                 is tested whole; of a text these are characters.
     """
 
     set: str | None = None
@@ -263,9 +274,10 @@ class Data:
     def __post_init__(self) -> None:
         convert_fields(self, where="data")
         _need(self.limit is None or self.limit >= 1, "data.limit", "a whole number of at least 1", self.limit)
-        if self.set is not None and self.set not in DATA_SETS:
-            near = did_you_mean(self.set, DATA_SETS)
-            raise refusal("data.set", f"one of {', '.join(map(repr, DATA_SETS))}", self.set, near=near)
+        known = (*DATA_SETS, *TEXT_SETS, *PAIR_SETS)
+        if self.set is not None and self.set not in known:
+            near = did_you_mean(self.set, known)
+            raise refusal("data.set", f"one of {', '.join(map(repr, known))}", self.set, near=near)
         for name in ("test", "validation"):
             _need(0 < getattr(self, name) < 1, f"data.{name}", "a share between 0 and 1", getattr(self, name))
         _need(0 <= self.split_seed < 2**63, "data.split_seed", "a whole number in [0, 2**63)", self.split_seed)
@@ -274,6 +286,9 @@ class Data:
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """What is trained: a network by name ("mlp", "cnn", "alone", "timm:NAME") or your own "package.module:function".
+
+    For language models: "gpt2", whose `arguments` are layers, width, heads and dropout; or "pretrained:" and the folder
+    of a model of transformers, a llama2.c checkpoint or hub:OWNER/NAME, which may download.
 
     arguments: what it is called with. If it takes `activation`, it is given a function that makes a new module each
                time it is called; otherwise the model's own activations are replaced by surgery (`replacing`, `where`).
@@ -299,6 +314,7 @@ class Model:
 class Choice:
     """One activation of the comparison. In a recipe, its parameters stand beside `name`: {name: smelu, beta: [0.5, 1]}.
 
+    name:   as `sk.get` takes it; "own" leaves the one that a pretrained language model has.
     values: for each parameter a number, or several: one trial for each combination.
     learn:  which parameters are trained: true for all, false for none, a name or a list of names.
     harden: moved to its hard limit as `hardening` says, and replaced by it after training.
@@ -600,7 +616,125 @@ class Code:
             _need(getattr(self, name) >= 1, f"task.{name}", "a whole number of at least 1", getattr(self, name))
 
 
-Task = Distil | Code
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """`task: {kind: language}`: GPT-2s learn from scratch to predict a text, and ReLU takes their activations' place.
+
+    AdamW with betas 0.9 and 0.99, gradients clipped to a norm of 1, and a rate that rises over `warmup` steps and falls
+    along half a cosine to a tenth. Of `training` it takes learning_rate, weight_decay, batch and activation_rate. A
+    model whose activation has `harden` or `replace` is judged once more with ReLU in its place, after a recovery of all
+    layers together and of one layer after the other, and, as a comparison, after as many steps without ReLU.
+
+    context:      characters of tiny-shakespeare or of a file, or GPT-2's tokens of WikiText-2, that are seen at once.
+    recover:      steps of each recovery, at the constant rate `recover_rate`; 0 recovers in no way.
+    layerwise:    also recover layer by layer, which measures the loss twice for every layer.
+    eager:        no CUDA graph of the step.
+    train:        of WikiText-2: "train", "valid" and files of text to train on; the test part judges.
+    tokenizer:    the folder of GPT-2's vocabulary; by default the data folder.
+    own_vocabulary: take another vocabulary, or another text, than the published one.
+    """
+
+    kind: Literal["language"] = "language"
+    context: int = 256
+    steps: int = 2000
+    warmup: int = 100
+    recover: int = 240
+    recover_rate: float = 1e-4
+    layerwise: bool = True
+    eager: bool = False
+    train: tuple[str, ...] = ("train",)
+    tokenizer: str | None = None
+    own_vocabulary: bool = False
+
+    def __post_init__(self) -> None:
+        convert_fields(self, where="task")
+        for name, least in (("context", 2), ("steps", 4), ("warmup", 1), ("recover", 0)):
+            value = getattr(self, name)
+            _need(value >= least, f"task.{name}", f"a whole number of at least {least}", value)
+        _need(self.recover_rate > 0, "task.recover_rate", "a number above 0", self.recover_rate)
+        _need(bool(self.train), "task.train", "'train', 'valid' or files of text, at least one", self.train)
+        _need("test" not in self.train, "task.train", "another part than that which judges", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """`task: {kind: perplexity}`: how well a pretrained model predicts a text, with ReLU in its place, too.
+
+    Nothing is trained. Perplexity is exp of the mean loss of a token; per word, the same loss is divided by the words
+    that WikiText's authors count.
+
+    part:    of WikiText-2.
+    context: tokens seen at once; by default as many as the model takes.
+    stride:  how far the window moves; by default by the whole context.
+    most:    only so many tokens, the first ones.
+    tokenizer, own_vocabulary: as in `Language`; by default the tokenizer lies with the model.
+    """
+
+    kind: Literal["perplexity"] = "perplexity"
+    part: Literal["valid", "test"] = "test"
+    context: int | None = None
+    stride: int | None = None
+    most: int | None = None
+    tokenizer: str | None = None
+    own_vocabulary: bool = False
+
+    def __post_init__(self) -> None:
+        convert_fields(self, where="task")
+        for name, least in (("context", 2), ("stride", 1), ("most", 2)):
+            value = getattr(self, name)
+            _need(value is None or value >= least, f"task.{name}", f"a whole number of at least {least}", value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preference:
+    """`task: {kind: preference}`: a pretrained model is fine-tuned, and from there trained on preferences (DPO).
+
+    RMSprop, gradients clipped to a norm of 10, no dropout. Of `training` it takes learning_rate, batch (pairs),
+    epochs (of each stage) and activation_rate.
+
+    betas:            penalties of DPO; the second stage is run with each.
+    steps:            of each stage, at most.
+    warmup:           steps over which the rate rises.
+    micro_batch:      pairs that go through the model at once; by default the batch.
+    length:           tokens of prompt and reply; prompt_length: of a prompt that has to be cut.
+    evaluation_pairs: how many pairs judge; without files for that, the last of those to train on.
+    evaluate:         a file of pairs for that.
+    backend:          "own", or "trl" where it is installed.
+    tokenizer, own_vocabulary: as in `Perplexity`.
+    """
+
+    kind: Literal["preference"] = "preference"
+    betas: tuple[float, ...] = (0.1,)
+    steps: int | None = None
+    warmup: int = 150
+    micro_batch: int | None = None
+    length: int = 512
+    prompt_length: int = 256
+    evaluation_pairs: int = 256
+    evaluate: str | None = None
+    backend: Literal["own", "trl"] = "own"
+    tokenizer: str | None = None
+    own_vocabulary: bool = False
+
+    def __post_init__(self) -> None:
+        convert_fields(self, where="task")
+        _need(bool(self.betas), "task.betas", "a list of numbers above 0", self.betas)
+        for beta in self.betas:
+            _need(beta > 0, "task.betas", "a list of numbers above 0", beta)
+        _refuse_twice(self.betas, "task.betas")
+        for name, least in (("steps", 1), ("micro_batch", 1), ("length", 2), ("prompt_length", 1), ("warmup", 0)):
+            value = getattr(self, name)
+            _need(value is None or value >= least, f"task.{name}", f"a whole number of at least {least}", value)
+        number = self.evaluation_pairs
+        _need(number >= 1, "task.evaluation_pairs", "a whole number of at least 1", number)
+
+    def measure(self, name: str, beta: float) -> str:
+        """What a number is called in the outcome: with its beta, where there are several."""
+        return name if len(self.betas) == 1 else f"{name} beta={beta:g}"
+
+
+LanguageTask = Language | Perplexity | Preference  # these have a training, data and models of their own
+Task = Distil | Code | LanguageTask
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,9 +30,10 @@ from .engine import (
 )
 from .examples import Examples, recipe_examples
 from .reading import check, combinations, load, to_yaml
-from .recipe import Choice, Code, Recipe, Tuning
+from .recipe import Choice, Code, Language, LanguageTask, Model, Perplexity, Preference, Recipe, Task, Tuning
 from .running import Interrupted, run_trial
 from .store import DamagedError, Description, RunStore, StoreError, StudyLock, git_state
+from .texts import Texts, load_texts
 from .trial import Chosen, Trial
 from .trials import (
     Outcome,
@@ -76,13 +77,21 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
         recipe,
         name=recipe.name[: _MOST_NAME - len(ending)] + ending,
         title=f"Smoke run, its numbers mean nothing: {recipe.title or recipe.name}",
-        data=replace(recipe.data, limit=BATCHES * batch),
+        data=replace(recipe.data, limit=_CHARACTERS if isinstance(recipe.task, TextTask) else BATCHES * batch),
+        model=_small_model(recipe),
         activations=few,
-        training=replace(recipe.training, batch=batch, epochs=1, every=1, precision="float32"),
+        training=replace(
+            recipe.training,
+            batch=batch,
+            # A text is not counted in epochs.
+            epochs=recipe.training.epochs if isinstance(recipe.task, TextTask) else 1,
+            every=1,
+            precision="float32",
+        ),
         # With one epoch what begins later would never run.
         augment=None if recipe.augment is None else replace(recipe.augment, from_epoch=1),
-        task=replace(recipe.task, examples=1, draws=2) if isinstance(recipe.task, Code) else recipe.task,
-        seeds=replace(recipe.seeds, count=2),
+        task=_small_task(recipe.task),
+        seeds=replace(recipe.seeds, count=min(recipe.seeds.count, 2)),
         tuning=_tuning(recipe.tuning),
         # Times of so little work say nothing, and measuring them takes longer than all the rest.
         measures=tuple(one for one in recipe.measures if one != "cost"),
@@ -92,6 +101,31 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
         paper=None,
     )
     return check(small)
+
+
+TextTask = Language | Perplexity
+_CHARACTERS, _CONTEXT, _PAIRS = 1000, 16, 4
+_LENGTH = 48  # tokens of prompt and reply
+
+
+def _small_model(recipe: Recipe) -> Model:
+    """GPT-2 with a single layer; every other model as it is."""
+    if not isinstance(recipe.task, Language):
+        return recipe.model
+    return replace(recipe.model, arguments={**recipe.model.arguments, "layers": 1, "width": 8, "heads": 1})
+
+
+def _small_task(task: Task | None) -> Task | None:
+    if isinstance(task, Code):
+        return replace(task, examples=1, draws=2)
+    if isinstance(task, Language):
+        return replace(task, context=_CONTEXT, steps=4, warmup=1, recover=min(task.recover, 1))
+    if isinstance(task, Perplexity):
+        return replace(task, context=_CONTEXT, stride=None)
+    if isinstance(task, Preference):
+        few = {"betas": task.betas[:1], "steps": 2, "warmup": 1, "micro_batch": None, "evaluation_pairs": _PAIRS}
+        return replace(task, **few, length=_LENGTH, prompt_length=_LENGTH // 2)
+    return task
 
 
 def _two(recipe: Recipe) -> tuple[Choice, ...]:
@@ -190,7 +224,10 @@ def run_study(
     local = engine == "local"
     if local and store.description() is None:
         _need_device(recipe)
-    examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
+    if isinstance(recipe.task, LanguageTask):
+        examples = load_texts(recipe.data, recipe.task, recipe.model, folder=data_folder, base=plain_path(base))
+    else:
+        examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
     wanted = Description(
         recipe=recipe_mapping(recipe),
         fingerprint=examples.fingerprint,
@@ -208,6 +245,8 @@ def run_study(
             save_every=save_every,
         )
         progress = Progress(display or display_here())
+        if isinstance(examples, Texts):
+            progress.note(examples.sentence())
         threads_before = torch.get_num_threads()
         try:
             torch.set_num_threads(known.threads)
@@ -295,7 +334,7 @@ class _Study:
         if self._may_run:
             store.tidy()
 
-    def run(self, recipe: Recipe, examples: Examples) -> list[Outcome]:
+    def run(self, recipe: Recipe, examples: Examples | Texts) -> list[Outcome]:
         first = [trial for trial in [teacher_trial(recipe, examples)] if trial is not None]
         tuning = tuning_trials(recipe, examples)
         last = [trial for trial in [cost_trial(recipe, examples)] if trial is not None]

@@ -12,17 +12,31 @@ from typing import Any, NoReturn
 from ...errors import ParameterError, RecipeError, SoftkneeError, did_you_mean
 from ...measure.record import Record, RecordError
 from ..data.images import OWN_PARTS
+from ..language.loading import HUB
 from ..networks import BUILDERS
 from .examples import Examples
 from .own_functions import source_fingerprint
 from .reading import TIMM, combinations
-from .recipe import FIRST_TUNING_SEED, Data, Distil, Model, Recipe, Seeds, Training
+from .recipe import (
+    FIRST_TUNING_SEED,
+    GPT2,
+    PRETRAINED,
+    Data,
+    Distil,
+    LanguageTask,
+    Model,
+    Recipe,
+    Seeds,
+    Task,
+    Training,
+)
+from .texts import Texts
 from .trial import Chosen, Trial
 
 Tuned = Mapping[str, tuple[float, float]]  # learning rate and weight decay by the label of an activation
 
 
-def train_trials(recipe: Recipe, examples: Examples, tuned: Tuned | None = None) -> list[Trial]:
+def train_trials(recipe: Recipe, examples: Examples | Texts, tuned: Tuned | None = None) -> list[Trial]:
     """One trial for each activation and combination of its values, with the seeds of the study.
 
     tuned:  what `choose_tuned` found; an activation that is not in it has the recipe's own values.
@@ -49,7 +63,7 @@ def train_trials(recipe: Recipe, examples: Examples, tuned: Tuned | None = None)
     return trials
 
 
-def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
+def tuning_trials(recipe: Recipe, examples: Examples | Texts) -> list[Trial]:
     """For each activation every learning rate with every weight decay of `tuning`, on seeds that the study has not."""
     if recipe.tuning is None:
         return []
@@ -73,7 +87,7 @@ def tuning_trials(recipe: Recipe, examples: Examples) -> list[Trial]:
     ]
 
 
-def teacher_trial(recipe: Recipe, examples: Examples) -> Trial | None:
+def teacher_trial(recipe: Recipe, examples: Examples | Texts) -> Trial | None:
     """The trial of the network that students learn from, which runs before theirs; None without one."""
     task = recipe.task
     if not isinstance(task, Distil):
@@ -111,7 +125,7 @@ def choose_tuned(outcomes: Iterable[Outcome]) -> dict[str, tuple[float, float]]:
     return {label: settings for label, (_, settings) in best.items()}
 
 
-def cost_trial(recipe: Recipe, examples: Examples) -> Trial | None:
+def cost_trial(recipe: Recipe, examples: Examples | Texts) -> Trial | None:
     """The trial that times every activation in turns, and the baseline of the costs; None where it is not asked for."""
     if "cost" not in recipe.measures:
         return None
@@ -156,21 +170,23 @@ def _training(recipe: Recipe, chosen: Chosen, rate: float, decay: float) -> Trai
     return replace(recipe.training, learning_rate=rate, weight_decay=decay, **own)
 
 
-def _task(recipe: Recipe, examples: Examples) -> dict[str, Any]:
+def _task(recipe: Recipe, examples: Examples | Texts) -> dict[str, Any]:
     teacher = teacher_trial(recipe, examples)
-    return {"task": recipe.task, "teacher": "" if teacher is None else teacher.key}
+    return {"task": _anywhere_task(recipe.task), "teacher": "" if teacher is None else teacher.key}
 
 
-def _common(recipe: Recipe, examples: Examples) -> dict[str, Any]:
-    _check_loss(recipe, examples)
-    own = recipe.model.build not in BUILDERS and not recipe.model.build.startswith(TIMM)
+def _common(recipe: Recipe, examples: Examples | Texts) -> dict[str, Any]:
+    if isinstance(examples, Examples):
+        _check_loss(recipe, examples)
+    build = recipe.model.build
+    own = build not in (*BUILDERS, GPT2) and not build.startswith((TIMM, PRETRAINED))
     return {
         "data": _anywhere(recipe.data),
         "fingerprint": examples.fingerprint,
-        "model": recipe.model,
+        "model": _anywhere_model(recipe.model),
         "init": recipe.init,
         "device": recipe.device,
-        "source": source_fingerprint(recipe.model.build, folder=examples.base) if own else "",
+        "source": source_fingerprint(build, folder=examples.base) if own else "",
     }
 
 
@@ -180,7 +196,35 @@ def _anywhere(data: Data) -> Data:
         # A data set by name has its own test part; one that comes in its three parts also one for validation.
         own = {"validation": Data.validation} if data.set in OWN_PARTS else {}
         return replace(data, test=Data.test, **own)
-    return replace(data, file=Path(data.file.replace("\\", "/")).name)
+    return replace(data, file=_name(data.file))
+
+
+def _name(place: str) -> str:
+    """The last part of a path, written for any system."""
+    return Path(place.replace("\\", "/")).name
+
+
+def _anywhere_model(model: Model) -> Model:
+    """The model without the folder that it lies in: what is in it is part of the fingerprint."""
+    place = model.build.removeprefix(PRETRAINED)
+    if place == model.build or place.startswith(HUB):
+        return model
+    return replace(model, build=f"{PRETRAINED}{_name(place)}")
+
+
+def _anywhere_task(task: Task | None) -> Task | None:
+    """The task without the places of its files."""
+    if not isinstance(task, LanguageTask):
+        return task
+    named = {name: getattr(task, name, None) for name in ("tokenizer", "evaluate", "train")}
+    return replace(
+        task,
+        **{
+            name: tuple(map(_name, place)) if isinstance(place, tuple) else _name(place)
+            for name, place in named.items()
+            if place is not None
+        },
+    )
 
 
 def _check_loss(recipe: Recipe, examples: Examples) -> None:

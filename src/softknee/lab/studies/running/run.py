@@ -18,9 +18,12 @@ from ....train.augment import Augment
 from ....train.streamed import Streamed
 from ..building import model_maker
 from ..examples import Examples, load_examples
+from ..recipe import LanguageTask
 from ..reporting import measure_cost
+from ..texts import Texts, load_texts
 from ..trial import Trial
 from ..trials import Finished, Outcome
+from .language import run_language_trial
 from .tasks import objective
 from .tasks import scores as task_scores
 from .training import (
@@ -293,7 +296,7 @@ def levels(examples: Examples) -> Tensor:
 def run_trial(
     trial: Trial,
     *,
-    examples: Examples | None = None,
+    examples: Examples | Texts | None = None,
     data_folder: str | os.PathLike[str] | None = None,
     saved: Mapping[str, bytes] | None = None,
     watch: Watch = QUIET,
@@ -324,7 +327,9 @@ def run_trial(
     >>> found.selected, len(found.test["accuracy"]), min(found.test["accuracy"]) > 0.2
     ((2, 2, 2), 3, True)
     """
-    if examples is None:
+    if examples is None and isinstance(trial.task, LanguageTask):
+        examples = load_texts(trial.data, trial.task, trial.model, folder=data_folder, base=base)
+    elif examples is None:
         examples = load_examples(trial.data, folder=data_folder, base=base, flat=trial.model.build == "mlp")
     if examples.fingerprint != trial.fingerprint:
         raise DataError(
@@ -333,6 +338,8 @@ def run_trial(
         )
     # What no record can hold is said now, and not after the training.
     Outcome(trial=trial, seconds=0.0).record(command="softknee study", git=None)
+    if isinstance(examples, Texts):
+        return run_language_trial(trial, examples, saved=saved, watch=watch)
     if trial.kind == "cost":
         return measure_cost(trial, examples)
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
