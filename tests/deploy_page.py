@@ -21,12 +21,12 @@ def table(name: str) -> str:
         return hardening_markdown(record)
     if record.kind == LANGUAGE:
         return language_markdown(record)
-    return "\n".join(one.markdown().rstrip() + "\n" for one in summary_tables(record))
+    return "\n".join(item.markdown().rstrip() + "\n" for item in summary_tables(record))
 
 
 def names(page: str) -> list[str]:
     """The records that a page has tables of."""
-    return [found[1] for found in _MARK.finditer(page)]
+    return [match[1] for match in _MARK.finditer(page)]
 
 
 def with_tables(page: str) -> str:

@@ -86,7 +86,7 @@ def _short(quantity: Quantity) -> str:
 def evidence() -> list[str]:
     """The lines of the README on what was found, with the numbers as the pages of the evidence have them now."""
     said = (_mathematics(), _training(), _lifted(), _reproducible(), _shipped(), _soft(), _bits())
-    return [line for one in said for line in textwrap.wrap(f"- {one}", 120, subsequent_indent="  ", **_WHOLE)]
+    return [line for item in said for line in textwrap.wrap(f"- {item}", 120, subsequent_indent="  ", **_WHOLE)]
 
 
 _WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
@@ -158,8 +158,11 @@ def _reproducible() -> str:
     against = small.index("reproducibility against relu")
     shown = [row[0] for row in verdicts if "better" in row[against]]
     digits = f"only {', '.join(shown)} beats ReLU" if shown else "none is shown to beat ReLU"
-    three, softest = (best, "relu", "gelu beta=1"), min(one for name, one in number.items() if name.startswith("gelu "))
-    apart, right = [f"{number[one]:.4f}" for one in three], [accuracy[one] for one in three]
+    three, softest = (
+        (best, "relu", "gelu beta=1"),
+        min(entry for name, entry in number.items() if name.startswith("gelu ")),
+    )
+    apart, right = [f"{number[item]:.4f}" for item in three], [accuracy[value] for value in three]
     return (
         f"**Reproducible.** On MNIST trainings with SmeLU (β = {best.partition('=')[2]}, the best of {tried}) differ "
         f"from their mean by {apart[0]}, with ReLU by {apart[1]}, with GELU by {apart[2]} ({softest:.4f} at best), at "
@@ -169,10 +172,10 @@ def _reproducible() -> str:
 
 def _shipped() -> str:
     head, *rows = _table("deploy.md", "<!-- h200-hardening-fashion -->")
-    cnn = {row[0]: dict(zip(head, (one.split(" ±")[0] for one in row), strict=True)) for row in rows}
+    cnn = {row[0]: dict(zip(head, (item.split(" ±")[0] for item in row), strict=True)) for row in rows}
     soft, gelu = cnn["lambda_gelu"], cnn["gelu"]
     columns, *models = _table(PAPERS, "### λ-GELU, WikiText-2: a GPT-2 of 124")
-    large = {row[0]: dict(zip(columns, (one.split(" ±")[0] for one in row), strict=True)) for row in models}
+    large = {row[0]: dict(zip(columns, (value.split(" ±")[0] for value in row), strict=True)) for row in models}
     hard, plain, scratch = large["lambda-GELU, hardened"], large["GELU"], large["ReLU from scratch"]["free"]
     return (
         f"**Shipped as ReLU.** A CNN on Fashion-MNIST has {soft['hardened']} % with hardened λ-GELU, "
@@ -204,10 +207,10 @@ def _soft() -> str:
 
 def _bits() -> str:
     head, *rows = _table(PAPERS, "### SQUAF, figure 3:")
-    found = {
+    results = {
         (row[0], row[1]): {name: cell.split()[0] for name, cell in zip(head, row, strict=True) if cell} for row in rows
     }
-    relu, last = found["ReLU", ""], found[rows[-1][0], rows[-1][1]]
+    relu, last = results["ReLU", ""], results[rows[-1][0], rows[-1][1]]
     names, *alone = _table(PAPERS, "### SQUAF, table 6: VGG-8")
     right = {row[0]: row[names.index("accuracy, %")].split()[0] for row in alone}
     claimed = _only(r"take down to ([\d.]+) bits in place of 32", PAPERS)[0]
@@ -252,15 +255,15 @@ def _table(page: str, title: str, text: str = "") -> list[list[str]]:
     """The first table below the title, as cells, without the line of dashes."""
     lines = re.search(r"(?:^\|.*\n)+", _section(page, title, text), flags=re.M)
     assert lines is not None, f"{page} has no table below {title!r}."
-    rows = [[one.strip().strip("*") for one in line.strip("|").split("|")] for line in lines[0].splitlines()]
+    rows = [[item.strip().strip("*") for item in line.strip("|").split("|")] for line in lines[0].splitlines()]
     return [rows[0], *rows[2:]]
 
 
 def _only(pattern: str, page: str = "", *, text: str = "") -> tuple[str, ...]:
     """The groups of the one place that the pattern fits."""
-    found = list(re.finditer(pattern, text or _text(page), flags=re.M))
-    assert len(found) == 1, f"{pattern!r} fits {len(found)} places of {page}."
-    return found[0].groups()
+    result = list(re.finditer(pattern, text or _text(page), flags=re.M))
+    assert len(result) == 1, f"{pattern!r} fits {len(result)} places of {page}."
+    return result[0].groups()
 
 
 # -- the pages --------------------------------------------------------------------------------------------

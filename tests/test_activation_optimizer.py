@@ -61,8 +61,8 @@ def by_hand(
         model = precise()
     parameters = dict(model.named_parameters())
     knobs = [parameters[name] for name in KNOBS]
-    plain = [one for name, one in parameters.items() if name.endswith("bias")]
-    decaying = [one for name, one in parameters.items() if name.endswith("weight")]
+    plain = [item for name, item in parameters.items() if name.endswith("bias")]
+    decaying = [value for name, value in parameters.items() if name.endswith("weight")]
     assert len(decaying) + len(plain) + len(knobs) == len(parameters)
     groups = [{"params": decaying, "weight_decay": DECAY}, {"params": plain}]
     weights, activations = torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM), own(knobs, lr=OWN, weight_decay=0.0)
@@ -97,35 +97,35 @@ def test_each_model_is_moved_as_by_two_optimisers_of_torch(way: str, own: str):
     kind, how = WAYS[way]
     clip = 0.4 if own == "adam" else None
     given = {**FIT, **how, "clip": clip, "activation_optimizer": own}
-    found = kind(precise, count=3, seeds=SEEDS).fit(X.double(), Y, epochs=EPOCHS, **given)
+    result = kind(precise, count=3, seeds=SEEDS).fit(X.double(), Y, epochs=EPOCHS, **given)
     theirs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}[own]
     for index, seed in enumerate(SEEDS):
-        assert_same(found.model(index), by_hand(seed, own=theirs, clip=clip), way)
+        assert_same(result.model(index), by_hand(seed, own=theirs, clip=clip), way)
     start = precise().state_dict()["1.raw_beta"]
-    assert (found.weights()["1.raw_beta"] - start).abs().min() > OWN
+    assert (result.weights()["1.raw_beta"] - start).abs().min() > OWN
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_rate_for_each_model_is_the_weights_alone(way: str):
     kind, how = WAYS[way]
     rates = [0.05, 0.02, 0.1]
-    found = kind(precise, count=3, seeds=SEEDS).fit(X.double(), Y, epochs=EPOCHS, **{**FIT, **how, "lr": rates})
+    result = kind(precise, count=3, seeds=SEEDS).fit(X.double(), Y, epochs=EPOCHS, **{**FIT, **how, "lr": rates})
     for index, (seed, rate) in enumerate(zip(SEEDS, rates, strict=True)):
-        assert_same(found.model(index), by_hand(seed, rate=rate), way)
+        assert_same(result.model(index), by_hand(seed, rate=rate), way)
 
 
 def test_warm_up_and_schedule_leave_the_rate_of_activations_as_it_is():
     """With a share of 0 the weights stand still, and Adam's first step is its rate."""
     for kind, how in WAYS.values():
-        found = kind(net, count=2)
-        before = found.weights()
-        found.fit(X, Y, epochs=1, **{**FIT, **how, "batch": 70, "schedule": lambda progress: 0.0})
-        after = found.weights()
-        for name, one in before.items():
+        result = kind(net, count=2)
+        before = result.weights()
+        result.fit(X, Y, epochs=1, **{**FIT, **how, "batch": 70, "schedule": lambda progress: 0.0})
+        after = result.weights()
+        for name, item in before.items():
             if name in KNOBS:
-                torch.testing.assert_close((after[name] - one).abs(), torch.full_like(one, OWN), rtol=1e-3, atol=0)
+                torch.testing.assert_close((after[name] - item).abs(), torch.full_like(item, OWN), rtol=1e-3, atol=0)
             else:
-                assert torch.equal(after[name], one), name
+                assert torch.equal(after[name], item), name
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -162,8 +162,8 @@ def test_a_state_without_it_is_what_it_was_and_a_wrong_one_changes_nothing(way: 
     ):
         with pytest.raises((ParameterError, InputError), match=says):
             fresh.load_state_dict({**state, "optimizer": {**state["optimizer"], **wrong}})
-    for name, one in before.items():
-        assert torch.equal(fresh.weights()[name], one)
+    for name, item in before.items():
+        assert torch.equal(fresh.weights()[name], item)
     assert fresh.state_dict()["optimizer"] is None
 
 
@@ -179,12 +179,12 @@ def _without_own(fit: dict[str, Any]) -> dict[str, Any]:
 def test_freezing_leaves_what_both_keep_of_the_rest(way: str, knobs: Any, frozen: Sequence[str]):
     kind, how = WAYS[way]
     x, fit = X.double(), {**FIT, **how}
-    found = kind(precise, count=3, seeds=SEEDS).fit(x, Y, epochs=1, **fit).freeze_knobs(knobs)
-    again = kind(precise, count=3, seeds=SEEDS).load_state_dict(found.state_dict())
-    for one in (found, again):
-        one.fit(x, Y, epochs=EPOCHS - 1, **fit)
+    result = kind(precise, count=3, seeds=SEEDS).fit(x, Y, epochs=1, **fit).freeze_knobs(knobs)
+    again = kind(precise, count=3, seeds=SEEDS).load_state_dict(result.state_dict())
+    for item in (result, again):
+        item.fit(x, Y, epochs=EPOCHS - 1, **fit)
         for index, seed in enumerate(SEEDS):
-            assert_same(one.model(index), by_hand(seed, frozen=frozen), way)
+            assert_same(item.model(index), by_hand(seed, frozen=frozen), way)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -192,7 +192,7 @@ def test_models_without_learned_activations_and_with_nothing_else(way: str):
     kind, how = WAYS[way]
     fixed = lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))  # noqa: E731
     fit = {**FIT, **how}
-    with_own, without = (kind(fixed, count=2).fit(X, Y, epochs=2, **one) for one in (fit, _without_own(fit)))
+    with_own, without = (kind(fixed, count=2).fit(X, Y, epochs=2, **item) for item in (fit, _without_own(fit)))
     assert torch.equal(with_own.losses, without.losses)
     alone = kind(lambda: sk.nn.SReLU(delta=0.3, learn=True), count=1)
     before = alone.weights()["raw_delta"]
@@ -208,9 +208,9 @@ def test_examples_from_a_disk_are_trained_on_as_in_memory(tmp_path: Path):
     streamed = Streamed(
         path=tmp_path / "some.bytes", image=(1, 2, 3), places=torch.arange(40), mean=(128.0,), spread=(64.0,), flat=True
     )
-    one, other = (Replicas(net, count=2).fit(x, Y[:40], epochs=2, **FIT) for x in (streamed, streamed[:]))
-    assert torch.equal(one.losses, other.losses)
-    for name, weight in one.weights().items():
+    item, other = (Replicas(net, count=2).fit(x, Y[:40], epochs=2, **FIT) for x in (streamed, streamed[:]))
+    assert torch.equal(item.losses, other.losses)
+    for name, weight in item.weights().items():
         assert torch.equal(weight, other.weights()[name]), name
 
 
@@ -241,9 +241,9 @@ def test_what_cannot_be_an_optimiser_of_their_own_is_refused(kind, given: dict, 
 def test_a_captured_step_moves_them_as_a_cpu_does(way: str, lr: Any):
     kind, how = WAYS[way]
     fit = {**FIT, **how, "lr": lr}
-    here, there = (kind(net, count=2, device=one).fit(X, Y, epochs=EPOCHS, **fit) for one in ("cpu", "cuda"))
-    for name, one in here.weights().items():
-        torch.testing.assert_close(there.weights()[name].cpu(), one, rtol=1e-3, atol=1e-4)
+    here, there = (kind(net, count=2, device=value).fit(X, Y, epochs=EPOCHS, **fit) for value in ("cpu", "cuda"))
+    for name, item in here.weights().items():
+        torch.testing.assert_close(there.weights()[name].cpu(), item, rtol=1e-3, atol=1e-4)
     again = kind(net, count=2, device="cuda").fit(X, Y, epochs=1, **fit).state_dict()
     rest = kind(net, count=2, device="cuda").load_state_dict(again).fit(X, Y, epochs=EPOCHS - 1, **fit)
     torch.testing.assert_close(rest.losses, there.losses, rtol=1e-4, atol=1e-5)
@@ -289,5 +289,5 @@ def test_the_cost_is_that_of_both(monkeypatch: pytest.MonkeyPatch):
     for chosen in (asked.activation, Chosen(name="relu", label="relu")):
         reporting._racer(asked, chosen, examples(), torch.device("cpu")).step()
     learned, fixed = made
-    assert [type(one) for one in parts_of(learned)] == [torch.optim.SGD, torch.optim.Adam]
+    assert [type(item) for item in parts_of(learned)] == [torch.optim.SGD, torch.optim.Adam]
     assert type(fixed) is torch.optim.SGD

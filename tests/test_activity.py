@@ -40,24 +40,24 @@ def test_zeros_and_dead_units_against_running_by_hand():
         model[5].bias[2] = -50.0
         model[1].bias[1] = -50.0
     model.eval()
-    found = activity(model, batches())
+    result = activity(model, batches())
     x = torch.cat(batches())
     with torch.no_grad():
         outs = [model[:3](x.clone()), model[:7](x), model[:9](x)]
-    assert [one.path for one in found.sites] == ["2", "6", "8"]
-    assert [one.activation for one in found.sites] == ["relu", "smelu", "gelu"]
-    for one, out in zip(found.sites, outs, strict=True):
-        assert one.elements == out.numel()
-        assert one.zero_fraction == float((out == 0).double().mean())
+    assert [site.path for site in result.sites] == ["2", "6", "8"]
+    assert [value.activation for value in result.sites] == ["relu", "smelu", "gelu"]
+    for item, out in zip(result.sites, outs, strict=True):
+        assert item.elements == out.numel()
+        assert item.zero_fraction == float((out == 0).double().mean())
         silent = [unit for unit in range(out.shape[1]) if not bool(out[:, unit].any())]
-        assert one.dead_units == tuple(silent)
-        assert one.units == out.shape[1]
-    assert (found.sites[0].dead_units, found.sites[1].dead_units, found.sites[2].dead) == ((1,), (2,), 0)
-    assert (found.dead, found.batches) == (2, 3)
-    assert found.zero_fraction == pytest.approx(
+        assert item.dead_units == tuple(silent)
+        assert item.units == out.shape[1]
+    assert (result.sites[0].dead_units, result.sites[1].dead_units, result.sites[2].dead) == ((1,), (2,), 0)
+    assert (result.dead, result.batches) == (2, 3)
+    assert result.zero_fraction == pytest.approx(
         sum(int((out == 0).sum()) for out in outs) / sum(out.numel() for out in outs)
     )
-    assert "1 of 4 units dead" in str(found)
+    assert "1 of 4 units dead" in str(result)
 
 
 def test_a_unit_that_speaks_in_one_batch_is_not_dead():
@@ -88,8 +88,8 @@ def test_the_entropy_of_normal_pre_activations():
     expected = math.log(3 * math.sqrt(2 * math.pi * math.e))
     for given in ([x], list(x.split(700))):
         for model in (nn.Sequential(nn.ReLU(inplace=True)), nn.Sequential(sk.nn.SReLU())):
-            found = activity(model, [one.clone()[:, None] for one in given])
-            assert found.sites[0].entropy == pytest.approx(expected, abs=0.02)
+            actual = activity(model, [item.clone()[:, None] for item in given])
+            assert actual.sites[0].entropy == pytest.approx(expected, abs=0.02)
     uniform = activity(nn.Sequential(nn.ReLU()), [torch.rand(20_000, 1)], samples=5000)
     assert uniform.sites[0].entropy == pytest.approx(0.0, abs=0.03)
 
@@ -97,8 +97,8 @@ def test_the_entropy_of_normal_pre_activations():
 def test_the_sample_is_drawn_from_all_batches():
     """Uniform on (0, 1) in one batch and on (1, 2) in the next: log 2, where either alone has 0."""
     parts = [torch.rand(30_000, 1, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
-    found = activity(nn.Sequential(nn.ReLU()), [parts[0], parts[1] + 1], samples=4000)
-    assert found.sites[0].entropy == pytest.approx(math.log(2), abs=0.03)
+    result = activity(nn.Sequential(nn.ReLU()), [parts[0], parts[1] + 1], samples=4000)
+    assert result.sites[0].entropy == pytest.approx(math.log(2), abs=0.03)
 
 
 def test_no_entropy_without_a_density():
@@ -117,32 +117,32 @@ def test_the_rate_against_its_definition(window: int | None, per: str):
     model = nn.Sequential(sk.nn.make("squaf", k=k, q=0.5, alpha=4.0, window=window, z="gelu", learn=True, **size))
     x = torch.randn(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     model.double()
-    found = activity(model, list(x.split(9)))
+    actual = activity(model, list(x.split(9)))
     # What is learned is kept through a raw number, so q and alpha are what was asked for to 1e-8.
     q, alpha = (float(getattr(model[0], name).detach().flatten()[0]) for name in ("q", "alpha"))
     points = q * np.arange(-k, k + 1)
     total = np.zeros(2 * k + 1)
-    for one in x.flatten().tolist():
-        weights = np.exp(-alpha * (one - points) ** 2)
+    for item in x.flatten().tolist():
+        weights = np.exp(-alpha * (item - points) ** 2)
         if window is not None:
-            nearest = np.clip(round(one / q), -k, k)
+            nearest = np.clip(round(item / q), -k, k)
             weights[np.abs(np.arange(-k, k + 1) - nearest) > window // 2] = 0
         total += weights / weights.sum()
     share = total / total.sum()
     expected = -(share[share > 0] * np.log2(share[share > 0])).sum()
-    assert found.sites[0].rate == pytest.approx(expected, rel=1e-9)
-    assert found.rate == pytest.approx(expected, rel=1e-9)
-    assert all(one.grad is None for one in model.parameters())
+    assert actual.sites[0].rate == pytest.approx(expected, rel=1e-9)
+    assert actual.rate == pytest.approx(expected, rel=1e-9)
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_the_rate_of_a_model_weighs_its_layers():
     model = nn.Sequential(
         nn.Linear(2, 6), sk.nn.make("squaf", k=2), nn.Linear(6, 3), sk.nn.make("squaf", k=4), nn.ReLU()
     )
-    found = activity(model, [torch.randn(50, 2)])
-    first, second, relu = found.sites
+    result = activity(model, [torch.randn(50, 2)])
+    first, second, relu = result.sites
     assert relu.rate is None
-    assert found.rate == pytest.approx((6 * first.rate + 3 * second.rate) / 9)
+    assert result.rate == pytest.approx((6 * first.rate + 3 * second.rate) / 9)
     assert activity(nn.Sequential(nn.ReLU()), [torch.randn(9, 2)]).rate is None
 
 
@@ -151,10 +151,10 @@ def test_the_rate_of_a_model_weighs_its_layers():
 
 def state(model: nn.Module) -> dict[str, Any]:
     return {
-        "modes": [one.training for one in model.modules()],
-        "hooks": [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules()],
-        "values": {name: one.clone() for name, one in model.state_dict().items()},
-        "grads": [None if one.grad is None else one.grad.clone() for one in model.parameters()],
+        "modes": [module.training for module in model.modules()],
+        "hooks": [len(item._forward_hooks) + len(item._forward_pre_hooks) for item in model.modules()],
+        "values": {name: value.clone() for name, value in model.state_dict().items()},
+        "grads": [None if parameter.grad is None else parameter.grad.clone() for parameter in model.parameters()],
         "random": torch.get_rng_state(),
     }
 
@@ -223,19 +223,19 @@ class Functional(nn.Module):
 
 def test_what_cannot_be_watched_is_said():
     model = Functional()
-    found = activity(model, [torch.randn(4, 3)], example=torch.randn(1, 3))
-    assert [one.path for one in found.sites] == ["act"]
-    assert found.skipped["unused"] == "No batch reached it."
-    assert len(found.skipped) == 2
-    assert any("sk.swap_" in one for one in found.skipped.values())
+    result = activity(model, [torch.randn(4, 3)], example=torch.randn(1, 3))
+    assert [site.path for site in result.sites] == ["act"]
+    assert result.skipped["unused"] == "No batch reached it."
+    assert len(result.skipped) == 2
+    assert any("sk.swap_" in item for item in result.skipped.values())
 
 
 def test_where_and_shared_modules():
-    found = activity(net(), batches(), where=["6", "8"])
-    assert [one.path for one in found.sites] == ["6", "8"]
+    result = activity(net(), batches(), where=["6", "8"])
+    assert [site.path for site in result.sites] == ["6", "8"]
     act = nn.ReLU()
     twice = activity(nn.Sequential(act, nn.Linear(2, 2), act), [torch.randn(5, 2)])
-    assert [(one.path, one.elements) for one in twice.sites] == [("0", 20)]
+    assert [(item.path, item.elements) for item in twice.sites] == [("0", 20)]
 
 
 @pytest.mark.parametrize(
@@ -261,38 +261,38 @@ def test_refusals(model: nn.Module, given: Any, more: dict[str, Any], words: str
 def test_gradient_norms_against_backward():
     model = net().double().eval()
     model[7].weight.requires_grad_(False)
-    given = [one.double() for one in batches(5)]
+    given = [batch.double() for batch in batches(5)]
 
     def loss(m: nn.Module, x: Tensor) -> Tensor:
         return F.cross_entropy(m(x), torch.arange(8) % 2)
 
-    found = gradient_norms(model, loss, iter(given))
+    result = gradient_norms(model, loss, iter(given))
     each: dict[str, list[float]] = {}
     for x in given:
         model.zero_grad()
         loss(model, x).backward()
-        for name, one in model.named_parameters():
-            if one.grad is not None:
-                each.setdefault(name, []).append(float(one.grad.norm()))
+        for name, item in model.named_parameters():
+            if item.grad is not None:
+                each.setdefault(name, []).append(float(item.grad.norm()))
     whole = np.sqrt((np.array(list(each.values())) ** 2).sum(0))
-    assert found.batches == 5
-    assert found.mean == pytest.approx(whole.mean(), rel=1e-10)
-    assert found.variance == pytest.approx(whole.var(ddof=1), rel=1e-10)
-    assert (found.whole.smallest, found.whole.largest) == pytest.approx((whole.min(), whole.max()), rel=1e-10)
-    assert found.whole.relative_variance == pytest.approx(whole.var(ddof=1) / whole.mean() ** 2, rel=1e-10)
-    assert list(found.parameters) == list(each)
+    assert result.batches == 5
+    assert result.mean == pytest.approx(whole.mean(), rel=1e-10)
+    assert result.variance == pytest.approx(whole.var(ddof=1), rel=1e-10)
+    assert (result.whole.smallest, result.whole.largest) == pytest.approx((whole.min(), whole.max()), rel=1e-10)
+    assert result.whole.relative_variance == pytest.approx(whole.var(ddof=1) / whole.mean() ** 2, rel=1e-10)
+    assert list(result.parameters) == list(each)
     for name, norms in each.items():
-        assert found.parameters[name].variance == pytest.approx(np.var(norms, ddof=1), rel=1e-9, abs=1e-25), name
+        assert result.parameters[name].variance == pytest.approx(np.var(norms, ddof=1), rel=1e-9, abs=1e-25), name
 
 
 def test_gradient_norms_of_one_batch_and_of_unused_parameters():
     model = nn.ModuleDict({"used": nn.Linear(2, 1), "unused": nn.Linear(2, 1)})
-    found = gradient_norms(model, lambda m, x: m["used"](x).sum(), [torch.ones(1, 2)])
-    assert found.variance is None
-    assert found.mean == pytest.approx(math.sqrt(3))
-    assert found.parameters["unused.weight"].mean == 0.0
+    result = gradient_norms(model, lambda m, x: m["used"](x).sum(), [torch.ones(1, 2)])
+    assert result.variance is None
+    assert result.mean == pytest.approx(math.sqrt(3))
+    assert result.parameters["unused.weight"].mean == 0.0
     with torch.no_grad():  # it asks for gradients itself
-        assert gradient_norms(model, lambda m, x: m["used"](x).sum(), [torch.ones(1, 2)]).mean == found.mean
+        assert gradient_norms(model, lambda m, x: m["used"](x).sum(), [torch.ones(1, 2)]).mean == result.mean
 
 
 @pytest.mark.parametrize(
@@ -329,9 +329,9 @@ def test_a_trajectory_is_what_training_did():
         sgd.zero_grad()
         model(x).square().mean().backward()
         sgd.step()
-    assert trace.path("1", "beta") == [(step, pytest.approx(float(one.mean()))) for step, one in enumerate(seen)]
-    assert [point.low[0] for point in trace.points] == pytest.approx([float(one.min()) for one in seen])
-    assert [point.high[0] for point in trace.points] == pytest.approx([float(one.max()) for one in seen])
+    assert trace.path("1", "beta") == [(step, pytest.approx(float(item.mean()))) for step, item in enumerate(seen)]
+    assert [point.low[0] for point in trace.points] == pytest.approx([float(value.min()) for value in seen])
+    assert [point.high[0] for point in trace.points] == pytest.approx([float(entry.max()) for entry in seen])
     assert trace.points[-1].low[0] < trace.points[-1].high[0]
     assert trace.rows()[2]["step"] == 2
     with pytest.raises(sk.ParameterError, match="order of time"):
@@ -366,8 +366,8 @@ def test_a_compiled_model_is_watched_as_the_model_itself():
     plain = activity(net, [x])
     compiled = torch.compile(net, backend="eager")
     compiled(x)
-    found = activity(compiled, [x])
-    assert [one.elements for one in found.sites] == [160, 80]
-    assert [(one.zero_fraction, one.rate, one.dead_units) for one in found.sites] == [
-        (one.zero_fraction, one.rate, one.dead_units) for one in plain.sites
+    result = activity(compiled, [x])
+    assert [site.elements for site in result.sites] == [160, 80]
+    assert [(item.zero_fraction, item.rate, item.dead_units) for item in result.sites] == [
+        (value.zero_fraction, value.rate, value.dead_units) for value in plain.sites
     ]

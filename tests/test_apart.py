@@ -160,7 +160,7 @@ def test_bfloat16_is_close_and_keeps_its_weights_in_float32(net):
     given = FIT | {"optimizer": "adamw", "compiled": True, "epochs": 3}
     full = sk.train.Replicas(net, count=2).fit(x, LABELS, **given)
     half = sk.train.Replicas(net, count=2).fit(x, LABELS, precision="bfloat16", **given)
-    assert all(one.dtype == torch.float32 for one in half.weights().values() if one.is_floating_point())
+    assert all(weight.dtype == torch.float32 for weight in half.weights().values() if weight.is_floating_point())
     assert not torch.equal(full.losses, half.losses)
     torch.testing.assert_close(full.losses, half.losses, rtol=0.03, atol=0.01)
     # A weight that moves by less than a bfloat16 can tell still moves.
@@ -230,7 +230,7 @@ def test_one_compiled_graph_serves_all_replicas(counters):
         step = step_of(made, compiled=compiled)
         for _ in range(2):
             losses, gradients = step(X, Y)
-            kept.append((losses.clone(), [[one.clone() for one in group] for group in gradients]))
+            kept.append((losses.clone(), [[item.clone() for item in group] for group in gradients]))
             made._draws.step.add_(1)
     for plain, compiled in zip(kept[:2], kept[2:], strict=True):
         torch.testing.assert_close(plain, compiled, rtol=1e-5, atol=1e-6)
@@ -269,12 +269,12 @@ def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
             order=sk.train.order(seeds=[0, 1], epoch=0, length=40), rates=torch.zeros(4), log=torch.zeros(4, 1, 2),
             batch=10, optimizer=unused, clip=None, augment=augment, compiled=compiled,
         )  # fmt: skip
-        found = []
+        results = []
         for step in range(3):
             program.turn.fill_(step)
             made._draws.step.fill_(step)
-            found.append(program._batch(10))
-        both.append(found)
+            results.append(program._batch(10))
+        both.append(results)
     torch.testing.assert_close(both[0], both[1])
     assert not torch.equal(both[0][0][0], both[0][1][0])
     assert counters["stats"]["unique_graphs"] == 1

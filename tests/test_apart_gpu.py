@@ -62,7 +62,7 @@ def test_compiled_training_is_that_of_the_batched_program():
 
 def test_bfloat16_is_close_and_keeps_its_weights_in_float32():
     full, half = fitted(compiled=True), fitted(compiled=True, precision="bfloat16")
-    assert all(one.dtype == torch.float32 for one in half.weights().values() if one.is_floating_point())
+    assert all(weight.dtype == torch.float32 for weight in half.weights().values() if weight.is_floating_point())
     assert not torch.equal(full.losses, half.losses)
     torch.testing.assert_close(full.losses, half.losses, rtol=0.05, atol=0.02)
     assert float(half.losses[-3:].mean()) < float(half.losses[:3].mean())
@@ -83,10 +83,10 @@ def test_masks_of_the_kernel_are_those_of_torch_operations(p, dtype):
     keys = fold(seed_keys([0, 5, 2**40 + 7]), 3)
     threshold, scale = round(p * 2**32), 1 / (1 - p) if p < 1 else 0.0
     for length in (1, 1024, 100_003):
-        found = masks(keys.cuda(), length, threshold=threshold, scale=scale, dtype=dtype)
-        assert torch.equal(found.cpu(), masks(keys, length, threshold=threshold, scale=scale, dtype=dtype))
+        result = masks(keys.cuda(), length, threshold=threshold, scale=scale, dtype=dtype)
+        assert torch.equal(result.cpu(), masks(keys, length, threshold=threshold, scale=scale, dtype=dtype))
         kept = (bits(keys.cuda(), length) >= threshold) & (scale > 0)
-        assert torch.equal(found != 0, kept)
+        assert torch.equal(result != 0, kept)
 
 
 def test_a_compiled_mask_is_the_same():
@@ -116,12 +116,12 @@ def test_a_compiled_batch_is_the_eager_one(full):
             rates=torch.zeros(4, device="cuda"), log=torch.zeros(4, 1, 2, device="cuda"), batch=10, optimizer=unused,
             clip=None, augment=augment, compiled=compiled,
         )  # fmt: skip
-        found = []
+        results = []
         for step in range(3):
             program.turn.fill_(step)
             draws.step.fill_(step)
-            found.append(program._batch(10))
-        return found
+            results.append(program._batch(10))
+        return results
 
     for (images, targets), (plain_images, plain_targets) in zip(batches(True), batches(False), strict=True):
         torch.testing.assert_close(targets, plain_targets, rtol=1e-5, atol=1e-6)

@@ -55,14 +55,14 @@ def test_operations_are_timms(name: str, channels: int) -> None:
         fill = FILL if channels == 3 else FILL[0]
         options = {"fillcolor": fill, "resample": Image.Resampling.BILINEAR}
         expected.append(from_pil(auto_augment.NAME_TO_OP[name](as_pil(image), *arguments, **options)))
-    found = apply(
+    actual = apply(
         images,
         torch.full((len(images),), OPERATIONS.index(name)),
         torch.tensor(magnitudes),
         torch.tensor(turned),
         fill=torch.tensor(FILL[:channels]).float(),
     )
-    off = (found - torch.stack(expected)).abs()
+    off = (actual - torch.stack(expected)).abs()
     if name in ("Rotate", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"):
         # PIL computes in double and rounds down: where the sum is whole, the last bit of a float decides.
         assert off.max() <= 1
@@ -85,8 +85,8 @@ def test_no_operation_leaves_the_image_and_each_image_has_its_own() -> None:
     fill = torch.tensor(FILL).float()
     together = apply(images, operation, magnitude, turned, fill=fill)
     assert torch.equal(together[NONE], images[NONE])
-    for one in range(NONE):
-        at = slice(one, one + 1)
+    for item in range(NONE):
+        at = slice(item, item + 1)
         alone = apply(images[at], operation[at], magnitude[at], turned[at], fill=fill)
         assert torch.equal(alone, together[at])
 
@@ -94,8 +94,8 @@ def test_no_operation_leaves_the_image_and_each_image_has_its_own() -> None:
 def test_posterize_to_no_bits_is_black() -> None:
     """At magnitude 10 no bit is left; today's PIL refuses that."""
     operation = torch.tensor([OPERATIONS.index("PosterizeIncreasing")])
-    found = apply(levels(1), operation, torch.tensor([10.0]), torch.tensor([False]), fill=torch.zeros(3))
-    assert found.abs().max() == 0
+    result = apply(levels(1), operation, torch.tensor([10.0]), torch.tensor([False]), fill=torch.zeros(3))
+    assert result.abs().max() == 0
 
 
 @pytest.mark.parametrize("kind", [torch.uint8, torch.float32, torch.bfloat16], ids=str)
@@ -104,11 +104,11 @@ def test_crops_and_flips_are_slices_of_the_padded_image(kind: torch.dtype) -> No
     g = torch.Generator().manual_seed(1)
     rows, columns = torch.randint(0, 7, (2, 50), generator=g)
     flips = torch.rand(50, generator=g) < 0.5
-    found = crop_flip(images, rows=rows, columns=columns, flips=flips, padding=3)
+    result = crop_flip(images, rows=rows, columns=columns, flips=flips, padding=3)
     padded = F.pad(images, (3, 3, 3, 3))
     for i in range(50):
         window = padded[i, :, rows[i] : rows[i] + 20, columns[i] : columns[i] + 28]
-        assert torch.equal(found[i], window.flip(2) if flips[i] else window)
+        assert torch.equal(result[i], window.flip(2) if flips[i] else window)
 
 
 def test_boxes_are_timms() -> None:
@@ -117,66 +117,66 @@ def test_boxes_are_timms() -> None:
         np.random.seed(i)  # noqa: NPY002
         row, column = np.random.randint(0, 20), np.random.randint(0, 28)  # noqa: NPY002
         centre = torch.tensor([row]), torch.tensor([column])
-        found = augment.box(torch.tensor([share]).double(), *centre, height=20, width=28)
+        result = augment.box(torch.tensor([share]).double(), *centre, height=20, width=28)
         np.random.seed(i)  # noqa: NPY002
-        assert found[0].tolist() == [int(edge) for edge in rand_bbox((2, 3, 20, 28), share)]
+        assert result[0].tolist() == [int(edge) for edge in rand_bbox((2, 3, 20, 28), share)]
 
 
 def test_mixing_is_a_loop_over_images() -> None:
     images = torch.rand(2, 5, 3, 20, 28)
     own, cut = torch.tensor([0.3, 0.8]).double(), torch.tensor([False, True])
     edges = torch.tensor([[1, 3, 4, 9], [0, 6, 20, 28]])
-    found = augment.mix(images, own, cut, edges)
+    result = augment.mix(images, own, cut, edges)
     for i in range(5):
         blended = 0.3 * images[0, i] + 0.7 * images[0, 4 - i]
-        torch.testing.assert_close(found[0, i], blended)
+        torch.testing.assert_close(result[0, i], blended)
         boxed = images[1, i].clone()
         boxed[:, 0:6, 20:28] = images[1, 4 - i, :, 0:6, 20:28]
-        assert torch.equal(found[1, i], boxed)
+        assert torch.equal(result[1, i], boxed)
 
 
 def test_soft_targets_are_timms() -> None:
     targets = torch.tensor([[3, 0, 2, 2], [1, 1, 0, 3]])
     soft = augment.soft_targets(targets, classes=5, smoothing=0.1)
-    found = augment.mix_targets(soft, torch.tensor([0.25, 0.9]))
+    actual = augment.mix_targets(soft, torch.tensor([0.25, 0.9]))
     for replica, share in enumerate((0.25, 0.9)):
         expected = mixup_target(targets[replica], 5, lam=share, smoothing=0.1)
-        torch.testing.assert_close(found[replica], expected)
+        torch.testing.assert_close(actual[replica], expected)
 
 
 def test_erasing_fills_rectangles() -> None:
     images, filling = torch.rand(3, 2, 6, 7), torch.randn(3, 2, 6, 7)
-    found = augment.erase(images, torch.tensor([[1, 4, 0, 7], [2, 2, 3, 3], [5, 6, 6, 7]]), filling)
+    actual = augment.erase(images, torch.tensor([[1, 4, 0, 7], [2, 2, 3, 3], [5, 6, 6, 7]]), filling)
     expected = images.clone()
     expected[0, :, 1:4, 0:7] = filling[0, :, 1:4, 0:7]
     expected[2, :, 5:6, 6:7] = filling[2, :, 5:6, 6:7]
-    assert torch.equal(found, expected)
+    assert torch.equal(actual, expected)
 
 
 def test_nothing_asked_for_is_nothing_done() -> None:
     images, targets = torch.rand(4, 3, 8, 8), torch.arange(4)
-    found, same = sk.train.augment.Augment()(images, targets)
-    assert torch.equal(found, images)
+    result, same = sk.train.augment.Augment()(images, targets)
+    assert torch.equal(result, images)
     assert torch.equal(same, targets)
 
 
 def test_bytes_become_normalised_floats() -> None:
     images = levels(4).byte()
-    found, _ = sk.train.augment.Augment(mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))(images, torch.arange(4))
+    actual, _ = sk.train.augment.Augment(mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))(images, torch.arange(4))
     expected = (images / 255 - torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)) / torch.tensor([0.1, 0.2, 0.3]).view(
         3, 1, 1
     )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_bytes_and_floats_are_augmented_alike(channels: int) -> None:
     images, targets = levels(16, channels).byte(), torch.arange(16)
     settings = {"crop": 4, "flip": True, "randaugment": (9, 0.5), "erasing": 0.25}
-    one, _ = sk.train.augment.Augment(**settings)(images, targets)
+    item, _ = sk.train.augment.Augment(**settings)(images, targets)
     two, _ = sk.train.augment.Augment(**settings)(images.float() / 255, targets)
-    assert torch.equal(one, two)
-    assert not torch.equal(one, images.float() / 255)
+    assert torch.equal(item, two)
+    assert not torch.equal(item, images.float() / 255)
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,9 @@ def batch(replicas: int, count: int = 12) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("alpha", [0.2, 0.8, 1.0, 4.0])
 def test_the_share_of_mixup_is_beta(alpha: float) -> None:
-    found = augment.beta(raw(5000, augment.BETA_BITS), torch.tensor(alpha).double())
-    assert stats.kstest(found.numpy(), stats.beta(alpha, alpha).cdf).pvalue > RARE
-    assert stats.kstest(found.numpy(), stats.beta(alpha * 1.2, alpha * 1.2).cdf).pvalue < RARE  # it can fail
+    result = augment.beta(raw(5000, augment.BETA_BITS), torch.tensor(alpha).double())
+    assert stats.kstest(result.numpy(), stats.beta(alpha, alpha).cdf).pvalue > RARE
+    assert stats.kstest(result.numpy(), stats.beta(alpha * 1.2, alpha * 1.2).cdf).pvalue < RARE  # it can fail
 
 
 def test_uniform_and_normal_numbers() -> None:
@@ -73,10 +73,10 @@ def test_crops_are_uniform_and_half_of_the_images_are_flipped() -> None:
     """Read off the images themselves: the place of one bright pixel, and which side its neighbour is on."""
     image = torch.zeros(20_000, 1, 11, 11)
     image[:, :, 5, 5], image[:, :, 5, 6] = 1, 0.5
-    found, _ = Augment(crop=3, flip=True)(image, torch.zeros(20_000))
-    place = found.flatten(1).argmax(1)
+    result, _ = Augment(crop=3, flip=True)(image, torch.zeros(20_000))
+    place = result.flatten(1).argmax(1)
     row, column = place // 11, place % 11
-    flipped = found[torch.arange(20_000), 0, row, (column + 1) % 11] != 0.5
+    flipped = result[torch.arange(20_000), 0, row, (column + 1) % 11] != 0.5
     down, across = 5 - row + 3, torch.where(flipped, column - 5, 5 - column) + 3
     cells = torch.stack([down, across, flipped.long()], 1)
     assert cells[:, :2].min() == 0
@@ -124,15 +124,15 @@ def test_erased_rectangles_are_distributed_as_in_a_plain_loop() -> None:
         h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if h < 32 and w < 24:
             expected.append((h, w, rng.randint(0, 32 - h), rng.randint(0, 24 - w)))
-    found = torch.stack([high, wide, edges[:, 0], edges[:, 2]], 1)[done].numpy()
-    for mine, theirs in zip(found.T, np.array(expected).T, strict=True):
+    actual = torch.stack([high, wide, edges[:, 0], edges[:, 2]], 1)[done].numpy()
+    for mine, theirs in zip(actual.T, np.array(expected).T, strict=True):
         assert stats.ks_2samp(mine, theirs).pvalue > RARE
 
 
 def test_erased_pixels_are_normal_noise() -> None:
-    found, _ = Augment(erasing=1.0)(torch.full((60, 3, 16, 16), 9.0), torch.zeros(60))
-    noise = found[found != 9]
-    assert 0.02 < len(noise) / found.numel() < 0.4
+    result, _ = Augment(erasing=1.0)(torch.full((60, 3, 16, 16), 9.0), torch.zeros(60))
+    noise = result[result != 9]
+    assert 0.02 < len(noise) / result.numel() < 0.4
     assert stats.kstest(noise.numpy(), "norm").pvalue > RARE
 
 
@@ -141,9 +141,9 @@ def test_a_replica_does_not_depend_on_the_others() -> None:
     images, targets = augment(*batch(3), draws=drawn([5, 7, 9], step=4))
     alone = augment(*batch(1), draws=drawn([7], step=4))
     company = augment(*batch(2), draws=drawn([7, 100], step=4))
-    for one, two, three in zip((images, targets), alone, company, strict=True):
-        assert torch.equal(one[1], two[0])
-        assert torch.equal(one[1], three[0])
+    for item, two, three in zip((images, targets), alone, company, strict=True):
+        assert torch.equal(item[1], two[0])
+        assert torch.equal(item[1], three[0])
     assert not torch.equal(images[0], images[1])
     assert not torch.equal(images, augment(*batch(3), draws=drawn([5, 7, 9], step=5))[0])
 
@@ -161,9 +161,9 @@ def test_its_own_step_goes_on() -> None:
     augment, again = Augment(**FULL, seeds=[3]), Augment(**FULL, seeds=[3])
     first, second = (augment(images[0], targets[0]) for _ in range(2))
     assert not torch.equal(first[0], second[0])
-    for turn, (found, soft) in enumerate((first, second)):
+    for turn, (result, soft) in enumerate((first, second)):
         other = again(images, targets, draws=drawn([3], step=turn))
-        assert torch.equal(found, other[0][0])
+        assert torch.equal(result, other[0][0])
         assert torch.equal(soft, other[1][0])
 
 
@@ -171,15 +171,15 @@ def test_no_value_reaches_the_host() -> None:
     """Fake tensors have no values: whoever asks for one is refused."""
     with FakeTensorMode():
         images = torch.zeros(2, 8, 3, 16, 16, dtype=torch.uint8)
-        found, soft = Augment(**FULL, seeds=[0, 1])(images, torch.zeros(2, 8, dtype=torch.int64))
+        result, soft = Augment(**FULL, seeds=[0, 1])(images, torch.zeros(2, 8, dtype=torch.int64))
         with pytest.raises(Exception, match=r"_local_scalar_dense"):
-            found.sum().item()
-    assert (found.shape, soft.shape) == ((2, 8, 3, 16, 16), (2, 8, 10))
+            result.sum().item()
+    assert (result.shape, soft.shape) == ((2, 8, 3, 16, 16), (2, 8, 10))
 
 
 @pytest.mark.gpu
 def test_a_captured_call_is_the_eager_one() -> None:
-    images, targets = (one.cuda() for one in batch(3))
+    images, targets = (sample.cuda() for sample in batch(3))
     augment = Augment(**FULL, probability=0.7, from_step=1)
     draws = Draws(seed_keys([1, 2, 3], device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda"))
     side = torch.cuda.Stream()
@@ -189,16 +189,16 @@ def test_a_captured_call_is_the_eager_one() -> None:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found, soft = augment(images, targets, draws=draws)
+        actual, soft = augment(images, targets, draws=draws)
     for step in range(3):
         draws.step.fill_(step)
         graph.replay()
         expected = augment(images, targets, draws=draws)
-        assert torch.equal(found, expected[0])
+        assert torch.equal(actual, expected[0])
         assert torch.equal(soft, expected[1])
         on_cpu = augment(*batch(3), draws=drawn([1, 2, 3], step=step))
         # A level may round the other way where a sum is whole: one in 255, over a deviation of 0.24.
-        off = (found.cpu() - on_cpu[0]).abs()
+        off = (actual.cpu() - on_cpu[0]).abs()
         assert off.max() < 0.02
         assert (off > 1e-4).float().mean() < 0.01
 
@@ -208,7 +208,7 @@ def small() -> nn.Module:
 
 
 def fitted(seeds: list[int], *, epochs: int = 2, lr: float = 0.05, **options: object) -> sk.train.Replicas:
-    images, targets = (one[0] for one in batch(1))
+    images, targets = (sample[0] for sample in batch(1))
     replicas = sk.train.Replicas(small, count=len(seeds), seeds=seeds, **options)
     return replicas.fit(images, targets, epochs=epochs, batch=5, lr=lr, total_epochs=2, augment=Augment(**FULL))
 
@@ -217,14 +217,14 @@ def test_training_with_augmentation_is_repeatable_and_a_replica_is_its_own() -> 
     first, again, company = fitted([1, 7, 3]), fitted([1, 7, 3]), fitted([11, 7, 2])
     assert torch.equal(first.losses, again.losses)
     assert not torch.equal(first.losses[:, 0], company.losses[:, 0])
-    for name, one in first.weights().items():
-        assert torch.equal(one, again.weights()[name])
-        assert torch.equal(one[1], company.weights()[name][1])
+    for name, item in first.weights().items():
+        assert torch.equal(item, again.weights()[name])
+        assert torch.equal(item[1], company.weights()[name][1])
 
 
 def test_training_goes_on_from_its_state() -> None:
     whole, half = fitted([1, 7]), fitted([1, 7], epochs=1)
-    images, targets = (one[0] for one in batch(1))
+    images, targets = (sample[0] for sample in batch(1))
     other = sk.train.Replicas(small, count=2, seeds=[1, 7]).load_state_dict(copy.deepcopy(half.state_dict()))
     other.fit(images, targets, epochs=1, batch=5, lr=0.05, augment=Augment(**FULL))
     assert torch.equal(whole.losses, other.losses)
@@ -232,7 +232,7 @@ def test_training_goes_on_from_its_state() -> None:
 
 def test_training_sees_the_images_that_the_keys_say() -> None:
     """With a rate of 0 the losses are those of the first model on batches that are made here."""
-    images, targets = (one[0] for one in batch(1))
+    images, targets = (sample[0] for sample in batch(1))
     replicas = fitted([1, 7], epochs=1, lr=0.0)
     turns = order(seeds=[1, 7], epoch=0, length=len(images))
     for step in range(3):
@@ -247,7 +247,7 @@ def test_random_shifts_are_a_crop_alone() -> None:
     """As in figure 4 of the SmeLU paper: every replica shifts the digit in its own way."""
     image = torch.zeros(2, 30, 1, 28, 28)
     image[:, :, :, 14, 14] = 1
-    found, _ = Augment(crop=2)(image, torch.zeros(2, 30), draws=drawn([0, 1]))
-    assert torch.equal(found.sum((2, 3, 4)), torch.ones(2, 30))
-    assert found[:, :, :, 12:17, 12:17].sum() == 60
-    assert not torch.equal(found[0], found[1])
+    result, _ = Augment(crop=2)(image, torch.zeros(2, 30), draws=drawn([0, 1]))
+    assert torch.equal(result.sum((2, 3, 4)), torch.ones(2, 30))
+    assert result[:, :, :, 12:17, 12:17].sum() == 60
+    assert not torch.equal(result[0], result[1])

@@ -67,16 +67,16 @@ def inside(a: float, b: float, where: Fraction) -> Any:
 @settings(max_examples=150, deadline=None)
 def test_arithmetic(a: float, b: float, c: float, d: float, s: Fraction, t: Fraction, power: int):
     with mpmath.workdps(DIGITS):
-        one, two, u, w = span_of(a, b), span_of(c, d), inside(a, b, s), inside(c, d, t)
-        assert holds(one + two, u + w)
-        assert holds(one - two, u - w)
-        assert holds(one * two, u * w)
-        assert holds(-one, -u)
-        assert holds(one.size, abs(u))
+        item, two, u, w = span_of(a, b), span_of(c, d), inside(a, b, s), inside(c, d, t)
+        assert holds(item + two, u + w)
+        assert holds(item - two, u - w)
+        assert holds(item * two, u * w)
+        assert holds(-item, -u)
+        assert holds(item.size, abs(u))
         if u != 0 or power >= 0:
-            assert holds(one.power(power), u**power)
+            assert holds(item.power(power), u**power)
         if u > 0:
-            assert holds(one.root_power(Fraction(power, 3)), u ** (mpmath.mpf(power) / 3))
+            assert holds(item.root_power(Fraction(power, 3)), u ** (mpmath.mpf(power) / 3))
 
 
 LOWEST = {p.Log1p: -0.96875, p.Log1pMinus: -0.96875, p.Log1pUnit: 0.0, p.Log1pMinusNear: -0.25, log: 0.03125}
@@ -88,7 +88,7 @@ SINGLE = [kind for kind in FUNCTIONS if kind not in (p.Line, sympy.Max, sympy.Mi
 @settings(max_examples=25, deadline=None)
 def test_functions(kind: Any, a: float, b: float, where: Fraction):
     lowest = LOWEST.get(kind, -math.inf)
-    a, b = (lowest + abs(one) if math.isfinite(lowest) else one for one in (a, b))
+    a, b = (lowest + abs(item) if math.isfinite(lowest) else item for item in (a, b))
     textbook = kind.elementary(x) if issubclass(kind, p.Primitive) else kind(x)
     with mpmath.workdps(DIGITS + 60):
         value = sympy.lambdify(x, textbook, "mpmath")
@@ -106,9 +106,9 @@ def test_functions(kind: Any, a: float, b: float, where: Fraction):
 
 def test_ends_are_tight():
     """A monotone function of a span is no wider than its values at the ends."""
-    found = Program(p.NormalCdf(x), x)(span_of(-40.0, -39.0))
+    result = Program(p.NormalCdf(x), x)(span_of(-40.0, -39.0))
     with mpmath.workdps(DIGITS):
-        for end, at in ((found.lo, -40), (found.hi, -39)):
+        for end, at in ((result.lo, -40), (result.hi, -39)):
             exact = as_fraction(end)
             truth = mpmath.ncdf(at)
             assert abs(mpmath.mpf(exact.numerator) / exact.denominator / truth - 1) < mpmath.mpf(10) ** -50
@@ -151,13 +151,13 @@ def test_forms_near_infinity(expr: Any, side: int):
         span, sign, limit = tail.range(expr), tail.sign(expr), tail.limit(expr)
         with mpmath.workdps(700):  # the textbook forms cancel in the tails
             for step in (0, 0.01, 0.3, 1, 7, 40):
-                found = value(side * mpmath.mpf(start + step))
+                result = value(side * mpmath.mpf(start + step))
                 if span is not None:
-                    assert holds(span, found, least=-600), (start, step, span)
+                    assert holds(span, result, least=-600), (start, step, span)
                 if sign is not None:
-                    assert found * sign > 0 or found == 0, (start, step)  # 0 where the digits of erfc end
+                    assert result * sign > 0 or result == 0, (start, step)  # 0 where the digits of erfc end
             if limit is not None and limit.is_finite and start == 60:
-                assert abs(found - mpmath.mpf(str(float(limit.lo)))) < 0.12
+                assert abs(result - mpmath.mpf(str(float(limit.lo)))) < 0.12
 
 
 def test_forms_know_limits_and_growth():
@@ -212,9 +212,9 @@ def test_curves_and_their_extremes(expr: Any, a: float, b: float, where: Fractio
 def test_polynomials_around_the_middle(coefficients: list[int], a: float, b: float, where: Fraction):
     expr = sum(c * x**i for i, c in enumerate([*coefficients, 1]))
     box = span_of(a / 8, b / 8)
-    found = Polynomial(expr, x)(box)
+    result = Polynomial(expr, x)(box)
     with mpmath.workdps(DIGITS):
-        assert holds(found, mpmath.polyval([1, *reversed(coefficients)], inside(a / 8, b / 8, where)))
+        assert holds(result, mpmath.polyval([1, *reversed(coefficients)], inside(a / 8, b / 8, where)))
 
 
 # -- algebra ----------------------------------------------------------------------------------------------

@@ -78,9 +78,9 @@ def test_kaf_starts_as_the_function(name: str):
 
 def test_kaf_starts_random_or_as_given():
     torch.manual_seed(0)
-    one, other = sk.nn.KAF("random", points=1000), sk.nn.KAF("random", points=1000)
-    assert not one.a.equal(other.a)
-    assert float(one.a.detach().std()) == pytest.approx(0.3, rel=0.1)
+    item, other = sk.nn.KAF("random", points=1000), sk.nn.KAF("random", points=1000)
+    assert not item.a.equal(other.a)
+    assert float(item.a.detach().std()) == pytest.approx(0.3, rel=0.1)
     assert sk.nn.KAF([1.0, 2.0, 3.0], points=3).a.tolist() == [[1.0, 2.0, 3.0]]
 
 

@@ -58,9 +58,9 @@ def test_against_small_steps(name: str):
 @every_field
 def test_it_rises_and_stays_inside(name: str):
     u = torch.linspace(0, 10, 5001, dtype=F64)
-    found = flow(u, velocity(name))
-    assert (found.diff() > -1e-13).all()
-    assert found[[0, -1]].tolist() == [0, 10]
+    result = flow(u, velocity(name))
+    assert (result.diff() > -1e-13).all()
+    assert result[[0, -1]].tolist() == [0, 10]
 
 
 @every_field
@@ -84,10 +84,10 @@ def test_two_halves_make_a_whole(name: str):
 def test_the_slope_is_the_ratio_of_velocities(name: str):
     u = torch.linspace(0, 10, 301, dtype=F64)[1:-1].requires_grad_()  # border points among them
     v = velocity(name)
-    found = flow(u, v)
-    (slope,) = torch.autograd.grad(found.sum(), u)
+    result = flow(u, v)
+    (slope,) = torch.autograd.grad(result.sum(), u)
     places = np.arange(11)
-    here, there = (np.interp(one.detach().numpy(), places, v.numpy()) for one in (u, found))
+    here, there = (np.interp(item.detach().numpy(), places, v.numpy()) for item in (u, result))
     moving = np.abs(here) > 1e-6  # elsewhere the ratio is one of rounding errors
     np.testing.assert_allclose(slope.numpy()[moving], (there / np.where(moving, here, 1))[moving], rtol=1e-6, atol=1e-9)
 
@@ -103,8 +103,8 @@ def test_gradients_at_rest_are_those_of_hats():
     """At zero velocity a change of one border's velocity moves x by the hat function there."""
     inner = torch.zeros(9, dtype=F64, requires_grad=True)
     for at in (0.25, 3.0, 4.5, 9.9):
-        found = flow(torch.tensor([at], dtype=F64), torch.nn.functional.pad(inner, (1, 1)))
-        (slope,) = torch.autograd.grad(found.sum(), inner)
+        result = flow(torch.tensor([at], dtype=F64), torch.nn.functional.pad(inner, (1, 1)))
+        (slope,) = torch.autograd.grad(result.sum(), inner)
         hats = [max(0.0, 1 - abs(at - j)) for j in range(1, 10)]
         np.testing.assert_allclose(slope.numpy(), hats, atol=1e-14)
 
@@ -200,8 +200,8 @@ def test_steep_cells_give_numbers():
     """Slopes whose exponentials no float32 holds: what rests between them rests, and gradients are finite."""
     x = torch.linspace(-3, 3, 601)
     theta = torch.tensor([[-150.0, 150.0, -150.0, 0.0, 150.0]])
-    found = value_and_gradients(bend, x, theta, **OPTIONS)
-    assert all(t.isfinite().all() for t in found)
+    result = value_and_gradients(bend, x, theta, **OPTIONS)
+    assert all(t.isfinite().all() for t in result)
     assert (bend(x, theta, **OPTIONS | {"gated": False}).diff() >= -1e-6).all()
 
 
@@ -236,7 +236,7 @@ def test_single_precision_keeps_its_digits():
         x = torch.rand(20_000, generator=torch.Generator().manual_seed(seed)) * 6.4 - 3.2
         theta = drawn(1, 9, spread=0.5, seed=seed, dtype=torch.float32)
         ours = value_and_gradients(bend, x, theta, **OPTIONS)
-        for found, true, bound in zip(
+        for result, true, bound in zip(
             ours, value_and_gradients(bend, x.double(), theta.double(), **OPTIONS), (5e-7, 3e-5, 2e-6), strict=True
         ):
-            torch.testing.assert_close(found.double(), true, rtol=0, atol=bound * max(1.0, float(true.abs().max())))
+            torch.testing.assert_close(result.double(), true, rtol=0, atol=bound * max(1.0, float(true.abs().max())))

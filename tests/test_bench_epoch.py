@@ -108,9 +108,9 @@ def test_a_vit_has_small_patches_and_ten_classes_unless_something_else_is_said()
 
 def test_models_are_built_from_a_seed():
     first, again, other = (build(VIT, Shape(batch=1, image=8), TINY, seed=seed)[0] for seed in (0, 0, 1))
-    one, two, three = (model.get_parameter("patch_embed.proj.weight") for model in (first, again, other))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, three)
+    item, two, three = (model.get_parameter("patch_embed.proj.weight") for model in (first, again, other))
+    assert torch.equal(item, two)
+    assert not torch.equal(item, three)
 
 
 @pytest.mark.parametrize(

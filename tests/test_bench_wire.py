@@ -45,10 +45,10 @@ def test_the_command_trains_codes_times_and_writes(tmp_path: Path):
 def test_the_crossover_is_where_both_forms_take_the_same_time():
     size = {"rans": 400_000, "packed": 666_667}
     times = {"rans": [0.5, 0.6, 0.7], "packed": [0.1, 0.1, 0.1]}
-    found = _crossover(0.0, "rans", "packed", size, times)["below"]
-    assert found.unit == "Mbit/s"
-    assert found.low < found.value < found.high
-    for bandwidth, coding in ((found.value, 0.6), (found.high, 0.55), (found.low, 0.65)):
+    result = _crossover(0.0, "rans", "packed", size, times)["below"]
+    assert result.unit == "Mbit/s"
+    assert result.low < result.value < result.high
+    for bandwidth, coding in ((result.value, 0.6), (result.high, 0.55), (result.low, 0.65)):
         assert 8e-6 * size["rans"] / bandwidth + coding == pytest.approx(8e-6 * size["packed"] / bandwidth + 0.1)
 
     def verdict(shorter: str, longer: str, **times: list[float]) -> str:

@@ -129,7 +129,7 @@ def test_parameters_of_channels_get_their_own(per: str):
     elif per == "last":
         expected = [spread(x[..., i]) for i in range(4)]
     else:
-        expected = [spread(one) for one in x.reshape(64, -1).T]
+        expected = [spread(item) for item in x.reshape(64, -1).T]
     # Few numbers have no quantile finer than their gaps: 64 for each neuron.
     near = 0.15 if per == "neuron" else 0.05
     torch.testing.assert_close(model[0].beta.detach().reshape(-1), torch.tensor(expected), rtol=near, atol=0)

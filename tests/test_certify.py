@@ -57,11 +57,11 @@ def all_settings(act: Activation) -> list[dict[str, float]]:
 @functools.cache
 def certified(name: str) -> list[tuple[dict[str, float], Certificate, float]]:
     """Every setting of a function of the zoo with its certificate and the seconds of work that it took."""
-    found = []
+    results = []
     for values in all_settings(SUBJECTS[name]):
         start = time.process_time()
-        found.append((values, certify(SUBJECTS[name], **values), time.process_time() - start))
-    return found
+        results.append((values, certify(SUBJECTS[name], **values), time.process_time() - start))
+    return results
 
 
 def numbers(certificate: Certificate) -> list[Enclosure]:
@@ -92,14 +92,14 @@ def test_every_question_is_settled_in_time(name: str):
 def test_every_claim_agrees(name: str):
     verdicts: dict[str, set[str]] = {}
     for values, certificate, _ in certified(name):
-        for one in check_claims(SUBJECTS[name], certificate):
-            assert one.verdict in ("holds", "more"), (values, one)
-            verdicts.setdefault(one.claim, set()).add(one.verdict)
+        for item in check_claims(SUBJECTS[name], certificate):
+            assert item.verdict in ("holds", "more"), (values, item)
+            verdicts.setdefault(item.claim, set()).add(item.verdict)
     # A claim is about all parameters; it must be exact for some, or it would claim too little. The zeros of the
     # generalised SmeLU depend on all of its parameters, and none is claimed.
     assert set(verdicts) == {"smoothness", "monotone", "lipschitz", "zeros"}
-    for claim, found in verdicts.items():
-        assert "holds" in found or (name, claim) == ("generalized_smelu", "zeros"), claim
+    for claim, result in verdicts.items():
+        assert "holds" in result or (name, claim) == ("generalized_smelu", "zeros"), claim
 
 
 def silu_slope(t: Any) -> Any:
@@ -124,13 +124,13 @@ def test_the_three_constants(name: str):
     with mpmath.workdps(40):
         top = mpmath.findroot(lambda t: mpmath.diff(slope, t), start, tol=1e-30)
         truth = slope(top)
-        found = certify(name).lipschitz
-        assert found.upper - found.lower < Fraction(1, 10**20)
-        middle = mpmath.mpf(found.lower.numerator) / found.lower.denominator
+        result = certify(name).lipschitz
+        assert result.upper - result.lower < Fraction(1, 10**20)
+        middle = mpmath.mpf(result.lower.numerator) / result.lower.denominator
         assert abs(middle - truth) < mpmath.mpf(10) ** -25
-        place = found.places[-1].begin
+        place = result.places[-1].begin
         assert abs(mpmath.mpf(place.lower.numerator) / place.lower.denominator - top) < mpmath.mpf(10) ** -15
-    assert str(found).startswith(digits)
+    assert str(result).startswith(digits)
 
 
 DISTANCES: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
@@ -148,22 +148,22 @@ DISTANCES: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("name", "values", "distance", "places"), DISTANCES)
 def test_distances_to_the_hard_limit(name: str, values: dict[str, Any], distance: Any, places: list[Any]):
-    found = certify(name, **values).distance
-    assert found is not None
+    result = certify(name, **values).distance
+    assert result is not None
     if distance is None:
         # The formula sheet: 0.16997120747990366/lambda at |x| = 0.751791524693564/lambda.
-        assert float(found) == pytest.approx(0.16997120747990366 / 4, rel=1e-16)
-        assert [float(place.begin) for place in found.places] == pytest.approx([-0.187947881173391, 0.187947881173391])
+        assert float(result) == pytest.approx(0.16997120747990366 / 4, rel=1e-16)
+        assert [float(place.begin) for place in result.places] == pytest.approx([-0.187947881173391, 0.187947881173391])
         return
     if distance == sympy.oo:
-        assert found.lower == found.upper == math.inf
-        assert found.attained is False
+        assert result.lower == result.upper == math.inf
+        assert result.attained is False
     else:
         truth = sympy.N(distance, 50)
-        assert narrow(found)
+        assert narrow(result)
         exact = Fraction(str(truth))
-        assert abs(exact - found.lower) < Fraction(1, 10**30)
-    assert [place.begin.lower for place in found.places] == pytest.approx(places)
+        assert abs(exact - result.lower) < Fraction(1, 10**30)
+    assert [place.begin.lower for place in result.places] == pytest.approx(places)
 
 
 def test_suprema_that_are_only_approached():
@@ -179,12 +179,12 @@ def test_suprema_that_are_only_approached():
 
 def test_the_implicit_function():
     act, eps = SUBJECTS["crrelu_exact"], 0.4
-    found = certify(act, eps=eps)
+    result = certify(act, eps=eps)
     assert v in act.formula.free_symbols
-    assert float(found.largest_slope) == pytest.approx(1 / (1 - eps), rel=1e-15)
-    assert [float(place.begin) for place in found.distance.places] == pytest.approx([-1, 1 - eps * math.exp(-0.5)])
+    assert float(result.largest_slope) == pytest.approx(1 / (1 - eps), rel=1e-15)
+    assert [float(place.begin) for place in result.distance.places] == pytest.approx([-1, 1 - eps * math.exp(-0.5)])
     values = [evaluate(act, at, eps=eps) - max(at, 0) for at in (-1.0, 1 - eps * math.exp(-0.5))]
-    assert [abs(float(value)) for value in values] == pytest.approx([float(found.distance)] * 2, rel=1e-14)
+    assert [abs(float(value)) for value in values] == pytest.approx([float(result.distance)] * 2, rel=1e-14)
 
 
 # -- wrong claims -----------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def claimed(act: Activation, **changes: Any) -> dict[str, str]:
     assert claims is not None
     fields = {name: getattr(claims, name) for name in ("smoothness", "monotone", "lipschitz", "zeros")}
     changed = act.with_(claims=Claims(**(fields | changes)))
-    return {one.claim: one.verdict for one in check_claims(changed, certify(act))}
+    return {claim.claim: claim.verdict for claim in check_claims(changed, certify(act))}
 
 
 @pytest.mark.parametrize("name", ["gelu", "srelu", "elu", "hardswish", "smooth_relu"])
@@ -225,20 +225,20 @@ def test_the_printed_constant_of_gelu_fails():
 def test_soft_quantisation(weights: str, window: int | None):
     z = [0.5, 0.125, 1.0]
     start = time.process_time()
-    found = certify("squaf", z=z, q=0.5, alpha=5.0, weights=weights, window=window)
+    result = certify("squaf", z=z, q=0.5, alpha=5.0, weights=weights, window=window)
     assert time.process_time() - start < SECONDS
-    assert found.open == ()
-    assert found.monotone is False
+    assert result.open == ()
+    assert result.monotone is False
     if window is None:
-        assert found.smoothness == sk.get("squaf").with_weights(weights).claims.smoothness
+        assert result.smoothness == sk.get("squaf").with_weights(weights).claims.smoothness
     else:
-        assert (found.smoothness, found.lipschitz.lower) == (-1, math.inf)
+        assert (result.smoothness, result.lipschitz.lower) == (-1, math.inf)
     at = torch.linspace(-3, 3, 20001, dtype=torch.float64)
     given_z = torch.tensor(z, dtype=torch.float64)
     slope = sk.get("squaf").derivative(1)(at, z=given_z, q=0.5, alpha=5.0, weights=weights, window=window)
-    for sampled, proved in ((slope.max(), found.largest_slope), (slope.min(), found.smallest_slope)):
+    for sampled, proved in ((slope.max(), result.largest_slope), (slope.min(), result.smallest_slope)):
         assert float(sampled) == pytest.approx(float(proved), rel=1e-5)
-    assert slope.max() <= float(found.largest_slope.upper) + 1e-13
+    assert slope.max() <= float(result.largest_slope.upper) + 1e-13
 
 
 def test_soft_quantisation_by_default():
@@ -290,19 +290,19 @@ def test_without_flint(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_certificate_is_data():
-    found = certify("gelu", beta=2)
-    data = json.loads(json.dumps(found.to_dict()))
+    result = certify("gelu", beta=2)
+    data = json.loads(json.dumps(result.to_dict()))
     assert data["smoothness"] == "inf"
     assert data["params"] == {"beta": "2"}
     lower, upper = (Fraction(data["lipschitz"][end]) for end in ("lower", "upper"))
-    assert lower <= found.lipschitz.lower
-    assert upper >= found.lipschitz.upper
+    assert lower <= result.lipschitz.lower
+    assert upper >= result.lipschitz.upper
     assert upper - lower < Fraction(1, 10**25)
     assert data["distance"]["places"][0]["begin"]["lower"].startswith("-0.3758957623")
     with pytest.raises(AttributeError):
-        found.monotone = True  # pyright: ignore[reportAttributeAccessIssue]
-    assert "certificate of gelu(beta=2)" in str(found)
-    assert float(found.lipschitz.lower) == pytest.approx(1.1289041451851547)
+        result.monotone = True  # pyright: ignore[reportAttributeAccessIssue]
+    assert "certificate of gelu(beta=2)" in str(result)
+    assert float(result.lipschitz.lower) == pytest.approx(1.1289041451851547)
     infinite = certify("leaky_relu").to_dict()["distance"]
     assert (infinite["lower"], infinite["attained"]) == ("inf", False)
 

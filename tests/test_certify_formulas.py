@@ -35,10 +35,10 @@ def piecewise(draw: st.DrawFn) -> Any:
     seams = sorted(draw(st.sets(small, min_size=1, max_size=3)))
     parts = []
     for _ in range(len(seams) + 1):
-        a, b, c, d = (sympy.Rational(one.numerator, one.denominator) for one in draw(st.tuples(*[small] * 4)))
+        a, b, c, d = (sympy.Rational(item.numerator, item.denominator) for item in draw(st.tuples(*[small] * 4)))
         kinds = [a * x + b, c * Sigmoid(d * x) + a * x, a * x * exp(-(x**2)) + b, a * sin(x) + b * x, a * x**2 + b]
         parts.append(draw(st.sampled_from(kinds)))
-    ends = [sympy.Rational(one.numerator, one.denominator) for one in seams]
+    ends = [sympy.Rational(seam.numerator, seam.denominator) for seam in seams]
     return ends, parts
 
 
@@ -47,7 +47,7 @@ def piecewise(draw: st.DrawFn) -> Any:
 def test_random_functions_against_dense_sampling(made: Any):
     seams, parts = made
     pairs = [(part, x < seam) for part, seam in zip(parts, seams, strict=False)]
-    found = certify(Activation("random", Piecewise(*pairs, (parts[-1], True))))
+    result = certify(Activation("random", Piecewise(*pairs, (parts[-1], True))))
     ends = [-40.0, *map(float, seams), 40.0]
     sampled = []
     for part, low, high in zip(parts, ends[:-1], ends[1:], strict=True):
@@ -55,14 +55,14 @@ def test_random_functions_against_dense_sampling(made: Any):
         sampled += [slope(low + (high - low) * mpmath.mpf(i) / 400) for i in range(401)]
     top, bottom = max(sampled), min(sampled)
     slack = 1e-13 * max(1, abs(top), abs(bottom))  # the samples have sixteen digits
-    assert top <= float(found.largest_slope.upper) + slack
-    assert bottom >= float(found.smallest_slope.lower) - slack
+    assert top <= float(result.largest_slope.upper) + slack
+    assert bottom >= float(result.smallest_slope.lower) - slack
     # And it is reached: a polynomial's slope at the ends of the grid, anything else's between its points.
-    if math.isfinite(found.largest_slope.upper) and not found.open:
-        assert float(found.largest_slope.lower) <= top + 0.35
-        assert narrow(found.largest_slope)
-        assert narrow(found.smallest_slope)
-    assert found.lipschitz.lower <= max(abs(found.largest_slope.upper), abs(found.smallest_slope.lower)) or any(
+    if math.isfinite(result.largest_slope.upper) and not result.open:
+        assert float(result.largest_slope.lower) <= top + 0.35
+        assert narrow(result.largest_slope)
+        assert narrow(result.smallest_slope)
+    assert result.lipschitz.lower <= max(abs(result.largest_slope.upper), abs(result.smallest_slope.lower)) or any(
         float(abs(left.subs(x, seam) - right.subs(x, seam))) > 0
         for left, right, seam in zip(parts[:-1], parts[1:], seams, strict=True)
     )
@@ -73,7 +73,7 @@ def test_random_functions_against_dense_sampling(made: Any):
 def test_random_quadratic_splines_are_known_exactly(slopes: list[Fraction], offset: Fraction):
     """Slopes that go from knot to knot on lines: the extremes are the largest and smallest of them."""
     expr, height = sympy.Integer(0), sympy.Rational(offset.numerator, offset.denominator)
-    values = [sympy.Rational(one.numerator, one.denominator) for one in slopes]
+    values = [sympy.Rational(slope.numerator, slope.denominator) for slope in slopes]
     pairs = [(height + values[0] * x, x < 0)]
     for place, (before, after) in enumerate(itertools.pairwise(values)):
         t = x - place
@@ -81,12 +81,12 @@ def test_random_quadratic_splines_are_known_exactly(slopes: list[Fraction], offs
         pairs.append((expr, x < place + 1))
         height = expr.subs(x, place + 1)
     last = len(values) - 1
-    found = certify(Activation("spline", Piecewise(*pairs, (height + values[-1] * (x - last), True))))
-    assert found.largest_slope.lower <= max(slopes) <= found.largest_slope.upper
-    assert found.smallest_slope.lower <= min(slopes) <= found.smallest_slope.upper
-    assert found.monotone == (min(slopes) >= 0)
-    assert found.smoothness == (math.inf if len(set(slopes)) == 1 else 1)
-    assert found.is_settled
+    result = certify(Activation("spline", Piecewise(*pairs, (height + values[-1] * (x - last), True))))
+    assert result.largest_slope.lower <= max(slopes) <= result.largest_slope.upper
+    assert result.smallest_slope.lower <= min(slopes) <= result.smallest_slope.upper
+    assert result.monotone == (min(slopes) >= 0)
+    assert result.smoothness == (math.inf if len(set(slopes)) == 1 else 1)
+    assert result.is_settled
 
 
 # -- anyone's formula -------------------------------------------------------------------------------------
@@ -153,11 +153,11 @@ def test_jumps_and_values_at_seams():
 
 
 def test_seams_that_are_no_binary_numbers():
-    found = certify("srelu", delta="0.1")
-    assert found.monotone is True
-    assert found.smoothness == 2
-    assert found.zeros[0].end.lower == found.zeros[0].end.upper == Fraction(-1, 10)
-    assert Fraction(3, 160) in found.distance
+    result = certify("srelu", delta="0.1")
+    assert result.monotone is True
+    assert result.smoothness == 2
+    assert result.zeros[0].end.lower == result.zeros[0].end.upper == Fraction(-1, 10)
+    assert Fraction(3, 160) in result.distance
     roots = of(Piecewise((0, x < sqrt(2)), ((x - sqrt(2)) ** 2, True)))
     assert roots.smoothness == 1
     assert roots.monotone is True
@@ -183,23 +183,23 @@ OPEN = {
 @pytest.mark.parametrize("words", OPEN)
 def test_what_is_not_settled_is_said(words: str):
     start = time.process_time()
-    found = of(OPEN[words])
+    result = of(OPEN[words])
     assert time.process_time() - start < 30
-    assert found.open
-    assert all(sentence.endswith(".") for sentence in found.open)
-    assert not found.is_settled
-    assert found.lipschitz.upper == math.inf
-    assert found.lipschitz.lower < math.inf
-    assert "not settled" in str(found)
+    assert result.open
+    assert all(sentence.endswith(".") for sentence in result.open)
+    assert not result.is_settled
+    assert result.lipschitz.upper == math.inf
+    assert result.lipschitz.lower < math.inf
+    assert "not settled" in str(result)
 
 
 def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
     from softknee.design.proof import ball_proof
 
     monkeypatch.setattr(ball_proof, "SECONDS", -1.0)
-    found = certify("gelu")
-    assert not found.is_settled
-    assert found.lipschitz.lower <= 1.1289041 <= found.lipschitz.upper
+    result = certify("gelu")
+    assert not result.is_settled
+    assert result.lipschitz.lower <= 1.1289041 <= result.lipschitz.upper
 
 
 # -- what the engines make --------------------------------------------------------------------------------
@@ -209,16 +209,16 @@ def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("name", ["relu", "leaky_relu"])
 def test_mollified_functions(name: str, kernel: str):
     act = sk.design.mollify(name, kernel, width=0.5)
-    found = certify(act)
-    assert found.open == ()
-    assert {one.verdict for one in check_claims(act, found)} <= {"holds", "more"}
-    assert found.limit == name
+    result = certify(act)
+    assert result.open == ()
+    assert {claim.verdict for claim in check_claims(act, result)} <= {"holds", "more"}
+    assert result.limit == name
 
 
 def test_mollified_functions_with_several_seams():
-    found = certify(sk.design.mollify("relu6", "gaussian"))
-    assert found.monotone is True
-    assert float(found.largest_slope) == pytest.approx(math.erf(3 / math.sqrt(2)), rel=1e-15)
+    result = certify(sk.design.mollify("relu6", "gaussian"))
+    assert result.monotone is True
+    assert float(result.largest_slope) == pytest.approx(math.erf(3 / math.sqrt(2)), rel=1e-15)
     overlapping = certify(sk.design.mollify("hardtanh", "triweight", width=3.0))
     assert overlapping.open == ()
     assert overlapping.smoothness == 4
@@ -233,9 +233,9 @@ def test_joined_functions():
         "x",
     ]
     act = sk.design.rescu(dip, params=[beta])
-    found = certify(act, beta=2)
-    assert {one.verdict for one in check_claims(act, found)} <= {"holds", "more"}
-    assert Fraction(-1, 8) in found.smallest_slope
+    result = certify(act, beta=2)
+    assert {claim.verdict for claim in check_claims(act, result)} <= {"holds", "more"}
+    assert Fraction(-1, 8) in result.smallest_slope
     capped = certify(sk.design.join("x * sigmoid(x)", "x", between=(1, 3), smoothness=2, fixed=True))
     assert capped.smoothness == 2
     assert capped.is_settled

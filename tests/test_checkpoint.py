@@ -56,8 +56,8 @@ def put_weights(place: Path, weights: bytes) -> None:
 
 
 def same(first: nn.Module, second: nn.Module) -> bool:
-    one, other = first.state_dict(), second.state_dict()
-    return list(one) == list(other) and all(torch.equal(one[key], other[key]) for key in one)
+    item, other = first.state_dict(), second.state_dict()
+    return list(item) == list(other) and all(torch.equal(item[key], other[key]) for key in item)
 
 
 # -- there and back ---------------------------------------------------------------------------------------
@@ -66,23 +66,23 @@ def same(first: nn.Module, second: nn.Module) -> bool:
 def test_everything_comes_back(tmp_path: Path) -> None:
     model = network().train()
     place = save(tmp_path, model, task={"data": "digits", "metric": "accuracy"}, notes="after 3 epochs")
-    assert sorted(one.name for one in place.iterdir()) == ["checkpoint.json", "model.safetensors"]
-    found = load_checkpoint(place)
-    assert same(found.model, model)
-    assert not found.model.training
+    assert sorted(path.name for path in place.iterdir()) == ["checkpoint.json", "model.safetensors"]
+    result = load_checkpoint(place)
+    assert same(result.model, model)
+    assert not result.model.training
     assert model.training
-    assert (found.builder, found.arguments) == ("mlp", SMALL)
-    assert (found.task, found.notes) == ({"data": "digits", "metric": "accuracy"}, "after 3 epochs")
+    assert (result.builder, result.arguments) == ("mlp", SMALL)
+    assert (result.task, result.notes) == ({"data": "digits", "metric": "accuracy"}, "after 3 epochs")
     x = torch.linspace(-3, 3, 20).reshape(5, 4)
-    assert torch.equal(found.model(x), model.eval()(x))
+    assert torch.equal(result.model(x), model.eval()(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_type_of_the_numbers_comes_back(tmp_path: Path, dtype: torch.dtype) -> None:
     model = network().to(dtype)
-    found = load_checkpoint(save(tmp_path, model)).model
-    assert same(found, model)
-    assert {one.dtype for one in found.parameters()} == {dtype}
+    result = load_checkpoint(save(tmp_path, model)).model
+    assert same(result, model)
+    assert {parameter.dtype for parameter in result.parameters()} == {dtype}
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_other_builders(tmp_path: Path, builder: str, arguments: dict[str, Any])
     if builder.startswith("timm"):
         model.train()(torch.randn(4, 1, 32, 32))  # moves the batch statistics, which are buffers
         model.eval()
-    found = load_checkpoint(save(tmp_path, model, builder=builder, arguments=arguments)).model
+    result = load_checkpoint(save(tmp_path, model, builder=builder, arguments=arguments)).model
     x = torch.randn(2, 1, 8, 8) if builder == "cnn" else torch.randn(2, 1, 32, 32)
-    assert torch.equal(found(x), model(x))
+    assert torch.equal(result(x), model(x))
 
 
 @pytest.mark.parametrize("how", ["report", "file", "mapping"])
@@ -112,17 +112,17 @@ def test_surgery_is_repeated_before_the_weights(tmp_path: Path, how: str) -> Non
     surgery = {"report": report, "file": file, "mapping": json.loads(file.read_text(encoding="utf-8"))}[how]
     place = save(tmp_path, model, arguments=arguments, surgery=surgery)
     assert content(place)["surgery"] == json.loads(file.read_text(encoding="utf-8"))
-    found = load_checkpoint(place).model
-    assert same(found, model)
-    assert isinstance(found.get_submodule("1"), sk.nn.SmeLU)
+    result = load_checkpoint(place).model
+    assert same(result, model)
+    assert isinstance(result.get_submodule("1"), sk.nn.SmeLU)
 
 
 def test_tied_and_strided_weights_are_kept(tmp_path: Path) -> None:
     model = build_network("mlp", {"widths": [3, 3, 3], "activation": "relu"})
     model[2].weight = model[0].weight  # type: ignore[index]
     model[0].bias.data = torch.arange(6.0)[::2]  # type: ignore[index]
-    found = load_checkpoint(save(tmp_path, model, arguments={"widths": [3, 3, 3], "activation": "relu"})).model
-    assert same(found, model)
+    result = load_checkpoint(save(tmp_path, model, arguments={"widths": [3, 3, 3], "activation": "relu"})).model
+    assert same(result, model)
 
 
 # -- whole or not at all ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_a_second_checkpoint_replaces_the_first(tmp_path: Path) -> None:
     nn.init.constant_(second.get_submodule("0").weight, 5.0)  # type: ignore[arg-type]
     place = save(tmp_path, second)
     assert same(load_checkpoint(place).model, second)
-    assert [one.name for one in tmp_path.iterdir()] == ["point"]
+    assert [path.name for path in tmp_path.iterdir()] == ["point"]
 
 
 def test_what_is_no_checkpoint_is_not_replaced(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_full_disk_leaves_the_first_checkpoint(tmp_path: Path) -> None:
             save(tmp_path, network())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [one.name for one in tmp_path.iterdir()] == ["point"]
+    assert [path.name for path in tmp_path.iterdir()] == ["point"]
     assert same(load_checkpoint(place).model, model)
 
 

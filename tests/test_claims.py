@@ -25,8 +25,11 @@ def symbols(act: Activation, values: dict[str, float]) -> dict[sympy.Symbol, flo
 
 def moderate_settings(act: Activation) -> list[dict[str, float]]:
     """Without the ends of the knobs' range, where a slope turns within 1e-6 and a grid would miss it."""
-    found = [{name: value.item() for name, value in one.items()} for one in settings(act)]
-    return [ordinary_values(act), *(one for one in found if all(1e-3 < abs(v) < 1e3 or v == 0 for v in one.values()))]
+    results = [{name: value.item() for name, value in setting.items()} for setting in settings(act)]
+    return [
+        ordinary_values(act),
+        *(result for result in results if all(1e-3 < abs(v) < 1e3 or v == 0 for v in result.values())),
+    ]
 
 
 def steepest(act: Activation, values: dict[str, float]) -> float:
@@ -53,11 +56,11 @@ def test_claims_are_made(act: Activation):
 
 def seams(act: Activation, values: dict[str, float]) -> list[mpmath.mpf]:
     """Where two pieces meet, to 60 digits."""
-    found = set()
+    result = set()
     for seam in elementary(act.formula).atoms(sympy.core.relational.Relational):
-        found |= set(sympy.solve(sympy.Eq(seam.lhs, seam.rhs), SYMBOL))
+        result |= set(sympy.solve(sympy.Eq(seam.lhs, seam.rhs), SYMBOL))
     exact = {symbol: sympy.Float(value, 80) for symbol, value in symbols(act, values).items()}
-    return [mpmath.mpf(str(sympy.N(place.subs(exact), 60))) for place in found]
+    return [mpmath.mpf(str(sympy.N(place.subs(exact), 60))) for place in result]
 
 
 def jump(act: Activation, order: int, at: mpmath.mpf, values: dict[str, float]) -> float:
@@ -101,13 +104,13 @@ def test_monotone_exactly_where_claimed(act: Activation):
 @every_claimed
 def test_lipschitz_constant_holds_and_is_attained(act: Activation):
     for values in moderate_settings(act):
-        found = steepest(act, values)
+        result = steepest(act, values)
         claim = float(elementary(act.claims.lipschitz).subs(symbols(act, values)))
         if math.isinf(claim):
             assert has_no_lipschitz_constant(act, values), values
             continue
-        assert found <= claim * (1 + 1e-12), values
-        assert found >= claim * (1 - tolerance(F64, "attained")), values
+        assert result <= claim * (1 + 1e-12), values
+        assert result >= claim * (1 - tolerance(F64, "attained")), values
 
 
 def has_no_lipschitz_constant(act: Activation, values: dict[str, float]) -> bool:

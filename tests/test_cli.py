@@ -99,7 +99,7 @@ for missing in ("typer", "rich", "sklearn"):
     assert finished.returncode == 0, finished.stderr
     # Not by lines: what shows progress may have ended one before the sentence.
     complaints = finished.stderr.split("without ")[1:]
-    assert [one.partition(": ")[0] for one in complaints] == ["typer", "rich", "sklearn"]
+    assert [item.partition(": ")[0] for item in complaints] == ["typer", "rich", "sklearn"]
     for name, complaint in zip(("'typer'", "'rich'", "scikit-learn"), complaints, strict=True):
         assert name in complaint
         assert "pip install 'softknee[lab]'" in complaint

@@ -23,7 +23,7 @@ class Foreign(nn.Module):
 def network(*activations: nn.Module) -> nn.Sequential:
     torch.manual_seed(0)
     layers = [nn.Linear(3, 3) for _ in activations]
-    return nn.Sequential(*[one for pair in zip(layers, activations, strict=True) for one in pair])
+    return nn.Sequential(*[item for pair in zip(layers, activations, strict=True) for item in pair])
 
 
 ACTIVATIONS = {

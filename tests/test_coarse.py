@@ -29,9 +29,9 @@ def test_coarse_normal_functions_keep_the_digits_they_promise(dtype, reach, of_v
     below = torch.special.erfc(-u.double() * 0.5**0.5) / 2
     density = torch.exp(-(u.double() ** 2) / 2) / (2 * torch.pi) ** 0.5
     value, (paired, slope) = torch_math.normal_cdf_half(u), torch_math.normal_pair_half(u)
-    for found, truth, bound in ((value, below, of_value), (paired, below, of_pair), (slope, density, of_pair)):
-        assert found.dtype == dtype
-        assert float(((found.double() - truth) / truth).abs().max()) < bound
+    for result, truth, bound in ((value, below, of_value), (paired, below, of_pair), (slope, density, of_pair)):
+        assert result.dtype == dtype
+        assert float(((result.double() - truth) / truth).abs().max()) < bound
 
 
 def is_changed(act: Activation) -> bool:
@@ -43,7 +43,7 @@ def test_some_functions_have_coarse_parts_and_others_are_as_they_were():
     assert is_changed(GELU)
     assert not is_changed(sk.get("smelu"))
     x = torch.linspace(-4, 4, 101)
-    fine, coarse = (torch_function(GELU, (), coarse=one)(x, torch.ones(1))[0] for one in (False, True))
+    fine, coarse = (torch_function(GELU, (), coarse=item)(x, torch.ones(1))[0] for item in (False, True))
     assert not torch.equal(fine, coarse)
     torch.testing.assert_close(fine, coarse, rtol=2**-11, atol=0)
 

@@ -59,10 +59,10 @@ def test_the_interval_of_the_gain_holds_the_truth_as_often_as_it_says():
 @pytest.mark.parametrize("count", [2, 30, 1500])
 def test_a_mean_over_examples_has_the_t_interval(count: int):
     each = torch.rand(count, generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 2 + 0.25
-    found = over_examples(each)
+    actual = over_examples(each)
     spread = float(each.std()) / count**0.5
     expected = scipy.stats.t.interval(0.95, count - 1, loc=float(each.mean()), scale=spread)
-    np.testing.assert_allclose(found.interval, np.clip(expected, 0, 1), rtol=2e-4)
+    np.testing.assert_allclose(actual.interval, np.clip(expected, 0, 1), rtol=2e-4)
 
 
 # -- churn ------------------------------------------------------------------------------------------------
@@ -77,45 +77,45 @@ def test_churn_is_what_a_loop_counts():
     old, new = drawn(200, 4, seed=0), drawn(200, 4, seed=1)
     new[:120] = 0.7 * old[:120] + 0.3 * new[:120]
     labels = old.argmax(1) * (torch.arange(200) % 3 > 0)
-    found = churn(old, new, labels)
+    result = churn(old, new, labels)
     changed = spoiled = mended = 0
     for a, b, label in zip(old.tolist(), new.tolist(), labels.tolist(), strict=True):
         was, now = a.index(max(a)), b.index(max(b))
         changed += was != now
         spoiled += was == label != now
         mended += was != label == now
-    assert (found.changed.value, found.spoiled, found.mended) == (changed / 200, spoiled, mended)
+    assert (result.changed.value, result.spoiled, result.mended) == (changed / 200, spoiled, mended)
     assert min(spoiled, mended) > 3
-    assert found.mcnemar == mcnemar(spoiled, mended)
-    assert found.gain.value == pytest.approx(found.new_accuracy.value - found.old_accuracy.value)
+    assert result.mcnemar == mcnemar(spoiled, mended)
+    assert result.gain.value == pytest.approx(result.new_accuracy.value - result.old_accuracy.value)
     both = prediction_difference(torch.stack([old, new]), labels)
-    assert found.delta_1.value == pytest.approx(both.delta_1.value, rel=1e-12)
-    assert found.changed.value == pytest.approx(both.hamming.value)
-    half = (found.delta_1.interval[1] - found.delta_1.interval[0]) / 2
+    assert result.delta_1.value == pytest.approx(both.delta_1.value, rel=1e-12)
+    assert result.changed.value == pytest.approx(both.hamming.value)
+    half = (result.delta_1.interval[1] - result.delta_1.interval[0]) / 2
     assert half == pytest.approx(scipy.stats.t.ppf(0.975, 199) * both.standard_error["delta_1"], rel=1e-6)
-    for rate in (found.changed, found.gain, found.delta_1, found.old_accuracy):
+    for rate in (result.changed, result.gain, result.delta_1, result.old_accuracy):
         assert rate.interval[0] < rate.value < rate.interval[1]
 
 
 def test_a_model_does_not_differ_from_itself():
     same = drawn(50, 3, seed=2)
-    found = churn(same, same, torch.zeros(50, dtype=torch.int64))
-    assert (found.changed.value, found.delta_1.value, found.gain.value, found.mcnemar) == (0, 0, 0, 1.0)
-    assert found.changed.interval == (0.0, pytest.approx(0.0713, abs=1e-4))
+    result = churn(same, same, torch.zeros(50, dtype=torch.int64))
+    assert (result.changed.value, result.delta_1.value, result.gain.value, result.mcnemar) == (0, 0, 0, 1.0)
+    assert result.changed.interval == (0.0, pytest.approx(0.0713, abs=1e-4))
     several = torch.stack([same, drawn(50, 3, seed=5)])
     again = churn(several, several, torch.zeros(50, dtype=torch.int64))
-    assert (again.changed, again.gain) == (found.changed, found.gain)
+    assert (again.changed, again.gain) == (result.changed, result.gain)
 
 
 def test_several_pairs_are_means_of_each_and_a_diverged_one_is_left_out():
     old, new = drawn(3, 60, 3, seed=3), drawn(3, 60, 3, seed=4)
     labels = old[0].argmax(1)
     each = [churn(a, b, labels) for a, b in zip(old, new, strict=True)]
-    found = churn(old, new, labels)
+    result = churn(old, new, labels)
     for name in ("changed", "delta_1", "gain", "old_accuracy"):
-        mean = sum(getattr(one, name).value for one in each) / 3
-        assert getattr(found, name).value == pytest.approx(mean)
-    assert (found.pairs, found.left_out, found.mcnemar) == (3, 0, None)
+        mean = sum(getattr(item, name).value for item in each) / 3
+        assert getattr(result, name).value == pytest.approx(mean)
+    assert (result.pairs, result.left_out, result.mcnemar) == (3, 0, None)
     new[1] = float("nan")
     left = churn(old, new, labels)
     assert (left.pairs, left.left_out) == (2, 1)
@@ -140,9 +140,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
         model = replicas.model(index)
         save_checkpoint(folder / name, model, builder="mlp", arguments=SIZES, task={"data": "digits"})
         save_file(
-            {key: one.detach().clone() for key, one in model.state_dict().items()}, folder / f"{name}.safetensors"
+            {key: value.detach().clone() for key, value in model.state_dict().items()}, folder / f"{name}.safetensors"
         )
-    save_file({key: one.contiguous() for key, one in replicas.weights().items()}, folder / "both.safetensors")
+    save_file({key: item.contiguous() for key, item in replicas.weights().items()}, folder / "both.safetensors")
     (folder / "own_models.py").write_text(MODULE)
     probabilities = replicas.predict(split.test_images, probabilities=True)
     return folder, probabilities, split
@@ -150,14 +150,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory):
 
 def test_two_checkpoints_are_compared_on_their_data(trained):
     folder, probabilities, split = trained
-    found = compare(folder / "old", folder / "new")
+    actual = compare(folder / "old", folder / "new")
     expected = churn(probabilities[0], probabilities[1], split.test_labels)
-    assert found.changed == expected.changed
-    assert (found.spoiled, found.mended, found.examples) == (expected.spoiled, expected.mended, 899)
-    assert found.delta_1.value == pytest.approx(expected.delta_1.value, rel=1e-4)
-    assert found.old_accuracy.value == sk.measure.accuracy(probabilities[0], split.test_labels).value > 0.85
-    assert 0.01 < found.changed.value < 0.3
-    assert (found.old, found.new, found.data) == ("old", "new", "digits, test part")
+    assert actual.changed == expected.changed
+    assert (actual.spoiled, actual.mended, actual.examples) == (expected.spoiled, expected.mended, 899)
+    assert actual.delta_1.value == pytest.approx(expected.delta_1.value, rel=1e-4)
+    assert actual.old_accuracy.value == sk.measure.accuracy(probabilities[0], split.test_labels).value > 0.85
+    assert 0.01 < actual.changed.value < 0.3
+    assert (actual.old, actual.new, actual.data) == ("old", "new", "digits, test part")
     assert compare(folder / "old", folder / "old", data="digits", part="all").examples == 1797
 
 
@@ -166,8 +166,8 @@ def test_weights_and_predictions_give_what_checkpoints_give(trained, monkeypatch
     monkeypatch.chdir(folder)
     expected = compare("old", "new")
     digits = Data(set="digits", flat=True)
-    found = compare("old.safetensors", "new.safetensors", data=digits, model="own_models:build")
-    assert (found.changed, found.gain, found.mcnemar) == (expected.changed, expected.gain, expected.mcnemar)
+    actual = compare("old.safetensors", "new.safetensors", data=digits, model="own_models:build")
+    assert (actual.changed, actual.gain, actual.mcnemar) == (expected.changed, expected.gain, expected.mcnemar)
     # Both at once, as a study keeps them; and a checkpoint beside a file of weights.
     twice = compare("both.safetensors", "both.safetensors", data=digits, model=["own_models:build"])
     assert (twice.pairs, twice.changed.value) == (2, 0.0)
@@ -190,13 +190,13 @@ def test_the_command_prints_a_table_and_writes_a_record(trained, tmp_path):
     assert f"{100 * expected.changed.value:.2f} %" in ran.output
     assert f"{expected.spoiled} of 899" in ran.output
     assert "From old to new, on digits, test part" in ran.output
-    found = Record.read(record)
-    assert found.kind == "compare"
-    values = {row["measure"]: row for row in found.rows}
+    actual = Record.read(record)
+    assert actual.kind == "compare"
+    values = {row["measure"]: row for row in actual.rows}
     assert values["changed"]["value"].value == expected.changed.value
     assert values["changed"]["value"].low == expected.changed.interval[0]
     assert values["changes"]["mended"] == expected.mended
-    assert str(folder) not in json.dumps(found.settings)
+    assert str(folder) not in json.dumps(actual.settings)
 
 
 def test_a_file_of_ones_own_is_predicted(trained, monkeypatch: pytest.MonkeyPatch, tmp_path):

@@ -45,8 +45,8 @@ def test_forward_and_backward_equal_eager(act: Activation):
     """Also at extremes: the compiler must not differentiate a piece that overflows beside the one that is selected."""
     backend = "aot_eager" if act.name in THROUGH_AUTOGRAD else "eager"
     compiled = torch.compile(lambda x, **p: act(x, **p), fullgraph=True, backend=backend)
-    for found, expected in zip(run(compiled, X, tensors(act)), run(act, X, tensors(act)), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for actual, expected in zip(run(compiled, X, tensors(act)), run(act, X, tensors(act)), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
     value, slope, *_ = run(compiled, EXTREMES, tensors(act))
     assert not value.isnan().any()
     expected_value, expected_slope, *_ = run(act, EXTREMES, tensors(act))
@@ -72,10 +72,10 @@ class LastTensor(TorchFunctionMode):
     given_back = False
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        found = func(*args, **(kwargs or {}))
-        if isinstance(found, Tensor):
-            self.given_back = any(found is one for one in args)
-        return found
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.given_back = any(result is arg for arg in args)
+        return result
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
@@ -101,9 +101,9 @@ def test_inductor_equals_eager():
         return torch.stack([gelu(x, beta=gelu_beta), smelu(x, **given)])
 
     x, compiled = X.to(F32), torch.compile(both, fullgraph=True)
-    for found, expected in zip(run(compiled, x, values), run(both, x, values), strict=True):
+    for actual, expected in zip(run(compiled, x, values), run(both, x, values), strict=True):
         close = rounding(F32)
-        torch.testing.assert_close(found, expected, rtol=close, atol=close * expected.abs().max().item())
+        torch.testing.assert_close(actual, expected, rtol=close, atol=close * expected.abs().max().item())
 
 
 # -- no recompilation -------------------------------------------------------------------------------------
@@ -123,11 +123,11 @@ def test_a_hundred_knob_steps_of_a_module_compile_once(name: str, learn: bool):
     seen = set()
     for step in range(100):
         module.set_(**knob_values(act, step))
-        found = compiled(X)
-        seen.add(found.sum().item())
+        result = compiled(X)
+        seen.add(result.sum().item())
         if step % 33 == 0:
             effective = {p.name: getattr(module, p.name) for p in act.params}
-            torch.testing.assert_close(found, act(X, **effective), rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(result, act(X, **effective), rtol=1e-12, atol=1e-12)
     assert counter.frame_count == 1
     assert len(seen) > 90
 
@@ -138,8 +138,8 @@ def test_a_hundred_tensors_as_knobs_compile_once(name: str):
     compiled = torch.compile(lambda x, p: act(x, **p), fullgraph=True, backend=counter)
     for step in range(100):
         values = {n: torch.full((1,), v, dtype=F64) for n, v in knob_values(act, step).items()}
-        found = compiled(X, values)
-    torch.testing.assert_close(found, act(X, **values), rtol=1e-12, atol=1e-12)
+        result = compiled(X, values)
+    torch.testing.assert_close(result, act(X, **values), rtol=1e-12, atol=1e-12)
     assert counter.frame_count == 1
 
 

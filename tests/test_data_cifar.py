@@ -28,9 +28,9 @@ def assert_same(found: ImageSet, classes: int) -> None:
 @pytest.mark.parametrize(("name", "classes"), [("cifar-10", 10), ("cifar-100", 100)])
 def test_the_images_of_the_binary_version(name: str, classes: int, tmp_path: Path) -> None:
     write_binary(tmp_path, name)
-    found = load_image_set(name, tmp_path, check=False)
-    assert_same(found, classes)
-    assert found.train_images.dtype == torch.uint8
+    result = load_image_set(name, tmp_path, check=False)
+    assert_same(result, classes)
+    assert result.train_images.dtype == torch.uint8
 
 
 def test_a_folder_of_its_own_holds_the_files_too(tmp_path: Path) -> None:
@@ -40,13 +40,13 @@ def test_a_folder_of_its_own_holds_the_files_too(tmp_path: Path) -> None:
 
 def test_each_channel_is_scaled_by_its_own_mean_and_spread(tmp_path: Path) -> None:
     write_binary(tmp_path, "cifar-10")
-    found = load_image_set("cifar-10", tmp_path, check=False)
+    actual = load_image_set("cifar-10", tmp_path, check=False)
     wide = cifar_parts(10)["train"][0].astype(np.float64)
-    np.testing.assert_allclose(found.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
-    np.testing.assert_allclose(found.spread, wide.std(axis=(0, 1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(actual.mean, wide.mean(axis=(0, 1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(actual.spread, wide.std(axis=(0, 1, 2)), rtol=1e-12)
     wanted = (wide - wide.mean(axis=(0, 1, 2))) / wide.std(axis=(0, 1, 2))
-    np.testing.assert_allclose(found.ready(found.train_images), wanted.transpose(0, 3, 1, 2), atol=1e-6)
-    assert found.train_images.dtype == torch.uint8  # and are unchanged
+    np.testing.assert_allclose(actual.ready(actual.train_images), wanted.transpose(0, 3, 1, 2), atol=1e-6)
+    assert actual.train_images.dtype == torch.uint8  # and are unchanged
 
 
 def test_one_changed_pixel_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ def plain_bucket(field: bytes, column: int) -> int:
 
 def plain_row(line: bytes) -> tuple[int, list[int], list[int]]:
     label, *fields = line.split(b"\t")
-    numbers = [int(one) if one else MISSING for one in fields[:13]]
-    return int(label), numbers, [plain_bucket(one, column) for column, one in enumerate(fields[13:])]
+    numbers = [int(field) if field else MISSING for field in fields[:13]]
+    return int(label), numbers, [plain_bucket(item, column) for column, item in enumerate(fields[13:])]
 
 
 def plain_features(line: bytes) -> list[float]:
@@ -87,8 +87,8 @@ def test_numbers_are_log_squared() -> None:
 
 def test_a_column_fills_its_buckets_evenly() -> None:
     for column, buckets in enumerate(BUCKETS):
-        found = bucket_of(np.arange(20_000, dtype=np.uint64), column)
-        counts = np.bincount(found, minlength=buckets)
+        actual = bucket_of(np.arange(20_000, dtype=np.uint64), column)
+        counts = np.bincount(actual, minlength=buckets)
         assert len(counts) == buckets
         expected = 20_000 / buckets
         # Chi-squared has the mean N - 1 and the variance 2 (N - 1).
@@ -173,8 +173,8 @@ def test_shards_hold_the_rows_of_the_text(zipped: bool, tmp_path: Path, monkeypa
         blocks = list(shards.blocks(size=size, start=start, stop=stop))
         assert rows(blocks) == wanted[start:stop]
         assert all(len(block) == size for block in blocks[:-1])
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["deep", "train.txt"]
-    assert [one.name for one in (tmp_path / "deep").iterdir()] == ["shards"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["deep", "train.txt"]
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["shards"]
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,20 +261,20 @@ def test_a_study_takes_shards_in_the_order_of_time(tmp_path: Path, softknee) -> 
     command = str(caught.value).partition("Make them once with: softknee ")[2].split()
     code, out, _ = softknee(*command)
     assert (code, out) == (0, f"450 rows in 1 shard are in '{tmp_path / 'criteo' / 'shards'}'.\n")
-    found = load_examples(Data(set="criteo"), folder=tmp_path)
-    assert found.sentence() == ("criteo: 370 training, 40 validation, 40 test examples of shape 39, 2 classes")
+    actual = load_examples(Data(set="criteo"), folder=tmp_path)
+    assert actual.sentence() == ("criteo: 370 training, 40 validation, 40 test examples of shape 39, 2 classes")
     for part, start, stop in (("train", 0, 370), ("validation", 370, 410), ("test", 410, 450)):
         wanted = [plain_features(line) for line in lines[start:stop]]
-        np.testing.assert_allclose(getattr(found, f"{part}_x"), wanted, rtol=1e-6)
-        assert getattr(found, f"{part}_y").tolist() == [plain_row(line)[0] for line in lines[start:stop]]
+        np.testing.assert_allclose(getattr(actual, f"{part}_x"), wanted, rtol=1e-6)
+        assert getattr(actual, f"{part}_y").tolist() == [plain_row(line)[0] for line in lines[start:stop]]
 
 
 def test_the_small_files_come_in_their_parts(tmp_path: Path) -> None:
     sizes = {"train": 30, "dev": 10, "test": 9}
     lines = {part: write_criteo(tmp_path / "criteo" / f"dac8k_{part}.tsv", n, seed=n) for part, n in sizes.items()}
-    found = load_criteo(tmp_path)
+    result = load_criteo(tmp_path)
     for part, name in (("train", "train"), ("validation", "dev"), ("test", "test")):
-        x, y = found[part]
+        x, y = result[part]
         np.testing.assert_allclose(x, [plain_features(line) for line in lines[name]], rtol=1e-6)
         assert y.tolist() == [plain_row(line)[0] for line in lines[name]]
     (tmp_path / "criteo" / "dac8k_test.tsv").write_bytes(b"")

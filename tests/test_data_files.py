@@ -87,10 +87,10 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     def ours() -> list[str]:
         """Not their number: what other tests left open is closed at any time, and other threads open files."""
         places = []
-        for one in os.listdir("/proc/self/fd"):
+        for item in os.listdir("/proc/self/fd"):
             with suppress(FileNotFoundError):  # closed meanwhile
-                places.append(os.readlink(f"/proc/self/fd/{one}"))
-        return [one for one in places if Path(one).is_relative_to(tmp_path.resolve())]
+                places.append(os.readlink(f"/proc/self/fd/{item}"))
+        return [place for place in places if Path(place).is_relative_to(tmp_path.resolve())]
 
     with (tmp_path / "cut.xz").open("rb"):
         assert len(ours()) == 1  # an open file is seen

@@ -27,22 +27,22 @@ Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed; the ex
 
 def test_the_parts_the_classes_and_the_middle_of_each_picture(tmp_path):
     write_imagenet(tmp_path / "imagenet")
-    found = load_imagenet(tmp_path, side=16)
-    assert found.labels == CLASSES
-    assert (found.train_images.shape, found.test_images.shape) == ((12, 3, 16, 16), (9, 3, 16, 16))
-    assert found.train_images.dtype == torch.uint8
-    for images, labels in ((found.train_images, found.train_labels), (found.test_images, found.test_labels)):
+    result = load_imagenet(tmp_path, side=16)
+    assert result.labels == CLASSES
+    assert (result.train_images.shape, result.test_images.shape) == ((12, 3, 16, 16), (9, 3, 16, 16))
+    assert result.train_images.dtype == torch.uint8
+    for images, labels in ((result.train_images, result.train_labels), (result.test_images, result.test_labels)):
         red = images[:, 0].double().mean(dim=(1, 2))
         assert torch.equal((red / 40).floor().long(), labels)
-    assert sorted(found.train_labels.tolist()) == [0] * 4 + [1] * 4 + [2] * 4
-    assert found.train_labels.tolist() != sorted(found.train_labels.tolist())  # mixed
+    assert sorted(result.train_labels.tolist()) == [0] * 4 + [1] * 4 + [2] * 4
+    assert result.train_labels.tolist() != sorted(result.train_labels.tolist())  # mixed
     # The middle: of 50 columns those from 10 to 40 of the picture that is 30 high, so from 51 to 204.
-    lowest = found.train_images[:, 0].double().mean(dim=(1, 2)).argmin()
-    green = found.train_images[lowest, 1].double().mean(dim=0)
+    lowest = result.train_images[:, 0].double().mean(dim=(1, 2)).argmin()
+    green = result.train_images[lowest, 1].double().mean(dim=0)
     assert (green[0] + green[-1]) / 2 == pytest.approx(125, abs=6)
     assert 45 < green[0] < 65
     again = load_imagenet(tmp_path, side=16)
-    assert torch.equal(again.train_images, found.train_images)
+    assert torch.equal(again.train_images, result.train_images)
 
 
 def test_a_part_is_the_first_of_the_same_order_and_nothing_else_is_decoded(tmp_path, monkeypatch):
@@ -63,8 +63,8 @@ def test_grey_pictures_and_pngs_called_jpeg(tmp_path):
     write_imagenet(tmp_path / "imagenet-1k", train=1, val=1)
     path = tmp_path / "imagenet-1k" / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG"
     Image.fromarray(np.full((20, 20), 90, dtype=np.uint8)).save(path, format="PNG")
-    found = load_imagenet(tmp_path, side=8)
-    grey = found.train_images[found.train_labels == 0]
+    result = load_imagenet(tmp_path, side=8)
+    grey = result.train_images[result.train_labels == 0]
     assert bool((grey == 90).all())
 
 
@@ -82,8 +82,8 @@ def test_what_is_missing_or_damaged_is_said(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(DataError, match="is no JPEG or PNG picture that can be read"):
         load_imagenet(tmp_path, side=16)
-    for one in path.parent.iterdir():
-        one.unlink()
+    for item in path.parent.iterdir():
+        item.unlink()
     with pytest.raises(DataError, match="has no pictures"):
         load_imagenet(tmp_path, side=16)
     path.parent.rmdir()
@@ -98,7 +98,7 @@ def test_the_bytes_are_the_decoded_pictures_and_what_is_said_of_them(tmp_path):
     write_imagenet(tmp_path / "imagenet")
     wanted = load_imagenet(tmp_path, side=16)
     said: list[str] = []
-    found = write_bytes(tmp_path, side=16, begin=said.append, report=said.append)
+    actual = write_bytes(tmp_path, side=16, begin=said.append, report=said.append)
     assert said[0].startswith(f"21 pictures of 16 x 16 take 0.1 GB in '{tmp_path / 'imagenet-16'}'; that disk has ")
     assert said[1:] == ["val: 9 of 9 pictures", "train: 12 of 12 pictures"]
     for part, images, labels in (
@@ -107,12 +107,12 @@ def test_the_bytes_are_the_decoded_pictures_and_what_is_said_of_them(tmp_path):
     ):
         content = (tmp_path / "imagenet-16" / f"{part}.bytes").read_bytes()
         assert content == images.numpy().tobytes()
-        assert found.sha256[part] == hashlib.sha256(content).hexdigest()
-        assert torch.equal(found.labels[part], labels)
-        x = found.streamed(part, torch.tensor([3, 0]))
+        assert actual.sha256[part] == hashlib.sha256(content).hexdigest()
+        assert torch.equal(actual.labels[part], labels)
+        x = actual.streamed(part, torch.tensor([3, 0]))
         assert torch.equal(x[:], wanted.ready(images[[3, 0]]))
-    assert (found.classes, found.mean, found.spread) == (CLASSES, wanted.mean, wanted.spread)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["imagenet", "imagenet-16"]
+    assert (actual.classes, actual.mean, actual.spread) == (CLASSES, wanted.mean, wanted.spread)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["imagenet", "imagenet-16"]
 
 
 def test_a_part_comes_from_the_bytes_and_is_the_same(tmp_path, monkeypatch):
@@ -149,7 +149,7 @@ def test_a_run_that_was_ended_leaves_nothing_that_looks_whole(tmp_path, monkeypa
 
     with pytest.raises(KeyboardInterrupt):
         write_bytes(tmp_path, side=16, report=stop)
-    assert [one.name for one in tmp_path.iterdir()] == ["imagenet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["imagenet"]
     broken = folder / "train" / CLASSES[1] / f"{CLASSES[1]}_0.JPEG"
     content = broken.read_bytes()
     broken.write_bytes(content[:300])
@@ -169,7 +169,7 @@ def test_a_run_that_was_ended_leaves_nothing_that_looks_whole(tmp_path, monkeypa
         patch.setattr(imagenet, "_SPARE", 10**18)
         with pytest.raises(WriteError, match=r"take 1,000,000,000\.0 GB in .* GB left\. Make room;.*--limit N"):
             write_bytes(tmp_path, side=16)
-    assert [one.name for one in tmp_path.iterdir()] == ["imagenet"]
+    assert [item.name for item in tmp_path.iterdir()] == ["imagenet"]
     elsewhere = tmp_path / "other disk"
     elsewhere.mkdir()
     (tmp_path / "imagenet-16").symlink_to(elsewhere)

@@ -25,54 +25,54 @@ def need(*places: str) -> None:
 
 def test_cifar_10() -> None:
     need("cifar-10-batches-bin")
-    found = load_image_set("cifar-10")  # compares the SHA-256
-    assert found.train_labels.bincount().tolist() == [5000] * 10
-    assert found.test_labels.bincount().tolist() == [1000] * 10
+    result = load_image_set("cifar-10")  # compares the SHA-256
+    assert result.train_labels.bincount().tolist() == [5000] * 10
+    assert result.test_labels.bincount().tolist() == [1000] * 10
     # The numbers that are given everywhere for CIFAR-10.
-    assert [round(one / 255, 4) for one in found.mean] == [0.4914, 0.4822, 0.4465]
-    assert [round(one / 255, 4) for one in found.spread] == [0.247, 0.2435, 0.2616]
+    assert [round(item / 255, 4) for item in result.mean] == [0.4914, 0.4822, 0.4465]
+    assert [round(value / 255, 4) for value in result.spread] == [0.247, 0.2435, 0.2616]
 
 
 def test_cifar_100() -> None:
     need("cifar-100-binary")
-    found = load_image_set("cifar-100")
-    assert found.train_labels.bincount().tolist() == [500] * 100
-    assert found.test_labels.bincount().tolist() == [100] * 100
+    result = load_image_set("cifar-100")
+    assert result.train_labels.bincount().tolist() == [500] * 100
+    assert result.test_labels.bincount().tolist() == [100] * 100
 
 
 def test_tiny_imagenet() -> None:
     need("tiny-imagenet", "tiny-imagenet-200")
     pillow()
-    found = load_image_set("tiny-imagenet")
-    classes = len(found.labels)
-    assert found.train_labels.bincount().tolist() == [500] * classes
-    assert found.test_labels.bincount().tolist() == [50] * classes
-    assert found.train_images.shape == (500 * classes, 3, 64, 64)
+    result = load_image_set("tiny-imagenet")
+    classes = len(result.labels)
+    assert result.train_labels.bincount().tolist() == [500] * classes
+    assert result.test_labels.bincount().tolist() == [50] * classes
+    assert result.train_images.shape == (500 * classes, 3, 64, 64)
 
 
 def test_adult() -> None:
     need("adult")
-    found = load_adult()  # compares the md5
-    assert found.train_y.bincount().tolist() == [24_720, 7_841]
-    assert found.test_y.bincount().tolist() == [12_435, 3_846]
-    at = {name: number for number, name in enumerate(found.inputs)}
-    missing = [int(found.train_x[:, at[f"{name}=?"]].sum()) for name in ("workclass", "occupation", "native-country")]
+    result = load_adult()  # compares the md5
+    assert result.train_y.bincount().tolist() == [24_720, 7_841]
+    assert result.test_y.bincount().tolist() == [12_435, 3_846]
+    at = {name: number for number, name in enumerate(result.inputs)}
+    missing = [int(result.train_x[:, at[f"{name}=?"]].sum()) for name in ("workclass", "occupation", "native-country")]
     assert missing == [1836, 1843, 583]
-    assert abs(float(found.train_x[:, at["age"]].double().mean())) < 1e-6
-    assert float(found.train_x[:, at["age"]].double().square().mean()) == pytest.approx(1.0, abs=1e-6)
+    assert abs(float(result.train_x[:, at["age"]].double().mean())) < 1e-6
+    assert float(result.train_x[:, at["age"]].double().square().mean()) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_criteo(tmp_path: Path) -> None:
     need("criteo/dac8k_train.tsv.gz")
-    found = load_criteo()
-    assert [len(y) for _, y in found.values()] == [7200, 409, 391]
+    result = load_criteo()
+    assert [len(y) for _, y in result.values()] == [7200, 409, 391]
     shards = convert(Path(FOLDER, "criteo", "dac8k_train.tsv.gz"), tmp_path / "shards", rows=3000)
     assert shards.counts == (3000, 3000, 1200)
     labels = torch.cat([torch.from_numpy(block.labels) for block in shards.blocks(size=1000)])
-    assert torch.equal(labels.long(), found["train"][1])
+    assert torch.equal(labels.long(), result["train"][1])
 
 
 def test_wikitext() -> None:
     need("wikitext-2")
-    found = load_wikitext(parts=("validation", "test"))
-    assert {part: len(stream) for part, stream in found.parts.items()} == {"validation": 217_646, "test": 245_569}
+    result = load_wikitext(parts=("validation", "test"))
+    assert {part: len(stream) for part, stream in result.parts.items()} == {"validation": 217_646, "test": 245_569}

@@ -29,11 +29,11 @@ def test_adult_as_a_plain_loop_reads_it(zipped: bool, tmp_path: Path) -> None:
     for file in (tmp_path / "adult").iterdir() if zipped else ():
         Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
-    found = load_adult(tmp_path, check=False)
+    actual = load_adult(tmp_path, check=False)
     numbers = [name for name, values in COLUMNS.items() if not values]
     columns = {name: [int(row[list(COLUMNS).index(name)]) for row in rows["adult.data"]] for name in numbers}
     for part, name in (("train", "adult.data"), ("test", "adult.test")):
-        x, y = getattr(found, f"{part}_x"), getattr(found, f"{part}_y")
+        x, y = getattr(actual, f"{part}_x"), getattr(actual, f"{part}_y")
         assert (x.dtype, x.shape) == (torch.float32, (len(rows[name]), 108))
         for at, row in enumerate(rows[name]):
             wanted = {f"{key}={cell}": 1.0 for key, cell in zip(COLUMNS, row, strict=False) if COLUMNS[key]}
@@ -51,10 +51,10 @@ def test_a_missing_value_is_a_value() -> None:
 
 def test_adult_in_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_adult(tmp_path / "adult", monkeypatch)
-    found = load_examples(Data(set="adult", validation=0.25), folder=tmp_path)
-    assert found.sentence() == "adult: 45 training, 15 validation, 20 test examples of shape 108, 2 classes"
-    assert found.labels == ("<=50K", ">50K")
-    assert torch.equal(found.test_x, load_adult(tmp_path).test_x)
+    result = load_examples(Data(set="adult", validation=0.25), folder=tmp_path)
+    assert result.sentence() == "adult: 45 training, 15 validation, 20 test examples of shape 108, 2 classes"
+    assert result.labels == ("<=50K", ">50K")
+    assert torch.equal(result.test_x, load_adult(tmp_path).test_x)
 
 
 @pytest.mark.parametrize(
@@ -122,21 +122,21 @@ FORMS = {
 @pytest.mark.parametrize("form", list(FORMS))
 def test_tiny_imagenet_from_each_form(form: str, tmp_path: Path) -> None:
     FORMS[form](tmp_path, tiny_imagenet_files())
-    found = tiny(tmp_path)
-    assert found.labels == ("n01", "n02", "n03")
-    assert found.train_labels.tolist() == [0] * 11 + [1] * 11 + [2] * 11
-    assert found.test_labels.tolist() == [2, 0, 1, 2, 0, 1]
+    result = tiny(tmp_path)
+    assert result.labels == ("n01", "n02", "n03")
+    assert result.train_labels.tolist() == [0] * 11 + [1] * 11 + [2] * 11
+    assert result.test_labels.tolist() == [2, 0, 1, 2, 0, 1]
     # n01 was written second: its red is 80; green grows by 20 with the number, also from 9 to 10.
-    centre = found.train_images[:11, :, 32, 32].int()
+    centre = result.train_images[:11, :, 32, 32].int()
     np.testing.assert_allclose(centre, [(80, 20 * number, 0) for number in range(11)], atol=4)  # JPEG loses a little
-    grey = found.test_images[:, :, 32, 32].int()
+    grey = result.test_images[:, :, 32, 32].int()
     np.testing.assert_allclose(grey, [[40 * number] * 3 for number in range(6)], atol=2)
 
 
 def test_tiny_imagenet_in_a_study(tmp_path: Path) -> None:
     FORMS["folder"](tmp_path / "tiny-imagenet", tiny_imagenet_files())
-    found = load_examples(Data(set="tiny-imagenet", validation=1 / 11), folder=tmp_path)
-    assert found.sentence() == (
+    result = load_examples(Data(set="tiny-imagenet", validation=1 / 11), folder=tmp_path)
+    assert result.sentence() == (
         "tiny-imagenet: 30 training, 3 validation, 6 test examples of shape 3 x 64 x 64, 3 classes"
     )
 
@@ -190,7 +190,7 @@ def write_wikitext(folder: Path) -> None:
 def test_words_and_characters(tmp_path: Path) -> None:
     write_wikitext(tmp_path / "wikitext-2")
     words = load_wikitext(tmp_path)
-    said = {part: [words.vocabulary[one] for one in numbers.tolist()] for part, numbers in words.parts.items()}
+    said = {part: [words.vocabulary[number] for number in numbers.tolist()] for part, numbers in words.parts.items()}
     assert said == {
         "train": ["<eos>", "=", "Title", "=", "<eos>", "a", "<unk>", "b", "<eos>"],
         "validation": ["b", "a", "c", "<eos>"],  # what Python takes for the end of a line is none here
@@ -198,7 +198,7 @@ def test_words_and_characters(tmp_path: Path) -> None:
     }
     assert len(set(words.vocabulary)) == len(words.vocabulary)
     letters = load_wikitext(tmp_path, level="characters", parts=["test"])
-    assert "".join(letters.vocabulary[one] for one in letters.parts["test"].tolist()) == " c c \n"
+    assert "".join(letters.vocabulary[item] for item in letters.parts["test"].tolist()) == " c c \n"
 
 
 def test_missing_wikitext_is_named(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ def test_the_parts_of_a_data_set_are_apart_and_always_the_same(digits: Split) ->
     # Each image goes with its own label.
     pairs = zip(whole.train_images.tolist(), whole.train_labels.tolist(), strict=True)
     known = {tuple(image): label for image, label in pairs}
-    assert [known[tuple(one)] for one in digits.validation_images.tolist()] == digits.validation_labels.tolist()
-    assert [known[tuple(one)] for one in digits.train_images.tolist()] == digits.train_labels.tolist()
+    assert [known[tuple(item)] for item in digits.validation_images.tolist()] == digits.validation_labels.tolist()
+    assert [known[tuple(value)] for value in digits.train_images.tolist()] == digits.train_labels.tolist()
     assert torch.equal(digits.test_images, whole.test_images)
     assert torch.equal(load_split("digits", flat=True).validation_images, digits.validation_images)
     images = load_split("digits")

@@ -78,14 +78,14 @@ def test_the_whole_zoo_can_be_saved(name: str, tmp_path: Path) -> None:
 def test_a_file_stands_wherever_a_name_does(tmp_path: Path) -> None:
     act = definition("x * sigmoid(beta * x)", params={"beta": 2.0}, name="knee")
     path = str(sk.save(act, tmp_path / "knee.json"))
-    found = sk.get(path)
-    assert found is sk.load(path)
-    assert found is sk.get(path)
+    result = sk.get(path)
+    assert result is sk.load(path)
+    assert result is sk.get(path)
     module = sk.nn.make(path, learn="beta")
     torch.testing.assert_close(module(POINTS), sk.get("swish")(POINTS, beta=2.0))
     made = mollify(str(sk.save(join(0, x, between=(-1, 1)), tmp_path / "join.json")), "box", 0.1)
     assert made.formula == mollify(join(0, x, between=(-1, 1)), "box", 0.1).formula
-    assert rescu([(path, 0), path]).params == found.params
+    assert rescu([(path, 0), path]).params == result.params
 
 
 def test_a_relative_path_and_another_spelling_are_the_same_file(tmp_path: Path, monkeypatch) -> None:

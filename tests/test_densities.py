@@ -37,15 +37,15 @@ def test_a_formula_means_the_same_as_the_name():
 
 def test_samples_give_about_what_their_density_gives():
     exact = sk.design.eafo("softplus", "normal")
-    found = sk.design.eafo("softplus", normal_samples(50_000))
-    assert not found.symbolic
-    assert found.density.fit < 0.01
-    assert found.predicted == pytest.approx(exact.predicted, rel=0.05)
-    assert found.measured == pytest.approx(found.predicted, rel=0.05)
-    assert "differs from the samples" in str(found)
+    result = sk.design.eafo("softplus", normal_samples(50_000))
+    assert not result.symbolic
+    assert result.density.fit < 0.01
+    assert result.predicted == pytest.approx(exact.predicted, rel=0.05)
+    assert result.measured == pytest.approx(result.predicted, rel=0.05)
+    assert "differs from the samples" in str(result)
     at = torch.linspace(-3, 3, 61, dtype=F64)
     torch.testing.assert_close(
-        found.activation.partial("eps")(at), exact.activation.partial("eps")(at), atol=0.03, rtol=0
+        result.activation.partial("eps")(at), exact.activation.partial("eps")(at), atol=0.03, rtol=0
     )
 
 

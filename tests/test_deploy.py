@@ -59,7 +59,7 @@ def accuracy(model: nn.Module) -> float:
 
 def test_the_models_are_as_they_were(result: DeployReport, gelu: nn.Sequential) -> None:
     assert gelu.training
-    assert [type(one).__name__ for one in gelu] == ["Linear", "GELU", "Linear", "GELU", "Linear"]
+    assert [type(item).__name__ for item in gelu] == ["Linear", "GELU", "Linear", "GELU", "Linear"]
     assert gelu[0].weight.shape == (16, 64)
     assert result.before.accuracy == accuracy(gelu.eval())
     assert result.before.accuracy > 70
@@ -83,12 +83,12 @@ def test_int8_leaves_no_float_between_layers_with_relu(result: DeployReport) -> 
     assert isinstance(after, Int8Check)
     assert after.runs_int8 == {"DequantizeLinear": 1, "QGemm": 3, "QuantizeLinear": 1}
     assert before.runs_int8 == {"DequantizeLinear": 3, "Gelu": 2, "QGemm": 3, "QuantizeLinear": 3}
-    for model, one in ((result.before, before), (result.after, after)):
-        assert one.accuracy_float == pytest.approx(model.accuracy, abs=0.2)
-        assert abs(one.accuracy_int8 - one.accuracy_float) < 5
-        assert one.latency_int8.repeats == one.latency_float.repeats == 5
-        assert 0 < one.latency_int8.low <= one.latency_int8.value <= one.latency_int8.high
-        assert 0 < one.bytes_int8 < one.bytes_float
+    for model, item in ((result.before, before), (result.after, after)):
+        assert item.accuracy_float == pytest.approx(model.accuracy, abs=0.2)
+        assert abs(item.accuracy_int8 - item.accuracy_float) < 5
+        assert item.latency_int8.repeats == item.latency_float.repeats == 5
+        assert 0 < item.latency_int8.low <= item.latency_int8.value <= item.latency_int8.high
+        assert 0 < item.bytes_int8 < item.bytes_float
 
 
 def test_zeros_of_gelu_and_relu(result: DeployReport, relu: nn.Module) -> None:
@@ -98,7 +98,7 @@ def test_zeros_of_gelu_and_relu(result: DeployReport, relu: nn.Module) -> None:
     with torch.no_grad():
         first = relu.get_submodule("1")(relu.get_submodule("0")(digits.test_images))
         second = relu.get_submodule("3")(relu.get_submodule("2")(first))
-    counted = sum(int((one == 0).sum()) for one in (first, second)) / (first.numel() + second.numel())
+    counted = sum(int((item == 0).sum()) for item in (first, second)) / (first.numel() + second.numel())
     assert result.after.zeros == pytest.approx(counted, rel=1e-12)
     assert counted > 0.05
 
@@ -106,13 +106,13 @@ def test_zeros_of_gelu_and_relu(result: DeployReport, relu: nn.Module) -> None:
 def test_pruning_says_when_apoz_cannot_rank(result: DeployReport) -> None:
     assert isinstance(result.before.pruned_by_apoz, NotRun)
     assert re.search(r"[0-7] of 28 have an APoZ .* and 8 are to be removed", result.before.pruned_by_apoz.reason)
-    for one in (result.before.pruned_by_size, result.after.pruned_by_size, result.after.pruned_by_apoz):
-        assert isinstance(one, PruningCheck)
-        assert (one.units, one.removed) == (28, 8)
-        first, second = (one.removed_by_layer.get(name, 0) for name in ("1", "3"))
+    for item in (result.before.pruned_by_size, result.after.pruned_by_size, result.after.pruned_by_apoz):
+        assert isinstance(item, PruningCheck)
+        assert (item.units, item.removed) == (28, 8)
+        first, second = (item.removed_by_layer.get(name, 0) for name in ("1", "3"))
         assert first + second == 8
         left = (64, 16 - first, 12 - second, 10)
-        assert one.parameters_after == sum((a + 1) * b for a, b in pairwise(left))
+        assert item.parameters_after == sum((a + 1) * b for a, b in pairwise(left))
     chance = result.after.pruned_at_random
     assert isinstance(chance, PruningCheck)
     assert chance.accuracy_after.repeats == 5
@@ -168,14 +168,16 @@ def test_quantised_weights_are_the_nearest_of_their_channel(relu: nn.Module) -> 
 
     quantised = quantise(written(relu), load_digits().train_images, threads=1)
     graph = onnx.load_from_string(quantised.content).graph
-    arrays = {one.name: torch.tensor(onnx.numpy_helper.to_array(one)) for one in graph.initializer}
+    arrays = {item.name: torch.tensor(onnx.numpy_helper.to_array(item)) for item in graph.initializer}
     for index in (0, 2, 4):
         weight = relu.get_submodule(f"{index}").weight.detach()  # type: ignore[union-attr]
-        found = [
-            one for one in arrays.values() if one.dtype == torch.int8 and one.shape in (weight.shape, weight.T.shape)
+        results = [
+            array
+            for array in arrays.values()
+            if array.dtype == torch.int8 and array.shape in (weight.shape, weight.T.shape)
         ]
-        assert len(found) == 1
-        steps = found[0].double()
+        assert len(results) == 1
+        steps = results[0].double()
         steps = steps if steps.shape == weight.shape else steps.T
         scales = weight.abs().amax(dim=1, keepdim=True).double() / 127  # one for each output
         assert (steps * scales - weight).abs().le(scales * 0.501).all()
@@ -188,25 +190,25 @@ def test_every_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, relu: nn.M
     for name in ("onnx", "onnxruntime", "torch_pruning", "maraboupy"):
         monkeypatch.setitem(sys.modules, name, None)
     digits = load_digits()
-    found = deploy_check(
+    result = deploy_check(
         relu, relu, images=digits.test_images[:20], labels=digits.test_labels[:20], calibration=digits.train_images[:20]
     )
-    for check in (found.after.onnx, found.after.int8, found.after.pruned_by_apoz, found.after.robustness):
+    for check in (result.after.onnx, result.after.int8, result.after.pruned_by_apoz, result.after.robustness):
         assert isinstance(check, NotRun)
         assert "which is not installed. Install it with: pip install 'softknee[deploy]'" in check.reason
-    assert "'torch-pruning'" in found.after.pruned_by_size.reason  # type: ignore[union-attr]
-    assert isinstance(found.after.layers, tuple)
-    assert found.record(command="").rows
-    assert "not run [1]" in found.markdown()
+    assert "'torch-pruning'" in result.after.pruned_by_size.reason  # type: ignore[union-attr]
+    assert isinstance(result.after.layers, tuple)
+    assert result.record(command="").rows
+    assert "not run [1]" in result.markdown()
 
 
 def test_a_failing_tool_is_quoted() -> None:
     damaged = Exported(content=b"no model", input="x", opset=20, operators={}, foreign=())
-    found = attempt(lambda: quantise(damaged, torch.zeros(2, 4), threads=1), what="Quantisation")
-    assert isinstance(found, NotRun)
-    assert found.reason.startswith("Quantisation failed: ")
-    assert found.reason.endswith(".")
-    assert "\n" not in found.reason
+    result = attempt(lambda: quantise(damaged, torch.zeros(2, 4), threads=1), what="Quantisation")
+    assert isinstance(result, NotRun)
+    assert result.reason.startswith("Quantisation failed: ")
+    assert result.reason.endswith(".")
+    assert "\n" not in result.reason
 
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

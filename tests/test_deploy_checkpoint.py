@@ -44,14 +44,14 @@ class Functional(nn.Module):
 def test_a_copy_with_relu_computes_with_relu(model: nn.Module) -> None:
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     before = model(x)
-    found = relu_copy(model, x)
-    linears = [one for one in found.modules() if isinstance(one, nn.Linear)]
+    actual = relu_copy(model, x)
+    linears = [module for module in actual.modules() if isinstance(module, nn.Linear)]
     expected = x
     for index, linear in enumerate(linears):
         expected = linear(expected).clamp(min=0) if index < len(linears) - 1 else linear(expected)
-    assert torch.allclose(found(x), expected, atol=1e-6)
+    assert torch.allclose(actual(x), expected, atol=1e-6)
     assert torch.equal(model(x), before)
-    assert not any(type(one).__module__.startswith("softknee") for one in found.modules())
+    assert not any(type(item).__module__.startswith("softknee") for item in actual.modules())
 
 
 def test_there_must_be_something_to_replace() -> None:

@@ -58,10 +58,10 @@ def masked(model: nn.Module, measured: list[Layer], example: Tensor, criterion: 
 
         hooks.append(model.get_submodule(layer.path).register_forward_hook(zero))
     with torch.no_grad():
-        found = model(example)
+        result = model(example)
     for hook in hooks:
         hook.remove()
-    return float(found.double().sum())
+    return float(result.double().sum())
 
 
 @pytest.mark.parametrize("criterion", [BY_APOZ, BY_SIZE])
@@ -85,16 +85,16 @@ def test_pruning_is_what_zeroing_the_units_is(criterion: str, activation: dict[s
         with torch.no_grad():
             return float(one(images).double().sum())
 
-    found = check_pruning(
+    result = check_pruning(
         model, measured, images[:2], share=0.3, criterion=criterion, evaluate=evaluate, accuracy_before=0.0
     )
     if activation["activation"] == "leaky_relu" and criterion == BY_APOZ:
-        assert isinstance(found, NotRun)
+        assert isinstance(result, NotRun)
         return
-    assert isinstance(found, PruningCheck)
-    assert (found.units, found.removed) == (13, 3)
-    assert found.parameters_after < found.parameters_before
-    assert found.accuracy_after.value == pytest.approx(masked(model, measured, images, criterion, 0.3), rel=1e-4)
+    assert isinstance(result, PruningCheck)
+    assert (result.units, result.removed) == (13, 3)
+    assert result.parameters_after < result.parameters_before
+    assert result.accuracy_after.value == pytest.approx(masked(model, measured, images, criterion, 0.3), rel=1e-4)
 
 
 def test_layers_that_a_residual_ties_together_are_pruned_together() -> None:
@@ -104,7 +104,7 @@ def test_layers_that_a_residual_ties_together_are_pruned_together() -> None:
     images = torch.randn(4, 1, 32, 32)
     measured = layers(model, images)
     for criterion in (BY_SIZE, AT_RANDOM):
-        found = check_pruning(
+        result = check_pruning(
             model,
             measured,
             images[:2],
@@ -113,9 +113,9 @@ def test_layers_that_a_residual_ties_together_are_pruned_together() -> None:
             evaluate=lambda one: one(images).sum().item(),
             accuracy_before=0.0,
         )
-        assert isinstance(found, PruningCheck)
-        assert found.removed == int(0.3 * found.units)
-        assert found.parameters_after < 0.9 * found.parameters_before
+        assert isinstance(result, PruningCheck)
+        assert result.removed == int(0.3 * result.units)
+        assert result.parameters_after < 0.9 * result.parameters_before
 
 
 def one_number(bias: tuple[float, ...]) -> nn.Sequential:
@@ -136,9 +136,9 @@ def test_robustness_where_the_radius_is_known() -> None:
     exported, label = written(model), torch.zeros(1, dtype=torch.int64)
     verdicts = {}
     for eps in (0.49, 0.51, 1.0):
-        found = check_robustness(model, exported, torch.zeros(1, 1), label, eps=eps, chosen=[0], seconds=600)
-        assert isinstance(found, RobustnessCheck)
-        (verdicts[eps],) = found.points
+        result = check_robustness(model, exported, torch.zeros(1, 1), label, eps=eps, chosen=[0], seconds=600)
+        assert isinstance(result, RobustnessCheck)
+        (verdicts[eps],) = result.points
     assert verdicts[0.49].verdict == "proved"
     for eps in (0.51, 1.0):
         point = verdicts[eps]
@@ -157,12 +157,12 @@ def test_verdicts_agree_with_a_dense_grid() -> None:
     points = torch.rand(8, 2) * 4 - 2
     with torch.no_grad():
         labels = model(points).argmax(1)
-    found = check_robustness(model, written(model), points, labels, eps=0.2, chosen=list(range(8)), seconds=600)
-    assert isinstance(found, RobustnessCheck)
+    result = check_robustness(model, written(model), points, labels, eps=0.2, chosen=list(range(8)), seconds=600)
+    assert isinstance(result, RobustnessCheck)
     steps = torch.linspace(-0.2, 0.2, 201)
     ball = torch.cartesian_prod(steps, steps)
     kinds = set()
-    for point in found.points:
+    for point in result.points:
         with torch.no_grad():
             changed = bool((model(points[point.index] + ball).argmax(1) != labels[point.index]).any())
         assert point.verdict == ("counterexample" if changed else "proved")
@@ -175,6 +175,6 @@ def test_what_is_no_mlp_is_not_asked_of_marabou() -> None:
     assert not is_mlp(model)
     assert is_mlp(nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Dropout(), nn.GELU(), nn.Linear(4, 2)))
     empty = Exported(content=b"", input="x", opset=1, operators={}, foreign=())
-    found = check_robustness(model, empty, torch.zeros(1, 1, 4, 4), torch.zeros(1), eps=1, chosen=[0], seconds=1)
-    assert isinstance(found, NotRun)
-    assert "Conv2d" in found.reason
+    result = check_robustness(model, empty, torch.zeros(1, 1, 4, 4), torch.zeros(1), eps=1, chosen=[0], seconds=1)
+    assert isinstance(result, NotRun)
+    assert "Conv2d" in result.reason

@@ -45,10 +45,10 @@ def test_rows_are_networks_activations_and_forms(checked) -> None:
 
 def test_numbers_are_means_over_the_checkpoints(checked) -> None:
     row = summary_record(checked, command="x").rows[0]
-    each = [one.report.before.accuracy for one in checked[:2]]
+    each = [item.report.before.accuracy for item in checked[:2]]
     assert row["accuracy"] == Quantity.mean(each, unit="%")
     assert row["accuracy_int8"].repeats == 2
-    assert row["onnxruntime_difference"] == max(one.report.before.onnx.difference for one in checked[:2])
+    assert row["onnxruntime_difference"] == max(value.report.before.onnx.difference for value in checked[:2])
 
 
 def test_a_refusal_is_told_and_a_proof_counted(checked) -> None:

@@ -31,7 +31,7 @@ def test_it_prints_the_sheet_draws_and_saves(softknee, tmp_path: Path) -> None:
     assert "certificate of knee()" in out
     assert "C2" in out
     assert "The curves of f, f' and f'' are in knee.html." in out
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["knee.html", "knee.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["knee.html", "knee.json"]
     assert (tmp_path / "knee.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     x = torch.linspace(-0.3, 0.3, 61, dtype=torch.float64)
     torch.testing.assert_close(sk.load("knee.json")(x), sk.get("srelu")(x, delta=0.1))
@@ -51,7 +51,7 @@ def test_parameters_are_declared_and_shown(softknee, tmp_path: Path) -> None:
 
 def test_a_saved_file_is_taken_again_by_this_command_and_by_others(softknee, tmp_path: Path) -> None:
     assert softknee("design", "x * sigmoid(beta * x)", "--param", "beta=1.5", "--no-plot", "--save", "own.json")[0] == 0
-    assert [one.name for one in tmp_path.iterdir()] == ["own.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["own.json"]
     code, out, _ = softknee("design", "own.json", "--no-plot", "--name", "again")
     assert code == 0
     assert "beta" in out

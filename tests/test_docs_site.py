@@ -70,19 +70,19 @@ def test_every_next_step_is_two_clicks_away(site: Path):
     """From the start page through at most one page to every page of ours."""
     seen, pages = {"index.html"}, {"index.html"}
     for _ in range(2):
-        found = set()
+        result = set()
         for page in pages:
             for address in links.read(site / page).links:
                 path = address.partition("#")[0]
                 if path and "://" not in address and path.endswith(".html"):
-                    found.add(str(((site / page).parent / path).resolve().relative_to(site.resolve())))
-        pages = found - seen
-        seen |= found
+                    result.add(str(((site / page).parent / path).resolve().relative_to(site.resolve())))
+        pages = result - seen
+        seen |= result
     made = {str(path.relative_to(site)) for path in site.rglob("*.html") if "_static" not in path.parts}
     apart = {
-        one
-        for one in made - seen
-        if not one.startswith((*(f"papers/{paper.stem}/records/" for paper in PAPERS), "quickstart/"))
+        item
+        for item in made - seen
+        if not item.startswith((*(f"papers/{paper.stem}/records/" for paper in PAPERS), "quickstart/"))
     }
     assert apart <= {"genindex.html", "py-modindex.html", "search.html"}
     # A telephone hides the sidebar: what people look for is in the text of the first page, or of one that it names.
@@ -144,7 +144,7 @@ def test_a_slider_holds_the_function(site: Path):
     text = (site / "zoo" / "smelu.html").read_text(encoding="utf-8")
     (first, *_) = re.findall(r'<path class="soft" d="([^"]+)"', text)
     (beta,) = re.findall(r"<output>([\d.]+)</output>", text)
-    points = [tuple(map(float, one.split())) for one in re.findall(r"[\d.]+ [\d.]+", first)]
+    points = [tuple(map(float, item.split())) for item in re.findall(r"[\d.]+ [\d.]+", first)]
     assert len(points) > 8
     # x from -3 to 3 over a width of 300, f from 0 to 3; the rest of the frame follows from the first and last point.
     (_, ground), (_, top) = points[0], points[-1]
@@ -163,8 +163,8 @@ def test_no_page_is_wider_than_its_window(site: Path):
             browser.size(width, 800)
             for page in pages:
                 browser.open((site / f"{page}.html").as_uri())
-                if (found := browser.evaluate("document.documentElement.scrollWidth")) > width:
-                    wide.append((page, width, found))
+                if (result := browser.evaluate("document.documentElement.scrollWidth")) > width:
+                    wide.append((page, width, result))
     assert wide == []
 
 
@@ -179,16 +179,16 @@ def test_a_dead_link_an_anchor_and_a_fetch_from_outside_are_named(tmp_path: Path
         '<a href="gone.html">dead</a><a href="there.html#gone">dead</a><a href="#gone">dead</a>'
         '<script src="https://example.org/a.js"></script><img src="no.png"/><a href="../up.html">dead</a>'
     )
-    found = links.problems(tmp_path)
-    assert len(found) == 7
+    result = links.problems(tmp_path)
+    assert len(result) == 7
     for words in (
         "'gone.html' leads to no file",
         "'there.html#gone' leads to an anchor",
         "'#gone'",
         "a.js' lies outside",
     ):
-        assert any(words in one for one in found), words
-    assert any("style.css" in one and "lies outside" in one for one in found)
+        assert any(words in value for value in result), words
+    assert any("style.css" in item and "lies outside" in item for item in result)
 
 
 def test_a_page_with_a_dead_link_does_not_build(tmp_path: Path):
@@ -256,9 +256,11 @@ def test_the_status_page_is_what_the_code_answers():
     text = (DOCS / "status.md").read_text(encoding="utf-8")
     assert {name for name in gallery.names() if f"(zoo/{name}.md)" in text} == set(gallery.names())
     for name in ("smelu", "crrelu_exact", "squaf"):
-        found = status.answers(name)
+        result = status.answers(name)
         listed = status.committed()[name]
-        assert {one: listed[one] for one in found} == {one: "✓" if two == "yes" else two for one, two in found.items()}
+        assert {item: listed[item] for item in result} == {
+            value: "✓" if two == "yes" else two for value, two in result.items()
+        }
 
 
 def test_the_status_says_no_where_the_answer_is_no():
@@ -269,7 +271,7 @@ def test_the_status_says_no_where_the_answer_is_no():
 def test_costs_are_those_of_the_records():
     costs = zoo.read_costs()
     assert len(set(gallery.names()) & set(costs)) > 25  # one that was just added is in no record yet
-    (row,) = [one for one in costs["srelu"] if "H200, float32" in one]
+    (row,) = [item for item in costs["srelu"] if "H200, float32" in item]
     assert "| 1.02 / 2.59 |" in row  # as in the README, whose table a test holds against the record
     assert "19.6 / 55" in row
 

@@ -23,7 +23,7 @@ RUN = [
     for page in pages()
     if page.name not in ELSEWHERE
     and page.parent not in (EXTEND, DOCS / "zoo")
-    and any(one.kind in ("python", "console") for one in blocks_of(page))
+    and any(item.kind in ("python", "console") for item in blocks_of(page))
 ]
 
 
@@ -34,13 +34,14 @@ def title(page: Path) -> str:
 # What libraries warn of: torch's exporter and process groups of themselves, Ray of what will change.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize(
-    "page", [pytest.param(one, id=title(one), marks=[pytest.mark.slow] if title(one) in SLOW else []) for one in RUN]
+    "page",
+    [pytest.param(item, id=title(item), marks=[pytest.mark.slow] if title(item) in SLOW else []) for item in RUN],
 )
 def test_the_blocks_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch):
     # A cluster of its own: Ray would take one that a test of the other worker has just started, and loses soon.
     monkeypatch.setenv("RAY_ADDRESS", "local")
     printed = run_blocks_of(page)
-    assert any(one.strip() for one in printed)
+    assert any(value.strip() for value in printed)
 
 
 def test_the_guides_are_there():
@@ -111,7 +112,7 @@ def test_the_four_pages_can_be_followed(followed: tuple[Path, dict[str, tuple[st
     _, said = followed
     assert set(said) == {"function.md", "engine.md", "measure.md", "recipe.md"}
     function, engine, measure, recipe = (
-        "".join(said[f"{one}.md"]) for one in ("function", "engine", "measure", "recipe")
+        "".join(said[f"{item}.md"]) for item in ("function", "engine", "measure", "recipe")
     )
     assert "distance to relu" in function
     assert "SmoothstepGate(beta=0.5 (learned), per='layer')" in function

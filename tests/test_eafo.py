@@ -28,43 +28,43 @@ FOLDED = ("swish", "gelu", "mish", "hardswish")
 def test_crrelu_raises_the_entropy_with_a_positive_eps_and_lowers_it_with_a_negative_one():
     """Errata 2, against 30 digits: the density of the positive half is twice the normal's."""
     for eps, printed in ((0.01, 0.003516), (-0.01, -0.003555)):
-        found = sk.design.entropy_change("relu", "crrelu", "normal", between=(0, math.inf), eps=eps)
+        result = sk.design.entropy_change("relu", "crrelu", "normal", between=(0, math.inf), eps=eps)
         with mpmath.workdps(30):
             truth = 2 * mpmath.quad(
                 lambda at, e=eps: mpmath.npdf(at) * mpmath.log(1 + e * (1 - at**2) * mpmath.exp(-(at**2) / 2)),
                 [0, 1, 2, 4, 8, 16],
             )
-        assert found == pytest.approx(float(truth), abs=1e-14)
-        assert round(found, 6) == printed
+        assert result == pytest.approx(float(truth), abs=1e-14)
+        assert round(result, 6) == printed
 
 
 def test_relu_and_a_normal_density_give_crrelu_with_the_other_sign():
-    found = sk.design.eafo("relu", "normal", flat="continue")
-    assert sympy.simplify(elementary(found.correction) + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi)) == 0
+    result = sk.design.eafo("relu", "normal", flat="continue")
+    assert sympy.simplify(elementary(result.correction) + x * sympy.exp(-(x**2) / 2) / sympy.sqrt(2 * sympy.pi)) == 0
     crrelu = sk.get("crrelu")
     term = elementary(crrelu.formula.coeff(crrelu.param("eps").symbol))
-    assert sympy.simplify(elementary(found.correction) / term) == -1 / sympy.sqrt(2 * sympy.pi)
-    assert found.crrelu == -sympy.Rational(1, 100) / sympy.sqrt(2 * sympy.pi)
+    assert sympy.simplify(elementary(result.correction) / term) == -1 / sympy.sqrt(2 * sympy.pi)
+    assert result.crrelu == -sympy.Rational(1, 100) / sympy.sqrt(2 * sympy.pi)
     at = torch.linspace(-9, 9, 1001, dtype=F64)
-    torch.testing.assert_close(found.activation(at), crrelu(at, eps=float(found.crrelu)), rtol=1e-14, atol=1e-15)
-    assert found.measured < 0 < sk.design.entropy_change("relu", "crrelu", between=(0, math.inf), eps=0.01)
-    text = str(found)
+    torch.testing.assert_close(result.activation(at), crrelu(at, eps=float(result.crrelu)), rtol=1e-14, atol=1e-15)
+    assert result.measured < 0 < sk.design.entropy_change("relu", "crrelu", between=(0, math.inf), eps=0.01)
+    text = str(result)
     assert "CRReLU" in text
     assert "-0.00398942" in text
     assert "e > 0 raises the entropy" in text
 
 
 def test_relu_alone_is_corrected_above_zero_and_left_alone_below():
-    found = sk.design.eafo("relu")
+    result = sk.design.eafo("relu")
     at = torch.tensor([-2.0, -0.5, 0.0, 1.0], dtype=F64)
-    torch.testing.assert_close(found.activation(at)[:3], torch.zeros(3, dtype=F64))
-    assert found.activation.derivative(1)(at)[:3].tolist() == [0, 0, 0]
-    assert float(found.activation(at, eps=0.5)[3]) == pytest.approx(1 - 0.5 / math.sqrt(2 * math.pi * math.e))
+    torch.testing.assert_close(result.activation(at)[:3], torch.zeros(3, dtype=F64))
+    assert result.activation.derivative(1)(at)[:3].tolist() == [0, 0, 0]
+    assert float(result.activation(at, eps=0.5)[3]) == pytest.approx(1 - 0.5 / math.sqrt(2 * math.pi * math.e))
     # The first variation is minus 2 times the integral of (x phi)^2 over the half line, 1/(4 sqrt pi).
-    assert found.predicted == pytest.approx(-0.01 / (4 * math.sqrt(math.pi)), rel=1e-12)
-    assert found.mass == pytest.approx(0.5)
-    assert [piece.flat for piece in found.pieces] == [True, False]
-    assert "flat: left as it is" in str(found)
+    assert result.predicted == pytest.approx(-0.01 / (4 * math.sqrt(math.pi)), rel=1e-12)
+    assert result.mass == pytest.approx(0.5)
+    assert [piece.flat for piece in result.pieces] == [True, False]
+    assert "flat: left as it is" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_the_correction_is_equation_five_written_in_the_inverse(name: str, formu
     first, second = sympy.diff(inverse, x), sympy.diff(inverse, x, 2)
     eta = -(p.subs(x, inverse) * second / first + sympy.diff(p, x).subs(x, inverse) * first)
     f = elementary(formula)
-    found = sk.design.eafo(Activation(name, formula))
+    actual = sk.design.eafo(Activation(name, formula))
     for at in (-1.7, -0.3, 0.4, 2.2):
         with mpmath.workdps(40):
             point = sympy.Float(at, 40)
             expected = -(eta.subs(x, f.subs(x, point)) * sympy.diff(f, x).subs(x, point)).evalf(30)
-            seen = elementary(found.correction).subs(x, point).evalf(30)
+            seen = elementary(actual.correction).subs(x, point).evalf(30)
             assert abs(expected - seen) < 1e-25, (name, at)
 
 
@@ -109,35 +109,35 @@ FALLS |= {(name, DENSITIES[1 + place % 3]) for place, name in enumerate(FUNCTION
 
 @pytest.mark.parametrize(("name", "density"), sorted(FALLS))
 def test_the_entropy_falls_as_predicted_in_the_limit_of_small_eps(name: str, density: str):
-    found = sk.design.eafo(name, density)
+    result = sk.design.eafo(name, density)
     if (name, density) in WORST_ALREADY:
-        assert found.correction == 0
+        assert result.correction == 0
         return
-    assert found.predicted < 0
-    assert found.measured < 0
-    assert found.largest > 0.1
-    off = [abs(found.change(eps) / (found.predicted / found.eps * eps) - 1) for eps in (1e-3, 1e-5)]
+    assert result.predicted < 0
+    assert result.measured < 0
+    assert result.largest > 0.1
+    off = [abs(result.change(eps) / (result.predicted / result.eps * eps) - 1) for eps in (1e-3, 1e-5)]
     assert off[0] < 0.02
     # The error is of first order in eps; what remains is rounding of a change of about 1e-7 nats.
     assert off[1] < 0.02 * off[0] + 1e-8
-    assert found.change(-1e-3) > 0
+    assert result.change(-1e-3) > 0
 
 
 @pytest.mark.parametrize(("name", "density"), [("softplus", "normal"), ("tanh", "laplace"), ("elu", "logistic")])
 def test_the_measured_change_is_that_of_the_definition(name: str, density: str):
-    found = sk.design.eafo(name, density, eps=0.02)
-    change = sk.design.entropy_change(name, found.activation, density, eps=0.02)
-    assert change == pytest.approx(found.measured, rel=1e-9)
+    result = sk.design.eafo(name, density, eps=0.02)
+    change = sk.design.entropy_change(name, result.activation, density, eps=0.02)
+    assert change == pytest.approx(result.measured, rel=1e-9)
     with mpmath.workdps(20):
         # Once more without our quadrature and without the formula for the entropy's change.
         f, p = elementary(sk.get(name).formula).subs(sympy.Symbol("beta", positive=True), 1), read(density)
-        slope = sympy.lambdify(x, sympy.diff(elementary(found.correction), x) * sympy.Rational(1, 50), "mpmath")
+        slope = sympy.lambdify(x, sympy.diff(elementary(result.correction), x) * sympy.Rational(1, 50), "mpmath")
         base = sympy.lambdify(x, sympy.diff(f, x), "mpmath")
         pdf = sympy.lambdify(x, elementary(p.formula), "mpmath")
-        cuts = sorted({0, *(float(end) for piece in found.pieces for end in piece.inner if end.is_finite)})
+        cuts = sorted({0, *(float(end) for piece in result.pieces for end in piece.inner if end.is_finite)})
         edges = [-30, -8, -4, *cuts, 4, 8, 30]
         truth = mpmath.quad(lambda at: pdf(at) * mpmath.log(1 + slope(at) / base(at)), sorted(edges))
-    assert float(truth) == pytest.approx(found.measured, rel=1e-7)
+    assert float(truth) == pytest.approx(result.measured, rel=1e-7)
 
 
 def test_mere_scaling_lowers_the_entropy_without_end():
@@ -165,47 +165,47 @@ def test_the_entropy_of_samples_agrees_with_an_estimate_that_knows_no_slope():
 
 
 def test_a_fold_is_corrected_on_both_sides_and_stays_where_it_is():
-    found = sk.design.eafo("gelu")
+    result = sk.design.eafo("gelu")
     fold = -0.751791524693564
-    assert float(found.pieces[0].high) == pytest.approx(fold, abs=1e-14)
-    assert [piece.rising for piece in found.pieces] == [False, True]
+    assert float(result.pieces[0].high) == pytest.approx(fold, abs=1e-14)
+    assert [piece.rising for piece in result.pieces] == [False, True]
     at = torch.tensor([fold], dtype=F64)
-    assert float(found.activation.partial("eps")(at)) == 0
-    assert not found.symbolic
-    assert "pole of equation 5" in str(found)
+    assert float(result.activation.partial("eps")(at)) == 0
+    assert not result.symbolic
+    assert "pole of equation 5" in str(result)
     one_to_one = torch.linspace(-9, 9, 40001, dtype=F64)
     old = sk.get("gelu").derivative(1)(one_to_one)
-    new = found.activation.derivative(1)(one_to_one, eps=0.98 * found.largest)
+    new = result.activation.derivative(1)(one_to_one, eps=0.98 * result.largest)
     assert not bool((old * new < 0).any())
 
 
 def test_a_slope_that_touches_zero_is_a_seam_too():
-    found = sk.design.eafo(x**3, "normal")
-    assert [float(piece.high) for piece in found.pieces] == [0.0, math.inf]
-    assert all(piece.rising for piece in found.pieces)
-    assert found.change(1e-5) == pytest.approx(found.predicted / found.eps * 1e-5, rel=1e-3)
+    result = sk.design.eafo(x**3, "normal")
+    assert [float(piece.high) for piece in result.pieces] == [0.0, math.inf]
+    assert all(piece.rising for piece in result.pieces)
+    assert result.change(1e-5) == pytest.approx(result.predicted / result.eps * 1e-5, rel=1e-3)
 
 
 def test_an_end_that_equation_five_ignores_is_faded_out():
     """ReLU and a Laplace density: c = -p does not end with 0, and taken as it is it would RAISE the entropy."""
     slope_alone = mpmath.quad(lambda at: mpmath.exp(-at) * mpmath.exp(-at) / 2, [0, mpmath.inf])
     assert slope_alone > 0  # E[c'/f'] of the bare correction on the positive half
-    found = sk.design.eafo("relu", "laplace")
-    assert found.measured < 0
-    assert "does not end with 0 at x = 0" in str(found)
+    result = sk.design.eafo("relu", "laplace")
+    assert result.measured < 0
+    assert "does not end with 0 at x = 0" in str(result)
     near = torch.tensor([-1e-9, 0.0, 1e-9], dtype=F64)
-    torch.testing.assert_close(found.activation(near), torch.relu(near), atol=1e-16, rtol=0)
+    torch.testing.assert_close(result.activation(near), torch.relu(near), atol=1e-16, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "density"), [("tanh", "laplace"), ("gelu", "1/(1+x**2)"), ("sigmoid", "1/(1+x**2)")])
 def test_a_tail_where_the_slope_dies_faster_than_the_density_is_left_alone_and_said(name: str, density: str):
-    found = sk.design.eafo(name, density)
-    assert "dies out faster than the density" in str(found)
+    result = sk.design.eafo(name, density)
+    assert "dies out faster than the density" in str(result)
     far = torch.tensor([-30.0, 1e30, math.inf, -math.inf], dtype=F64)
     if name != "gelu":
-        torch.testing.assert_close(found.activation(far, eps=0.05), sk.get(name)(far), rtol=rounding(F64), atol=0)
+        torch.testing.assert_close(result.activation(far, eps=0.05), sk.get(name)(far), rtol=rounding(F64), atol=0)
     at = torch.linspace(-12, 12, 20001, dtype=F64)
-    old, new = sk.get(name).derivative(1)(at), found.activation.derivative(1)(at, eps=0.98 * found.largest)
+    old, new = sk.get(name).derivative(1)(at), result.activation.derivative(1)(at, eps=0.98 * result.largest)
     assert not bool((old * new < 0).any())
 
 
@@ -260,9 +260,9 @@ def test_a_result_is_pickled_with_its_correction():
 
 
 def test_parameters_that_the_correction_was_made_for_are_the_defaults():
-    found = sk.design.eafo("softplus", beta=3.0)
-    assert {p.name: p.default for p in found.activation.params} == {"beta": 3.0, "eps": 0.01}
-    assert found.correction.has(Sigmoid(-3 * x))
+    result = sk.design.eafo("softplus", beta=3.0)
+    assert {p.name: p.default for p in result.activation.params} == {"beta": 3.0, "eps": 0.01}
+    assert result.correction.has(Sigmoid(-3 * x))
     assert [p.name for p in sk.design.eafo("crrelu").activation.params] == ["eps", "eps_eafo"]
 
 

@@ -18,29 +18,29 @@ from softknee.design.entropic.descent import _knots, _Sample
 def test_the_entropy_falls_at_every_step_at_fixed_mean_and_variance(start: str):
     x = draw(8000)
     output = sk.get(start)(x)
-    found = sk.design.eafo_descent(start, x, steps=25)
-    assert 5 <= found.steps <= 25
-    assert all(later < earlier for earlier, later in itertools.pairwise(found.entropies))
-    assert found.fall > 0.5
-    for means, variances in zip(found.means, found.variances, strict=True):
+    result = sk.design.eafo_descent(start, x, steps=25)
+    assert 5 <= result.steps <= 25
+    assert all(later < earlier for earlier, later in itertools.pairwise(result.entropies))
+    assert result.fall > 0.5
+    for means, variances in zip(result.means, result.variances, strict=True):
         assert means == pytest.approx(float(output.mean()), abs=1e-12)
         assert variances == pytest.approx(float(output.var(unbiased=False)), rel=1e-12)
-    y = found(x)
+    y = result(x)
     assert float(y.mean()) == pytest.approx(float(output.mean()), abs=1e-12)
     assert float(y.var(unbiased=False)) == pytest.approx(float(output.var(unbiased=False)), rel=1e-12)
     # Invertible: the slopes keep above the floor, and the samples come back.
-    assert float(found.spline.slopes.min()) >= 0.01 * float(found.spline.slopes.max()) * (1 - 1e-8)
-    torch.testing.assert_close(found.spline.inverse(y), x, rtol=1e-9, atol=1e-9)
-    assert ("lowest slope" in found.started) or start in ("softplus", "elu")
+    assert float(result.spline.slopes.min()) >= 0.01 * float(result.spline.slopes.max()) * (1 - 1e-8)
+    torch.testing.assert_close(result.spline.inverse(y), x, rtol=1e-9, atol=1e-9)
+    assert ("lowest slope" in result.started) or start in ("softplus", "elu")
 
 
 def test_an_estimate_that_knows_no_slope_sees_the_same_fall():
     x = draw(60_000)
     start = sk.design.eafo_descent("softplus", x, steps=0)
-    found = sk.design.eafo_descent("softplus", x, steps=12)
-    seen = sk.design.spacing_entropy(start(x)) - sk.design.spacing_entropy(found(x))
-    assert found.fall > 1
-    assert seen == pytest.approx(found.fall, abs=0.05)
+    result = sk.design.eafo_descent("softplus", x, steps=12)
+    seen = sk.design.spacing_entropy(start(x)) - sk.design.spacing_entropy(result(x))
+    assert result.fall > 1
+    assert seen == pytest.approx(result.fall, abs=0.05)
 
 
 def test_the_start_is_the_function_itself():
@@ -84,24 +84,24 @@ def test_the_gradient_is_that_of_the_objective():
 def test_its_first_step_is_an_eafo_step():
     """Along the correction of equation 5 the objective's first term falls as `eafo` measures it on the same samples."""
     x = draw(4000)
-    found = sk.design.eafo("softplus", x)
-    c = found.activation.partial("eps").derivative(1)(torch.sort(x).values)
+    result = sk.design.eafo("softplus", x)
+    c = result.activation.partial("eps").derivative(1)(torch.sort(x).values)
     weak = float((c / torch.sigmoid(torch.sort(x).values)).mean())  # E[c'/f']
     assert weak < 0
-    assert found.change(1e-6) / 1e-6 == pytest.approx(weak, rel=1e-4)
+    assert result.change(1e-6) / 1e-6 == pytest.approx(weak, rel=1e-4)
 
 
 def test_it_stops_honestly():
     x = draw(2000)
-    found = sk.design.eafo_descent("softplus", x, steps=3000, knots=8, floor=0.5)
-    assert found.steps < 3000
-    assert "no step lowered the entropy" in found.stopped
-    assert "lowest allowed" in found.stopped
-    assert all(later < earlier for earlier, later in itertools.pairwise(found.entropies))
+    result = sk.design.eafo_descent("softplus", x, steps=3000, knots=8, floor=0.5)
+    assert result.steps < 3000
+    assert "no step lowered the entropy" in result.stopped
+    assert "lowest allowed" in result.stopped
+    assert all(later < earlier for earlier, later in itertools.pairwise(result.entropies))
     assert "5 steps were taken" in sk.design.eafo_descent("softplus", x, steps=5).stopped
-    assert "nats down" in str(found)
+    assert "nats down" in str(result)
     # The end is a broken line: each slope is the lowest or the highest allowed.
-    share = found.spline.slopes / found.spline.slopes.max()
+    share = result.spline.slopes / result.spline.slopes.max()
     assert bool(((share - 1).abs() < 1e-6).logical_or((share - 0.5).abs() < 1e-6).all())
 
 
@@ -109,16 +109,16 @@ def test_a_leaky_relu_is_a_minimum_and_softplus_ends_as_one():
     """At the end every slope is at a limit that the gradient pushes it through (Karush, Kuhn and Tucker)."""
     x = draw(8000)
     for start in ("relu", "leaky_relu", "softplus"):
-        found = sk.design.eafo_descent(start, x, steps=100)
-        assert "no step lowered the entropy" in found.stopped
-        share = found.spline.slopes / found.spline.slopes.max()
+        result = sk.design.eafo_descent(start, x, steps=100)
+        assert "no step lowered the entropy" in result.stopped
+        share = result.spline.slopes / result.spline.slopes.max()
         low, high = share < 0.0101, share > 0.9999
         assert bool((low | high).all())
         # One kink: flat to the left of it and steep to the right.
         assert low.tolist() == sorted(low.tolist(), reverse=True)
-        held = {"centre": found.means[-1], "spread": math.sqrt(found.variances[-1])}
-        sample = _Sample(torch.sort(x).values, found.spline.knots, **held, floor=0.01)
-        _, gradient = sample.gradient(found.spline.slopes)
+        held = {"centre": result.means[-1], "spread": math.sqrt(result.variances[-1])}
+        sample = _Sample(torch.sort(x).values, result.spline.knots, **held, floor=0.01)
+        _, gradient = sample.gradient(result.spline.slopes)
         assert float(gradient[low].min()) > 1e-3
         assert float(gradient[high].max()) < -1e-3
 
@@ -143,9 +143,9 @@ def test_the_cost_grows_like_n_log_n():
 
 def test_samples_that_coincide():
     coarse = torch.round(draw(5000) * 4) / 4  # 30 different numbers
-    found = sk.design.eafo_descent("softplus", coarse, steps=5)
-    assert len(found.spline.knots) < 40
-    assert found.fall > 0
+    result = sk.design.eafo_descent("softplus", coarse, steps=5)
+    assert len(result.spline.knots) < 40
+    assert result.fall > 0
     shifted = sk.design.eafo_descent("softplus", draw(5000) * 1e-3 + 20, steps=3)
     assert shifted.fall > 0
 

@@ -94,9 +94,9 @@ def test_the_module_starts_as_its_function():
     relu = sk.nn.EntropicSpline("relu", refresh=False)
     assert float((relu(at) - torch.relu(at)).abs().max()) < 0.1
     assert float(relu.spline.slopes.min()) == pytest.approx(0.01, rel=0.05)
-    found = sk.design.eafo_descent("softplus", draw(2000), 2)
+    result = sk.design.eafo_descent("softplus", draw(2000), 2)
     torch.testing.assert_close(
-        sk.nn.EntropicSpline(found).double()(at.double()), found(at.double()), rtol=1e-5, atol=1e-5
+        sk.nn.EntropicSpline(result).double()(at.double()), result(at.double()), rtol=1e-5, atol=1e-5
     )
 
 

@@ -24,11 +24,11 @@ def drawn(count: int = 200_000) -> torch.Tensor:
 
 def test_a_normal_distribution_and_its_scale():
     for scale in (1.0, 3.0):
-        (found,) = entropies(nn.Sequential(nn.PReLU(init=1.0)), [scale * drawn()])
-        assert found.input == pytest.approx(NORMAL + math.log(scale), abs=0.01)
-        assert found.output == found.input
-        assert found.spread == pytest.approx(scale, rel=0.01)
-        assert found.shape == pytest.approx(NORMAL, abs=0.01)
+        (result,) = entropies(nn.Sequential(nn.PReLU(init=1.0)), [scale * drawn()])
+        assert result.input == pytest.approx(NORMAL + math.log(scale), abs=0.01)
+        assert result.output == result.input
+        assert result.spread == pytest.approx(scale, rel=0.01)
+        assert result.shape == pytest.approx(NORMAL, abs=0.01)
 
 
 @pytest.mark.parametrize("width", [2.0**-6, 0.25])
@@ -39,16 +39,16 @@ def test_relu_of_a_normal_distribution_by_its_cells(width: float):
     shares = np.concatenate([[scipy.stats.norm.cdf(width / 2)], cells[cells > 0]])
     expected = -(shares * np.log(shares / width)).sum()
     for model in (nn.Sequential(nn.ReLU(inplace=True)), nn.Sequential(sk.nn.make("relu"))):
-        (found,) = entropies(model, list(drawn().clone().split(70_000)), width=width)
-        assert found.output == pytest.approx(expected, abs=0.01)
-        assert found.input == pytest.approx(NORMAL, abs=0.01)  # also where the activation writes over it
+        (actual,) = entropies(model, list(drawn().clone().split(70_000)), width=width)
+        assert actual.output == pytest.approx(expected, abs=0.01)
+        assert actual.input == pytest.approx(NORMAL, abs=0.01)  # also where the activation writes over it
     one = math.sqrt(0.5 - 1 / (2 * math.pi))  # of max(0, x)
-    assert found.spread == pytest.approx(one, rel=0.01)
+    assert actual.spread == pytest.approx(one, rel=0.01)
 
 
 def test_one_number_alone_and_a_sample():
-    (found,) = entropies(nn.Sequential(nn.ReLU()), [-torch.rand(50, 2)])
-    assert (found.output, found.spread, found.shape) == (pytest.approx(math.log(2.0**-6)), 0.0, -math.inf)
+    (result,) = entropies(nn.Sequential(nn.ReLU()), [-torch.rand(50, 2)])
+    assert (result.output, result.spread, result.shape) == (pytest.approx(math.log(2.0**-6)), 0.0, -math.inf)
     few, many = (entropies(nn.Sequential(nn.GELU()), [drawn()], samples=n)[0] for n in (50_000, 10**6))
     assert few.output == pytest.approx(many.output, abs=0.02)
     assert few.output != many.output
@@ -69,16 +69,16 @@ def test_what_cannot_be_measured_is_said():
 
 def test_a_study_measures_it_before_and_after_training():
     asked = trial("gelu", measures=("entropy",))
-    found = run_trial(asked, examples=examples()).outcome
-    assert found.entropy
-    for site in found.entropy:
+    result = run_trial(asked, examples=examples()).outcome
+    assert result.entropy
+    for site in result.entropy:
         for when in ("start", "end"):
             assert all(len(site[when][name]) == asked.seeds.count for name in ("input", "output", "spread"))
         assert site["start"]["output"] != site["end"]["output"]
         assert len(set(site["start"]["output"])) == asked.seeds.count  # every seed has weights of its own
     plain = run_trial(replace(asked, measures=()), examples=examples()).outcome
     assert plain.entropy == ()
-    assert plain.test == found.test  # measuring changes nothing
+    assert plain.test == result.test  # measuring changes nothing
 
 
 # -- the sample that activity draws of very many numbers ----------------------------------------------------------
@@ -100,5 +100,5 @@ def test_the_smallest_keys_without_drawing_all():
 
 def test_activity_of_very_many_numbers():
     x = torch.cat([torch.rand(40_000, 1), torch.rand(40_000, 1) + 1])
-    found = activity(nn.Sequential(nn.ReLU()), [x], samples=4000).sites[0]
-    assert found.entropy == pytest.approx(math.log(2), abs=0.04)
+    result = activity(nn.Sequential(nn.ReLU()), [x], samples=4000).sites[0]
+    assert result.entropy == pytest.approx(math.log(2), abs=0.04)

@@ -237,7 +237,7 @@ BESIDE_A_MODEL = {
 
 def of_a_model(first: str) -> dict[str, Callable[..., object]]:
     """Every public function and class whose first argument has this name, called with what else it needs."""
-    found = {}
+    results = {}
     for room in (sk, sk.nn, sk.surgery, sk.train, sk.measure):
         for name in room.__all__:
             one = getattr(room, name)
@@ -246,8 +246,8 @@ def of_a_model(first: str) -> dict[str, Callable[..., object]]:
             if next(iter(takes), None) == first:
                 needed = [p.name for p in takes.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
                 values = {other: BESIDE_A_MODEL[other] for other in needed if other != first}
-                found[name] = lambda given, one=one, values=values: one(given, **values)
-    return found
+                results[name] = lambda given, one=one, values=values: one(given, **values)
+    return results
 
 
 def test_what_is_no_model_is_refused_by_every_function_of_a_model():

@@ -53,8 +53,8 @@ def exported() -> tuple[nn.Module, torch.export.ExportedProgram]:
 def test_an_export_with_a_free_batch_size(exported):
     whole, program = exported
     wide = torch.randn(7, 4, 5, generator=torch.Generator().manual_seed(0))
-    for name, found, expected in zip(whole.parts, program.module()(wide), whole(wide), strict=True):
-        close(found, expected, name)
+    for name, actual, expected in zip(whole.parts, program.module()(wide), whole(wide), strict=True):
+        close(actual, expected, name)
 
 
 def operations(program: torch.export.ExportedProgram) -> set[str]:
@@ -75,10 +75,10 @@ def test_a_strict_export_keeps_the_gradient():
     program = torch.export.export(module, (X,), dynamic_shapes=({0: torch.export.Dim("batch", max=64)},), strict=True)
     assert not [target for target in operations(program) if "grad" in target or "softknee" in target]
     exported = program.module()
-    found, expected = ([X.clone().requires_grad_(), *one.parameters()] for one in (exported, module))
-    for one, inputs in ((exported, found), (module, expected)):
-        one(inputs[0]).square().sum().backward()
-    for name, ours, theirs in zip(("x", "delta"), found, expected, strict=True):
+    actual, expected = ([X.clone().requires_grad_(), *value.parameters()] for value in (exported, module))
+    for item, inputs in ((exported, actual), (module, expected)):
+        item(inputs[0]).square().sum().backward()
+    for name, ours, theirs in zip(("x", "delta"), actual, expected, strict=True):
         close(ours.grad, theirs.grad, f"the gradient by {name}")
 
 
@@ -100,8 +100,8 @@ def test_onnx_runs_the_whole_zoo(exported):
     assert program is not None
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
     results = session.run(None, {session.get_inputs()[0].name: X.numpy()})
-    for name, found, expected in zip(whole.parts, results, whole(X), strict=True):
-        close(torch.from_numpy(found), expected, name)
+    for name, actual, expected in zip(whole.parts, results, whole(X), strict=True):
+        close(torch.from_numpy(actual), expected, name)
 
 
 # TorchScript is still asked for, here and there. Its tracer warns of every check of a shape.

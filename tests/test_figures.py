@@ -277,7 +277,7 @@ except sk.SoftkneeError as error:
     sys.stderr.write(f"draw: {error}\\n")
 main()
 """
-    path = os.pathsep.join(one for one in sys.path if one)
+    path = os.pathsep.join(item for item in sys.path if item)
     finished = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -31,35 +31,35 @@ def fine(low: float, high: float, count: int = 50_001) -> Tensor:
 @pytest.mark.parametrize("weights", ["gaussian", "laplacian"])
 @pytest.mark.parametrize("error", ["sup", "mean_square"])
 def test_what_it_says_of_itself_is_what_the_kernels_compute(error: str, weights: str):
-    found = fit("gelu", low=-2.0, high=3.0, k=6, error=error, weights=weights)
+    result = fit("gelu", low=-2.0, high=3.0, k=6, error=error, weights=weights)
     x = fine(-2.0, 3.0)
-    off = (found(x) - sk.get("gelu")(x)).abs()
-    assert float(off.max()) == pytest.approx(found.sup, rel=2e-3)
-    assert float(off[:-1].square().mean()) == pytest.approx(found.mean_square, rel=1e-3)
-    assert found.bound is not None
-    assert float(off.max()) <= found.bound <= 1.06 * found.sup
-    module = found.module(learn="z", dtype=F64)
-    torch.testing.assert_close(module(x[::1000]), found(x[::1000]), rtol=1e-12, atol=1e-12)
+    off = (result(x) - sk.get("gelu")(x)).abs()
+    assert float(off.max()) == pytest.approx(result.sup, rel=2e-3)
+    assert float(off[:-1].square().mean()) == pytest.approx(result.mean_square, rel=1e-3)
+    assert result.bound is not None
+    assert float(off.max()) <= result.bound <= 1.06 * result.sup
+    module = result.module(learn="z", dtype=F64)
+    torch.testing.assert_close(module(x[::1000]), result(x[::1000]), rtol=1e-12, atol=1e-12)
     assert module.learned == ("z",)
-    assert found.starts.keys() == {"k", "q", "alpha", "z", "window", "weights"}
+    assert result.starts.keys() == {"k", "q", "alpha", "z", "window", "weights"}
 
 
 @pytest.mark.parametrize("tolerance", [0.05, 4e-3])
 def test_the_smallest_size_within_a_tolerance(tolerance: float):
-    found = fit("gelu", low=-4.0, high=4.0, tolerance=tolerance)
+    result = fit("gelu", low=-4.0, high=4.0, tolerance=tolerance)
     x = fine(-4.0, 4.0, 20_001)
-    assert float((found(x) - sk.get("gelu")(x)).abs().max()) <= tolerance * 1.01
-    for smaller in range(1, found.k):
+    assert float((result(x) - sk.get("gelu")(x)).abs().max()) <= tolerance * 1.01
+    for smaller in range(1, result.k):
         assert fit("gelu", low=-4.0, high=4.0, k=smaller).sup > tolerance
 
 
 def test_a_mean_square_tolerance_asks_for_less():
     wanted = 1e-2
-    found = fit(kinked, low=-1.0, high=1.0, tolerance=wanted**2, error="mean_square")
-    assert found.mean_square <= wanted**2
-    assert found.k <= fit(kinked, low=-1.0, high=1.0, tolerance=wanted).k
-    with pytest.raises(ParameterError, match=f"k={found.k - 1}"):
-        fit(kinked, low=-1.0, high=1.0, k=found.k - 1, tolerance=wanted**2, error="mean_square")
+    actual = fit(kinked, low=-1.0, high=1.0, tolerance=wanted**2, error="mean_square")
+    assert actual.mean_square <= wanted**2
+    assert actual.k <= fit(kinked, low=-1.0, high=1.0, tolerance=wanted).k
+    with pytest.raises(ParameterError, match=f"k={actual.k - 1}"):
+        fit(kinked, low=-1.0, high=1.0, k=actual.k - 1, tolerance=wanted**2, error="mean_square")
 
 
 def test_the_order_of_convergence():
@@ -84,25 +84,25 @@ def test_the_theorem_with_a_fixed_overlap():
 
 
 def test_nearer_than_the_sampled_and_the_least_squares_table():
-    found = fit("relu", low=-4.0, high=4.0, k=8)
+    result = fit("relu", low=-4.0, high=4.0, k=8)
     plain = fit_table("relu", k=8, q=0.5, alpha=6.0, window=5, low=-4.0, high=4.0)
-    assert found.sup < 0.6 * plain.error < 0.6 * plain.sampled
+    assert result.sup < 0.6 * plain.error < 0.6 * plain.sampled
     least = fit("relu", low=-4.0, high=4.0, k=8, error="mean_square")
     assert least.mean_square < plain.rms**2
-    assert least.sup >= found.sup
-    assert least.mean_square <= found.mean_square
+    assert least.sup >= result.sup
+    assert least.mean_square <= result.mean_square
 
 
 def test_what_is_given_stays():
-    found = fit("tanh", low=-2.0, high=2.0, k=4, q=0.5)
-    assert found.q == 0.5
-    assert found.alpha != 6.0
-    found = fit("tanh", low=-2.0, high=2.0, k=4, alpha=3.0)
-    assert found.alpha == 3.0
-    found = fit("tanh", low=-2.0, high=2.0, k=4, q=0.5, alpha=6.0, error="mean_square")
-    assert (found.q, found.alpha) == (0.5, 6.0)
+    result = fit("tanh", low=-2.0, high=2.0, k=4, q=0.5)
+    assert result.q == 0.5
+    assert result.alpha != 6.0
+    result = fit("tanh", low=-2.0, high=2.0, k=4, alpha=3.0)
+    assert result.alpha == 3.0
+    result = fit("tanh", low=-2.0, high=2.0, k=4, q=0.5, alpha=6.0, error="mean_square")
+    assert (result.q, result.alpha) == (0.5, 6.0)
     plain = fit_table("tanh", k=4, q=0.5, alpha=6.0, window=5, low=-2.0, high=2.0)
-    torch.testing.assert_close(found.z, plain.z, rtol=0, atol=1e-9)
+    torch.testing.assert_close(result.z, plain.z, rtol=0, atol=1e-9)
 
 
 def test_the_papers_fit_by_squaf_alone():
@@ -119,38 +119,38 @@ def test_the_papers_fit_by_squaf_alone():
 def test_a_squaf_comes_back():
     z = torch.tensor([0.3, -1.0, 0.5, 2.0, 1.0, -0.5, 0.2], dtype=F64)
     target = lambda x: sk.get("squaf")(x, k=3, q=0.5, alpha=5.2, z=z, window=None)  # noqa: E731
-    found = fit(target, low=-1.75, high=1.75, k=3, window=None, error="mean_square")
-    assert found.sup < 1e-3
-    assert (found.q, found.alpha) == pytest.approx((0.5, 5.2), rel=1e-2)
-    torch.testing.assert_close(found.z, z, rtol=0, atol=0.02)
+    result = fit(target, low=-1.75, high=1.75, k=3, window=None, error="mean_square")
+    assert result.sup < 1e-3
+    assert (result.q, result.alpha) == pytest.approx((0.5, 5.2), rel=1e-2)
+    torch.testing.assert_close(result.z, z, rtol=0, atol=0.02)
 
 
 @pytest.mark.parametrize("weights", ["gaussian", "laplacian"])
 def test_the_slopes_along_q_and_alpha(weights: str):
     task = Task(read_target("gelu", low=-2.0, high=2.0, lipschitz=None), weights, None, "mean_square")
-    one, rows = solve(task, k=3, q=0.7, alpha=2.0)
+    item, rows = solve(task, k=3, q=0.7, alpha=2.0)
     shares = task.shares(rows.x, k=3, q=0.7, alpha=2.0)
-    found = _slopes(task, one, rows.x, shares)
+    result = _slopes(task, item, rows.x, shares)
     step = 1e-6
     for at, (dq, da) in enumerate([(step, 0.0), (0.0, step)]):
         up, down = (
-            task.shares(rows.x, k=3, q=0.7 * math.exp(s * dq), alpha=2.0 * math.exp(s * da)) @ one.z for s in (1, -1)
+            task.shares(rows.x, k=3, q=0.7 * math.exp(s * dq), alpha=2.0 * math.exp(s * da)) @ item.z for s in (1, -1)
         )
-        torch.testing.assert_close(found[:, at], (up - down) / (2 * step), rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(result[:, at], (up - down) / (2 * step), rtol=1e-6, atol=1e-8)
 
 
 def test_samples():
     generator = np.random.default_rng(0)
     x = generator.uniform(-1, 1, 400)
     y = np.sin(3 * x) + 0.01 * generator.normal(size=400)
-    found = fit((x.tolist(), y.tolist()), k=5, error="mean_square")
-    assert (found.low, found.high, found.bound) == (x.min(), x.max(), None)
-    off = found(torch.tensor(x)).numpy() - y
-    assert found.mean_square == pytest.approx(np.mean(off**2), rel=1e-9)
-    assert found.sup == pytest.approx(np.abs(off).max(), rel=1e-9)
+    result = fit((x.tolist(), y.tolist()), k=5, error="mean_square")
+    assert (result.low, result.high, result.bound) == (x.min(), x.max(), None)
+    off = result(torch.tensor(x)).numpy() - y
+    assert result.mean_square == pytest.approx(np.mean(off**2), rel=1e-9)
+    assert result.sup == pytest.approx(np.abs(off).max(), rel=1e-9)
     # Noise of variance 1e-4, of which 13 numbers take their share.
-    assert 0.8e-4 < found.mean_square < 1.2e-4
-    assert np.abs(found(fine(-0.95, 0.95, 99)).numpy() - np.sin(3 * fine(-0.95, 0.95, 99).numpy())).max() < 0.02
+    assert 0.8e-4 < result.mean_square < 1.2e-4
+    assert np.abs(result(fine(-0.95, 0.95, 99)).numpy() - np.sin(3 * fine(-0.95, 0.95, 99).numpy())).max() < 0.02
     half = fit((torch.tensor(x), torch.tensor(y)), low=0.0, high=1.0, k=5)
     assert half.sup < 0.05
     y[[3, 7]] = np.nan, np.inf
@@ -159,39 +159,39 @@ def test_samples():
 
 
 def test_a_function_of_a_number_is_the_function_of_a_tensor():
-    one, other = (fit(wave, low=-1.0, high=2.0, k=4) for wave in (math.sin, torch.sin))
-    torch.testing.assert_close(one.z, other.z, rtol=0, atol=1e-9)
+    item, other = (fit(wave, low=-1.0, high=2.0, k=4) for wave in (math.sin, torch.sin))
+    torch.testing.assert_close(item.z, other.z, rtol=0, atol=1e-9)
     bent = fit(lambda x: x if x > 0.3 else 0.3, low=-1.0, high=1.0, k=2, q=0.5, alpha=6.0)
     assert bent.sup == pytest.approx(fit(lambda x: x.clamp(min=0.3), low=-1.0, high=1.0, k=2, q=0.5, alpha=6.0).sup)
     assert fit(lambda x: 2, low=-1.0, high=1.0, k=1).sup < 1e-9
 
 
 def test_fewer_samples_than_numbers_are_met_exactly():
-    found = fit(([-1.0, 0.2, 0.5], [1.0, -2.0, 3.0]), k=6)
-    assert found.sup < 1e-9
-    assert found.z.isfinite().all()
-    assert found.z.abs().max() < 50
+    result = fit(([-1.0, 0.2, 0.5], [1.0, -2.0, 3.0]), k=6)
+    assert result.sup < 1e-9
+    assert result.z.isfinite().all()
+    assert result.z.abs().max() < 50
 
 
 @pytest.mark.parametrize(("name", "q"), [("relu", 1.0), ("gelu", 0.25)])
 def test_the_starts_of_the_paper(name: str, q: float):
-    found = start(name)
-    assert (found.k, found.q, found.alpha) == (16, q, 1.5 / q**2)
+    result = start(name)
+    assert (result.k, result.q, result.alpha) == (16, q, 1.5 / q**2)
     plain = fit_table(name, k=16, q=q, alpha=1.5 / q**2, window=5)
-    torch.testing.assert_close(found.z, plain.z, rtol=0, atol=1e-9)
-    assert sum(p.numel() for p in found.module(learn=True).parameters()) == 35
+    torch.testing.assert_close(result.z, plain.z, rtol=0, atol=1e-9)
+    assert sum(p.numel() for p in result.module(learn=True).parameters()) == 35
     # The paper's word is that the slope goes on outside; four steps out it is gone.
     x = torch.tensor([-20 * q, 20 * q], dtype=F64)
-    slopes = sk.get("squaf").derivative()(x, **found.starts)
-    assert found.slopes_outside == pytest.approx(slopes.tolist(), rel=1e-8, abs=1e-15)
-    assert max(map(abs, found.slopes_outside)) < 1e-5
+    slopes = sk.get("squaf").derivative()(x, **result.starts)
+    assert result.slopes_outside == pytest.approx(slopes.tolist(), rel=1e-8, abs=1e-15)
+    assert max(map(abs, result.slopes_outside)) < 1e-5
 
 
 def test_the_bound_needs_a_constant():
     assert fit(smooth, low=-1.0, high=1.0, k=4).bound is None
-    found = fit(smooth, low=-1.0, high=1.0, k=4, lipschitz=3.0)
-    assert found.bound is not None
-    assert found.sup <= found.bound <= 1.06 * found.sup
+    result = fit(smooth, low=-1.0, high=1.0, k=4, lipschitz=3.0)
+    assert result.bound is not None
+    assert result.sup <= result.bound <= 1.06 * result.sup
 
 
 def test_out_of_reach():

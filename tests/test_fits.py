@@ -30,14 +30,14 @@ def kept(fit: Fit) -> torch.Tensor:
 def images(figure) -> list[np.ndarray]:
     """Colours [rows, columns, 3] of every picture, from 0 to 1."""
     addresses = [layer["mark"]["url"] for layer in figure["layer"] if layer["mark"]["type"] == "image"]
-    files = [io.BytesIO(base64.b64decode(one.partition(",")[2])) for one in addresses]
+    files = [io.BytesIO(base64.b64decode(address.partition(",")[2])) for address in addresses]
     return [np.asarray(Image.open(file)) / 255 for file in files]
 
 
 def texts(figure) -> list[str]:
     if "layer" not in figure:
         return [
-            one for name in ("hconcat", "vconcat", "concat") for part in figure.get(name, ()) for one in texts(part)
+            text for name in ("hconcat", "vconcat", "concat") for part in figure.get(name, ()) for text in texts(part)
         ]
     rows = [row for layer in figure["layer"] if layer["mark"]["type"] == "text" for row in layer["data"]["values"]]
     return [row["text"] if isinstance(row["text"], str) else "\n".join(row["text"]) for row in rows]
@@ -68,18 +68,18 @@ def test_a_gallery_shows_the_median_seed_its_errors_and_the_means():
     assert [fit.title for fit in run.fits] == ["ReLU", "GELU", "SQUAF"]
     for place, fit in enumerate(run.fits):
         pictures = kept(fit).reshape(3, 128, 128).numpy()
-        each = [peak_signal_noise_ratio(original, one, data_range=1.0) for one in pictures]
+        each = [peak_signal_noise_ratio(original, picture, data_range=1.0) for picture in pictures]
         middle = int(np.argsort(each)[1])
         assert same(shown[1 + 2 * place], pictures[middle])
         largest = max(largest, float(np.quantile(abs(pictures[middle] - original).astype(float), 0.99)))
-        alike = np.mean([structural_similarity(original, one, data_range=1.0) for one in pictures])
+        alike = np.mean([structural_similarity(original, item, data_range=1.0) for item in pictures])
         assert f"{np.mean(each):.2f} dB, SSIM {alike:.4f}" in words
         assert fit.number(middle) == middle  # the seeds are 0, 1 and 2
         assert words.count(f"seed {middle}") >= 1
     for place, fit in enumerate(run.fits):
         errors = abs(kept(fit)[fit.seed("psnr")].reshape(128, 128).numpy() - original)
         assert same(shown[2 + 2 * place], errors, "magma_r", 0.0, largest)
-    assert any("median PSNR of 3" in one for one in words)
+    assert any("median PSNR of 3" in word for word in words)
 
 
 def test_pictures_of_several_studies_stand_side_by_side():
@@ -90,7 +90,7 @@ def test_pictures_of_several_studies_stand_side_by_side():
     for line, run in enumerate(runs):
         assert same(shown[3 * line], load_picture(run.data).numpy())
         for column, label in enumerate(("relu", "squaf"), start=1):
-            (fit,) = [one for one in run.fits if one.label == label]
+            (fit,) = [item for item in run.fits if item.label == label]
             assert same(shown[3 * line + column], kept(fit)[fit.seed("psnr")].reshape(128, 128).numpy())
     every = compare_pictures(runs).figure
     assert len(images(every)) == 7  # gelu stands in one row alone
@@ -163,7 +163,7 @@ def test_seeds_that_diverged_are_said_and_not_averaged():
     scores = {name: (None, *each[1:]) for name, each in gelu.outcome.test.items()}
     partly = replace(gelu.outcome, diverged=(2, None, None), test=scores)
     run = Run(store=whole.store, recipe=whole.recipe)
-    run.fits.extend(replace(fit, outcome=one, run=run) for fit, one in ((relu, gone), (gelu, partly)))
+    run.fits.extend(replace(fit, outcome=item, run=run) for fit, item in ((relu, gone), (gelu, partly)))
     run.fits.append(replace(squaf, run=run))
     figure = gallery(run).figure
     assert "every seed diverged" in texts(figure)

@@ -23,9 +23,9 @@ def test_it_draws_what_each_study_is_about(softknee, tmp_path: Path):
     code, said, err = softknee("fits", str(place_of("camera")), str(place_of("page")), "--out", str(out))
     assert code == 0, err
     drawn, learned = {"camera-fits", "page-fits", "pictures", "pictures-all"}, {"camera-squaf", "page-squaf"}
-    assert {one.name for one in out.iterdir()} == {
-        *(f"{one}.png" for one in drawn | learned),
-        *(f"{one}.svg" for one in learned),
+    assert {path.name for path in out.iterdir()} == {
+        *(f"{item}.png" for item in drawn | learned),
+        *(f"{value}.svg" for value in learned),
     }
     assert "Missing" not in said
     for name in drawn | learned:
@@ -34,8 +34,8 @@ def test_it_draws_what_each_study_is_about(softknee, tmp_path: Path):
 
 
 def test_other_kinds_of_studies_have_figures_of_their_own():
-    found, notes = draw_runs([finished(name) for name in ("grid", "alone", "line", "clusters")])
-    assert set(found) == {
+    result, notes = draw_runs([finished(name) for name in ("grid", "alone", "line", "clusters")])
+    assert set(result) == {
         "grid-grid",
         "alone-squaf",
         "line-squaf",
@@ -45,8 +45,8 @@ def test_other_kinds_of_studies_have_figures_of_their_own():
     }
     assert notes == ()
     for name in ("grid-grid", "sine-1d-curves"):
-        assert png_of(found[name].figure) == png_of(found[name].figure)
-        assert svg_bytes(found[name].figure) is not None
+        assert png_of(result[name].figure) == png_of(result[name].figure)
+        assert svg_bytes(result[name].figure) is not None
 
 
 def test_a_study_of_another_kind_or_without_its_examples_gives_a_sentence(tmp_path: Path):
@@ -55,8 +55,8 @@ def test_a_study_of_another_kind_or_without_its_examples_gives_a_sentence(tmp_pa
     shutil.copytree(place_of("field"), lost)
     text = (lost / "study.json").read_text(encoding="utf-8")
     (lost / "study.json").write_text(text.replace('"sine-2d"', '"clusters-3"'), encoding="utf-8")
-    found, notes = draw_runs([other, read_run(lost)])
-    assert found == {}
+    result, notes = draw_runs([other, read_run(lost)])
+    assert result == {}
     first, second = sorted(notes, key=lambda note: "other examples" in note)
     assert "is about digits, which has no picture of its own" in first
     assert "was trained on other examples than 'clusters-3' has now" in second
@@ -66,8 +66,8 @@ def test_missing_predictions_and_trials_are_said_and_the_rest_is_drawn(softknee,
     place = tmp_path / "partly"
     shutil.copytree(place_of("camera"), place)
     labels = {
-        one.stem: json.loads(one.read_text())["settings"]["trial"]["activations"][0]["label"]
-        for one in (place / "trials").iterdir()
+        path.stem: json.loads(path.read_text())["settings"]["trial"]["activations"][0]["label"]
+        for path in (place / "trials").iterdir()
     }
     keys = {label: key for key, label in labels.items()}
     (place / "files" / f"{keys['relu']}.predictions.safetensors").unlink()
@@ -90,7 +90,7 @@ def test_a_study_without_predictions_gives_a_sentence(softknee, tmp_path: Path):
     assert code == 0  # the learned SQUAF is in the records
     assert "has no predictions of relu, squaf" in out
     assert "kept no predictions, so that there is no picture to show" in out
-    assert [one.name for one in sorted((place / "fits").iterdir())] == ["field-squaf.png", "field-squaf.svg"]
+    assert [path.name for path in sorted((place / "fits").iterdir())] == ["field-squaf.png", "field-squaf.svg"]
 
 
 def test_errors_are_sentences(softknee, tmp_path: Path):
@@ -106,9 +106,9 @@ def test_the_tables_are_those_of_the_report_without_links(softknee):
     code, out, err = softknee("fits", "--tables", str(place_of("grid")))
     assert code == 0, err
     assert "### grid" in out
-    (line,) = [one for one in out.splitlines() if one.startswith("| q=0.25 h=1 |")]
+    (line,) = [item for item in out.splitlines() if item.startswith("| q=0.25 h=1 |")]
     mean = sum(next(fit for fit in run.fits if fit.label == "q=0.25 h=1").outcome.test["psnr"]) / 3
-    cells = [one.strip() for one in line.strip("|").split("|")]
+    cells = [value.strip() for value in line.strip("|").split("|")]
     assert float(cells[1]) == 51.5
     assert float(cells[2]) == pytest.approx(mean, abs=0.006)
     assert "](../trials" not in out
@@ -130,11 +130,11 @@ def test_the_modulus_of_continuity_is_the_largest_change_over_a_distance():
 
 
 def test_the_squaf_of_the_proof_is_within_its_bound_and_both_shrink():
-    found = [constructed(2**power) for power in range(1, 8)]
-    for one, finer in itertools.pairwise(found):
-        assert one.sup <= one.bound
-        assert finer.sup < 0.75 * one.sup
-    assert found[-1].bound < 0.07
+    results = [constructed(2**power) for power in range(1, 8)]
+    for item, finer in itertools.pairwise(results):
+        assert item.sup <= item.bound
+        assert finer.sup < 0.75 * item.sup
+    assert results[-1].bound < 0.07
 
 
 def test_the_figure_has_the_fits_and_the_table_of_the_guide_their_numbers():
@@ -142,13 +142,13 @@ def test_the_figure_has_the_fits_and_the_table_of_the_guide_their_numbers():
     fits = fitted_to(tolerances)
     rows = re.findall(r"^\| ([0-9.]+) \| (\d+) \| (\d+) \| ([0-9.]+) \|$", GUIDE.read_text(encoding="utf-8"), re.M)
     assert len(rows) == 5
-    for tolerance, one, row in zip(tolerances, fits, rows, strict=False):
-        assert one.sup <= tolerance
+    for tolerance, item, row in zip(tolerances, fits, rows, strict=False):
+        assert item.sup <= tolerance
         x = torch.linspace(-1, 1, 5001, dtype=torch.float64)
-        assert float((one(x) - takagi(x)).abs().max()) <= one.sup + 1e-3
-        assert row == (f"{tolerance:g}", str(one.k), str(2 * one.k + 1), f"{one.sup:.4f}")
+        assert float((item(x) - takagi(x)).abs().max()) <= item.sup + 1e-3
+        assert row == (f"{tolerance:g}", str(item.k), str(2 * item.k + 1), f"{item.sup:.4f}")
     last = theorem_figure(fits).figure["concat"][1]["layer"][-1]["data"]["values"]
-    assert [(row["x"], row["y"]) for row in last] == [(2 * one.k + 1, one.sup) for one in fits]
+    assert [(row["x"], row["y"]) for row in last] == [(2 * fit.k + 1, fit.sup) for fit in fits]
 
 
 def test_the_blocks_of_the_guide_run(
@@ -170,7 +170,7 @@ def test_the_blocks_of_the_guide_run(
     assert float(second) < 0.05  # the mean of the draws and the layer
     # What was learned is worth something, and the modes are of one function.
     variance = float(names["y"].var())
-    assert all(one < 0.25 * variance for one in names["losses"].values())
+    assert all(loss < 0.25 * variance for loss in names["losses"].values())
     slopes = dict(re.findall(r"^(flat|linear) \S+ (\S+)$", shown, flags=re.M))
     assert float(slopes["flat"]) < 1e-4 < 0.1 < float(slopes["linear"])
     assert re.findall(r"within (\S+): k = (\d+)", shown) == [("0.4", "1"), ("0.2", "2"), ("0.1", "5"), ("0.05", "12")]

@@ -32,11 +32,11 @@ def test_the_class_at_every_place_is_that_of_the_kept_weights():
     run = finished("clusters")
     relu = run.fits[0]
     place = relu.seed("accuracy")
-    w = {name: one[place].double() for name, one in kept(relu).items()}
+    w = {name: item[place].double() for name, item in kept(relu).items()}
     left, right, bottom, top = bounds_of(run)
-    found = decided(relu, place, points=21)
-    assert not torch.equal(found, found.flip(0))  # several classes, and the way up matters
-    assert not torch.equal(found, found.flip(1))
+    result = decided(relu, place, points=21)
+    assert not torch.equal(result, result.flip(0))  # several classes, and the way up matters
+    assert not torch.equal(result, result.flip(1))
     for row, upright in enumerate(np.linspace(top, bottom, 21)):
         for column, across in enumerate(np.linspace(left, right, 21)):
             x = torch.tensor([across, upright])
@@ -44,7 +44,7 @@ def test_the_class_at_every_place_is_that_of_the_kept_weights():
             outputs = w["4.weight"] @ (w["2.weight"] @ hidden + w["2.bias"]).relu() + w["4.bias"]
             best, second = outputs.topk(2).values.tolist()
             if best - second > 1e-5:
-                assert int(found[row, column]) == int(outputs.argmax())
+                assert int(result[row, column]) == int(outputs.argmax())
 
 
 def test_the_points_that_are_rimmed_are_those_that_the_outcome_counts_as_missed():
@@ -94,14 +94,14 @@ def test_without_models_the_ends_in_the_record_give_the_same_curves():
     (fit,) = learned_fits(run)
     bare = replace(fit, files={})
     assert not bare.weights
-    for one, other in zip(sites_of(fit, "accuracy"), sites_of(bare, "accuracy"), strict=True):
+    for item, other in zip(sites_of(fit, "accuracy"), sites_of(bare, "accuracy"), strict=True):
         # The ends in a record went through a logarithm and back: q, and with it every x, may differ in the last bits.
-        assert torch.allclose(one.x, other.x, rtol=1e-5, atol=1e-5)
-        assert torch.allclose(one.points, other.points, rtol=1e-5, atol=1e-5)
-        for name, q in (("end", float(one.points.diff()[0])), ("start", 0.5)):
-            whole = away_from_jumps(one.x, q=q)
+        assert torch.allclose(item.x, other.x, rtol=1e-5, atol=1e-5)
+        assert torch.allclose(item.points, other.points, rtol=1e-5, atol=1e-5)
+        for name, q in (("end", float(item.points.diff()[0])), ("start", 0.5)):
+            whole = away_from_jumps(item.x, q=q)
             assert int(whole.sum()) > 1000
-            assert torch.allclose(getattr(one, name)[whole], getattr(other, name)[whole], atol=1e-5)
+            assert torch.allclose(getattr(item, name)[whole], getattr(other, name)[whole], atol=1e-5)
         assert len(other.shares) == 0
 
 
@@ -116,6 +116,6 @@ def test_the_figure_has_a_panel_for_each_layer_with_start_end_and_points():
         assert np.allclose([row["y"] for row in end], site.end)
         assert np.allclose([row["x"] for row in points], site.points)
     line = finished("line")
-    line.fits[:] = [one for one in line.fits if one.name == "relu"]
+    line.fits[:] = [item for item in line.fits if item.name == "relu"]
     with pytest.raises(DataError, match="no SQUAF with learned parameters"):
         shapes(line, measure="mse")

@@ -56,12 +56,12 @@ def sine_2d(x: float, y: float) -> float:
     [("sine-1d", sine_1d, (1,), (39_200, 1000, 4001)), ("sine-2d", sine_2d, (2,), (39_200, 1000, 101**2))],
 )
 def test_a_function_to_fit_is_the_papers_in_its_own_units(name, function, shape, counts) -> None:
-    found = of(name)
-    assert (found.task, found.classes, found.outputs, found.input_shape) == ("regression", 0, 1, shape)
-    assert found.picture is None
+    actual = of(name)
+    assert (actual.task, actual.classes, actual.outputs, actual.input_shape) == ("regression", 0, 1, shape)
+    assert actual.picture is None
     places = []
-    for one, count in zip(PARTS, counts, strict=True):
-        x, y = part(found, one)
+    for item, count in zip(PARTS, counts, strict=True):
+        x, y = part(actual, item)
         assert (len(x), tuple(y.shape)) == (count, (count, 1))
         assert x.dtype == y.dtype == torch.float32
         assert float(x.abs().max()) <= 1
@@ -72,27 +72,27 @@ def test_a_function_to_fit_is_the_papers_in_its_own_units(name, function, shape,
         assert len(places[-1]) == count
     assert not places[0] & places[2]
     assert len(places[0] & places[1]) < 10  # on a line, float32 has so few numbers that some meet by chance
-    assert len(found.train_x) % 98 == 0
-    assert len(found.train_x) // 98 * 100 == 40_000  # the paper's iterations
+    assert len(actual.train_x) % 98 == 0
+    assert len(actual.train_x) // 98 * 100 == 40_000  # the paper's iterations
     # Evenly spread: no part of the domain is left out.
-    assert float(found.train_x.mean(dim=0).abs().max()) < 0.01
-    assert float(found.train_x.var(dim=0).sub(1 / 3).abs().max()) < 0.01
-    assert found.test_x[0].tolist() == [-1.0] * shape[0]
-    assert found.test_x[-1].tolist() == [1.0] * shape[0]
+    assert float(actual.train_x.mean(dim=0).abs().max()) < 0.01
+    assert float(actual.train_x.var(dim=0).sub(1 / 3).abs().max()) < 0.01
+    assert actual.test_x[0].tolist() == [-1.0] * shape[0]
+    assert actual.test_x[-1].tolist() == [1.0] * shape[0]
 
 
 def test_the_middles_are_even() -> None:
-    found = of("sine-1d")
-    steps = found.train_x[:, 0].double().diff()
+    result = of("sine-1d")
+    steps = result.train_x[:, 0].double().diff()
     assert float((steps - 2 / 39_200).abs().max()) < 1.3e-7  # rounding of numbers near 1
-    assert float(found.train_x[0]) == pytest.approx(-1 + 1 / 39_200)
+    assert float(result.train_x[0]) == pytest.approx(-1 + 1 / 39_200)
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *CLUSTERS])
 def test_the_seed_decides_what_is_drawn(name: str) -> None:
     first, again, other = of(name), of(name), of(name, split_seed=1)
     assert first.fingerprint == again.fingerprint != other.fingerprint
-    same = {one for one in PARTS if torch.equal(part(first, one)[0], part(other, one)[0])}
+    same = {item for item in PARTS if torch.equal(part(first, item)[0], part(other, item)[0])}
     assert same == {"sine-1d": {"train", "test"}, "sine-2d": {"test"}}.get(name, set())
 
 
@@ -101,27 +101,27 @@ def test_the_seed_decides_what_is_drawn(name: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_all_its_pixels_row_by_row(name: str) -> None:
-    found = of(name)
-    assert found.picture == (128, 128)
-    assert (found.task, found.input_shape, found.outputs) == ("regression", (2,), 1)
+    actual = of(name)
+    assert actual.picture == (128, 128)
+    assert (actual.task, actual.input_shape, actual.outputs) == ("regression", (2,), 1)
     wanted = resize(getattr(pictures, name)() / 255, (128, 128), anti_aliasing=True)
-    for one in PARTS:
-        x, y = part(found, one)
+    for item in PARTS:
+        x, y = part(actual, item)
         assert np.array_equal(y.reshape(128, 128).numpy(), wanted.astype(np.float32))
         rows, columns = x.reshape(128, 128, 2).unbind(2)
         ends = torch.linspace(-1, 1, 128)
         assert torch.allclose(rows[:, 5], ends, atol=1e-7)
         assert torch.allclose(columns[5], ends, atol=1e-7)
         assert len(x) == 16 * 1024
-    assert float(found.test_y.min()) >= 0
-    assert 0.5 < float(found.test_y.max()) <= 1
-    assert "16,384 training" in found.sentence()
+    assert float(actual.test_y.min()) >= 0
+    assert 0.5 < float(actual.test_y.max()) <= 1
+    assert "16,384 training" in actual.sentence()
 
 
 def test_places_of_a_picture_that_is_not_square() -> None:
-    found = places(3, 5).reshape(3, 5, 2)
-    assert found[0, 0].tolist() == [-1, -1]
-    assert found[1, 4].tolist() == [0, 1]
+    result = places(3, 5).reshape(3, 5, 2)
+    assert result[0, 0].tolist() == [-1, -1]
+    assert result[1, 4].tolist() == [0, 1]
 
 
 def test_a_picture_needs_scikit_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +133,11 @@ def test_a_picture_needs_scikit_image(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_picture_goes_to_other_machines_whole() -> None:
-    found = of("page")
-    back = unpack_examples(pack_examples(found))
-    assert back.picture == found.picture
-    assert back.fingerprint == found.fingerprint
-    assert torch.equal(back.test_y, found.test_y)
+    result = of("page")
+    back = unpack_examples(pack_examples(result))
+    assert back.picture == result.picture
+    assert back.fingerprint == result.fingerprint
+    assert torch.equal(back.test_y, result.test_y)
 
 
 # -- clusters -----------------------------------------------------------------------------------------------
@@ -145,33 +145,38 @@ def test_a_picture_goes_to_other_machines_whole() -> None:
 
 @pytest.mark.parametrize(("name", "classes"), CLUSTERS.items())
 def test_clusters_are_three_of_each_class(name: str, classes: int) -> None:
-    found = of(name)
-    assert (found.task, found.classes, found.outputs, found.input_shape) == ("classification", classes, classes, (2,))
-    assert found.labels == tuple(map(str, range(classes)))
+    result = of(name)
+    assert (result.task, result.classes, result.outputs, result.input_shape) == (
+        "classification",
+        classes,
+        classes,
+        (2,),
+    )
+    assert result.labels == tuple(map(str, range(classes)))
     centres = {}
-    for one, count in zip(PARTS, (80, 20, 20), strict=True):
-        x, y = part(found, one)
+    for item, count in zip(PARTS, (80, 20, 20), strict=True):
+        x, y = part(result, item)
         assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
         assert y.bincount().tolist() == [3 * count] * classes
         points = x.double().reshape(3 * classes, count, 2)
-        centres[one] = points.mean(dim=1)
-        spread = (points - centres[one].unsqueeze(1)).square().sum().div(3 * classes * (count - 1) * 2).sqrt()
+        centres[item] = points.mean(dim=1)
+        spread = (points - centres[item].unsqueeze(1)).square().sum().div(3 * classes * (count - 1) * 2).sqrt()
         assert float(spread) == pytest.approx(0.06, rel=0.1)
     # All parts are of one mixture, and no point is in two of them.
-    for one in PARTS[1:]:
-        assert float((centres[one] - centres["train"]).abs().max()) < 5 * 0.06 / 20**0.5
-    every = torch.cat([part(found, one)[0] for one in PARTS])
+    for item in PARTS[1:]:
+        assert float((centres[item] - centres["train"]).abs().max()) < 5 * 0.06 / 20**0.5
+    every = torch.cat([part(result, value)[0] for value in PARTS])
     assert len(every.unique(dim=0)) == len(every)
     assert float(centres["train"].abs().max()) < 1.1
 
 
 @pytest.mark.parametrize(("name", "paper"), [("clusters-3", 0.9389), ("clusters-4", 0.7042)])
 def test_relu_is_about_as_good_as_in_the_paper(name: str, paper: float) -> None:
-    found = of(name)
-    make = model_maker(Model(arguments={"hidden": [64, 64]}), Chosen(name="relu", label="relu"), found)
+    result = of(name)
+    make = model_maker(Model(arguments={"hidden": [64, 64]}), Chosen(name="relu", label="relu"), result)
     models = Replicas(lambda seed: make(seed=seed), count=3)
-    models.fit(found.train_x, found.train_y, batch=len(found.train_x), epochs=100, lr=1e-3, optimizer="adam")
-    right = (models.predict(found.test_x).argmax(2) == found.test_y).double().mean()
+    models.fit(result.train_x, result.train_y, batch=len(result.train_x), epochs=100, lr=1e-3, optimizer="adam")
+    right = (models.predict(result.test_x).argmax(2) == result.test_y).double().mean()
     assert float(right) == pytest.approx(paper, abs=0.03)
 
 
@@ -182,7 +187,7 @@ def test_the_examples_of_old_data_sets_are_the_same_to_the_bit() -> None:
     recorded = [json.loads(path.read_text())["settings"]["trial"] for path in sorted(QUICKSTART.glob("*.json"))]
     assert recorded
     digits = load_examples(Data(set="digits"), flat=True)
-    assert {one["fingerprint"] for one in recorded if one["data"]["set"] == "digits"} == {digits.fingerprint}
+    assert {item["fingerprint"] for item in recorded if item["data"]["set"] == "digits"} == {digits.fingerprint}
     assert digits.picture is None
 
 
@@ -210,7 +215,7 @@ def test_an_activation_alone_needs_one_number_in_and_out() -> None:
         with pytest.raises(RecipeError, match=r"from one number to one number.*shape \(2,\)"):
             model_maker(model, relu, of(name))
     line = of("sine-1d")
-    two = replace(line, **{f"{one}_y": part(line, one)[1].expand(-1, 2) for one in PARTS})
+    two = replace(line, **{f"{item}_y": part(line, item)[1].expand(-1, 2) for item in PARTS})
     with pytest.raises(RecipeError, match="need 2 outputs; take 'mlp'"):
         model_maker(model, relu, two)
 

@@ -32,13 +32,14 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 def test_errors_of_quantities_are_those_of_scikit_learn() -> None:
     said, truth = drawn(4, 50, 3), drawn(50, 3, seed=1) * torch.tensor([1.0, 5.0, 0.1])
     each = [
-        (mean_squared_error(truth, one), r2_score(truth, one, multioutput="variance_weighted")) for one in said.numpy()
+        (mean_squared_error(truth, item), r2_score(truth, item, multioutput="variance_weighted"))
+        for item in said.numpy()
     ]
-    found = [sk.measure.mse(said, truth), sk.measure.r2(said, truth)]
-    for score, wanted in zip(found, zip(*each, strict=True), strict=True):
+    results = [sk.measure.mse(said, truth), sk.measure.r2(said, truth)]
+    for score, wanted in zip(results, zip(*each, strict=True), strict=True):
         assert score.each == pytest.approx(wanted, rel=1e-12)
         assert score.value == pytest.approx(np.mean(wanted), rel=1e-12)
-    assert [one.larger_is_better for one in found] == [False, True]
+    assert [result.larger_is_better for result in results] == [False, True]
 
 
 @pytest.mark.parametrize(("shape", "data_range"), [((128, 128), 1.0), ((9, 31), 1.0), ((40, 7), 255.0)])
@@ -47,11 +48,11 @@ def test_pictures_are_judged_as_by_scikit_image(shape: tuple[int, int], data_ran
     truth = data_range * (0.5 + 0.4 * smooth)
     # From nearly the same to noise, and one that leaves the range; the last is the negative.
     noise = drawn(3, *shape) - 0.5
-    said = torch.stack([truth + s * data_range * one for s, one in zip((1e-3, 0.1, 2.0), noise, strict=True)])
+    said = torch.stack([truth + s * data_range * entry for s, entry in zip((1e-3, 0.1, 2.0), noise, strict=True)])
     said = torch.cat([said, data_range - truth.unsqueeze(0)])
     wanted = truth.numpy()
-    psnr = [peak_signal_noise_ratio(wanted, one, data_range=data_range) for one in said.numpy()]
-    ssim = [structural_similarity(wanted, one, data_range=data_range) for one in said.numpy()]
+    psnr = [peak_signal_noise_ratio(wanted, item, data_range=data_range) for item in said.numpy()]
+    ssim = [structural_similarity(wanted, value, data_range=data_range) for value in said.numpy()]
     assert sk.measure.psnr(said, truth, data_range=data_range).each == pytest.approx(psnr, rel=1e-12)
     assert sk.measure.ssim(said, truth, data_range=data_range).each == pytest.approx(ssim, abs=1e-9)
     assert min(ssim) < 0.1
@@ -95,12 +96,12 @@ def test_what_cannot_be_judged_is_a_sentence(call, kind: type[Exception], senten
 def test_seeds_that_diverged_have_no_score_and_a_constant_truth_no_r2() -> None:
     outputs, truth = drawn(3, 49, 1).float(), drawn(49, 1, seed=1).float()
     outputs[1] = math.nan
-    found = judge(outputs, truth, task="regression", rows=[0, 2], picture=(7, 7))
-    assert set(found) == {"mse", "r2", "psnr", "ssim"}
-    for each in found.values():
+    result = judge(outputs, truth, task="regression", rows=[0, 2], picture=(7, 7))
+    assert set(result) == {"mse", "r2", "psnr", "ssim"}
+    for each in result.values():
         assert each[1] is None
         assert None not in (each[0], each[2])
-    assert found["psnr"][2] == pytest.approx(-10 * math.log10(found["mse"][2]), rel=1e-12)
+    assert result["psnr"][2] == pytest.approx(-10 * math.log10(result["mse"][2]), rel=1e-12)
     gone = judge(outputs, truth, task="regression", rows=[], picture=(7, 7))
     assert gone == dict.fromkeys(("mse", "r2", "psnr", "ssim"), (None,) * 3)
     flat = judge(outputs, torch.ones(49, 1), task="regression", rows=[0])
@@ -129,13 +130,13 @@ def test_a_trial_on_a_picture_says_how_alike_it_is() -> None:
     trial, examples = asked(
         Data(set="camera"), squaf, Model(arguments={"hidden": [8]}), batch=1024, epochs=2, rate=0.01
     )
-    found = run_trial(trial, examples=examples)
-    scores = found.outcome.test
+    result = run_trial(trial, examples=examples)
+    scores = result.outcome.test
     assert set(scores) == {"mse", "r2", "psnr", "ssim"}
-    assert set(found.outcome.train) == {"mse", "r2"}
-    assert scores["mse"] == found.outcome.train["mse"]  # the picture is all there is
+    assert set(result.outcome.train) == {"mse", "r2"}
+    assert scores["mse"] == result.outcome.train["mse"]  # the picture is all there is
     said = (
-        load(found.files[f"{trial.key}.predictions.safetensors"])["predictions"].reshape(2, 128, 128).double().numpy()
+        load(result.files[f"{trial.key}.predictions.safetensors"])["predictions"].reshape(2, 128, 128).double().numpy()
     )
     truth = examples.test_y.reshape(128, 128).double().numpy()
     for seed in range(2):
@@ -152,10 +153,10 @@ def test_an_activation_alone_learns_a_function() -> None:
     trial, examples = asked(Data(set="sine-1d"), chosen, Model(build="alone"), batch=980, epochs=6, rate=0.03)
     # Every tenth example is enough here.
     examples = replace(examples, train_x=examples.train_x[::10], train_y=examples.train_y[::10])
-    found = run_trial(trial, examples=examples).outcome
-    curve = [epoch[0] for epoch in found.curves["train_loss"]]
+    result = run_trial(trial, examples=examples).outcome
+    curve = [epoch[0] for epoch in result.curves["train_loss"]]
     assert curve[-1] < 0.5 * curve[0]
-    assert found.parameters.keys() == {"0.alpha", *(f"0.z[{i}]" for i in range(27))}
+    assert result.parameters.keys() == {"0.alpha", *(f"0.z[{i}]" for i in range(27))}
 
 
 COUNTS = [

@@ -47,9 +47,9 @@ def test_lipschitz_constants_to_twenty_digits(name: str):
     with mpmath.workdps(40):
         ends = (start - 0.5, start + 0.5)
         top = mpmath.findroot(lambda at: evaluate(act.derivative(2), at, beta=1), ends, solver="illinois", tol=1e-36)
-        found = evaluate(act.derivative(1), top, beta=1)
-        assert abs(found - mpmath.mpf(digits)) < mpmath.mpf(10) ** -18
-        assert abs(found - mpmath.mpf(str(sympy.N(elementary(act.claims.lipschitz), 30)))) < mpmath.mpf(10) ** -18
+        result = evaluate(act.derivative(1), top, beta=1)
+        assert abs(result - mpmath.mpf(digits)) < mpmath.mpf(10) ** -18
+        assert abs(result - mpmath.mpf(str(sympy.N(elementary(act.claims.lipschitz), 30)))) < mpmath.mpf(10) ** -18
 
 
 def test_crrelu_against_the_exact_inverse():

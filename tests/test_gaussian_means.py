@@ -71,8 +71,8 @@ def test_the_width_of_a_knee_comes_out():
 
         gate = mpmath.quad(lambda u: slope(u) * (1 - slope(u)), [-12, -4, 0, 4, 12]) / mpmath.sqrt(2 * mpmath.pi)
     on = resolve(concrete("lambda_gelu", {"lam": 1e6}), 1.0)
-    found = on.mean(lambda at: on.f.slope(at) * (1 - on.f.slope(at))) * 1e6
-    assert abs(found / float(gate) - 1) < 1e-9
+    result = on.mean(lambda at: on.f.slope(at) * (1 - on.f.slope(at))) * 1e6
+    assert abs(result / float(gate) - 1) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_function_without_declared_seams_is_cut_by_halving():
         known = by_quadrature(concrete(name))
         hidden = dataclasses.replace(known, seams=(), landmarks=())
         for e in (0.3, 1e-4):
-            one, other = (mean_square_difference(resolve(f, 1.0), e) for f in (known, hidden))
-            assert abs(one / other - 1) < 1e-11
+            item, other = (mean_square_difference(resolve(f, 1.0), e) for f in (known, hidden))
+            assert abs(item / other - 1) < 1e-11
 
 
 def test_a_function_that_is_nowhere_smooth_is_refused():
@@ -160,8 +160,8 @@ def smelu_quarter(t: Any) -> Any:
     ],
 )
 def test_squared_difference_against_thirty_digits(name: str, params: Any, function: Any, seams: Any, e: float):
-    found = mean_square_difference(resolve(concrete(name, params), 1.0), e)
-    assert abs(found / float(reference(function, e, seams)) - 1) < 1e-13
+    result = mean_square_difference(resolve(concrete(name, params), 1.0), e)
+    assert abs(result / float(reference(function, e, seams)) - 1) < 1e-13
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky_relu"])

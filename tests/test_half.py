@@ -69,7 +69,7 @@ def squaf(**arguments: Any) -> sk.nn.SQUAF:
 
 def as_it_was(module: torch.nn.Module, state: dict[str, Tensor]) -> bool:
     now = module.state_dict()
-    return all(torch.equal(one, state[name]) and one.dtype == state[name].dtype for name, one in now.items())
+    return all(torch.equal(item, state[name]) and item.dtype == state[name].dtype for name, item in now.items())
 
 
 @pytest.mark.parametrize("learn", [False, "alpha"])

@@ -62,9 +62,9 @@ HARDENING = [name for name, act in ZOO.items() if act.knobs and name not in ("le
 @pytest.mark.parametrize("name", HARDENING)
 def test_every_function_with_a_knob_goes_to_its_limit(name: str, learn: bool):
     act = ZOO[name]
-    soft = {one: {"eps": 0.5, "lam": 1.5}.get(one, 1.25) for one in act.knobs}
+    soft = {item: {"eps": 0.5, "lam": 1.5}.get(item, 1.25) for item in act.knobs}
     net = Net(lambda i: sk.nn.make(act, learn=list(act.knobs) if learn else False, **soft))
-    before = [{k: getattr(one, k).item() for k in act.knobs} for one in net.acts]
+    before = [{k: getattr(entry, k).item() for k in act.knobs} for entry in net.acts]
     hardener = sk.Hardener(net, total=8, start=0.5)
     distances = []
     for e in range(1, 9):

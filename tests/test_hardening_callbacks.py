@@ -117,8 +117,8 @@ def test_transformers_trainer_resumed(tmp_path, every: str, restore: bool):
     trainer.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
     assert seen.lam == watch.lam[6:]
     assert late.state_dict() == hardener.state_dict()
-    for (name, one), other in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
-        assert torch.equal(one, other), name
+    for (name, item), other in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(item, other), name
 
 
 def test_transformers_counts_optimiser_steps_and_watches_a_metric(tmp_path):
@@ -229,8 +229,8 @@ def test_lightning_trainer_resumed(tmp_path, every: str):
         trainer.fit(again, loader(), loader(), ckpt_path=tmp_path / f"after-epoch={epoch}.ckpt", weights_only=True)
         assert again.lam == module.lam[4 * (epoch + 1) :]
         assert late.state_dict() == hardener.state_dict()
-        for (name, one), other in zip(module.state_dict().items(), again.state_dict().values(), strict=True):
-            assert torch.equal(one, other), name
+        for (name, item), other in zip(module.state_dict().items(), again.state_dict().values(), strict=True):
+            assert torch.equal(item, other), name
 
 
 def test_lightning_accumulates_and_watches_a_metric(tmp_path):

@@ -46,8 +46,8 @@ def test_resuming_gives_the_same_bits(stop: int, start, make):
     optimizer.load_state_dict(saved["opt"])
     hardener.load_state_dict(saved["hardener"])
     run(net, optimizer, hardener, range(stop + 1, 9), first)
-    for one, other in zip(through, first, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    for item, other in zip(through, first, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(item, other, strict=True))
 
 
 def test_a_state_sets_the_knobs_and_can_be_taken_back():

@@ -30,8 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["hardening-digits", "hardening-fashion"])
 def test_the_recipe_has_every_column_of_the_command(name: str) -> None:
     recipe = find_recipe(name)
-    chosen = {one.label: one for one in every_chosen(recipe)}
-    assert [one for one, found in chosen.items() if found.replace] == ["gelu", "lambda_gelu", "srelu"]
+    chosen = {choice.label: choice for choice in every_chosen(recipe)}
+    assert [item for item, match in chosen.items() if match.replace] == ["gelu", "lambda_gelu", "srelu"]
     for function in ("lambda_gelu", "srelu"):
         last, best = (chosen[f"{function} {end}"] for end in ("hardened", "hardened best"))
         assert last.harden
@@ -44,7 +44,7 @@ def test_the_recipe_has_every_column_of_the_command(name: str) -> None:
 
 
 def test_a_hardened_network_is_reported_after_its_knobs_froze(folder: Path) -> None:
-    outcomes = {one.trial.activation.label: one for one in RunStore(folder).outcomes()}
+    outcomes = {item.trial.activation.label: item for item in RunStore(folder).outcomes()}
     assert all(epoch is not None and epoch > 1 for epoch in outcomes[HARDENED].selected)
     for outcome in outcomes.values():
         assert outcome.replacement is not None
@@ -55,7 +55,7 @@ def test_the_models_of_a_study_are_checkpoints(folder: Path) -> None:
     checkpoints = study_checkpoints(folder)
     assert list(checkpoints) == [f"{label} seed {seed}" for label in ("gelu", HARDENED) for seed in (0, 1)]
     data = load_split("digits", flat=True)
-    outcomes = {one.trial.activation.label: one for one in RunStore(folder).outcomes()}
+    outcomes = {outcome.trial.activation.label: outcome for outcome in RunStore(folder).outcomes()}
     for name, checkpoint in checkpoints.items():
         label, seed = name.split(" seed ")
         right = (checkpoint.model(data.test_images).argmax(1) == data.test_labels).double().mean().item()

@@ -26,8 +26,8 @@ def site(module: nn.Module) -> HardeningSite:
 
 
 def test_lambda_gelu_has_the_number_of_the_paper():
-    found = by_tolerance(site(sk.nn.LambdaGELU(learn=True)), TOLERANCE)["lam"].item()
-    assert found == pytest.approx(159.576912161, abs=5e-10)
+    result = by_tolerance(site(sk.nn.LambdaGELU(learn=True)), TOLERANCE)["lam"].item()
+    assert result == pytest.approx(159.576912161, abs=5e-10)
 
 
 def test_targets_in_closed_form():
@@ -42,8 +42,8 @@ def test_targets_in_closed_form():
     }
     for name, (knob, target) in wanted.items():
         soft = 0.7 if name not in ("softplus", "gelu") else 1.3
-        found = by_tolerance(site(sk.nn.make(name, **{knob: soft}, dtype=torch.float64)), TOLERANCE)
-        assert found[knob].item() == pytest.approx(target, rel=1e-12), name
+        actual = by_tolerance(site(sk.nn.make(name, **{knob: soft}, dtype=torch.float64)), TOLERANCE)
+        assert actual[knob].item() == pytest.approx(target, rel=1e-12), name
 
 
 @pytest.mark.parametrize("act", [a for a in HARDENED.values() if a.name != "lambda_gelu"], ids=lambda a: a.name)
@@ -68,20 +68,20 @@ def test_channels_are_solved_one_by_one_and_hard_ones_stay():
     assert torch.equal(target[[0, 2]], module.beta.detach()[[0, 2]].double())
     # The width is fixed, one for all channels, and the leak of one channel asks for more than the others.
     mixed = sk.nn.make("leaky_smelu", beta=0.5, g_minus=torch.tensor([0.0, 0.8]), per="channel", size=2)
-    found = by_tolerance(site(mixed), TOLERANCE)["beta"].item()
-    assert found == pytest.approx(TOLERANCE / (3.4 / 4), rel=1e-6)
+    result = by_tolerance(site(mixed), TOLERANCE)["beta"].item()
+    assert result == pytest.approx(TOLERANCE / (3.4 / 4), rel=1e-6)
 
 
 def test_a_negative_knob_keeps_its_sign():
-    found = by_tolerance(site(sk.nn.CRReLU(eps=-0.3)), TOLERANCE)["eps"].item()
-    assert found == pytest.approx(-TOLERANCE * math.exp(0.5), rel=1e-6)
+    result = by_tolerance(site(sk.nn.CRReLU(eps=-0.3)), TOLERANCE)["eps"].item()
+    assert result == pytest.approx(-TOLERANCE * math.exp(0.5), rel=1e-6)
 
 
 def test_designed_functions_are_solved_by_certificates():
     # As wide as this, the two knees overlap, and the distance is not proportional to the width.
     module = sk.nn.make(sk.design.mollify("hardtanh", "box"), delta=3.0, dtype=torch.float64)
-    found = by_tolerance(site(module), 0.01)["delta"].item()
-    module.set_(delta=found)
+    result = by_tolerance(site(module), 0.01)["delta"].item()
+    module.set_(delta=result)
     assert distance_bound(module) == pytest.approx(0.01, rel=1e-11)
 
 
@@ -129,8 +129,8 @@ def pre_activations(net: Net, data: list[torch.Tensor]) -> list[torch.Tensor]:
     ]
     with torch.no_grad():
         net.eval()
-        for one in data:
-            net(one)
+        for item in data:
+            net(item)
         net.train()
     for handle in handles:
         handle.remove()
@@ -155,11 +155,11 @@ def test_a_layer_gets_the_softest_knob_that_its_own_inputs_allow():
         ("beta", lambda x, b: (torch.log1p((-b * x.abs()).exp()) / b).mean()),
     )
     for i, (x, (knob, error)) in enumerate(zip(pre_activations(net, batches()), errors, strict=True)):
-        found = targets[f"acts.{i}"][knob].item()
+        result = targets[f"acts.{i}"][knob].item()
         # All inputs fit into the sample, so that the sample is the data.
         assert x.numel() < SIZE
-        softer = found * (1.001 if knob == "delta" else 1 / 1.001)
-        assert error(x, found).item() == pytest.approx(TOLERANCE, rel=1e-6)
+        softer = result * (1.001 if knob == "delta" else 1 / 1.001)
+        assert error(x, result).item() == pytest.approx(TOLERANCE, rel=1e-6)
         assert error(x, softer) > TOLERANCE
     # Softer than the number that holds for every distribution.
     assert targets["acts.0"]["lam"].item() < 159
@@ -178,7 +178,9 @@ def test_targets_differ_where_the_inputs_do():
 def test_data_is_looked_at_when_the_knobs_are_frozen():
     net = Net(sk.nn.LambdaGELU(learn=True))
     calls = []
-    hardener = sk.Hardener(net, total=4, start=2, data=lambda: calls.append(1) or [(one, "label") for one in batches()])
+    hardener = sk.Hardener(
+        net, total=4, start=2, data=lambda: calls.append(1) or [(batch, "label") for batch in batches()]
+    )
     hardener.step(1)
     hardener.step(2)
     assert not calls
@@ -273,9 +275,9 @@ def test_expected_error_of_an_unnamed_limit():
     module = sk.nn.ShiftedSmeLU(beta=1.0, shift=0.5, dtype=torch.float64)
     x = torch.linspace(-2, 3, 5001, dtype=torch.float64)
     (sample,) = samples(nn.Sequential(module), [HardeningSite("0", module)], [x]).values()
-    found = by_data(site(module), sample, TOLERANCE)["beta"].item()
+    result = by_data(site(module), sample, TOLERANCE)["beta"].item()
     # Uniform on an interval of length 5, the mean of (beta/4)(1 - |y|/beta)^2 is beta^2/6 over 5.
-    assert found == pytest.approx(math.sqrt(30 * TOLERANCE), rel=1e-3)
+    assert result == pytest.approx(math.sqrt(30 * TOLERANCE), rel=1e-3)
 
 
 # -- targets as given -------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def test_no_optimiser_moves_a_frozen_knob(optimiser, keep_zeros: bool):
         before = [act.delta.clone() for act in net.acts]
         for _ in range(3):
             optimizer.step(closure)
-        assert all(torch.equal(act.delta, one) for act, one in zip(net.acts, before, strict=True))
+        assert all(torch.equal(act.delta, item) for act, item in zip(net.acts, before, strict=True))
         assert not torch.equal(net.layers[0].weight, weight)
     assert net.acts[0].delta.item() == pytest.approx(16 * 5e-3 / 3, rel=4 * F32)
 
@@ -125,8 +125,8 @@ def test_an_averaged_copy_follows(use_buffers: bool):
         if e == 3:
             learned = [act.delta.item() for act in average.module.acts]
         if e > 3:  # also after the updates that follow the step
-            for act, one in zip(net.acts, average.module.acts, strict=True):
-                assert torch.equal(act.delta, one.delta)
+            for act, item in zip(net.acts, average.module.acts, strict=True):
+                assert torch.equal(act.delta, item.delta)
     assert learned != [act.delta.item() for act in net.acts]
     assert abs(forgotten.module.acts[0].delta.item() / net.acts[0].delta.item() - 1) > 0.05
     hardener.sync_(forgotten)
@@ -196,9 +196,9 @@ def prepared():
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")  # there is no accelerator to pin memory for
 def test_accelerate(tmp_path):
     def parts():
-        found = prepared()
-        found[0].register_for_checkpointing(found[3])
-        return found
+        result = prepared()
+        result[0].register_for_checkpointing(result[3])
+        return result
 
     def train_batches(parts, batches) -> None:
         accelerator, net, optimizer, hardener = parts
@@ -223,7 +223,7 @@ def test_accelerate(tmp_path):
     second[0].load_state(str(tmp_path))
     assert second[3].position == 4
     train_batches(second, range(8, 12))
-    states = (one[1].state_dict().values() for one in (whole, second))
+    states = (item[1].state_dict().values() for item in (whole, second))
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
 
 

@@ -115,9 +115,9 @@ def test_profiles_that_do_not_fit_are_refused():
         spearman([1.0], [1.0])
     with pytest.raises(ParameterError, match="diverged"):
         spearman([1.0, math.nan], [1.0, 2.0])
-    one, other = net(sk.nn.LambdaGELU()), nn.Sequential(sk.nn.LambdaGELU())
+    item, other = net(sk.nn.LambdaGELU()), nn.Sequential(sk.nn.LambdaGELU())
     with pytest.raises(ParameterError, match=r"0.act where the next has 0"):
-        drift([hardness_profile(one), hardness_profile(other)])
+        drift([hardness_profile(item), hardness_profile(other)])
 
 
 # -- traces -----------------------------------------------------------------------------------------------

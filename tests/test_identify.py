@@ -15,9 +15,9 @@ import softknee as sk
 
 def identity(module: nn.Module) -> str | None:
     """What `sites` says of a module that stands between two linear layers."""
-    found = sk.sites(nn.Sequential(nn.Linear(6, 6), module, nn.Linear(6, 6)))
-    assert len(found) <= 1
-    return found[0].function if found else None
+    sites = sk.sites(nn.Sequential(nn.Linear(6, 6), module, nn.Linear(6, 6)))
+    assert len(sites) <= 1
+    return sites[0].function if sites else None
 
 
 # -- modules of the libraries, by what they compute --------------------------------------------------------------------
@@ -140,8 +140,8 @@ def test_modules_of_timm() -> None:
 
 
 def test_modules_of_transformers() -> None:
-    found = pytest.importorskip("transformers", reason="transformers is not installed; the extra 'text' brings it")
-    there = {name: identity(found.activations.ACT2FN[name]) for name in TRANSFORMERS}
+    result = pytest.importorskip("transformers", reason="transformers is not installed; the extra 'text' brings it")
+    there = {name: identity(result.activations.ACT2FN[name]) for name in TRANSFORMERS}
     assert there == TRANSFORMERS
 
 
@@ -240,7 +240,7 @@ USERS = [
 ]
 
 
-@pytest.mark.parametrize(("module", "wanted"), USERS, ids=[type(one).__name__ for one, _ in USERS])
+@pytest.mark.parametrize(("module", "wanted"), USERS, ids=[type(item).__name__ for item, _ in USERS])
 def test_classes_of_users(module: nn.Module, wanted: str | None) -> None:
     assert identity(module) == wanted
 

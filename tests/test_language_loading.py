@@ -45,8 +45,8 @@ def test_a_llama2c_checkpoint_computes_what_llama2c_computes(tmp_path: Path, tie
     language = load_language_model(tmp_path)
     tokens = [1, 260, 17, 5, 299, 260, 3]
     with torch.no_grad():
-        found = language.model(input_ids=torch.tensor([tokens])).logits[0]
-    torch.testing.assert_close(found, llama_logits(arrays, tokens), rtol=1e-4, atol=1e-4)
+        result = language.model(input_ids=torch.tensor([tokens])).logits[0]
+    torch.testing.assert_close(result, llama_logits(arrays, tokens), rtol=1e-4, atol=1e-4)
     assert language.name == "small"
     assert language.context == 16
     assert len(language.tokenizer) == language.model.config.vocab_size
@@ -159,11 +159,11 @@ def test_relu_takes_the_place_of_gelu_and_the_perplexity_says_so(tmp_path: Path)
     language = load_language_model(write_gpt2(tmp_path), check=False)
     text = text_tokens(language.tokenizer, "the end of the story\n" * 5)
     same = foretell(language.model, text, context=32)
-    found = replace_by_relu_(language.model, text, context=32)
-    assert found.before == same
-    assert len(found.sites) == 2
+    result = replace_by_relu_(language.model, text, context=32)
+    assert result.before == same
+    assert len(result.sites) == 2
     assert all(isinstance(block.mlp.act, torch.nn.ReLU) for block in language.model.transformer.h)
-    assert found.after == foretell(language.model, text, context=32) != same
+    assert result.after == foretell(language.model, text, context=32) != same
     assert same.words == 30
     assert same.word_perplexity == pytest.approx(same.perplexity ** (same.tokens / 30))
 

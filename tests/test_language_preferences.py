@@ -29,19 +29,19 @@ def test_dialogues_are_split_at_the_last_reply(tmp_path: Path) -> None:
         {"chosen": before + " Yes.", "rejected": dialogue("Hi.", "Go away!")},
         {"chosen": "no dialogue", "rejected": "no dialogue"},
     )
-    found = read_preferences(path)
-    assert found.pairs == (Pair(prompt=before, chosen=" Yes.", rejected=" No.", kept="end"),)
-    assert found.skipped == {EMPTY: 1, DIFFERENT: 2}
-    assert "2 left out" in found.sentence()
+    result = read_preferences(path)
+    assert result.pairs == (Pair(prompt=before, chosen=" Yes.", rejected=" No.", kept="end"),)
+    assert result.skipped == {EMPTY: 1, DIFFERENT: 2}
+    assert "2 left out" in result.sentence()
 
 
 def test_questions_that_stand_alone_become_dialogues(tmp_path: Path) -> None:
     rows = [{"prompt": "Why?", "chosen": "So.", "rejected": "No."}, {"prompt": "Why?", "chosen": "", "rejected": "No."}]
     path = tmp_path / "train.json"
     path.write_text(json.dumps(rows))
-    found = read_preferences(path)
-    assert found.pairs == (Pair(prompt="\n\nHuman: Why?\n\nAssistant:", chosen=" So.", rejected=" No."),)
-    assert found.skipped == {EMPTY: 1}
+    result = read_preferences(path)
+    assert result.pairs == (Pair(prompt="\n\nHuman: Why?\n\nAssistant:", chosen=" So.", rejected=" No."),)
+    assert result.skipped == {EMPTY: 1}
 
 
 def test_shp_is_ordered_by_its_label_and_filtered_by_its_scores(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ def test_shp_is_ordered_by_its_label_and_filtered_by_its_scores(tmp_path: Path) 
         SHP_ROW | {"score_B": 0},
         SHP_ROW | {"human_ref_B": " "},
     )
-    found = read_preferences(path)
-    assert [(one.chosen, one.rejected) for one in found.pairs] == [
+    result = read_preferences(path)
+    assert [(pair.chosen, pair.rejected) for pair in result.pairs] == [
         (" With its address.", " Not at all."),
         (" Not at all.", " With its address."),
     ]
-    assert found.pairs[0].prompt == "\n\nHuman: How do I cite a website?\n\nAssistant:"
-    assert found.pairs[0].kept == "start"
-    assert found.skipped == {UNSURE: 2, EMPTY: 1}
+    assert result.pairs[0].prompt == "\n\nHuman: How do I cite a website?\n\nAssistant:"
+    assert result.pairs[0].kept == "start"
+    assert result.skipped == {UNSURE: 2, EMPTY: 1}
     assert len(read_preferences(path, least_ratio=1.5)) == 3
 
 
@@ -106,9 +106,10 @@ def test_lengths_are_cut_as_the_authors_of_dpo_cut_them(tmp_path: Path) -> None:
 
     def cut(prompt: str, chosen: str, rejected: str, kept: str) -> list[str]:
         pair = Pair(prompt=prompt, chosen=chosen, rejected=rejected, kept=kept)
-        found = tokenize(pair, tokenizer, length=10, prompt_length=4)
+        result = tokenize(pair, tokenizer, length=10, prompt_length=4)
         return [
-            tokenizer.decode(one).replace("<|endoftext|>", ".") for one in (found.prompt, found.chosen, found.rejected)
+            tokenizer.decode(item).replace("<|endoftext|>", ".")
+            for item in (result.prompt, result.chosen, result.rejected)
         ]
 
     assert cut("abcde", "xy", "z", "end") == ["abcde", "xy.", "z."]  # it fits: longer than 4 is no reason to cut

@@ -110,14 +110,14 @@ def test_the_whole_study_and_its_report(folder: Path, softknee: Callable[..., tu
     code, _, said = softknee("study", "run", str(folder / "mine.yaml"), "--out", str(folder / "study"))
     assert code == 0, said
     assert "text.txt: " in said
-    outcomes = {one.trial.activation.label: one for one in RunStore(folder / "study").outcomes()}
+    outcomes = {outcome.trial.activation.label: outcome for outcome in RunStore(folder / "study").outcomes()}
     after = {"loss", "loss_replaced", "loss_recovered", "loss_continued", "loss_layerwise"}
-    assert {label: set(one.test) for label, one in outcomes.items()} == {
+    assert {label: set(entry.test) for label, entry in outcomes.items()} == {
         "gelu": after, "lambda_gelu": after, "hardened": after, "relu": {"loss"},
     }  # fmt: skip
     moved = {
-        label: abs(one.test["loss_replaced"][0] - one.test["loss"][0])
-        for label, one in outcomes.items()
+        label: abs(item.test["loss_replaced"][0] - item.test["loss"][0])
+        for label, item in outcomes.items()
         if label != "relu"
     }
     # Hardened to 0.05 of ReLU, the replacement changes less than that of the free network.
@@ -129,7 +129,7 @@ def test_the_whole_study_and_its_report(folder: Path, softknee: Callable[..., tu
     report = (folder / "study" / "report" / "report.md").read_text()
     assert "| activation | loss, nats | loss with ReLU, nats | parameters |" in report
     assert "loss with ReLU, layer by layer, nats" in report
-    assert {one.suffix for one in (folder / "study" / "report").iterdir()} >= {".html", ".md", ".tex", ".csv"}
+    assert {path.suffix for path in (folder / "study" / "report").iterdir()} >= {".html", ".md", ".tex", ".csv"}
 
 
 def test_the_numbers_are_those_of_the_training(folder: Path) -> None:
@@ -226,4 +226,4 @@ def test_gpt2_small_has_its_parameters() -> None:
     small = Recipe(layers=12, width=768, heads=12, context=1024)
     with torch.device("meta"):
         net = build(small, vocabulary=50257, seed=0, activation="gelu")
-    assert sum(one.numel() for one in net.parameters()) == 124_439_808
+    assert sum(parameter.numel() for parameter in net.parameters()) == 124_439_808

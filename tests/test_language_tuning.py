@@ -51,7 +51,7 @@ def language(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 @pytest.fixture(scope="module")
 def pairs(language: LanguageModel) -> list[PairTokens]:
     texts = [Pair(prompt=f"what {n}?", chosen=" the " + "yes" * (n % 3), rejected=f" no{n}") for n in range(8)]
-    return [tokenize(one, language.tokenizer, length=48, prompt_length=24) for one in texts]
+    return [tokenize(text, language.tokenizer, length=48, prompt_length=24) for text in texts]
 
 
 def fresh(language: LanguageModel) -> Any:
@@ -66,7 +66,7 @@ def one_by_one(model: Any, pairs: list[PairTokens]) -> list[tuple[torch.Tensor, 
         places = range(len(prompt) - 1, len(prompt) + len(reply) - 1)
         return torch.stack([logs[at, token] for at, token in zip(places, reply, strict=True)]).sum()
 
-    return [(of(one.prompt, one.chosen), of(one.prompt, one.rejected)) for one in pairs]
+    return [(of(pair.prompt, pair.chosen), of(pair.prompt, pair.rejected)) for pair in pairs]
 
 
 def test_the_loss_is_its_formula_and_the_scores_are_its_means() -> None:
@@ -90,12 +90,12 @@ def test_the_loss_is_its_formula_and_the_scores_are_its_means() -> None:
 
 
 def test_log_probabilities_know_no_padding(language: LanguageModel, pairs: list[PairTokens]) -> None:
-    found = log_probabilities(language.model, pairs, batch=3, padding=PAD)
+    actual = log_probabilities(language.model, pairs, batch=3, padding=PAD)
     with torch.no_grad():
         expected = torch.tensor(one_by_one(language.model, pairs)).T
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
-    tokens = sum(len(one.chosen) for one in pairs)
-    assert reply_perplexity(found, pairs) == pytest.approx(math.exp(-expected[0].sum().item() / tokens), rel=1e-5)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-4)
+    tokens = sum(len(pair.chosen) for pair in pairs)
+    assert reply_perplexity(actual, pairs) == pytest.approx(math.exp(-expected[0].sum().item() / tokens), rel=1e-5)
 
 
 def test_dpo_is_the_plain_computation_step_by_step(language: LanguageModel, pairs: list[PairTokens]) -> None:
@@ -127,7 +127,7 @@ def test_dpo_is_the_plain_computation_step_by_step(language: LanguageModel, pair
 
 
 def test_training_repeats_and_parts_add_up_to_the_batch(language: LanguageModel, pairs: list[PairTokens]) -> None:
-    found = []
+    results = []
     for part in (4, 4, 1):
         recipe = Recipe(batch=4, micro_batch=part, warmup=0, learning_rate=1e-3, length=48, prompt_length=24)
         model = fresh(language)
@@ -135,10 +135,10 @@ def test_training_repeats_and_parts_add_up_to_the_batch(language: LanguageModel,
         reference = log_probabilities(model, pairs, batch=8, padding=PAD)
         dpo = prefer_(model, pairs, recipe, beta=1.0, seed=3, padding=PAD)
         scores = evaluate(model, pairs, reference, beta=1.0, batch=part, padding=PAD)
-        found.append([*sft, *dpo, scores.loss, scores.margin, scores.accuracy])
-    assert found[0] == found[1]
-    assert found[0] == pytest.approx(found[2], rel=1e-3)
-    sft_first, sft_last, dpo_first, _, loss, margin, accuracy = found[0]
+        results.append([*sft, *dpo, scores.loss, scores.margin, scores.accuracy])
+    assert results[0] == results[1]
+    assert results[0] == pytest.approx(results[2], rel=1e-3)
+    sft_first, sft_last, dpo_first, _, loss, margin, accuracy = results[0]
     assert sft_last < sft_first
     assert dpo_first == pytest.approx(math.log(2), abs=1e-6)
     assert loss < math.log(2)
@@ -241,11 +241,11 @@ def test_the_study_runs_from_files_to_the_page_of_its_paper(
     assert own.trial.model.build == "pretrained:gpt2-tiny"
     for outcome in (own, crrelu):
         for beta in (" beta=0.1", " beta=5"):
-            one = {name.removesuffix(beta): each[0] for name, each in outcome.test.items() if name.endswith(beta)}
-            assert 0 <= one["reward_accuracy"] <= 1
-            assert one["reward_margin"] == pytest.approx(one["chosen_reward"] - one["rejected_reward"], abs=1e-6)
-            assert 0 < one["evaluation_loss"] < math.log(2)
-            assert one["perplexity_dpo"] != outcome.test["perplexity_sft"][0]
+            items = {name.removesuffix(beta): each[0] for name, each in outcome.test.items() if name.endswith(beta)}
+            assert 0 <= items["reward_accuracy"] <= 1
+            assert items["reward_margin"] == pytest.approx(items["chosen_reward"] - items["rejected_reward"], abs=1e-6)
+            assert 0 < items["evaluation_loss"] < math.log(2)
+            assert items["perplexity_dpo"] != outcome.test["perplexity_sft"][0]
     assert crrelu.trained == own.trained + 2
     assert [name.rpartition(".")[2] for name in crrelu.parameters] == ["eps", "eps"]
     report = (out / "report" / "report.md").read_text()
@@ -267,10 +267,10 @@ def test_the_numbers_are_those_of_the_training(folder: Path, language: LanguageM
         reference = log_probabilities(model, test, batch=2, padding=PAD)
         prefer_(model, train, recipe, beta=0.1, seed=4, padding=PAD)
         expected = evaluate(model, test, reference, beta=0.1, batch=2, padding=PAD)
-        found = run_trial(trial, examples=texts).outcome.test
-        assert found["evaluation_loss"] == (expected.loss,)
-        assert found["reward_margin"] == (expected.margin,)
-        assert found["perplexity_sft"] == (reply_perplexity(reference, test),)
+        actual = run_trial(trial, examples=texts).outcome.test
+        assert actual["evaluation_loss"] == (expected.loss,)
+        assert actual["reward_margin"] == (expected.margin,)
+        assert actual["perplexity_sft"] == (reply_perplexity(reference, test),)
 
 
 def test_a_seed_that_diverged_is_said_and_not_averaged(folder: Path) -> None:
@@ -344,7 +344,7 @@ def test_perplexity_before_and_after_relu(folder: Path) -> None:
     own, srelu, relu = (run_trial(trial, examples=texts).outcome for trial in trials)
     assert texts.content.tokens.numel() == 60
     # S-ReLU so near to ReLU is hardly changed by it; GELU is.
-    change = [abs(one.test["loss_replaced"][0] - one.test["loss"][0]) for one in (srelu, own)]
+    change = [abs(item.test["loss_replaced"][0] - item.test["loss"][0]) for item in (srelu, own)]
     assert change[0] < 1e-3 < change[1] * 100
     assert own.test["perplexity"][0] == pytest.approx(math.exp(own.test["loss"][0]))
     assert set(relu.test) == {"loss", "perplexity", "word_perplexity"}

@@ -17,14 +17,14 @@ from layers import FILES, ROOMS, SOURCE, TYPES, imports_of, module_of, room_of
 
 def offences(source: str, path: Path) -> list[str]:
     here = room_of(module_of(path))
-    found = []
+    results = []
     for imported in sorted(imports_of(ast.parse(source), path)):
         there = room_of(imported)
         if there not in ROOMS:
-            found.append(f"{imported} is in no known room")
+            results.append(f"{imported} is in no known room")
         elif ROOMS.index(there) > ROOMS.index(here):
-            found.append(f"{here or 'the API'} imports {imported}, which stands above it")
-    return found
+            results.append(f"{here or 'the API'} imports {imported}, which stands above it")
+    return results
 
 
 def test_there_are_files_to_check() -> None:
@@ -32,8 +32,8 @@ def test_there_are_files_to_check() -> None:
 
 
 def test_a_room_imports_only_rooms_below_it() -> None:
-    found = {module_of(path): offences(path.read_text(encoding="utf-8"), path) for path in FILES}
-    assert {name: faults for name, faults in found.items() if faults} == {}
+    results = {module_of(path): offences(path.read_text(encoding="utf-8"), path) for path in FILES}
+    assert {name: faults for name, faults in results.items() if faults} == {}
 
 
 def test_tests_import_helpers_and_not_one_another() -> None:

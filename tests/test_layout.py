@@ -52,8 +52,8 @@ def run(act: Activation, x: Tensor, params: dict[str, Tensor], g: Tensor) -> lis
 
 
 def assert_same(found: list[Tensor], expected: list[Tensor], case: object = "") -> None:
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-11, msg=lambda text: f"{case}: {text}")
+    for item, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(item, other, rtol=1e-12, atol=1e-11, msg=lambda text: f"{case}: {text}")
 
 
 @each_kind
@@ -62,9 +62,9 @@ def test_a_layout_changes_nothing(act: Activation):
     for layout, make in LAYOUTS.items():
         x = make()
         g = numbers(*x.shape, seed=1)
-        found = run(act, x, params, g)
-        assert found[0].shape == found[1].shape == x.shape, layout
-        assert_same(found, run(act, x.contiguous(), params, g), layout)
+        result = run(act, x, params, g)
+        assert result[0].shape == result[1].shape == x.shape, layout
+        assert_same(result, run(act, x.contiguous(), params, g), layout)
 
 
 PARAM_SHAPES = {
@@ -98,8 +98,8 @@ def test_large_tensors_with_channels(act: Activation):
     assert sk.explain(act, x).path == "blocks"
     value, dx, *grads = run(act, x, params, g)
     for c in range(8):
-        one = {name: p[c, 0] for name, p in params.items()}
-        assert_same([value[:, c], dx[:, c], *(grad[c, 0] for grad in grads)], run(act, x[:, c], one, g[:, c]))
+        items = {name: p[c, 0] for name, p in params.items()}
+        assert_same([value[:, c], dx[:, c], *(grad[c, 0] for grad in grads)], run(act, x[:, c], items, g[:, c]))
 
 
 GRADS = {

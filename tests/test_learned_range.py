@@ -19,9 +19,9 @@ REALS = (-1e30, -1e4, -1.0, -1e-30, 0.0, 1e-30, 1.0, 1e4, 1e30)
 
 def inputs(dtype: torch.dtype) -> torch.Tensor:
     """Finite numbers of every size and both signs."""
-    found = torch.tensor([sign * one for one in SIZES for sign in (-1, 1, -3, 3)], dtype=torch.float64)
-    found = found[found.abs() <= torch.finfo(dtype).max].to(dtype)
-    return found[found.isfinite()]
+    result = torch.tensor([sign * size for size in SIZES for sign in (-1, 1, -3, 3)], dtype=torch.float64)
+    result = result[result.abs() <= torch.finfo(dtype).max].to(dtype)
+    return result[result.isfinite()]
 
 
 def choices(p: Param) -> list[float]:
@@ -38,8 +38,8 @@ def results(act: Activation, name: str, value: float, x: torch.Tensor, work: tor
     """The value and the derivatives by x and by the parameter, at each x by itself."""
     x = x.detach().clone().requires_grad_()
     held = torch.full(x.shape, value, dtype=work, requires_grad=True)
-    found = act(x, **{name: held})
-    return [found.detach(), *torch.autograd.grad(found.double().sum(), (x, held))]
+    result = act(x, **{name: held})
+    return [result.detach(), *torch.autograd.grad(result.double().sum(), (x, held))]
 
 
 @every_learned
@@ -50,11 +50,11 @@ def test_gradients_are_finite_in_the_whole_range(act: Activation, dtype: torch.d
     for p in act.params:
         for value in choices(p):
             value = float(torch.tensor(value, dtype=torch.float32).clamp(*p.constraint.learned_range))
-            found = results(act, p.name, value, x, torch.float32)
+            result = results(act, p.name, value, x, torch.float32)
             exact = results(act, p.name, value, x.double(), torch.float64)
-            for what, one, truth in zip(("value", "d/dx", f"d/d {p.name}"), found, exact, strict=True):
-                assert not one.isnan().any(), (what, p.name, value, x[one.isnan()])
-                lost = one.isinf() & (truth.abs() < 0.99 * torch.finfo(one.dtype).max)
+            for what, item, truth in zip(("value", "d/dx", f"d/d {p.name}"), result, exact, strict=True):
+                assert not item.isnan().any(), (what, p.name, value, x[item.isnan()])
+                lost = item.isinf() & (truth.abs() < 0.99 * torch.finfo(item.dtype).max)
                 assert not lost.any(), (what, p.name, value, x[lost], truth[lost])
 
 
@@ -67,11 +67,11 @@ def test_a_learned_tensor_outside_of_its_range_counts_as_the_end_of_it(act: Acti
         outside = [low / 1e18, -1.0, high * 1e18] if isinstance(p.constraint, Positive) else [low - 0.5, high + 0.5]
         for value in outside if math.isfinite(low) else []:
             held = torch.tensor([value], requires_grad=True)
-            found = act(x, **{p.name: held})
+            actual = act(x, **{p.name: held})
             end = torch.tensor([low if value < low else high], dtype=torch.float32)
             there = act(x, **{p.name: end.requires_grad_()})
-            assert torch.equal(found, there)
-            (gradient,), (expected,) = (torch.autograd.grad(f.sum(), at) for f, at in ((found, held), (there, end)))
+            assert torch.equal(actual, there)
+            (gradient,), (expected,) = (torch.autograd.grad(f.sum(), at) for f, at in ((actual, held), (there, end)))
             assert torch.equal(gradient, expected), (p.name, value)
             assert torch.isfinite(gradient).all()
 
@@ -99,9 +99,9 @@ def test_no_raw_number_leaves_the_range(raw: float, dtype: torch.dtype):
                 assert (effective >= low * (1 - 1e-6)).all(), (name, p.name)
                 assert (effective <= high + 1e-6 * abs(high)).all(), (name, p.name)
         module(torch.linspace(-3, 3, 7, dtype=dtype)).float().sum().backward()
-        assert not any(one.grad.isnan().any() for one in module.parameters()), name
+        assert not any(parameter.grad.isnan().any() for parameter in module.parameters()), name
         if dtype != torch.float16:  # in which a width of 1e5 and gradients of that size are infinite
-            assert all(torch.isfinite(one.grad).all() for one in module.parameters()), name
+            assert all(torch.isfinite(item.grad).all() for item in module.parameters()), name
 
 
 def test_a_start_outside_is_refused_with_the_range():

@@ -37,14 +37,14 @@ class Anything(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Output:
         x = self.norm(self.layers[0](x)) * self.scale
-        x = F.gelu(x) if x.mean().item() > 0 else torch.stack([F.relu(one) for one in x])
+        x = F.gelu(x) if x.mean().item() > 0 else torch.stack([F.relu(item) for item in x])
         return Output(self.layers[1](x))
 
 
 def equal(a: dict, b: dict) -> None:
     assert a.keys() == b.keys()
-    for name, one in a.items():
-        assert torch.equal(one, b[name]), name
+    for name, item in a.items():
+        assert torch.equal(item, b[name]), name
 
 
 # -- the same models as Replicas --------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def test_the_loop_trains_what_replicas_train(way: str):
     torch.testing.assert_close(loop.weight_norms(), together.weight_norms(), **NEAR)
     start = mlp()[1].beta
     assert all((loop.knobs()["1.beta"] - start).abs() > 1e-3)
-    for name, one in loop.knobs().items():
-        torch.testing.assert_close(one, together.knobs()[name], **NEAR)
+    for name, item in loop.knobs().items():
+        torch.testing.assert_close(item, together.knobs()[name], **NEAR)
     assert loop.losses[-4:].mean() < 0.9 * loop.losses[:4].mean()
 
 
@@ -204,11 +204,11 @@ def test_knobs_are_set_for_each_model_or_for_none():
 
 def test_frozen_knobs_stay_and_the_rest_goes_on_as_in_replicas():
     loop, together = (kind(mlp, count=2) for kind in (OneByOne, Replicas))
-    for one in (loop, together):
-        one.fit(X, Y, epochs=2, batch=16, lr=0.01, optimizer="adamw")
-        held = one.knobs()["1.beta"]
-        one.freeze_knobs().fit(X, Y, epochs=3, batch=16, lr=0.01, optimizer="adamw", gradient_norms=True)
-        assert torch.equal(one.knobs()["1.beta"], held)
+    for item in (loop, together):
+        item.fit(X, Y, epochs=2, batch=16, lr=0.01, optimizer="adamw")
+        held = item.knobs()["1.beta"]
+        item.freeze_knobs().fit(X, Y, epochs=3, batch=16, lr=0.01, optimizer="adamw", gradient_norms=True)
+        assert torch.equal(item.knobs()["1.beta"], held)
     torch.testing.assert_close(loop.losses, together.losses, **NEAR)
     torch.testing.assert_close(loop.gradient_norms[10:], together.gradient_norms[10:], rtol=1e-3, atol=1e-4)
     state = loop.state_dict()

@@ -45,8 +45,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         end = time.monotonic() + SECONDS
         while not context.join(timeout=5):
             if time.monotonic() > end:
-                for one in context.processes:
-                    one.kill()
+                for process in context.processes:
+                    process.kill()
                 pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
     finally:
         for name, value in before.items():
@@ -77,19 +77,19 @@ KEYS = ("losses", "norms", "predictions", "epochs", "weights", "knobs", "model")
 @both_ways
 def test_two_processes_train_as_one_does(name: str, way: str, results: list, alone: dict):
     """Losses, norms, predictions, weights and learned widths, in both processes, with uneven parts of batches."""
-    for found in results:
+    for result in results:
         for key in KEYS:
-            close(found[f"{way} {name}"][key], alone[name][key])
+            close(result[f"{way} {name}"][key], alone[name][key])
 
 
 @every_model
 @both_ways
 def test_both_processes_tell_the_same_to_the_bit(name: str, way: str, results: list):
-    first, second = (found[f"{way} {name}"] for found in results)
+    first, second = (result[f"{way} {name}"] for result in results)
     for key in ("losses", "norms", "predictions"):
         assert torch.equal(first[key], second[key])
     for part in ("weights", "knobs"):
-        assert all(torch.equal(one, second[part][key]) for key, one in first[part].items())
+        assert all(torch.equal(item, second[part][key]) for key, item in first[part].items())
 
 
 @every_model
@@ -105,10 +105,10 @@ def test_what_is_trained_moves_and_what_is_frozen_does_not(name: str, alone: dic
 
 
 def test_each_process_holds_its_shards_alone(results: list, alone: dict):
-    held = [found["fsdp2 blocks"]["shards"] for found in results]
+    held = [result["fsdp2 blocks"]["shards"] for result in results]
     assert sum(held) == alone["blocks"]["shards"]
     assert max(held) < 0.6 * sum(held)
-    assert [found["ddp blocks"]["shards"] for found in results] == [alone["blocks"]["shards"]] * 2
+    assert [match["ddp blocks"]["shards"] for match in results] == [alone["blocks"]["shards"]] * 2
 
 
 def test_a_state_of_one_way_goes_on_in_another(results: list, alone: dict):
@@ -119,16 +119,16 @@ def test_a_state_of_one_way_goes_on_in_another(results: list, alone: dict):
 
 
 def test_processes_agree(results: list):
-    assert [found["before"] for found in results] == [[2, 0, True], [2, 1, False]]
-    assert [found["agreed"] for found in results] == [{"from": 0, "list": [1.5, None, "ü"]}] * 2
-    assert [found["any"] for found in results] == [[True, False]] * 2
+    assert [result["before"] for result in results] == [[2, 0, True], [2, 1, False]]
+    assert [match["agreed"] for match in results] == [{"from": 0, "list": [1.5, None, "ü"]}] * 2
+    assert [item["any"] for item in results] == [[True, False]] * 2
     assert (parallel.world(), parallel.is_main(), parallel.agree({"a": 1})) == (1, True, {"a": 1})
     assert parallel.any_process(True)
 
 
 def test_a_study_under_torchrun_is_that_of_one_process(results: list, tmp_path: Path):
     """Stopped by Ctrl-C after the second epoch and resumed: the main process has the outcomes, the other none."""
-    main, other = (found["study"] for found in results)
+    main, other = (result["study"] for result in results)
     assert "Stopped; 0 trials are finished" in main["stopped"]
     assert main["stopped"].endswith("Go on with: torchrun --nproc-per-node 2 -m softknee study x --resume")
     assert (other["stopped"], other["outcomes"], other["epochs"]) == ("", None, 0)
@@ -147,7 +147,7 @@ def near(found: Any, expected: Any) -> None:
         for key in expected:
             near(found[key], expected[key])
     elif isinstance(expected, list | tuple):
-        for one, other in zip(found, expected, strict=True):
-            near(one, other)
+        for item, other in zip(found, expected, strict=True):
+            near(item, other)
     else:
         assert found == (pytest.approx(expected, rel=1e-3, abs=1e-4) if isinstance(expected, float) else expected)

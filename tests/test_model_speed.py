@@ -102,9 +102,9 @@ def test_a_timm_model_before_and_after(tmp_path: Path):
     plain = timm.create_model("vit_tiny_patch16_224", img_size=32, **VIT)
     assert before["parameters"] == sum(p.numel() for p in plain.parameters())
     assert after["parameters"] == before["parameters"] + 2
-    assert [one["path"] for one in after["changed"]] == ["blocks.0.mlp.act", "blocks.1.mlp.act"]
-    assert {one["was"] for one in after["changed"]} == {"gelu"}
-    assert all("delta=0.5 (learned)" in one["now"] for one in after["changed"])
+    assert [site["path"] for site in after["changed"]] == ["blocks.0.mlp.act", "blocks.1.mlp.act"]
+    assert {item["was"] for item in after["changed"]} == {"gelu"}
+    assert all("delta=0.5 (learned)" in value["now"] for value in after["changed"])
     assert 0 < after["relative_change"] < 5
     assert record.kind == "bench model"
     assert record.settings["inputs"] == {"x": (2, 3, 32, 32)}

@@ -72,7 +72,7 @@ def same(a: Activation, formula: sympy.Expr) -> bool:
     ours, theirs = split(a.formula), split(formula)
     alike = len(ours.seams) == len(theirs.seams)
     pairs = zip((*ours.seams, *ours.parts), (*theirs.seams, *theirs.parts), strict=True) if alike else ()
-    return alike and all(sympy.simplify(elementary(one - other)) == 0 for one, other in pairs)
+    return alike and all(sympy.simplify(elementary(item - other)) == 0 for item, other in pairs)
 
 
 def test_relu_with_a_box_is_smelu():
@@ -241,7 +241,7 @@ def test_a_mixture_is_the_mean_of_its_kernels(hard: str, names: tuple[str, ...])
     made = sk.design.mollify(hard, names)
     points = torch.linspace(-3, 9, 61, dtype=F64)
     logits = torch.tensor([0.3, -1.0, 0.5], dtype=F64)[: len(names)]
-    alone = torch.stack([sk.design.mollify(hard, one)(points, delta=0.8) for one in names])
+    alone = torch.stack([sk.design.mollify(hard, name)(points, delta=0.8) for name in names])
     mean = (torch.softmax(logits, 0)[:, None] * alone).sum(0)
     torch.testing.assert_close(made(points, delta=0.8, weights=logits), mean, rtol=1e-14, atol=1e-14)
 
@@ -334,12 +334,12 @@ def test_a_width_is_any_kind_of_number(width):
 
 def test_decimals_in_a_formula_are_fractions():
     bent = piecewise((0.3 * 0.7 - 0.1 * x, x < 0.7), (0.2 * x, True))
-    found = sk.design.certify(sk.design.mollify(Activation("bent", bent), "triweight", 0.3))
-    assert found.smoothness == 4
-    assert Fraction(1, 5) in found.lipschitz
-    assert found.lipschitz.width < 1e-12
+    result = sk.design.certify(sk.design.mollify(Activation("bent", bent), "triweight", 0.3))
+    assert result.smoothness == 4
+    assert Fraction(1, 5) in result.lipschitz
+    assert result.lipschitz.width < 1e-12
     made = sk.design.mollify(0.3 * sympy.Max(x, 0.7) - 0.1 * x, "triweight", 0.3)
-    assert sk.design.certify(made).lipschitz == found.lipschitz
+    assert sk.design.certify(made).lipschitz == result.lipschitz
     assert sk.design.mollify(sympy.Max(x, 0) ** 2.0, "box").formula.has(x)
 
 

@@ -48,8 +48,8 @@ def test_a_jagged_tensor_gives_what_its_rows_give(act: Activation, way: str):
     y, got = gradients(module, x, lambda t: t.values())
     expected, wanted = gradients(module, dense, lambda t: t)
     torch.testing.assert_close(y, expected, rtol=1e-14, atol=1e-14)
-    for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    for item, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(item, other, rtol=1e-12, atol=1e-12)
 
 
 def test_the_ragged_dimension_may_be_the_last():
@@ -78,8 +78,8 @@ def test_inside_torch_compile():
     y, got = gradients(compiled, x, lambda t: t.values())
     expected, wanted = gradients(module, torch.cat(rows()).requires_grad_(), lambda t: t)
     torch.testing.assert_close(y, expected)
-    for one, other in zip(got, wanted, strict=True):
-        torch.testing.assert_close(one, other)
+    for item, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(item, other)
 
 
 def test_what_cannot_work_says_so():

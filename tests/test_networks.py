@@ -31,8 +31,8 @@ def test_the_weights_depend_on_the_seed_alone(builder: str) -> None:
     first = weights(build(builder, seed=5))
     for activation, knobs in ACTIVATIONS:
         torch.manual_seed(99)
-        for one, other in zip(first, weights(build(builder, activation=activation, seed=5, **knobs)), strict=True):
-            assert torch.equal(one, other)
+        for item, other in zip(first, weights(build(builder, activation=activation, seed=5, **knobs)), strict=True):
+            assert torch.equal(item, other)
     assert not torch.equal(first[0], weights(build(builder, seed=6))[0])
 
 
@@ -55,13 +55,13 @@ def test_a_random_start_is_drawn_from_the_seed_after_the_weights(builder: str) -
         return network
 
     def tables(network: nn.Module) -> torch.Tensor:
-        return torch.cat([one.z.flatten() for one in activation_modules(network).values()])
+        return torch.cat([module.z.flatten() for module in activation_modules(network).values()])
 
     first = made(5)
     assert torch.equal(tables(first), tables(made(5)))
     assert len(tables(first).unique()) == len(tables(first))  # every place has its own
     assert not torch.isin(tables(made(6)), tables(first)).any()
-    assert all(torch.equal(one, other) for one, other in zip(weights(plain), weights(first), strict=True))
+    assert all(torch.equal(item, other) for item, other in zip(weights(plain), weights(first), strict=True))
 
 
 @pytest.mark.parametrize("name", ["polyrelu", "polynorm", "kaf", "ditac"])
@@ -120,9 +120,9 @@ def test_a_cnn_is_what_it_says() -> None:
 @pytest.mark.parametrize("builder", SMALL)
 def test_every_place_has_an_activation_of_its_own(builder: str) -> None:
     network = build(builder, activation="srelu", learn=True)
-    found = activation_modules(network)
-    assert len(found) == {"mlp": 2, "cnn": 3, "alone": 1}[builder]
-    assert len({id(p) for module in found.values() for p in module.parameters()}) == len(found)
+    result = activation_modules(network)
+    assert len(result) == {"mlp": 2, "cnn": 3, "alone": 1}[builder]
+    assert len({id(p) for module in result.values() for p in module.parameters()}) == len(result)
 
 
 def test_one_value_per_channel_fits_every_layer() -> None:
@@ -151,8 +151,8 @@ def test_arguments_may_come_from_json(builder: str) -> None:
     }[builder]
     network, same = build(builder, **json.loads(json.dumps(arguments))), build(builder, **arguments)
     assert network.state_dict().keys() == same.state_dict().keys()
-    for one, other in zip(network.state_dict().values(), same.state_dict().values(), strict=True):
-        assert torch.equal(one, other)
+    for item, other in zip(network.state_dict().values(), same.state_dict().values(), strict=True):
+        assert torch.equal(item, other)
 
 
 @pytest.mark.parametrize(

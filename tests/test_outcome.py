@@ -34,20 +34,20 @@ def rows_changed(text: str, change) -> Record:
 
 
 def test_it_comes_back_equal_through_json():
-    found = outcome()
-    record = found.record(command="softknee study own.yaml", git={"commit": "0123abc", "changed": False})
+    result = outcome()
+    record = result.record(command="softknee study own.yaml", git={"commit": "0123abc", "changed": False})
     assert (record.kind, record.seeds, record.baseline) == ("trial", (0, 1, 2), None)
-    assert record.settings["key"] == found.trial.key
+    assert record.settings["key"] == result.trial.key
     assert record.settings["git"] == {"commit": "0123abc", "changed": False}
-    assert Outcome.read(record) == Outcome.read(Record.from_json(record.to_json())) == found
-    assert Outcome.read(record) != replace(found, seconds=2.0)
+    assert Outcome.read(record) == Outcome.read(Record.from_json(record.to_json())) == result
+    assert Outcome.read(record) != replace(result, seconds=2.0)
 
 
 def test_a_record_of_before_the_new_fields_is_read():
-    found = outcome(epochs=(2, 4), trained=123)
-    assert found.noted == (2, 4)
-    text = found.record(command="softknee study own.yaml", git=None).to_json()
-    assert Outcome.read(Record.from_json(text)) == found
+    result = outcome(epochs=(2, 4), trained=123)
+    assert result.noted == (2, 4)
+    text = result.record(command="softknee study own.yaml", git=None).to_json()
+    assert Outcome.read(Record.from_json(text)) == result
     old = rows_changed(text, lambda r: [r["rows"][0].pop(name) for name in ("epochs", "trained")])
     assert Outcome.read(old) == outcome()
     assert (Outcome.read(old).noted, Outcome.read(old).trained) == ((1, 2), None)
@@ -56,10 +56,10 @@ def test_a_record_of_before_the_new_fields_is_read():
 def test_the_quantities_of_a_cost_come_back():
     time = Quantity.median([1.0, 2.0, 4.0], unit="ms")
     cost = ({"label": "relu", "train": time, "infer": time, "train_ratio": time, "peak_memory": None},)
-    found = Outcome(trial=trial(kind="cost"), seconds=3.0, cost=cost)
-    record = found.record(command="softknee study own.yaml", git=None)
+    result = Outcome(trial=trial(kind="cost"), seconds=3.0, cost=cost)
+    record = result.record(command="softknee study own.yaml", git=None)
     assert record.seeds == ()
-    assert Outcome.read(Record.from_json(record.to_json())) == found
+    assert Outcome.read(Record.from_json(record.to_json())) == result
 
 
 @pytest.mark.parametrize(

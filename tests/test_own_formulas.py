@@ -72,12 +72,12 @@ def _formula(draw: random.Random, depth: int) -> Expr:
 
 
 def _definitions(seed: int, count: int) -> list[Activation]:
-    draw, found = random.Random(seed), []
-    while len(found) < count:
+    draw, result = random.Random(seed), []
+    while len(result) < count:
         formula = sympy.sympify(_formula(draw, 3))
         if x in formula.free_symbols:
-            found.append(Activation(f"own{seed}_{len(found)}", formula, params=PARAMS))
-    return found
+            result.append(Activation(f"own{seed}_{len(result)}", formula, params=PARAMS))
+    return result
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -115,13 +115,13 @@ def test_the_gradients_of_a_large_tensor_do_not_write_into_each_other(text: str)
     grad, before = large.flip(0), large.clone()
     values = {p.name: torch.full((1,), p.default, requires_grad=True) for p in act.params}
     leaves = [large.requires_grad_(), *values.values()]
-    found = torch.autograd.grad(act(large, **values), leaves, grad)
+    actual = torch.autograd.grad(act(large, **values), leaves, grad)
     assert large.equal(before)
     with torch.no_grad():
-        for name, one in zip(("x", *values), found, strict=True):
+        for name, item in zip(("x", *values), actual, strict=True):
             slope = act.partial(name)(large.double(), **values) * grad
             expected = slope if name == "x" else slope.sum().reshape(1)
-            torch.testing.assert_close(one.double(), expected, rtol=1e-5, atol=1e-2 if name != "x" else 1e-5)
+            torch.testing.assert_close(item.double(), expected, rtol=1e-5, atol=1e-2 if name != "x" else 1e-5)
 
 
 def test_the_gradient_of_a_parameter_is_summed_with_care():
@@ -165,7 +165,7 @@ def test_definitions_that_nobody_holds_are_gone() -> None:
         made.append(weakref.ref(act))
     del act
     gc.collect()
-    assert sum(one() is not None for one in made) <= 16
+    assert sum(item() is not None for item in made) <= 16
     assert sum("candidate" in name for name in linecache.cache) <= 64
 
 

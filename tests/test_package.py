@@ -60,8 +60,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(built: Path) -> Path:
-    (found,) = built.glob("*.whl")
-    return found
+    (result,) = built.glob("*.whl")
+    return result
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +97,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def required_by(name: str) -> dict[str, None]:
     """The distribution and all it requires here, in turn; extras and other platforms are left out."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     waiting = [name]
     while waiting:
         one = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
@@ -105,11 +105,11 @@ def required_by(name: str) -> dict[str, None]:
             requirements = importlib.metadata.requires(one) or []
         except importlib.metadata.PackageNotFoundError:
             continue
-        if one not in found:
-            found[one] = None
+        if one not in result:
+            result[one] = None
             plain = [requirement for requirement in requirements if "extra ==" not in requirement]
             waiting += [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in plain]
-    return found
+    return result
 
 
 def top_level_entries(distribution: str) -> set[Path]:
@@ -135,14 +135,14 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def test_wheel_requires_torch_alone(wheel: Path) -> None:
-    needed = [one for one in metadata_of(wheel).get_all("Requires-Dist", []) if "extra ==" not in one]
+    needed = [item for item in metadata_of(wheel).get_all("Requires-Dist", []) if "extra ==" not in item]
     assert needed == ["torch>=2.6"]
 
 
 def test_the_long_description_leads_to_the_repository(wheel: Path) -> None:
     """On the page of an index nothing relative leads anywhere; here, what it names is a file of the repository."""
     metadata = metadata_of(wheel)
-    addresses = dict(one.split(", ") for one in metadata.get_all("Project-URL", []))
+    addresses = dict(item.split(", ") for item in metadata.get_all("Project-URL", []))
     assert {"Repository", "Documentation", "Changelog", "Issues"} <= set(addresses)
     assert metadata["Description-Content-Type"] == "text/markdown"
     text = metadata.get_payload()
@@ -152,10 +152,10 @@ def test_the_long_description_leads_to_the_repository(wheel: Path) -> None:
     assert len(links) > 40
     repository = re.escape(addresses["Repository"])
     for link in [*links, *addresses.values()]:
-        found = re.fullmatch(rf"{repository}(?:/(blob|raw)/main/([^#]+)(?:#.*)?|/issues)?", link)
-        assert found, link
-        if found[2]:
-            assert (ROOT / found[2]).is_file(), link
+        match = re.fullmatch(rf"{repository}(?:/(blob|raw)/main/([^#]+)(?:#.*)?|/issues)?", link)
+        assert match, link
+        if match[2]:
+            assert (ROOT / match[2]).is_file(), link
 
 
 def test_the_source_distribution_holds_the_checkout(unpacked: Path) -> None:
@@ -178,7 +178,7 @@ def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(unpacked / "src")}
     options = ("-q", "-n", "0", "-p", "no:cacheprovider")
     said = output_of(
-        *(sys.executable, "-c", program, *options, *(f"tests/{one}" for one in files)),
+        *(sys.executable, "-c", program, *options, *(f"tests/{file}" for file in files)),
         cwd=str(unpacked),
         env=environment,  # type: ignore[arg-type]
     )

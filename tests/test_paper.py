@@ -32,13 +32,13 @@ paper: {source: "Some paper, table 1", note: "We draw a line.", values: {relu: {
 
 
 def test_it_is_read_and_written_again():
-    found = read_recipe(TEXT)
-    assert found.paper == Paper(
+    result = read_recipe(TEXT)
+    assert result.paper == Paper(
         source="Some paper, table 1",
         note="We draw a line.",
         values={"relu": {"accuracy": 97.5}, "smelu beta=1": {"mse": 0.01}},
     )
-    assert read_recipe(to_yaml(found)) == found
+    assert read_recipe(to_yaml(result)) == result
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,19 @@ def test_what_is_refused(old, new, said):
 
 
 def test_other_activations_leave_their_numbers_out():
-    found = read_recipe(TEXT, settings=["activations=[relu, gelu]"])
-    assert found.paper is not None
-    assert found.paper.values == {"relu": {"accuracy": 97.5}}
+    result = read_recipe(TEXT, settings=["activations=[relu, gelu]"])
+    assert result.paper is not None
+    assert result.paper.values == {"relu": {"accuracy": 97.5}}
 
 
 def test_no_trial_and_no_store_depends_on_it():
     with_it, other = read_recipe(TEXT), read_recipe(TEXT.replace("97.5", "97.4"))
     data = examples()
-    keys = [[one.key for one in train_trials(each, data)] for each in (with_it, other, replace(with_it, paper=None))]
+    keys = [
+        [trial.key for trial in train_trials(each, data)] for each in (with_it, other, replace(with_it, paper=None))
+    ]
     assert keys[0] == keys[1] == keys[2]
-    described = [Description(recipe=recipe_mapping(one), fingerprint="0", threads=1) for one in (with_it, other)]
+    described = [Description(recipe=recipe_mapping(item), fingerprint="0", threads=1) for item in (with_it, other)]
     assert described[0] != described[1]
     described[0].refuse_other(described[1], "here")
 
@@ -78,9 +80,9 @@ def study(values, scores):
     """A summary of made-up outcomes whose test scores are replaced."""
     of = recipe(seeds=8, paper=Paper(source="Some paper, table 1", note="We draw a line.", values=values))
     made = [
-        replace(one, test=one.test | scores.get(one.trial.activation.label, {}), trained=4547)
-        for one in outcomes(of, diverging="silu")
-        if one.trial.kind == "train"
+        replace(outcome, test=outcome.test | scores.get(outcome.trial.activation.label, {}), trained=4547)
+        for outcome in outcomes(of, diverging="silu")
+        if outcome.trial.kind == "train"
     ]
     return of, made
 
@@ -97,9 +99,9 @@ SCORES = {"relu": {"mse": NEAR}, "gelu": {"mse": NEAR}, "swish learned": {"mse":
 
 
 def test_verdicts_and_geometric_means():
-    found = {one.measure.name: one for one in summarise(*study(VALUES, SCORES)).paper_tables}
-    assert list(found) == ["accuracy", "mse", "parameters"]
-    verdicts = {name: [row.verdict for row in one.rows] for name, one in found.items()}
+    results = {table.measure.name: table for table in summarise(*study(VALUES, SCORES)).paper_tables}
+    assert list(results) == ["accuracy", "mse", "parameters"]
+    verdicts = {name: [row.verdict for row in item.rows] for name, item in results.items()}
     assert verdicts["accuracy"] == ["better", "worse", "1 of 8 seeds diverged"]
     assert verdicts["parameters"] == ["as in the paper", "more", "fewer"]
     # 1.0e-2 is anything from 0.0095 to 0.0105, and our interval begins at 0.01014.
@@ -108,34 +110,34 @@ def test_verdicts_and_geometric_means():
         "worse",
         "as in the paper (inside our interval)",
     ]
-    assert found["mse"].average == "geometric mean"
-    row = found["mse"].rows[2]
-    logs = [math.log(one) for one in SPREAD]
+    assert results["mse"].average == "geometric mean"
+    row = results["mse"].rows[2]
+    logs = [math.log(value) for value in SPREAD]
     assert row.value == pytest.approx(stats.gmean(SPREAD))
     wanted = stats.t.interval(0.95, 7, loc=sum(logs) / 8, scale=stats.sem(logs))
-    assert row.interval == pytest.approx([math.exp(one) for one in wanted])
-    assert found["mse"].best == "Best by mean squared error: gelu in the paper, swish learned here."
+    assert row.interval == pytest.approx([math.exp(entry) for entry in wanted])
+    assert results["mse"].best == "Best by mean squared error: gelu in the paper, swish learned here."
 
 
 def test_a_mean_where_seeds_are_near_each_other():
-    scores = {"relu": {"mse": NEAR}, "gelu": {"mse": tuple(2 * one for one in NEAR)}}
-    (found,) = summarise(*study({"relu": {"mse": 0.0098}, "gelu": {"mse": 0.0209}}, scores)).paper_tables
-    assert found.average == "mean"
-    assert found.rows[0].value == pytest.approx(sum(NEAR) / 8)
+    scores = {"relu": {"mse": NEAR}, "gelu": {"mse": tuple(2 * item for item in NEAR)}}
+    (result,) = summarise(*study({"relu": {"mse": 0.0098}, "gelu": {"mse": 0.0209}}, scores)).paper_tables
+    assert result.average == "mean"
+    assert result.rows[0].value == pytest.approx(sum(NEAR) / 8)
     low, high = stats.t.interval(0.95, 7, loc=sum(NEAR) / 8, scale=stats.sem(NEAR))
-    assert found.rows[0].interval == pytest.approx((low, high))
-    assert [row.verdict for row in found.rows] == ["worse", "as in the paper (inside our interval)"]
-    assert found.best == "Best by mean squared error: relu in the paper, relu here."
+    assert result.rows[0].interval == pytest.approx((low, high))
+    assert [row.verdict for row in result.rows] == ["worse", "as in the paper (inside our interval)"]
+    assert result.best == "Best by mean squared error: relu in the paper, relu here."
 
 
 def test_percent_are_percent_and_rounding_is_the_papers():
     r2 = tuple(0.99996 + 0.000002 * place for place in range(8))
-    (found,) = summarise(
+    (result,) = summarise(
         *study({"relu": {"r2": 100.0}, "gelu": {"r2": 99.3}}, {"relu": {"r2": r2}, "gelu": {"r2": r2}})
     ).paper_tables
-    assert found.rows[0].value == pytest.approx(99.9967)
-    assert [row.verdict for row in found.rows] == ["as in the paper (inside our interval)", "better"]
-    assert (found.paper_places, found.places) == (1, 3)
+    assert result.rows[0].value == pytest.approx(99.9967)
+    assert [row.verdict for row in result.rows] == ["as in the paper (inside our interval)", "better"]
+    assert (result.paper_places, result.places) == (1, 3)
     table = paper_tables(summarise(*study({"relu": {"r2": 100.0}}, {"relu": {"r2": r2}})))[0]
     assert table.caption.startswith("R²,\u00a0%, in the paper (Some paper, table 1) and here: mean over seeds")
 
@@ -160,9 +162,9 @@ def test_every_file_has_it():
     assert "| 4,547 |" in files["report.md"]
     lines = list(csv.DictReader(io.StringIO(paper_csv(summary))))
     assert len(lines) == 9
-    line = next(one for one in lines if one["activation"] == "silu" and one["measure"] == "accuracy")
+    line = next(item for item in lines if item["activation"] == "silu" and item["measure"] == "accuracy")
     assert (line["paper"], line["value"], line["seeds"], line["diverged"]) == ("50.0", "", "8", "1")
-    line = next(one for one in lines if one["activation"] == "swish learned")
+    line = next(value for value in lines if value["activation"] == "swish learned")
     assert float(line["value"]) == pytest.approx(stats.gmean(SPREAD))
     assert (line["average"], line["source"]) == ("geometric mean", "Some paper, table 1")
 

@@ -172,8 +172,8 @@ def test_distributed_checkpoints_take_the_pair_and_the_groups_stay_theirs():
     train(twin, again, 3)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     # Each was loaded on its own, which makes new groups; a scheduler must reach those.
-    theirs = [group for one in again.pair.values() for group in one.param_groups]
-    assert all(one is other for one, other in zip(again.param_groups, theirs, strict=True))
+    theirs = [group for item in again.pair.values() for group in item.param_groups]
+    assert all(value is other for value, other in zip(again.param_groups, theirs, strict=True))
 
 
 def test_a_closure_is_evaluated_once():

@@ -147,5 +147,5 @@ def test_ten_hundred_random_formulas_are_read() -> None:
         return shape.format(a, b)
 
     for _ in range(1000):
-        found: Expr = parse(formula(3), params=(BETA,))
-        assert not found.has(sympy.nan)
+        result: Expr = parse(formula(3), params=(BETA,))
+        assert not result.has(sympy.nan)

@@ -47,8 +47,8 @@ def test_transformers():
         if name in LEFT_OUT:
             continue
         assert name in sk.names(), f"transformers has {name}, and the zoo has not"
-        found = activations.ACT2CLS[name]
-        cls, given = found if isinstance(found, tuple) else (found, {})
+        result = activations.ACT2CLS[name]
+        cls, given = result if isinstance(result, tuple) else (result, {})
         if not getattr(cls, "__module__", "").startswith(("transformers", "torch")):
             continue  # another test has registered our own names there
         if name == "xielu":

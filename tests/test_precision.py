@@ -24,7 +24,7 @@ POINTS = (-3.0, -0.7, 0.0, 1e-9, 2.5)
 
 def quantities() -> list[sk.Activation]:
     acts = [sk.get(name) for name in ("srelu", "gelu", "mish", "crrelu_exact", "smooth_relu")]
-    return [one for act in acts for one in (act, act.derivative(1), *(act.partial(p.name) for p in act.params))]
+    return [item for act in acts for item in (act, act.derivative(1), *(act.partial(p.name) for p in act.params))]
 
 
 def values(act: sk.Activation) -> list[tuple[int, ...]]:
@@ -48,11 +48,11 @@ def test_threads_do_not_change_one_another_nor_mpmath():
     beside.start()
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = [list(pool.map(values, acts)) for _ in range(3)]
+            results = [list(pool.map(values, acts)) for _ in range(3)]
     finally:
         stop.set()
         beside.join()
-    assert all(one == expected for one in found)
+    assert all(result == expected for result in results)
     assert seen == {3, 15, 90}  # what the other user set was never changed under it
     assert mpmath.mp.dps == before
 
@@ -120,38 +120,38 @@ def test_a_constant_without_a_value_stays_as_it_is():
 def test_primitives_calculate_in_the_context_of_their_argument():
     mp = context(40)
     for primitive in (NormalCdf, Tanh):
-        found = compiled([x], primitive(x), mp)(mp.mpf(1) / 3)
-        assert found.context is mp
-        assert found == compiled([x], primitive.elementary(x), mp)(mp.mpf(1) / 3)
+        result = compiled([x], primitive(x), mp)(mp.mpf(1) / 3)
+        assert result.context is mp
+        assert result == compiled([x], primitive.elementary(x), mp)(mp.mpf(1) / 3)
 
 
 ALLOWED = {"MPContext", "libmp"}
 
 
 def uses_of_the_global_context(tree: ast.Module) -> list[str]:
-    found = []
+    results = []
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="mpmath"), attr=name) if name not in ALLOWED:
-                found.append(f"line {node.lineno}: mpmath.{name} works in the context of everybody")
+                results.append(f"line {node.lineno}: mpmath.{name} works in the context of everybody")
             case ast.ImportFrom(module="mpmath", names=names) if {name.name for name in names} - ALLOWED:
-                found.append(f"line {node.lineno}: a name of the context of everybody")
+                results.append(f"line {node.lineno}: a name of the context of everybody")
             case ast.Import(names=names) if any(name.name == "mpmath" and name.asname for name in names):
-                found.append(f"line {node.lineno}: mpmath under another name")
+                results.append(f"line {node.lineno}: mpmath under another name")
             case ast.Call(func=ast.Attribute(attr="evalf")):
-                found.append(f"line {node.lineno}: to_digits, unlike evalf, does not set mpmath's precision")
+                results.append(f"line {node.lineno}: to_digits, unlike evalf, does not set mpmath's precision")
             case ast.Call(func=ast.Attribute(attr="lambdify"), args=args, keywords=keywords):
                 given = [*args, *(keyword.value for keyword in keywords)]
-                if any(isinstance(one, ast.Constant) and one.value == "mpmath" for one in given):
-                    found.append(f"line {node.lineno}: use spec.precision.compiled")
-    return found
+                if any(isinstance(item, ast.Constant) and item.value == "mpmath" for item in given):
+                    results.append(f"line {node.lineno}: use spec.precision.compiled")
+    return results
 
 
 def test_no_file_uses_the_global_context():
     for path in sorted(SOURCE.rglob("*.py")):
         if path.name != "precision.py":
-            found = uses_of_the_global_context(ast.parse(path.read_text(encoding="utf-8")))
-            assert not found, f"{path.relative_to(SOURCE)}: {found}"
+            result = uses_of_the_global_context(ast.parse(path.read_text(encoding="utf-8")))
+            assert not result, f"{path.relative_to(SOURCE)}: {result}"
 
 
 @pytest.mark.parametrize(

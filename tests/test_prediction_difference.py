@@ -44,14 +44,14 @@ def by_loops(table: list[list[list[float]]], truth: list[int], p: float) -> dict
             sums["binary"] += sum(off) / mean[1] if mean[1] else 0
             t = truth[n]
             sums["true_label"] += off[t] / mean[t] if mean[t] else 0
-    found: dict[str, float | None] = {name: float(total / models / examples) for name, total in sums.items()}
+    result: dict[str, float | None] = {name: float(total / models / examples) for name, total in sums.items()}
     pairs = list(itertools.combinations(range(models), 2))
     predicted = [[row.index(max(row)) for row in model] for model in table]
     differ = sum(predicted[a][n] != predicted[b][n] for a, b in pairs for n in range(examples))
-    found["hamming"] = differ / len(pairs) / examples
+    result["hamming"] = differ / len(pairs) / examples
     if labels != 2:
-        found["binary"] = None
-    return found
+        result["binary"] = None
+    return result
 
 
 def value(found: PredictionDifference, name: str) -> float | None:
@@ -73,9 +73,9 @@ def cases(draw: Callable[..., Any]) -> tuple[list[list[list[float]]], list[int],
 @given(cases())
 def test_the_definitions_as_loops(case: tuple[list[list[list[float]]], list[int], float]):
     table, truth, p = case
-    found = difference(torch.tensor(table, dtype=torch.float64), truth, p=p)
+    actual = difference(torch.tensor(table, dtype=torch.float64), truth, p=p)
     for name, expected in by_loops(table, truth, p).items():
-        got = value(found, name)
+        got = value(actual, name)
         if expected is None:
             assert got is None, name
         else:
@@ -101,17 +101,17 @@ def test_the_probability_of_label_one_is_enough():
 
 def test_the_positive_label_version_by_hand():
     """Predictions 0.2 and 0.4 of label 1: mean 0.3, |off| = 0.1 on both labels, over 0.3."""
-    found = difference(torch.tensor([[0.2], [0.4]], dtype=torch.float64), [0])
-    assert found.binary.value == pytest.approx(0.2 / 0.3)
-    assert found.relative.value == pytest.approx(0.1 / 0.3 + 0.1 / 0.7)
-    assert found.true_label.value == pytest.approx(0.1 / 0.7)
+    result = difference(torch.tensor([[0.2], [0.4]], dtype=torch.float64), [0])
+    assert result.binary.value == pytest.approx(0.2 / 0.3)
+    assert result.relative.value == pytest.approx(0.1 / 0.3 + 0.1 / 0.7)
+    assert result.true_label.value == pytest.approx(0.1 / 0.7)
 
 
 def test_the_same_model_twice_makes_no_difference():
     table = draw(1, 40, 5).expand(3, -1, -1)
-    found = difference(table, torch.zeros(40, dtype=torch.long), p=math.inf)
+    result = difference(table, torch.zeros(40, dtype=torch.long), p=math.inf)
     for name in METRICS:
-        assert value(found, name) in (None, pytest.approx(0.0, abs=1e-15)), name
+        assert value(result, name) in (None, pytest.approx(0.0, abs=1e-15)), name
 
 
 @pytest.mark.parametrize("labels", [2, 5])
@@ -120,11 +120,11 @@ def test_the_order_of_models_examples_and_labels_does_not_matter(labels: int):
     generator = torch.Generator().manual_seed(1)
     models, examples, names = (torch.randperm(n, generator=generator) for n in (4, 80, labels))
     other = table[models][:, examples][:, :, names]
-    found = difference(table, truth, p=3)
+    result = difference(table, truth, p=3)
     moved = difference(other, names.argsort()[truth[examples]], p=3)
     for name in METRICS:
         if name != "binary":  # which label is the positive one does matter
-            assert value(moved, name) == pytest.approx(value(found, name), rel=1e-12), name
+            assert value(moved, name) == pytest.approx(value(result, name), rel=1e-12), name
 
 
 def test_higher_orders_are_smaller_and_bounded_below():
@@ -132,20 +132,20 @@ def test_higher_orders_are_smaller_and_bounded_below():
     values = [difference(table, p=p).delta_p.value for p in (1, 1.3, 2, 4, 20, math.inf)]
     assert values == sorted(values, reverse=True)
     assert len(set(values)) == 6
-    found = difference(table, p=2)
-    assert found.delta_p.value == pytest.approx(found.delta_2.value, rel=1e-13)
-    assert found.delta_1.value <= math.sqrt(7) * found.delta_2.value
-    assert found.delta_2.value <= math.sqrt(7) * values[-1]
-    assert found.delta_1.value <= found.relative.value
+    result = difference(table, p=2)
+    assert result.delta_p.value == pytest.approx(result.delta_2.value, rel=1e-13)
+    assert result.delta_1.value <= math.sqrt(7) * result.delta_2.value
+    assert result.delta_2.value <= math.sqrt(7) * values[-1]
+    assert result.delta_1.value <= result.relative.value
 
 
 @pytest.mark.parametrize("models", [2, 3, 7])
 def test_certain_models_tie_hamming_to_delta_1(models: int):
     """One-hot predictions: Delta_1 = 2 (M - 1)/M times the Hamming difference."""
     labels = torch.randint(0, 4, (models, 300), generator=torch.Generator().manual_seed(models))
-    found = difference(torch.nn.functional.one_hot(labels, 4))
-    assert found.hamming.value > 0.5
-    assert found.delta_1.value == pytest.approx(2 * (models - 1) / models * found.hamming.value, rel=1e-12)
+    result = difference(torch.nn.functional.one_hot(labels, 4))
+    assert result.hamming.value > 0.5
+    assert result.delta_1.value == pytest.approx(2 * (models - 1) / models * result.hamming.value, rel=1e-12)
 
 
 def test_hamming_counts_pairs():
@@ -157,9 +157,9 @@ def test_hamming_counts_pairs():
 
 def test_a_label_nobody_predicts_counts_nothing():
     table = torch.tensor([[[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]], dtype=torch.float64)
-    found = difference(table, [2])
-    assert found.true_label.value == 0.0
-    assert found.relative.value == pytest.approx(0.25 / 0.75 + 1.0)
+    result = difference(table, [2])
+    assert result.true_label.value == 0.0
+    assert result.relative.value == pytest.approx(0.25 / 0.75 + 1.0)
 
 
 # -- spread over models -----------------------------------------------------------------------------------
@@ -169,16 +169,16 @@ def test_a_label_nobody_predicts_counts_nothing():
 def test_the_jackknife_as_a_loop(models: int, labels: int):
     """Each model left out in turn, the whole function asked again, and scipy's t."""
     table, truth = draw(models, 40, labels, seed=models), torch.arange(40) % labels
-    found = difference(table, truth, p=3, level=0.9)
+    result = difference(table, truth, p=3, level=0.9)
     kept = [torch.tensor([m for m in range(models) if m != j]) for j in range(models)]
-    without = [by_loops(table[one].tolist(), truth.tolist(), 3) for one in kept]
+    without = [by_loops(table[item].tolist(), truth.tolist(), 3) for item in kept]
     for name in METRICS:
-        estimate = getattr(found, name)
+        estimate = getattr(result, name)
         if estimate is None:
             assert labels != 2
             assert name == "binary"
             continue
-        each = np.array([one[name] for one in without])
+        each = np.array([value[name] for value in without])
         stdev = math.sqrt((models - 1) * each.var())
         low, high = scipy.stats.t.interval(0.9, models - 1, estimate.value, stdev)
         assert estimate.stdev == pytest.approx(stdev, rel=1e-9), name
@@ -187,27 +187,27 @@ def test_the_jackknife_as_a_loop(models: int, labels: int):
 
 def test_below_four_models_there_is_no_interval():
     for models in (2, 3):
-        found = difference(draw(models, 20, 2), torch.zeros(20, dtype=torch.long), p=3)
-        assert all(getattr(found, name).stdev is None and getattr(found, name).interval is None for name in METRICS)
+        result = difference(draw(models, 20, 2), torch.zeros(20, dtype=torch.long), p=3)
+        assert all(getattr(result, name).stdev is None and getattr(result, name).interval is None for name in METRICS)
     assert all(getattr(difference(draw(4, 20, 2), p=3), name).stdev > 0 for name in ("delta_1", "delta_p", "binary"))
 
 
 def test_equal_models_differ_by_nothing():
     drawn = torch.softmax(torch.randn(1, 200, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), 2)
-    found = difference(drawn.expand(7, -1, -1), p=3)
-    for one in (found.delta_1, found.delta_2, found.delta_p, found.relative, found.hamming):
-        assert one is not None
-        assert (one.value, one.interval) == (0.0, (0.0, 0.0))
+    result = difference(drawn.expand(7, -1, -1), p=3)
+    for item in (result.delta_1, result.delta_2, result.delta_p, result.relative, result.hamming):
+        assert item is not None
+        assert (item.value, item.interval) == (0.0, (0.0, 0.0))
 
 
 def test_intervals_stay_among_what_the_numbers_can_be():
     """Three models agree and one is wide of them: the jackknife reaches below 0."""
     table = torch.cat([draw(1, 30, 2).expand(3, -1, -1), draw(1, 30, 2, seed=1)])
-    found = difference(table)
-    reach = found.delta_1.interval[1] - found.delta_1.value
-    assert found.delta_1.value - reach < 0
-    assert found.delta_1.interval[0] == 0.0
-    assert found.hamming.interval[1] <= 1.0
+    result = difference(table)
+    reach = result.delta_1.interval[1] - result.delta_1.value
+    assert result.delta_1.value - reach < 0
+    assert result.delta_1.interval[0] == 0.0
+    assert result.hamming.interval[1] <= 1.0
 
 
 @pytest.mark.parametrize("models", [4, 6])
@@ -231,12 +231,12 @@ def test_intervals_cover_the_mean_of_such_models(models: int):
 
     truth = float(delta_1(trained(2000)).mean())
     sets = trained(200)
-    found = [difference(one).delta_1 for one in sets]
-    held = sum(one.interval[0] <= truth <= one.interval[1] for one in found) / len(found)
+    results = [difference(item).delta_1 for item in sets]
+    held = sum(result.interval[0] <= truth <= result.interval[1] for result in results) / len(results)
     assert 0.9 <= held <= 0.985
-    narrow = sum(abs(one.value - truth) <= 1.96 * one.stdev for one in found) / len(found)
+    narrow = sum(abs(entry.value - truth) <= 1.96 * entry.stdev for entry in results) / len(results)
     drawn = torch.randint(0, models, (400, models), generator=generator)
-    boots = [delta_1(one[drawn]).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)) for one in sets]
+    boots = [delta_1(value[drawn]).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)) for value in sets]
     assert sum(bool(low <= truth <= high) for low, high in boots) / len(boots) < held - 0.1
     assert models > 4 or narrow < 0.9
 
@@ -247,7 +247,7 @@ def test_intervals_cover_the_mean_of_such_models(models: int):
 def test_arrays_sequences_and_types_are_the_same_numbers():
     table = draw(3, 50, 4)
     expected = difference(table)
-    for form in (table.numpy(), list(table), tuple(one.numpy() for one in table), table.clone().requires_grad_()):
+    for form in (table.numpy(), list(table), tuple(item.numpy() for item in table), table.clone().requires_grad_()):
         assert difference(form) == expected
     assert difference(table.float()).delta_1.value == pytest.approx(expected.delta_1.value, rel=1e-6)
     assert difference(table.bfloat16()).delta_1.value == pytest.approx(expected.delta_1.value, rel=1e-2)
@@ -284,7 +284,7 @@ def test_batches_are_held_one_at_a_time():
 
     def stream() -> Iterator[Tensor]:
         for seed in range(6):
-            assert sum(one() is not None for one in born) <= 1
+            assert sum(item() is not None for item in born) <= 1
             batch = draw(4, 10, 3, seed=seed)
             born.append(weakref.ref(batch))
             yield batch
@@ -315,12 +315,12 @@ def test_the_standard_error_is_that_of_a_mean():
 
 
 def test_the_result_as_text_and_as_data():
-    found = difference(draw(2, 30, 3), p=3)
-    assert isinstance(found, PredictionDifference)
-    assert "delta_3" in str(found)
-    assert "2 models, 30 examples, 3 labels" in str(found)
-    assert "true_label" not in str(found)
-    assert json.loads(json.dumps(found.to_dict()))["delta_1"]["value"] == found.delta_1.value
+    result = difference(draw(2, 30, 3), p=3)
+    assert isinstance(result, PredictionDifference)
+    assert "delta_3" in str(result)
+    assert "2 models, 30 examples, 3 labels" in str(result)
+    assert "true_label" not in str(result)
+    assert json.loads(json.dumps(result.to_dict()))["delta_1"]["value"] == result.delta_1.value
 
 
 GOOD = draw(2, 4, 3)

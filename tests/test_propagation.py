@@ -27,16 +27,16 @@ SMOOTHED = [("srelu", "delta"), ("smelu", "beta"), ("softplus", "beta")]
 
 
 def test_relu_follows_its_law():
-    found = sk.measure.propagation("relu", 2000)
-    assert abs(found.one_minus_c[2000] * 2000**2 / RELU_LAW - 1) < 0.03
-    assert found.coefficient == found.one_minus_c[2000] * 2000**2
-    assert found.edge is not None
-    assert abs(found.edge.limit_coefficient / RELU_LAW - 1) < 1e-14
-    assert (found.edge.limit_exponent, found.edge.weight_variance, found.edge.bias_variance) == (-2, 2.0, 0.0)
-    assert -2 < found.exponent < -1.95
+    result = sk.measure.propagation("relu", 2000)
+    assert abs(result.one_minus_c[2000] * 2000**2 / RELU_LAW - 1) < 0.03
+    assert result.coefficient == result.one_minus_c[2000] * 2000**2
+    assert result.edge is not None
+    assert abs(result.edge.limit_coefficient / RELU_LAW - 1) < 1e-14
+    assert (result.edge.limit_exponent, result.edge.weight_variance, result.edge.bias_variance) == (-2, 2.0, 0.0)
+    assert -2 < result.exponent < -1.95
     deeper = sk.measure.propagation("relu", 20_000)
     assert abs(deeper.coefficient / RELU_LAW - 1) < 0.004
-    assert deeper.one_minus_c[:2001] == found.one_minus_c
+    assert deeper.one_minus_c[:2001] == result.one_minus_c
 
 
 def test_relu_against_fifty_digits():
@@ -74,21 +74,21 @@ def test_the_table_of_the_map_is_as_good_as_the_closed_form():
 
 @pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "origin_smelu"])
 def test_smooth_functions_have_exponent_minus_one(name: str):
-    found = sk.measure.propagation(name, 2000)
-    assert found.edge is not None
-    assert found.edge.bias_variance > 0
-    assert found.edge.limit_exponent == -1
-    assert abs(found.exponent + 1) < 0.03
-    assert abs(found.coefficient / found.edge.limit_coefficient - 1) < 0.03
+    result = sk.measure.propagation(name, 2000)
+    assert result.edge is not None
+    assert result.edge.bias_variance > 0
+    assert result.edge.limit_exponent == -1
+    assert abs(result.exponent + 1) < 0.03
+    assert abs(result.coefficient / result.edge.limit_coefficient - 1) < 0.03
 
 
 @pytest.mark.parametrize("name", ["hardtanh", "crrelu"])
 def test_functions_whose_slope_jumps_have_exponent_minus_two(name: str):
-    found = sk.measure.propagation(name, 2000)
-    assert found.edge is not None
-    assert found.edge.limit_exponent == -2
-    assert abs(found.exponent + 2) < 0.06
-    assert abs(found.coefficient / found.edge.limit_coefficient - 1) < 0.03
+    result = sk.measure.propagation(name, 2000)
+    assert result.edge is not None
+    assert result.edge.limit_exponent == -2
+    assert abs(result.exponent + 2) < 0.06
+    assert abs(result.coefficient / result.edge.limit_coefficient - 1) < 0.03
 
 
 def test_an_edge_is_one():
@@ -108,10 +108,10 @@ def test_an_edge_is_one():
 
 
 def test_a_line_keeps_its_correlation():
-    found = sk.measure.propagation("leaky_relu", 50, slope=1.0, correlation=0.3)
-    assert found.edge is not None
-    assert (found.edge.limit_exponent, found.edge.limit_coefficient) == (0, None)
-    assert abs(found.one_minus_c[-1] - 0.7) < 1e-14
+    result = sk.measure.propagation("leaky_relu", 50, slope=1.0, correlation=0.3)
+    assert result.edge is not None
+    assert (result.edge.limit_exponent, result.edge.limit_coefficient) == (0, None)
+    assert abs(result.one_minus_c[-1] - 0.7) < 1e-14
 
 
 def test_it_starts_where_it_is_told_to():
@@ -120,8 +120,8 @@ def test_it_starts_where_it_is_told_to():
     assert abs(near.one_minus_c[3] / 1e-13 - 1) < 1e-12
     apart = sk.measure.propagation("tanh", 3, correlation=-0.5, weight_variance=2.0)
     together = sk.measure.propagation("tanh", 3, correlation=0.5, weight_variance=2.0)
-    for one, other in zip(apart.one_minus_c, together.one_minus_c, strict=True):  # tanh is odd
-        assert abs((1 - one) + (1 - other)) < 1e-13
+    for item, other in zip(apart.one_minus_c, together.one_minus_c, strict=True):  # tanh is odd
+        assert abs((1 - item) + (1 - other)) < 1e-13
 
 
 # -- where there is no edge -------------------------------------------------------------------------------
@@ -130,32 +130,32 @@ def test_it_starts_where_it_is_told_to():
 @pytest.mark.parametrize("width", [1e-3, 0.3, 20.0])
 @pytest.mark.parametrize(("name", "knob"), SMOOTHED)
 def test_smoothed_relus_have_no_edge_and_it_says_why(name: str, knob: str, width: float):
-    found = sk.measure.propagation(name, 100, **{knob: width})
-    assert found.edge is None
-    assert found.one_minus_c == ()
-    assert found.exponent is None
-    assert "E f^2 > q E f'^2" in found.why
-    assert "symmetric kernel" in found.why
-    assert f"{name}({knob}={width:g}) has no edge of chaos" in str(found)
+    result = sk.measure.propagation(name, 100, **{knob: width})
+    assert result.edge is None
+    assert result.one_minus_c == ()
+    assert result.exponent is None
+    assert "E f^2 > q E f'^2" in result.why
+    assert "symmetric kernel" in result.why
+    assert f"{name}({knob}={width:g}) has no edge of chaos" in str(result)
 
 
 @pytest.mark.parametrize("kernel", ["triangle", "biweight", "gaussian", "logistic"])
 def test_no_mollified_relu_has_an_edge(kernel: str):
-    found = sk.measure.propagation(sk.design.mollify("relu", kernel, width=0.5), 10)
-    assert found.edge is None
-    assert "symmetric kernel" in found.why
+    result = sk.measure.propagation(sk.design.mollify("relu", kernel, width=0.5), 10)
+    assert result.edge is None
+    assert "symmetric kernel" in result.why
 
 
 def test_a_users_own_formula_of_one_has_none_either():
-    found = sk.measure.propagation(Activation("gauss_relu", x * NormalCdf(x) + NormalPdf(x)), 10)
-    assert found.edge is None
-    assert "symmetric kernel" in found.why
+    result = sk.measure.propagation(Activation("gauss_relu", x * NormalCdf(x) + NormalPdf(x)), 10)
+    assert result.edge is None
+    assert "symmetric kernel" in result.why
 
 
 def test_a_mollified_hardtanh_has_one():
-    found = sk.measure.propagation(sk.design.mollify("hardtanh", width=0.5), 50)
-    assert found.edge is not None
-    assert found.edge.limit_exponent == -1
+    result = sk.measure.propagation(sk.design.mollify("hardtanh", width=0.5), 50)
+    assert result.edge is not None
+    assert result.edge.limit_exponent == -1
 
 
 def test_the_gap_that_forbids_an_edge_is_the_one_of_the_proof():
@@ -183,13 +183,13 @@ def test_what_is_no_smoothed_relu_is_not_called_one(name: str):
 
 
 def test_an_edge_elsewhere_is_found_and_named():
-    found = sk.measure.propagation("sigmoid", 10)
-    assert found.edge is not None
-    assert 50 < found.edge.q < 60
+    result = sk.measure.propagation("sigmoid", 10)
+    assert result.edge is not None
+    assert 50 < result.edge.q < 60
     refused = sk.measure.propagation("sigmoid", 10, q=1.0)
     assert refused.edge is None
     assert "at this variance" in refused.why
-    assert f"q = {found.edge.q:g}" in refused.why
+    assert f"q = {result.edge.q:g}" in refused.why
     assert isinstance(find_edge(concrete("smelu"), q=2.0), NoEdge)
 
 
@@ -197,32 +197,32 @@ def test_an_edge_elsewhere_is_found_and_named():
 
 
 def test_variance_by_depth():
-    found = sk.measure.propagation("tanh", 60, q=3.0, weight_variance=1.5, bias_variance=0.05)
+    result = sk.measure.propagation("tanh", 60, q=3.0, weight_variance=1.5, bias_variance=0.05)
     f = concrete("tanh")
-    assert found.edge is None
-    assert found.variance[0] == 3.0
-    for before, after in zip(found.variance[:5], found.variance[1:6], strict=True):
+    assert result.edge is None
+    assert result.variance[0] == 3.0
+    for before, after in zip(result.variance[:5], result.variance[1:6], strict=True):
         assert abs(1.5 * resolve(f, before).mean_square + 0.05 - after) < 1e-14
-    q = found.variance[-1]
+    q = result.variance[-1]
     assert abs(1.5 * resolve(f, q).mean_square + 0.05 - q) < 1e-13
     # In the ordered phase 1 - c falls by the slope at 1 in every layer.
-    assert found.slope < 1
-    assert abs(found.one_minus_c[-1] / found.one_minus_c[-2] / found.slope - 1) < 0.01
+    assert result.slope < 1
+    assert abs(result.one_minus_c[-1] / result.one_minus_c[-2] / result.slope - 1) < 0.01
 
 
 def test_in_the_chaotic_phase_the_correlation_tends_to_a_constant():
-    found = sk.measure.propagation("tanh", 100, weight_variance=3.0, bias_variance=0.1)
-    assert found.slope > 1
-    assert abs(found.one_minus_c[-1] / found.one_minus_c[-2] - 1) < 1e-5
-    assert 0.4 < found.one_minus_c[-1] < 0.6
+    result = sk.measure.propagation("tanh", 100, weight_variance=3.0, bias_variance=0.1)
+    assert result.slope > 1
+    assert abs(result.one_minus_c[-1] / result.one_minus_c[-2] - 1) < 1e-5
+    assert 0.4 < result.one_minus_c[-1] < 0.6
 
 
 def test_a_variance_that_explodes_is_followed_to_the_end_of_float32():
-    found = sk.measure.propagation("relu", 1000, weight_variance=4.0)
-    assert "not followed further" in found.why
-    assert len(found.variance) == 127
-    assert found.variance[-1] == 2.0**126
-    assert "not followed further" in str(found)
+    result = sk.measure.propagation("relu", 1000, weight_variance=4.0)
+    assert "not followed further" in result.why
+    assert len(result.variance) == 127
+    assert result.variance[-1] == 2.0**126
+    assert "not followed further" in str(result)
 
 
 def test_wide_networks_do_the_same():
@@ -232,8 +232,8 @@ def test_wide_networks_do_the_same():
     expected = sk.measure.propagation("tanh", 5, weight_variance=weights, bias_variance=biases, correlation=0.4)
     seen = torch.zeros(6, 2)
     for _ in range(12):
-        one, other = torch.randn(2, width, generator=generator)
-        both = torch.stack([one, 0.4 * one + math.sqrt(1 - 0.16) * other])
+        item, other = torch.randn(2, width, generator=generator)
+        both = torch.stack([item, 0.4 * item + math.sqrt(1 - 0.16) * other])
         for layer in range(1, 6):
             matrix = torch.randn(width, width, generator=generator) * math.sqrt(weights / width)
             both = act(both) @ matrix.T + torch.randn(width, generator=generator) * math.sqrt(biases)
@@ -299,11 +299,11 @@ def test_a_function_that_jumps_is_refused():
 
 
 def test_a_table_whose_parameter_is_called_q():
-    found = sk.measure.propagation("squaf", 4, params={"q": 0.25, "window": None})
-    assert found.edge is not None
-    assert found.params["q"] == 0.25
-    assert found.one_minus_c[-1] < found.one_minus_c[0]
-    assert json.loads(json.dumps(found.to_dict()))["params"]["window"] is None
+    result = sk.measure.propagation("squaf", 4, params={"q": 0.25, "window": None})
+    assert result.edge is not None
+    assert result.params["q"] == 0.25
+    assert result.one_minus_c[-1] < result.one_minus_c[0]
+    assert json.loads(json.dumps(result.to_dict()))["params"]["window"] is None
 
 
 def test_a_variant_is_another_function():
@@ -313,13 +313,13 @@ def test_a_variant_is_another_function():
 
 
 def test_the_result_as_text_and_as_data():
-    found = sk.measure.propagation("gelu", 12)
-    text = str(found)
+    result = sk.measure.propagation("gelu", 12)
+    text = str(result)
     assert "on the edge of chaos" in text
     assert "limit -1" in text
     assert "runs away" in text
-    again = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert again["one_minus_c"] == list(found.one_minus_c)
+    again = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert again["one_minus_c"] == list(result.one_minus_c)
     assert again["edge"]["q"] == 1.0
-    assert len(found.one_minus_c) == len(found.variance) == 13
+    assert len(result.one_minus_c) == len(result.variance) == 13
     assert "no edge" in sk.measure.propagation("smelu", 12).to_dict()["why"]

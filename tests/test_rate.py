@@ -29,7 +29,7 @@ def by_loop(x: Tensor, q: Tensor, alpha: Tensor, *, k: int, window: int | None, 
         weights = [math.exp(-alpha_ * (d if laplacian else d * d)) for d in away]
         for i, weight in zip(kept, weights, strict=True):
             sums[i + k] += weight / sum(weights)
-    return [one / x.numel() for one in sums]
+    return [item / x.numel() for item in sums]
 
 
 @pytest.mark.parametrize("window", [3, 5, None])
@@ -37,11 +37,11 @@ def by_loop(x: Tensor, q: Tensor, alpha: Tensor, *, k: int, window: int | None, 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_marginal_against_a_loop(shape, weights, window):
     drawn, x = parameters(shape), inputs(2, 3, 5)
-    found = squaf_marginal(x, q=drawn["q"], alpha=drawn["alpha"], points=9, window=window, weights=weights)
+    result = squaf_marginal(x, q=drawn["q"], alpha=drawn["alpha"], points=9, window=window, weights=weights)
     laplacian = weights == "laplacian"
     truth = by_loop(x, drawn["q"], drawn["alpha"], k=4, window=window, laplacian=laplacian)
-    torch.testing.assert_close(found, torch.tensor(truth, dtype=torch.float64), rtol=1e-12, atol=1e-15)
-    assert float(found.sum()) == pytest.approx(1, abs=1e-14)
+    torch.testing.assert_close(result, torch.tensor(truth, dtype=torch.float64), rtol=1e-12, atol=1e-15)
+    assert float(result.sum()) == pytest.approx(1, abs=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_each_channel_has_a_marginal_and_the_layer_their_mean():
 def test_a_general_grid_agrees_with_the_uniform_one_and_learns_its_points():
     drawn, x = parameters(), inputs(40)
     grid = (drawn["q"] * torch.arange(-4, 5)).detach().requires_grad_()
-    found = squaf_marginal(x, grid=grid, alpha=drawn["alpha"], window=None)
-    torch.testing.assert_close(found, squaf_marginal(x, q=drawn["q"], alpha=drawn["alpha"], points=9, window=None))
+    result = squaf_marginal(x, grid=grid, alpha=drawn["alpha"], window=None)
+    torch.testing.assert_close(result, squaf_marginal(x, q=drawn["q"], alpha=drawn["alpha"], points=9, window=None))
 
     def bits(x: Tensor, grid: Tensor) -> Tensor:
         return entropy_in_bits(squaf_marginal(x, grid=grid, alpha=drawn["alpha"], window=None))
@@ -93,9 +93,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        for one in out if isinstance(out, list | tuple) else [out]:
-            if isinstance(one, Tensor) and one.untyped_storage().nbytes():
-                self.elements = max(self.elements, one.untyped_storage().nbytes() // one.element_size())
+        for item in out if isinstance(out, list | tuple) else [out]:
+            if isinstance(item, Tensor) and item.untyped_storage().nbytes():
+                self.elements = max(self.elements, item.untyped_storage().nbytes() // item.element_size())
         return out
 
 
@@ -108,13 +108,13 @@ def test_no_tensor_of_elements_times_points(window):
         return ops.squaf_marginal(x, q.to(x.dtype), alpha.to(x.dtype), 33, window, False)
 
     with Largest() as seen:
-        found = marginal(x)
+        result = marginal(x)
         ops.squaf_marginal_backward(torch.ones(1, 33), x, q, alpha, window, False, True)
     # x itself, its gradient, or a piece: never 400,000 times 5 or 33.
     assert seen.elements <= max(PIECE, 400_000) + 33
     # The same bits come again, and pieces add up to what one piece gives. The latter in float64: far out a few elements
     # are all there is, and in which piece they stand may change their last bit.
-    assert torch.equal(found, marginal(x))
+    assert torch.equal(result, marginal(x))
     one_by_one = sum(marginal(part) for part in x.double().split(50_000)) / 8
     torch.testing.assert_close(marginal(x.double()), one_by_one, rtol=1e-10, atol=0)
 
@@ -180,7 +180,7 @@ def test_rate_of_a_model_against_running_by_hand():
     with torch.no_grad():
         model[1].set_(q=torch.tensor([0.1, 0.2, 0.3]))
     model.train()
-    found = rate(model, data)
+    result = rate(model, data)
     model.eval()
     with torch.no_grad():
         first = model[0](torch.cat(data))
@@ -188,25 +188,25 @@ def test_rate_of_a_model_against_running_by_hand():
     model.train()
     q, alpha = model[1].q.detach().reshape(3, 1, 1), model[1].alpha.detach().reshape(3, 1, 1)
     truth = by_loop(first, q, alpha, k=4, window=5, laplacian=False)
-    assert found.sites[0].marginal == pytest.approx(truth, abs=1e-6)
-    assert found.sites[0].bits == pytest.approx(-sum(p * math.log2(p) for p in truth if p), abs=1e-5)
-    assert found.sites[0].outside == float((first.abs() > 4.5 * q).double().mean())
-    assert found.sites[1].outside == pytest.approx(float((last.abs() > 0.25).double().mean()))
-    assert [one.elements for one in found.sites] == [24 * 27, 24 * 6]
-    assert found.bits == pytest.approx((found.sites[0].bits * 27 + found.sites[1].bits * 6) / 33)
-    assert 0 < found.outside < 1
+    assert result.sites[0].marginal == pytest.approx(truth, abs=1e-6)
+    assert result.sites[0].bits == pytest.approx(-sum(p * math.log2(p) for p in truth if p), abs=1e-5)
+    assert result.sites[0].outside == float((first.abs() > 4.5 * q).double().mean())
+    assert result.sites[1].outside == pytest.approx(float((last.abs() > 0.25).double().mean()))
+    assert [site.elements for site in result.sites] == [24 * 27, 24 * 6]
+    assert result.bits == pytest.approx((result.sites[0].bits * 27 + result.sites[1].bits * 6) / 33)
+    assert 0 < result.outside < 1
     # What `activity` sums batch by batch is the same.
     other = sk.measure.activity(model, data)
-    assert [one.rate for one in other.sites] == pytest.approx([one.bits for one in found.sites], abs=1e-6)
+    assert [item.rate for item in other.sites] == pytest.approx([value.bits for value in result.sites], abs=1e-6)
     assert model.training
     assert not model[1]._forward_pre_hooks
-    assert "outside the grid" in str(found)
+    assert "outside the grid" in str(result)
 
 
 def test_outside_a_general_grid_is_half_a_step_beyond_its_ends():
     model = nn.Sequential(sk.nn.SQUAF(grid=[-1.0, 0.0, 2.0], alpha=3.0))
-    found = rate(model, [torch.tensor([-1.6, -1.4, 0.0, 2.9, 3.1])])
-    assert found.outside == 2 / 5
+    result = rate(model, [torch.tensor([-1.6, -1.4, 0.0, 2.9, 3.1])])
+    assert result.outside == 2 / 5
 
 
 def test_what_a_sampled_layer_sends_has_that_rate():
@@ -235,14 +235,14 @@ def test_what_has_no_rate_is_refused():
 
 def test_what_lies_outside_is_the_same_in_every_mode_and_with_linear_tails():
     x = 3 * inputs(40, 4)
-    layers = [one for mode in ("soft", "sampled", "step") for one in [sk.nn.make("squaf", k=2, q=0.5, mode=mode)]]
+    layers = [item for mode in ("soft", "sampled", "step") for item in [sk.nn.make("squaf", k=2, q=0.5, mode=mode)]]
     layers.append(sk.nn.SQUAF(k=2, q=0.5, tails="linear"))
     wanted = float((x.abs() > 1.25).double().mean())
     assert 0.2 < wanted < 0.9
     for layer in layers:
-        found = rate(nn.Sequential(layer), [x])
-        assert found.sites[0].outside == pytest.approx(wanted)
-        assert found.outside == pytest.approx(wanted)
+        actual = rate(nn.Sequential(layer), [x])
+        assert actual.sites[0].outside == pytest.approx(wanted)
+        assert actual.outside == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("mode", ["soft", "step"])

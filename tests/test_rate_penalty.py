@@ -92,7 +92,7 @@ def test_gradient_equals_finite_differences():
 
 def test_the_rate_falls_with_the_weight():
     x = torch.linspace(-1, 1, 64)[:, None]
-    found = []
+    results = []
     for weight in (0.0, 0.02, 0.2):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(1, 16), sk.nn.SQUAF(k=8, q=0.25, learn=True), nn.Linear(16, 1))
@@ -104,8 +104,8 @@ def test_the_rate_falls_with_the_weight():
             (task + penalty()).backward()
             optimiser.step()
         penalty.close()
-        found.append((sk.measure.rate(model, [x]).bits, task.item()))
-    rates, tasks = zip(*found, strict=True)
+        results.append((sk.measure.rate(model, [x]).bits, task.item()))
+    rates, tasks = zip(*results, strict=True)
     assert rates[0] > rates[1] + 0.1
     assert rates[1] > rates[2] + 0.3
     assert tasks[0] < tasks[2]
@@ -219,9 +219,9 @@ def test_ddp_gives_the_gradient_of_the_model_alone():
         wrapped = DistributedDataParallel(model)
         penalty = sk.nn.RatePenalty(wrapped, weight=0.5)
         (0 * wrapped(data()).sum() + penalty()).backward()
-        found = [p.grad for name, p in model.named_parameters() if not name.startswith("4")]
-        alone = [torch.zeros_like(f) if a is None else a for a, f in zip(alone, found, strict=True)]
-        alike(found, alone)
+        results = [p.grad for name, p in model.named_parameters() if not name.startswith("4")]
+        alone = [torch.zeros_like(f) if a is None else a for a, f in zip(alone, results, strict=True)]
+        alike(results, alone)
         assert sk.measure.rate(wrapped).sites[0].path == "1"
     finally:
         dist.destroy_process_group()

@@ -67,10 +67,10 @@ def test_a_node_is_lost_and_nothing_is_lost_or_doubled(cluster: Any, folder: Pat
     def lose_a_node() -> None:
         """When both nodes run a trial, take one away; then let all go on, whatever came of it: trials wait for it."""
         end = time.monotonic() + 600  # where four others want the two cores, Ray has started nothing after 180
-        while len({one.name.split()[1] for one in (folder / "started").iterdir()}) < 2 and time.monotonic() < end:
+        while len({item.name.split()[1] for item in (folder / "started").iterdir()}) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         try:
-            key, node, process, _ = min(one.name for one in (folder / "started").iterdir()).split()
+            key, node, process, _ = min(value.name for value in (folder / "started").iterdir()).split()
             cluster.remove_node(nodes[node], allow_graceful=False)
             # The worker looks for its node once a second: let go on, it might bring the trial to its end before that.
             with suppress(ProcessLookupError):
@@ -87,8 +87,8 @@ def test_a_node_is_lost_and_nothing_is_lost_or_doubled(cluster: Any, folder: Pat
     finally:
         (folder / "hold").unlink(missing_ok=True)
         thief.join()
-    starts = Counter(one.name.split()[0] for one in (folder / "started").iterdir())
-    keys = [one.trial.key for one in outcomes]
+    starts = Counter(path.name.split()[0] for path in (folder / "started").iterdir())
+    keys = [outcome.trial.key for outcome in outcomes]
     assert len(keys) == 3
     assert starts[lost[0]] == 2
     assert sum(starts.values()) == 4

@@ -79,21 +79,21 @@ def test_the_five_minutes_run_and_come_to_what_they_say() -> None:
 
 
 def test_the_way_from_formula_to_trained_module_takes_less_than_ten_lines() -> None:
-    (block,) = [one.code for one in blocks_of(START) if "mollify" in one.code and one.kind == "python"]
+    (block,) = [item.code for item in blocks_of(START) if "mollify" in item.code and item.kind == "python"]
     assert "adam.step()" in block
     assert len(lines_of(block)) < 10
 
 
 def test_every_command_exists() -> None:
-    found = [*commands_of(README), *(commands_of(START))]
-    assert len(found) > 12
-    for line, place in found:
+    results = [*commands_of(README), *(commands_of(START))]
+    assert len(results) > 12
+    for line, place in results:
         check_command(line, place)
     assert "&& softknee workbench`" in TEXT
     made_by = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^    make (\w+)|`make (\w+)`", TEXT, flags=re.M))
-    assert {one or two for one, two in targets} == {"study", "workbench", "test", "docs"}
-    assert all(re.search(rf"^{one or two}:", made_by, flags=re.M) for one, two in targets)
+    assert {item or two for item, two in targets} == {"study", "workbench", "test", "docs"}
+    assert all(re.search(rf"^{value or two}:", made_by, flags=re.M) for value, two in targets)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------
@@ -138,9 +138,11 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     assert f"SQUAF {soft['accuracy']['soft'].value:.2f} %." in text
     gained = [soft["accuracy"]["soft"].value - row["accuracy"]["soft"].value for row in (relu, gelu)]
     assert f"SQUAF is {gained[0]:.2f} points above ReLU and {gained[1]:.2f} above GELU" in text
-    ranges = [max(one) - min(one) for row in runs.benchmark(RATE).rows for one in row.get("draws_by_seed", ())]
+    ranges = [max(item) - min(item) for row in runs.benchmark(RATE).rows for item in row.get("draws_by_seed", ())]
     assert f"of 8 draws of one network the best is {fmean(ranges):.2f} points above the worst, in the mean" in text
-    (dent,) = judge([one for one in find_statements(["squaf"]) if one.id == "squaf.a_dent_near_the_origin"], runs)
+    (dent,) = judge(
+        [statement for statement in find_statements(["squaf"]) if statement.id == "squaf.a_dent_near_the_origin"], runs
+    )
     lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.measured), strict=True)
     assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
     assert f"on its left it rises to {min(left)} to {max(left)}." in text
@@ -155,7 +157,9 @@ def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None
     above = [f"{right['SQUAF'] - right[name]:.2f}" for name in ("DiTAC", "ReLU", "GELU")]
     assert f"it has {right['SQUAF']:.2f} %, the most of the ten activations that converge: {above[0]} points" in text
     assert f"too, {above[1]} above ReLU and {above[2]} above GELU" in text
-    (leads,) = judge([one for one in find_statements(["squaf"]) if one.id == "squaf.best_in_a_small_network"], runs)
+    (leads,) = judge(
+        [statement for statement in find_statements(["squaf"]) if statement.id == "squaf.best_in_a_small_network"], runs
+    )
     assert "better than 5 of 9" in leads.measured
     assert "show it for five of the nine" in text
     teacher, *students = runs.benchmark(VGG).rows
@@ -188,7 +192,7 @@ def test_what_a_compiled_training_gains_is_what_the_record_says() -> None:
     at_once = f" [{three:.0f} s](../benchmarks/records/h200-epoch-vit.json) "
     for model, name, last in (("ViT-Tiny, patches of 4", "vit-full", at_once), ("ConvNeXt-Tiny", "convnext", " ")):
         each = (row["run"].value for row in record(f"h200-epoch-{name}.json").rows)
-        row = f"| {model} | {' | '.join(f'{one:.0f} s' for one in each)} |{last}|"
+        row = f"| {model} | {' | '.join(f'{item:.0f} s' for item in each)} |{last}|"
         assert row in said("speed.md")
 
 
@@ -199,7 +203,7 @@ def test_what_replicas_gain_is_what_the_records_say() -> None:
         ("h200-replicas.json", "{:.2f} against {:.1f} ms without"),
         ("cpu-replicas.json", "two CPU cores: {:.1f} against {:.1f} ms"),
     ):
-        (row,) = [one for one in record(name).rows if one["count"] == 12]
+        (row,) = [item for item in record(name).rows if item["count"] == 12]
         assert form.format(row["step"].value, row["in_a_row"].value) in text
 
 
@@ -224,28 +228,30 @@ def links_of(page: Path) -> list[Path]:
     """Where the links and pictures of a page lead, as GitHub follows them; code is left out."""
     text = re.sub(r"^```.*?^```$|`[^`\n]+`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     places = re.findall(r"\]\(([^()\s]+)\)", text) + re.findall(r'(?:href|src|srcset)="([^"]+)"', text)
-    return [(page.parent / one.partition("#")[0]).resolve() for one in places if "://" not in one and one[0] != "#"]
+    return [
+        (page.parent / place.partition("#")[0]).resolve() for place in places if "://" not in place and place[0] != "#"
+    ]
 
 
 def test_it_is_short_and_shows_workbench_and_report() -> None:
     assert len(TEXT.splitlines()) <= 120
-    shown = {one.name for one in links_of(README) if one.suffix == ".png"}
+    shown = {item.name for item in links_of(README) if item.suffix == ".png"}
     assert {"workbench-light.png", "quickstart.png"} <= shown
 
 
 def test_every_page_is_at_most_two_clicks_away_and_no_link_of_the_first_is_dead() -> None:
     first = set(links_of(README))
-    for page in (README, *(DOCS / f"{one}.md" for one in ("start", "speed", "architecture"))):
+    for page in (README, *(DOCS / f"{entry}.md" for entry in ("start", "speed", "architecture"))):
         assert [str(one) for one in links_of(page) if not one.exists()] == []
-    near = first | {two for one in first if one.suffix == ".md" for two in links_of(one)}
+    near = first | {two for item in first if item.suffix == ".md" for two in links_of(item)}
     # docs/index.md is the front of the built site, as the README is that of the repository.
-    pages = {one.resolve() for one in DOCS.rglob("*.md")} - {DOCS / "index.md"}
-    assert {str(one.relative_to(DOCS)) for one in pages - near} == set()
+    pages = {path.resolve() for path in DOCS.rglob("*.md")} - {DOCS / "index.md"}
+    assert {str(value.relative_to(DOCS)) for value in pages - near} == set()
 
 
 def test_every_folder_of_the_map_exists_and_every_room_is_on_it() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
-    assert [one for one in listed if not (ROOT / one).is_dir()] == []
-    rooms = {f"src/softknee/{one.parent.name}" for one in (ROOT / "src" / "softknee").glob("*/__init__.py")}
+    assert [item for item in listed if not (ROOT / item).is_dir()] == []
+    rooms = {f"src/softknee/{path.parent.name}" for path in (ROOT / "src" / "softknee").glob("*/__init__.py")}
     assert rooms <= set(listed)

@@ -54,13 +54,13 @@ def pixels(count: int, channels: int = 1, side: int = 12) -> Tensor:
 def test_half_of_the_images_are_shifted_and_what_comes_in_is_black():
     """Every image is one of the 49 windows of the padded bytes, normalised; all of them alike."""
     images = pixels(4000)
-    found, _ = Augment(**SHIFTS)(images, torch.zeros(4000))
+    actual, _ = Augment(**SHIFTS)(images, torch.zeros(4000))
     padded = (F.pad(images.double(), (3, 3, 3, 3)) / 255 - 0.25) / 0.5
     counts = np.zeros((7, 7))
     for row in range(7):
         for column in range(7):
             window = padded[:, :, row : row + 12, column : column + 12]
-            counts[row, column] = int(((found - window).abs().amax((1, 2, 3)) < 1e-5).sum())
+            counts[row, column] = int(((actual - window).abs().amax((1, 2, 3)) < 1e-5).sum())
     assert counts.sum() == 4000  # images have no level 0, so that no window looks like another
     expected = np.full((7, 7), 0.5 / 49) + 0.5 * (np.arange(49).reshape(7, 7) == 24)
     assert stats.chisquare(counts.flatten(), 4000 * expected.flatten()).pvalue > RARE
@@ -71,10 +71,10 @@ def test_nothing_is_done_before_the_first_step_and_all_of_it_from_then_on():
     late = Augment(**MIXED, mean=[0.25], std=[0.5], randaugment=(9, 0.5), from_step=3)
     always = Augment(**MIXED, mean=[0.25], std=[0.5], randaugment=(9, 0.5))
     for step in range(5):
-        found, soft = late(images, targets, draws=drawn([4, 5], step))
+        result, soft = late(images, targets, draws=drawn([4, 5], step))
         changed, mixed = always(images, targets, draws=drawn([4, 5], step))
         plain = (images.float() / 255 - 0.25) / 0.5
-        assert torch.equal(found, changed if step >= 3 else plain)
+        assert torch.equal(result, changed if step >= 3 else plain)
         assert torch.equal(soft, mixed if step >= 3 else F.one_hot(targets, 3).float())
         assert not torch.equal(changed, plain)
 
@@ -83,11 +83,11 @@ def test_rows_are_images():
     images, targets = pixels(10, channels=3), torch.arange(10)
     whole, rows = Augment(crop=2, flip=True), Augment(crop=2, flip=True, shape=(3, 12, 12))
     expected, _ = whole(images, targets, draws=drawn([7], 2))
-    found, same = rows(images.flatten(1), targets, draws=drawn([7], 2))
-    assert torch.equal(found, expected.flatten(1))
+    actual, same = rows(images.flatten(1), targets, draws=drawn([7], 2))
+    assert torch.equal(actual, expected.flatten(1))
     assert same.tolist() == list(range(10))
     stacked, _ = rows(images.flatten(1).unsqueeze(0), targets.unsqueeze(0), draws=drawn([7], 2))
-    assert torch.equal(stacked[0], found)
+    assert torch.equal(stacked[0], actual)
     with pytest.raises(InputError, match=r"takes rows \[n, 432\]"):
         rows(images, targets)
     with pytest.raises(ParameterError, match="channels, height and width"):
@@ -99,8 +99,8 @@ def test_no_value_reaches_the_host():
     with FakeTensorMode():
         rows = torch.zeros(2, 8, 144, dtype=torch.uint8)
         given = Augment(**SHIFTS, mixup=0.3, classes=4, from_step=5, shape=(1, 12, 12), seeds=[0, 1])
-        found, soft = given(rows, torch.zeros(2, 8, dtype=torch.int64))
-    assert (found.shape, soft.shape) == ((2, 8, 144), (2, 8, 4))
+        result, soft = given(rows, torch.zeros(2, 8, dtype=torch.int64))
+    assert (result.shape, soft.shape) == ((2, 8, 144), (2, 8, 4))
 
 
 def small() -> nn.Module:
@@ -115,8 +115,8 @@ def test_the_loop_trains_what_replicas_train(late: int):
     settings = {"count": 2, "seeds": [3, 8], "share_dropout": bool(late)}
     loop, together = (kind(small, **settings).fit(images, targets, **given) for kind in (OneByOne, Replicas))
     torch.testing.assert_close(loop.losses, together.losses, rtol=2e-4, atol=2e-5)
-    for name, one in loop.weights().items():
-        torch.testing.assert_close(one, together.weights()[name], rtol=1e-3, atol=1e-4)
+    for name, item in loop.weights().items():
+        torch.testing.assert_close(item, together.weights()[name], rtol=1e-3, atol=1e-4)
     plain = Augment(mean=[0.5], std=[0.25])
     other = OneByOne(small, **settings).fit(images, targets, **{**given, "augment": plain})
     assert (other.losses[late + 1 :] - loop.losses[late + 1 :]).abs().min() > 1e-3
@@ -139,12 +139,12 @@ def test_bytes_are_those_of_the_files(name, flat, tmp_path, monkeypatch):
         whole = torch.tensor(datasets.load_digits().images * 15).byte()
     examples = load_examples(Data(set=name), folder=tmp_path, flat=flat)
     assert examples.image is not None
-    found = levels(examples)
-    assert (found.shape, found.dtype) == (examples.train_x.shape, torch.uint8)
-    there = {bytes(one) for one in whole.reshape(-1, np.prod(examples.image)).tolist()}
-    assert {bytes(one) for one in found.flatten(1).tolist()} <= there
-    shown, _ = Augment(mean=[one / 255 for one in examples.mean], std=[one / 255 for one in examples.spread])(
-        found.reshape(-1, *examples.image), examples.train_y
+    result = levels(examples)
+    assert (result.shape, result.dtype) == (examples.train_x.shape, torch.uint8)
+    there = {bytes(item) for item in whole.reshape(-1, np.prod(examples.image)).tolist()}
+    assert {bytes(value) for value in result.flatten(1).tolist()} <= there
+    shown, _ = Augment(mean=[entry / 255 for entry in examples.mean], std=[one / 255 for one in examples.spread])(
+        result.reshape(-1, *examples.image), examples.train_y
     )
     torch.testing.assert_close(shown.reshape(examples.train_x.shape), examples.train_x, rtol=1e-5, atol=1e-5)
     again = unpack_examples(pack_examples(examples))
@@ -172,7 +172,7 @@ def test_a_trial_trains_on_what_the_recipe_says(engine):
     recipe = read_recipe(RECIPE, settings=[f"training.engine={engine}"])
     examples = recipe_examples(recipe)
     (trial,) = train_trials(recipe, examples)
-    found = run_trial(trial, examples=examples).outcome
+    result = run_trial(trial, examples=examples).outcome
     make = model_maker(trial.model, trial.activation, examples)
     inputs, _ = training_inputs(trial, examples)
     shift = Augment(
@@ -185,16 +185,16 @@ def test_a_trial_trains_on_what_the_recipe_says(engine):
     for index, seed in enumerate((0, 1)):
         model, turns = make(seed), order(seeds=[seed], epoch=1, length=60)[0].split(25)
         plain = F.cross_entropy(model(examples.train_x), examples.train_y).item()
-        assert found.train["log_loss"][index] == pytest.approx(plain, rel=1e-5)
+        assert result.train["log_loss"][index] == pytest.approx(plain, rel=1e-5)
         shifted = []
         for step, turn in enumerate(turns):
             images = inputs[turn].reshape(-1, 1, 8, 8)
             x, _ = shift(images, examples.train_y[turn], draws=drawn([seed], 3 + step))
             shifted.append(F.cross_entropy(model(x.flatten(1)), examples.train_y[turn]).item())
         first = order(seeds=[seed], epoch=0, length=60)[0].split(25)
-        whole = [F.cross_entropy(model(examples.train_x[one]), examples.train_y[one]).item() for one in first]
-        assert found.curves["train_loss"][0][index] == pytest.approx(np.mean(whole), rel=1e-4)
-        assert found.curves["train_loss"][1][index] == pytest.approx(np.mean(shifted), rel=1e-4)
+        whole = [F.cross_entropy(model(examples.train_x[item]), examples.train_y[item]).item() for item in first]
+        assert result.curves["train_loss"][0][index] == pytest.approx(np.mean(whole), rel=1e-4)
+        assert result.curves["train_loss"][1][index] == pytest.approx(np.mean(shifted), rel=1e-4)
         assert np.mean(shifted) != pytest.approx(np.mean(whole), rel=1e-3)
 
 

@@ -34,7 +34,7 @@ def test_one_trial_for_each_combination_in_the_order_of_the_recipe(examples: Exa
         text(activations="[{name: asymmetric_smelu, label: a, beta: [1, 2], alpha: [0.5, 3]}, {name: gelu, beta: 2}]")
     )
     chosen = [trial.activation for trial in train_trials(asked, examples)]
-    assert [one.label for one in chosen] == [
+    assert [choice.label for choice in chosen] == [
         "a beta=1 alpha=0.5",
         "a beta=1 alpha=3",
         "a beta=2 alpha=0.5",
@@ -99,7 +99,7 @@ def test_the_best_on_validation_is_chosen(examples: Examples) -> None:
 def test_costs_are_measured_beside_their_baseline(examples: Examples) -> None:
     trial = cost_trial(recipe(), examples)
     assert trial is not None
-    labels = [one.label for one in trial.activations]
+    labels = [activation.label for activation in trial.activations]
     assert labels == ["relu", "smelu beta=0.5", "smelu beta=1", "hard", "gelu"]
     assert (trial.kind, trial.cost_baseline, trial.measures) == ("cost", "gelu", ("cost",))
     own = cost_trial(recipe(cost_baseline="lambda_gelu"), examples)
@@ -107,7 +107,7 @@ def test_costs_are_measured_beside_their_baseline(examples: Examples) -> None:
     assert (own.cost_baseline, len(own.activations)) == ("hard", 4)
     assert cost_trial(recipe(measures="[hardness]"), examples) is None
     # The cost is a trial of its own, and the others do not know of it.
-    with_cost, without = (train_trials(recipe(measures=one), examples) for one in ("[hardness, cost]", "[hardness]"))
+    with_cost, without = (train_trials(recipe(measures=item), examples) for item in ("[hardness, cost]", "[hardness]"))
     assert with_cost == without
 
 
@@ -195,7 +195,7 @@ def test_the_key_does_not_depend_on_where_files_lie(tmp_path: Path) -> None:
 )
 def test_a_loss_that_does_not_fit_the_data(loss: str, classes: int, fits: bool) -> None:
     x, y = torch.zeros(4, 2), torch.zeros(4, 1) if classes == 0 else torch.zeros(4, dtype=torch.int64)
-    found = Examples(
+    result = Examples(
         task="classification" if classes else "regression",
         classes=classes,
         train_x=x,
@@ -209,7 +209,7 @@ def test_a_loss_that_does_not_fit_the_data(loss: str, classes: int, fits: bool) 
     )
     asked = read_recipe(text(training=f"{{loss: {loss}}}"))
     if fits:
-        assert len(train_trials(asked, found)) == 3
+        assert len(train_trials(asked, result)) == 3
     else:
         with pytest.raises(RecipeError, match=f"training.loss '{loss}' does not fit made"):
-            train_trials(asked, found)
+            train_trials(asked, result)

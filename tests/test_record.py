@@ -140,7 +140,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
         sample(kind="another").write(path)
     assert isinstance(caught.value, SoftkneeError)
     assert path.read_bytes() == before
-    assert [one.name for one in tmp_path.iterdir()] == ["record.json"]
+    assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:

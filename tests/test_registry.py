@@ -93,8 +93,8 @@ def test_replace_puts_another_in_its_place(own: Activation):
 
 def test_a_definition_works_without_a_name():
     """Two unregistered definitions of one name do not meet."""
-    one, two = Activation("nameless", x**2), Activation("nameless", x**3)
-    torch.testing.assert_close(one(X), X**2)
+    item, two = Activation("nameless", x**2), Activation("nameless", x**3)
+    torch.testing.assert_close(item(X), X**2)
     torch.testing.assert_close(two(X), X**3)
     torch.testing.assert_close(sk.nn.make(two).double()(X), X**3)
 

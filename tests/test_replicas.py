@@ -68,10 +68,12 @@ def test_without_dropout_each_replica_is_a_plain_loop_over_100_steps(make, clip)
     for index, seed in enumerate(SEEDS):
         model, losses = plain_loop(make, seed, steps=100, batch=20, lr=0.02, clip=clip)
         torch.testing.assert_close(replicas.losses[:, index], losses, **NEAR)
-        found = replicas.model(index)
-        assert type(found) is type(model)
+        result = replicas.model(index)
+        assert type(result) is type(model)
         for name, value in model.state_dict().items():
-            torch.testing.assert_close(found.state_dict()[name], value, **NEAR, msg=lambda m, name=name: f"{name}: {m}")
+            torch.testing.assert_close(
+                result.state_dict()[name], value, **NEAR, msg=lambda m, name=name: f"{name}: {m}"
+            )
         torch.testing.assert_close(replicas.predict(X)[index], model.eval()(X).detach(), **NEAR)
     assert replicas.losses[-4:].mean() < 0.7 * replicas.losses[:4].mean()
 
@@ -97,7 +99,7 @@ def test_what_is_shared_is_equal_and_the_rest_is_not():
         losses = first_losses(**shares)
         assert (losses[:, 0] - losses[:, 1]).abs().max() > 1e-3, missing
     shared = sk.train.Replicas(mlp, count=3, seeds=SEEDS, share_init=True)
-    assert all(torch.equal(one[0].weight, shared.model(0)[0].weight) for one in shared.models())
+    assert all(torch.equal(model[0].weight, shared.model(0)[0].weight) for model in shared.models())
     shared.fit(X, Y, epochs=1, batch=20, lr=0.02, momentum=0.9, weight_decay=0.01)
     _, losses = plain_loop(mlp, SEEDS[0], steps=4, batch=20, lr=0.02, order_seed=SEEDS[2])
     torch.testing.assert_close(shared.losses[:, 2], losses, **NEAR)
@@ -159,9 +161,9 @@ def test_resuming_gives_the_same_bits(optimizer: str):
     second.fit(X, Y, epochs=3, **settings)
     assert torch.equal(whole.losses, second.losses)
     ours, theirs = whole.state_dict(), second.state_dict()
-    assert all(torch.equal(one, theirs["tensors"][name]) for name, one in ours["tensors"].items())
+    assert all(torch.equal(item, theirs["tensors"][name]) for name, item in ours["tensors"].items())
     pairs = zip(ours["optimizer"]["tensors"], theirs["optimizer"]["tensors"], strict=True)
-    assert all(torch.equal(one, other) for one, other in pairs)
+    assert all(torch.equal(value, other) for value, other in pairs)
     assert (second.epoch, second.step) == (4, 16)
 
 

@@ -81,7 +81,7 @@ def test_frozen_replicas_go_on_from_their_state_with_the_same_bits(optimizer):
     first = sk.train.Replicas(net, count=2).fit(X, Y, epochs=2, **settings).freeze_knobs("beta")
     first.set_knobs({"beta": [0.3, 0.2]}).fit(X, Y, epochs=1, **settings)
     second = sk.train.Replicas(net, count=2).load_state_dict(first.state_dict()).fit(X, Y, epochs=1, **settings)
-    assert all(torch.equal(one, second.weights()[name]) for name, one in whole.weights().items())
+    assert all(torch.equal(item, second.weights()[name]) for name, item in whole.weights().items())
     assert torch.equal(whole.losses, second.losses)
 
 
@@ -93,7 +93,7 @@ def test_weights_go_out_as_copies_and_come_in_whole_or_not_at_all():
     changed = replicas.predict(X)
     assert not torch.equal(changed, outputs)
     with pytest.raises(InputError, match=r"weights are of another model.*'4\.bias'"):
-        replicas.load_weights({name: one for name, one in kept.items() if name != "4.bias"})
+        replicas.load_weights({name: item for name, item in kept.items() if name != "4.bias"})
     with pytest.raises(InputError, match="has shape"):
         replicas.load_weights({**kept, "4.bias": kept["4.bias"][:1]})
     assert torch.equal(replicas.predict(X), changed)

@@ -46,25 +46,25 @@ def test_every_replica_moves_as_with_torch(name: str, options: dict, fused: bool
     gradients = [[torch.randn(REPLICAS, *shape, generator=draw) for shape in shapes] for _ in range(STEPS)]
     factors = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64) if each else torch.ones(1, dtype=torch.float64)
     # The second group has neither decay nor the plain rate, as the parameters of activations.
-    stacked = [one.clone() for one in start]
+    stacked = [value.clone() for value in start]
     optimizer = StackedOptimizer(
         name, [(stacked[:2], 1.0, True), (stacked[2:], 9.0, False)], options=options, fused=fused
     )
     for step, g in enumerate(gradients):
         optimizer.step([g[:2], g[2:]], (factors * rates(step)).reshape(-1) if each else factors[0] * rates(step))
     for i in range(REPLICAS):
-        own = [torch.nn.Parameter(one[i].clone()) for one in start]
+        own = [torch.nn.Parameter(entry[i].clone()) for entry in start]
         alone = TORCH[name](
             [{"params": own[:2]}, {"params": own[2:], "weight_decay": 0.0}], lr=0.02, **options, foreach=False
         )
         for step, g in enumerate(gradients):
             for group, scale in zip(alone.param_groups, (1.0, 9.0), strict=True):
                 group["lr"] = rates(step) * scale * (float(factors[i]) if each else 1.0)
-            for p, one in zip(own, g, strict=True):
-                p.grad = one[i].clone()
+            for p, item in zip(own, g, strict=True):
+                p.grad = item[i].clone()
             alone.step()
-        for p, found in zip(own, stacked, strict=True):
-            torch.testing.assert_close(found[i], p.detach(), rtol=3e-6, atol=3e-6)
+        for p, result in zip(own, stacked, strict=True):
+            torch.testing.assert_close(result[i], p.detach(), rtol=3e-6, atol=3e-6)
         assert not torch.equal(own[0].detach(), start[0][i])
 
 

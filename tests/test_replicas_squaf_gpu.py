@@ -60,10 +60,10 @@ def test_a_graph_of_squaf_replays_its_gradients():
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = step()
+        result = step()
     with torch.no_grad():
         x.copy_(torch.randn(4096, device="cuda") * 3)
     graph.replay()
     torch.cuda.synchronize()
-    for ours, theirs in zip(found, step(), strict=True):
+    for ours, theirs in zip(result, step(), strict=True):
         assert torch.equal(ours, theirs)

@@ -55,10 +55,10 @@ def by_label(summary: Summary) -> dict[str, Row]:
 
 def test_averages_are_those_of_the_seeds(summary: Summary, found: list[Outcome]) -> None:
     rows = by_label(summary)
-    assert list(rows) == [one.label for one in chosen()]
+    assert list(rows) == [choice.label for choice in chosen()]
     for outcome in found[:-1]:
         row = rows[outcome.trial.activation.label]
-        each = [one for one in outcome.test["accuracy"] if one is not None]
+        each = [item for item in outcome.test["accuracy"] if item is not None]
         assert row.scores["accuracy"].value == pytest.approx(statistics.fmean(each))
         assert row.differences["delta_1"].value == outcome.difference["delta_1"]["value"]
         assert row.differences["delta_1"].interval == outcome.difference["delta_1"]["interval"]
@@ -101,13 +101,13 @@ def test_a_diverged_trial_is_never_averaged(found: list[Outcome]) -> None:
     after = by_label(summary)["gelu"].verdicts["log_loss"]
     assert before.comparison == after.comparison
     smallest = min(
-        (one.verdicts["log_loss"] for one in summary.judged if one.verdicts), key=lambda one: one.adjusted or 9
+        (item.verdicts["log_loss"] for item in summary.judged if item.verdicts), key=lambda one: one.adjusted or 9
     )
     assert smallest.adjusted == pytest.approx(7 * (smallest.comparison.p or 0))
     # Its curves are drawn seed by seed, and end where it diverged.
     (band,) = [band for band in summary.bands if band.label == "smelu beta=2" and band.curve == "train_loss"]
     assert band.middle == ()
-    assert [one is None for one in band.each[2]] == [False] * 3 + [True] * 7
+    assert [value is None for value in band.each[2]] == [False] * 3 + [True] * 7
     assert all(None not in each for place, each in enumerate(band.each) if place != 2)
 
 
@@ -145,7 +145,7 @@ def test_words_of_verdicts() -> None:
     rows = [made("base", base, baseline=True)]
     rows += [made(name, [b + shift + n for b, n in zip(base, noise, strict=True)]) for name, shift in shifts.items()]
     rows.append(made("wild", [b + 40 * n for b, n in zip(base, noise, strict=True)]))
-    words = {label: one.words for label, one in against_baseline(rows, rows[0], ACCURACY).items()}
+    words = {label: item.words for label, item in against_baseline(rows, rows[0], ACCURACY).items()}
     assert words == {
         "up": BETTER,
         "down": WORSE,
@@ -167,11 +167,11 @@ def test_rows_are_paired_by_the_number_of_the_seed() -> None:
 
 def test_the_best_comes_alone_only_where_the_others_are_shown_to_be_worse() -> None:
     base = [0.90, 0.91, 0.92, 0.93, 0.90, 0.94]
-    rows = [made("best", base), made("near", base[::-1]), made("far", [one - 0.1 + one / 50 for one in base])]
-    found = best_and_rivals(rows, ACCURACY)
-    assert found is not None
-    assert found[0].label == "best"
-    assert [row.label for row in found[1]] == ["near"]
+    rows = [made("best", base), made("near", base[::-1]), made("far", [item - 0.1 + item / 50 for item in base])]
+    result = best_and_rivals(rows, ACCURACY)
+    assert result is not None
+    assert result[0].label == "best"
+    assert [row.label for row in result[1]] == ["near"]
     assert best_and_rivals(rows, LOSS) is None
 
 
@@ -181,10 +181,10 @@ def test_the_truly_best_is_among_the_best_in_95_of_100_studies() -> None:
     for _ in range(300):
         noise = torch.randn(len(means), 6, generator=draws, dtype=torch.float64)
         rows = [made(str(place), (mean + noise[place]).tolist()) for place, mean in enumerate(means)]
-        found = best_and_rivals(rows, ACCURACY)
-        assert found is not None
-        kept += "4" in {found[0].label, *(row.label for row in found[1])}
-        alone += not found[1]
+        result = best_and_rivals(rows, ACCURACY)
+        assert result is not None
+        kept += "4" in {result[0].label, *(row.label for row in result[1])}
+        alone += not result[1]
     assert kept / 300 > 0.95 - 3 * math.sqrt(0.95 * 0.05 / 300)
     assert alone < 30
 
@@ -207,13 +207,13 @@ def test_two_seeds_are_said_to_be_too_few() -> None:
     summary = summarise(few, outcomes(few))
     assert "2 seeds are too few" in summary.sentences[1].words  # a jackknife needs four
     single = recipe(seeds=1)
-    alone = [replace(one, difference={}) for one in outcomes(recipe(seeds=2))]
+    alone = [replace(outcome, difference={}) for outcome in outcomes(recipe(seeds=2))]
     alone = [
         replace(
-            one,
-            trial=replace(one.trial, seeds=single.seeds),
-            diverged=one.diverged[:1],
-            test={name: each[:1] for name, each in one.test.items()},
+            item,
+            trial=replace(item.trial, seeds=single.seeds),
+            diverged=item.diverged[:1],
+            test={name: each[:1] for name, each in item.test.items()},
             train={},
             curves={},
             parameters={},
@@ -222,7 +222,7 @@ def test_two_seeds_are_said_to_be_too_few() -> None:
             gradients={},
             replacement=None,
         )
-        for one in alone
+        for item in alone
     ]
     summary = summarise(single, alone)
     assert "1 seed is too few" in summary.sentences[0].words
@@ -250,21 +250,21 @@ def test_a_label_is_the_baseline_before_a_name_is(found: list[Outcome]) -> None:
 
 
 def test_a_regression_has_an_error_and_no_plane(found: list[Outcome]) -> None:
-    errors = [replace(one, test={"mse": one.test["log_loss"]}, difference={}) for one in found[:-1]]
+    errors = [replace(item, test={"mse": item.test["log_loss"]}, difference={}) for item in found[:-1]]
     summary = summarise(recipe(), [*errors, found[-1]])
     assert (summary.metric.name, summary.spread) == ("mse", None)
     assert summary.sentences[0].question == "Best by mean squared error"
     assert summary.metric.margin == pytest.approx(
-        0.05 * statistics.fmean(one or 0 for one in found[0].test["log_loss"])
+        0.05 * statistics.fmean(value or 0 for value in found[0].test["log_loss"])
     )
 
 
 def test_replacement_is_after_minus_before_by_seed(summary: Summary, found: list[Outcome]) -> None:
-    (one,) = summary.replacements
-    assert (one.label, one.limit) == ("lambda_gelu hardened", "relu")
-    assert one.change.difference == pytest.approx(-0.0125 / 4)
-    truth = stats.ttest_rel(one.after.each, one.before.each)
-    assert one.change.p == pytest.approx(truth.pvalue)
+    (item,) = summary.replacements
+    assert (item.label, item.limit) == ("lambda_gelu hardened", "relu")
+    assert item.change.difference == pytest.approx(-0.0125 / 4)
+    truth = stats.ttest_rel(item.after.each, item.before.each)
+    assert item.change.p == pytest.approx(truth.pvalue)
 
 
 @pytest.mark.parametrize(

@@ -13,27 +13,27 @@ NOTED = tuple(range(20, 201, 20))  # ten of two hundred, in the place of ten of 
 
 
 def thin(**changes):
-    made = [replace(one, epochs=NOTED, **changes) for one in outcomes(OF) if one.trial.kind == "train"]
+    made = [replace(outcome, epochs=NOTED, **changes) for outcome in outcomes(OF) if outcome.trial.kind == "train"]
     return summarise(OF, made)
 
 
 def test_points_are_at_their_epochs():
     summary = thin()
     assert {band.epochs for band in summary.bands} == {NOTED}
-    figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
+    figure = next(curve for curve in curves(summary) if curve.name == "curve-train_loss")
     assert "after every 20 epochs" in figure.caption
     assert {row["epoch"] for row in figure.chart["data"]["values"]} == {*NOTED}
-    moved = [one for one in learned(summary) if one.name.startswith("trajectory")]
+    moved = [value for value in learned(summary) if value.name.startswith("trajectory")]
     assert moved
-    for one in moved:
-        assert one.caption.startswith("After every 20 epochs, epoch 0")
-        assert {row["x"] for row in one.chart["data"]["values"]} == {0, *NOTED}
+    for item in moved:
+        assert item.caption.startswith("After every 20 epochs, epoch 0")
+        assert {row["x"] for row in item.chart["data"]["values"]} == {0, *NOTED}
 
 
 def test_every_epoch_is_said_as_before():
     summary = summarise(OF, outcomes(OF))
     assert {band.epochs for band in summary.bands} == {tuple(range(1, 11))}
-    assert all("after each epoch" in one.caption for one in curves(summary))
+    assert all("after each epoch" in curve.caption for curve in curves(summary))
 
 
 def test_an_interval_of_losses_does_not_reach_below_zero():
@@ -51,12 +51,12 @@ def test_an_interval_of_losses_does_not_reach_below_zero():
 def test_many_activations_have_their_intervals_at_the_end(monkeypatch):
     monkeypatch.setattr("softknee.lab.report.drawing.MOST_BANDS", 2)
     summary = summarise(OF, outcomes(OF))
-    figure = next(one for one in curves(summary) if one.name == "curve-train_loss")
+    figure = next(curve for curve in curves(summary) if curve.name == "curve-train_loss")
     assert "95 % interval at the end." in figure.caption
     layers = {layer["mark"]["type"]: layer for layer in figure.chart["layer"]}
     assert "area" not in layers
     ends = layers["rule"]["data"]["values"]
-    bands = [one for one in summary.bands if one.curve == "train_loss"]
+    bands = [item for item in summary.bands if item.curve == "train_loss"]
     assert len({end["epoch"] for end in ends}) == len(bands) > 2
     for end, band in zip(ends, bands, strict=True):
         assert end["epoch"] > band.epochs[-1]
@@ -77,9 +77,9 @@ def _first(curves):
 
 def test_few_epochs_have_a_number_each():
     summary = summarise(OF, outcomes(OF))
-    few = summarise(OF, [replace(one, epochs=(1, 2, 3), curves=_first(one.curves)) for one in outcomes(OF)])
+    few = summarise(OF, [replace(outcome, epochs=(1, 2, 3), curves=_first(outcome.curves)) for outcome in outcomes(OF)])
     for of, numbers in ((few, [1, 2, 3]), (summary, None)):
-        axes = [layer["encoding"]["x"].get("axis", {}) for one in curves(of) for layer in one.chart["layer"]]
+        axes = [layer["encoding"]["x"].get("axis", {}) for curve in curves(of) for layer in curve.chart["layer"]]
         assert all(axis.get("values") == numbers for axis in axes)
 
 
@@ -100,7 +100,7 @@ def test_a_vector_has_a_figure_of_its_own():
     moved = {"start": 0.0, "end": way[-1], "curve": way}
     several = moved | {"starts": (-1.0, 0.0, 0.5, 1.5), "start": 0.25}
     summary = thin(parameters={"1.q": moved, "1.z[0]": several, "1.z[1]": moved})
-    names = [one.name for one in learned(summary) if one.name.startswith("trajectory-relu")]
+    names = [item.name for item in learned(summary) if item.name.startswith("trajectory-relu")]
     assert names == ["trajectory-relu", "trajectory-relu-z"]
-    line = next(one for one in summary.trajectories if one.parameter == "z[0]")
+    line = next(trajectory for trajectory in summary.trajectories if trajectory.parameter == "z[0]")
     assert (line.low[0], line.middle[0], line.high[0]) == (-1.0, 0.25, 1.5)

@@ -31,10 +31,10 @@ def hostile(found: list[Outcome]) -> list[Outcome]:
     """The outcomes with gelu, swish and a diverged silu called by names that try to be more than names."""
     names = {"gelu": HOSTILE, "swish learned": f"swish {HOSTILE}", "silu": f"silu {HOSTILE}"}
     changed = []
-    for one in found:
-        acts = tuple(replace(act, label=names.get(act.label, act.label)) for act in one.trial.activations)
-        cost = tuple({**entry, "label": names.get(entry["label"], entry["label"])} for entry in one.cost)
-        changed.append(replace(one, trial=replace(one.trial, activations=acts), cost=cost))
+    for item in found:
+        acts = tuple(replace(act, label=names.get(act.label, act.label)) for act in item.trial.activations)
+        cost = tuple({**entry, "label": names.get(entry["label"], entry["label"])} for entry in item.cost)
+        changed.append(replace(item, trial=replace(item.trial, activations=acts), cost=cost))
     return changed
 
 
@@ -116,31 +116,31 @@ def test_every_number_leads_to_its_record(page: str, study: tuple[Recipe, list[O
 
 
 def test_tables_and_figures_can_be_read_aloud(reader: Reader) -> None:
-    assert all(one.get("scope") in ("col", "row") for one in reader.of("th"))
+    assert all(entry.get("scope") in ("col", "row") for entry in reader.of("th"))
     assert len(reader.of("caption")) == len(reader.of("table"))
-    names = [str(one["id"]) for _, one in reader.elements if "id" in one]
+    names = [str(item["id"]) for _, item in reader.elements if "id" in item]
     assert len(names) == len(set(names))
     assert all(one["aria-labelledby"] in names for _, one in reader.elements if "aria-labelledby" in one)
-    plots = [one for one in reader.of("div") if one.get("class") == "plot"]
+    plots = [value for value in reader.of("div") if value.get("class") == "plot"]
     assert len(plots) == len(reader.of("figure")) == len(reader.of("figcaption"))
-    assert all(one["role"] == "img" and one["aria-label"] for one in plots)
+    assert all(plot["role"] == "img" and plot["aria-label"] for plot in plots)
     assert all(one.get("aria-pressed") in ("true", "false") for one in reader.of("button"))
     assert next(link["href"] for link in reader.of("a")) == "#results"
     assert all(str(link["href"])[1:] in names for link in reader.of("a") if str(link["href"]).startswith("#"))
 
 
 def test_nothing_is_fetched(reader: Reader) -> None:
-    assert not [one for tag in ("link", "iframe", "object", "embed") for one in reader.of(tag)]
-    assert not any("src" in one for _, one in reader.elements)
-    policy = next(one["content"] for one in reader.of("meta") if one.get("http-equiv"))
+    assert not [item for tag in ("link", "iframe", "object", "embed") for item in reader.of(tag)]
+    assert not any("src" in entry for _, entry in reader.elements)
+    policy = next(value["content"] for value in reader.of("meta") if value.get("http-equiv"))
     assert str(policy).startswith("default-src 'none'")
 
 
 def test_the_plane_joins_the_knob_in_order_with_its_intervals(study: tuple[Recipe, list[Outcome]]) -> None:
     summary = summarise(*study)
-    found = plane(summary)
-    assert found is not None
-    _, upright, line, points, *_ = [layer["data"]["values"] for layer in found.chart["layer"]]
+    result = plane(summary)
+    assert result is not None
+    _, upright, line, points, *_ = [layer["data"]["values"] for layer in result.chart["layer"]]
     path = [point for point in points if point["name"] == "smelu"]
     assert line == path
     assert [point["text"] for point in path] == ["smelu beta=0.25", "0.5", "1", "2"]  # named where there is more room
@@ -157,21 +157,21 @@ def test_a_point_far_from_the_rest_is_named_and_does_not_stretch_the_plane(study
     near = view_of(summary)
     assert near is not None
     assert near.outside == ()
-    (row,) = [one for one in summary.rows if one.label == "lambda_gelu hardened"]
+    (row,) = [item for item in summary.rows if item.label == "lambda_gelu hardened"]
     gone = replace(row.differences["delta_1"], value=40.0, interval=(39.0, 41.0))
     moved = replace(row, differences={**row.differences, "delta_1": gone})
-    summary = replace(summary, rows=tuple(moved if one is row else one for one in summary.rows))
-    view, found = view_of(summary), plane(summary)
+    summary = replace(summary, rows=tuple(moved if entry is row else entry for entry in summary.rows))
+    view, result = view_of(summary), plane(summary)
     assert view is not None
-    assert found is not None
-    assert [one.label for one in view.outside] == [row.label]
+    assert result is not None
+    assert [value.label for value in view.outside] == [row.label]
     assert view.spans[1][1] < 1.5 * near.spans[1][1]
     assert view.note.startswith("Outside the picture: ↑ lambda_gelu hardened (")
     assert view.note.endswith(" %, 40)")
-    points = found.chart["layer"][3]
+    points = result.chart["layer"][3]
     assert points["encoding"]["y"]["scale"]["domain"] == list(view.spans[1])
-    assert " ".join(found.chart["title"]["text"]) == view.note
-    assert "Too far away to be shown: lambda_gelu hardened (" in found.caption
+    assert " ".join(result.chart["title"]["text"]) == view.note
+    assert "Too far away to be shown: lambda_gelu hardened (" in result.caption
     assert not [point for point in points["data"]["values"] if point["name"] == row.label]
 
 
@@ -184,7 +184,7 @@ def test_names_of_points_do_not_cover_each_other() -> None:
 def test_colours_are_seen_on_light_and_on_dark() -> None:
     def light(colour: str) -> float:
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     for colour in COLOURS:
@@ -196,9 +196,11 @@ def test_colours_are_seen_on_light_and_on_dark() -> None:
 
 def test_more_rows_than_colours_are_still_told_apart() -> None:
     rows = [SimpleNamespace(label=f"row {place}") for place in range(3 * len(COLOURS))]
-    found = looks(SimpleNamespace(rows=rows, knobs=[])).values()  # pyright: ignore[reportArgumentType]
+    result = looks(SimpleNamespace(rows=rows, knobs=[])).values()  # pyright: ignore[reportArgumentType]
     assert (
-        len({(one.colour, one.symbol) for one in found}) == len({(one.colour, one.dash) for one in found}) == len(rows)
+        len({(item.colour, item.symbol) for item in result})
+        == len({(value.colour, value.dash) for value in result})
+        == len(rows)
     )
 
 

@@ -63,11 +63,11 @@ def test_one_output_is_two_labels(of: str, shape: tuple[int, ...]) -> None:
 
 def test_log_odds_are_finite_and_right_where_a_probability_rounds_to_one() -> None:
     logits = torch.tensor([[0.0, 60.0, 1.0], [2.0, 2.0, -3.0], [500.0, 0.0, 0.0]], requires_grad=True)
-    found = log_odds(logits)
+    actual = log_odds(logits)
     exact = logits.detach().double()
     wanted = torch.stack([exact[:, i] - exact[:, [k for k in range(3) if k != i]].logsumexp(1) for i in range(3)], 1)
-    torch.testing.assert_close(found.double(), wanted, rtol=2e-6, atol=1e-6)
-    found.sum().backward()
+    torch.testing.assert_close(actual.double(), wanted, rtol=2e-6, atol=1e-6)
+    actual.sum().backward()
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
     assert torch.autograd.gradcheck(log_odds, torch.randn(4, 5, dtype=torch.float64, requires_grad=True))
@@ -84,13 +84,13 @@ def reference(ensemble: Ensemble, of: str) -> tuple[list[dict[str, nn.Parameter]
     """The same models in plain torch: their weights, the log widths, the task losses and D."""
     nets = [copy.deepcopy(ensemble.model(m)) for m in range(ensemble.count)]
     weights = [dict(net.named_parameters()) for net in nets]
-    logs = [one.log().requires_grad_() for one in ensemble.learned().values()]
+    logs = [item.log().requires_grad_() for item in ensemble.learned().values()]
     outs = []
     for w1, b1, w2, b2, w3, b3 in (model.values() for model in weights):
         h = smelu(F.linear(BATCH[0][0], w1, b1), logs[0].exp())
         outs.append(F.linear(smelu(F.linear(h, w2, b2), logs[1].exp()), w3, b3))
     out = torch.stack(outs)
-    losses = torch.stack([F.cross_entropy(one, BATCH[1][0]) for one in out])
+    losses = torch.stack([F.cross_entropy(value, BATCH[1][0]) for value in out])
     p = out.softmax(2)
     s = p if of == "probabilities" else p.log() - (1 - p).log()
     return weights, logs, losses, (s - s.mean(0)).square().sum(2).mean()
@@ -102,16 +102,16 @@ def test_gradients_are_those_of_plain_models(objective: str, of: str) -> None:
     ensemble = Ensemble(make, count=3, of=of, weight=2.5, objective=objective)
     weights, widths = ensemble.gradients(*BATCH)
     own, logs, losses, apart = reference(ensemble, of)
-    flat = [one for model in own for one in model.values()]
+    flat = [value for model in own for value in model.values()]
     for_weights = losses.sum() + (3 * 2.5 * apart if objective == "joint" else 0)
     for_widths = 2.5 * apart + (losses.mean() if objective != "separate" else 0)
     wanted = iter(torch.autograd.grad(for_weights, flat, retain_graph=True))
     for m, model in enumerate(own):
         for name in model:
             torch.testing.assert_close(weights[name][m], next(wanted), rtol=1e-4, atol=1e-6)
-    for one, want in zip(widths.values(), torch.autograd.grad(for_widths, logs), strict=True):
+    for item, want in zip(widths.values(), torch.autograd.grad(for_widths, logs), strict=True):
         assert want.abs() > 1e-5
-        torch.testing.assert_close(one, want, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(item, want, rtol=1e-4, atol=1e-7)
 
 
 def test_separately_neither_loss_reaches_the_other_group_in_a_single_bit() -> None:
@@ -126,8 +126,8 @@ def test_separately_neither_loss_reaches_the_other_group_in_a_single_bit() -> No
     assert all(widths[key].equal(other_task[key]) for key in widths)
     # And a loss without weight leaves its own group where it is.
     none, zero = gradients(0.0, 0.0)
-    assert all((one == 0).all() for one in (*none.values(), *zero.values()))
-    assert all((one != 0).any() for one in (*weights.values(), *widths.values()))
+    assert all((item == 0).all() for item in (*none.values(), *zero.values()))
+    assert all((value != 0).any() for value in (*weights.values(), *widths.values()))
 
 
 @pytest.mark.parametrize("share_order", [True, False])
@@ -138,7 +138,7 @@ def test_with_fixed_widths_it_trains_as_replicas_do(share_order: bool) -> None:
     replicas.fit(X, Y, epochs=2, batch=32, lr=0.1, momentum=0.9, weight_decay=1e-3)
     torch.testing.assert_close(ensemble.losses, replicas.losses, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ensemble.predict(X), replicas.predict(X), rtol=1e-4, atol=1e-5)
-    assert all(one.equal(torch.tensor([0.3])) for one in ensemble.learned().values())
+    assert all(item.equal(torch.tensor([0.3])) for item in ensemble.learned().values())
 
 
 # -- what comes of it ---------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_widths_grow_from_a_small_start_the_same_in_every_run() -> None:
         )
 
     ensemble = run(12)
-    assert all(float(one) > 0.08 for one in ensemble.learned().values())
+    assert all(float(item) > 0.08 for item in ensemble.learned().values())
     assert ensemble.losses[-6:].mean() < 0.7 * ensemble.losses[:3].mean()
     again = run(2)
     assert ensemble.dissimilarities[:12].equal(again.dissimilarities)
@@ -178,12 +178,12 @@ def test_fresh_models_have_the_learned_widths_and_keep_them() -> None:
     fresh = ensemble.fresh(count=4)
     assert fresh.seeds == [2, 3, 4, 5]
     fresh.fit(X, Y, epochs=5, batch=32, lr=0.1)
-    for key, one in ensemble.learned().items():
-        assert fresh.knobs()[key].equal(one.expand(4, 1))
-        assert one != torch.tensor(0.05)
+    for key, item in ensemble.learned().items():
+        assert fresh.knobs()[key].equal(item.expand(4, 1))
+        assert item != torch.tensor(0.05)
     test_x, _ = task(seed=1)
-    found = sk.measure.prediction_difference(fresh.predict(test_x, probabilities=True))
-    assert 0 < found.delta_1.value < 2
+    result = sk.measure.prediction_difference(fresh.predict(test_x, probabilities=True))
+    assert 0 < result.delta_1.value < 2
     model = ensemble.model(1)
     torch.testing.assert_close(model(X), ensemble.predict(X)[1])
     assert float(model[1].beta) == float(ensemble.learned()["1.beta"])  # type: ignore[index]
@@ -194,9 +194,9 @@ def test_fresh_models_have_the_learned_widths_and_keep_them() -> None:
 
 def test_the_nearest_falling_sequence_against_a_search() -> None:
     values = [0.3, 1.2, -0.4, 0.1, 0.0]
-    found = torch.tensor(falling(values), dtype=torch.float64)
-    assert (found.diff() <= 0).all()
-    distance = (found - torch.tensor(values, dtype=torch.float64)).square().sum()
+    result = torch.tensor(falling(values), dtype=torch.float64)
+    assert (result.diff() <= 0).all()
+    distance = (result - torch.tensor(values, dtype=torch.float64)).square().sum()
     # Projected differently: the last value and falls of at least 0, found by a slow descent.
     raw = torch.zeros(5, dtype=torch.float64, requires_grad=True)
     descent = torch.optim.LBFGS([raw], max_iter=400, tolerance_grad=1e-12, tolerance_change=1e-14)
@@ -221,7 +221,7 @@ def test_the_nearest_falling_sequence_against_a_search() -> None:
 @pytest.mark.parametrize(("name", "start", "widens"), [("smelu", [0.1, 0.4], 1), ("swish", [4.0, 1.0], -1)])
 def test_wider_first_keeps_the_order_at_every_step(name: str, start: list[float], widens: int) -> None:
     def build() -> nn.Sequential:
-        acts = [sk.nn.make(name, beta=one) for one in start]  # narrower at the input: the wrong way round
+        acts = [sk.nn.make(name, beta=item) for item in start]  # narrower at the input: the wrong way round
         return nn.Sequential(nn.Linear(5, 12), acts[0], nn.Linear(12, 8), acts[1], nn.Linear(8, 3))
 
     settings = {"epochs": 4, "batch": 32, "lr": 0.1, "width_lr": 0.05}

@@ -139,18 +139,18 @@ def test_the_basis_has_the_derivatives_it_says(order: int, fixed: bool) -> None:
     sides = joining.basis(order, fixed)
     for side, end in itertools.product((0, 1), repeat=2):
         for j, i in itertools.product(range(order + 1), repeat=2):
-            found = joining.derivative(sides[side][j], i).eval(end)
+            result = joining.derivative(sides[side][j], i).eval(end)
             if fixed or i > 0:
-                assert found == int(i == j and end == side)
+                assert result == int(i == j and end == side)
             elif end == 0:
-                assert found == int(side == j == 0)  # the value on the left; that on the right is free
-    assert max(one.degree() for side in sides for one in side) == 2 * order + fixed
+                assert result == int(side == j == 0)  # the value on the left; that on the right is free
+    assert max(item.degree() for side in sides for item in side) == 2 * order + fixed
 
 
 @pytest.mark.parametrize("polynomial", [(0, 0, 1, -1), (3, -2), (1, 0, -3), (0, -2, 1), (1, -2, 1), (5,), ()], ids=str)
 def test_a_polynomial_is_written_again_as_itself(polynomial: tuple[int, ...]) -> None:
-    found = joining.written(sympy.Poly(polynomial[::-1] or [0], sympy.Symbol("s")), x, 1 - x)
-    assert sympy.expand(found - sum(c * x**i for i, c in enumerate(polynomial))) == 0
+    result = joining.written(sympy.Poly(polynomial[::-1] or [0], sympy.Symbol("s")), x, 1 - x)
+    assert sympy.expand(result - sum(c * x**i for i, c in enumerate(polynomial))) == 0
 
 
 # -- refusals ---------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_functions_and_points_come_in_every_form() -> None:
         rescu([(0, -beta), ((x + beta) ** 2 / (4 * beta), beta), x], params=[BETA]),
         rescu([(sympy.Integer(0), -sympy.Symbol("beta")), (sk.get("smelu"), sympy.Symbol("beta")), x], params=[BETA]),
     ]
-    assert all(one.formula == forms[0].formula for one in forms[1:])
+    assert all(form.formula == forms[0].formula for form in forms[1:])
     assert rescu([(0, "-beta"), ("smelu", "beta"), "x"], params={"beta": 1.0}).formula == forms[0].formula
     assert join(0, "x", between=(-0.5, 0.5)).formula == join(0, x, between=("-1/2", "1/2")).formula
 

@@ -30,8 +30,8 @@ def test_relu_for_relu_changes_no_bit(build: Callable[[], nn.Module], count: int
     state, attributes = model.state_dict(), set(vars(model))
     report = sk.swap_(model, "relu", replacing="relu", example=X.clone())
     assert len(report.changed) == count
-    assert {one.kind for one in report.changed} == {"functional"}
-    assert all(one.activation != "relu" for one in report.skipped), report
+    assert {site.kind for site in report.changed} == {"functional"}
+    assert all(item.activation != "relu" for item in report.skipped), report
     assert torch.equal(model(X.clone()), before)
     assert report.output_change == 0.0
     # Every one of them goes through a module now: to 0, and nothing of a ReLU is left.
@@ -41,7 +41,7 @@ def test_relu_for_relu_changes_no_bit(build: Callable[[], nn.Module], count: int
     for module in new:
         module.register_forward_hook(lambda module, *_: calls.append(module))
     model(X.clone())
-    assert {id(one) for one in calls} == {id(one) for one in new}
+    assert {id(call) for call in calls} == {id(entry) for entry in new}
     report.undo()
     assert type(model) is kind
     assert set(vars(model)) == attributes
@@ -109,7 +109,9 @@ def test_tracebacks_name_the_same_lines() -> None:
             model(x)
         except Exception:
             return [
-                (one.lineno, one.line or "") for one in traceback.extract_tb(sys.exc_info()[2]) if one.name == "forward"
+                (item.lineno, item.line or "")
+                for item in traceback.extract_tb(sys.exc_info()[2])
+                if item.name == "forward"
             ]
         raise AssertionError("it should fail")
 
@@ -154,7 +156,7 @@ def test_what_cannot_be_rewritten_is_said_and_left(build: Callable[[], nn.Module
         sk.swap_(model, "srelu", replacing="relu", example=X)
     both = nn.Sequential(model, nn.GELU())
     report = sk.swap_(both, "srelu", example=X)
-    assert [one.path for one in report.changed] == ["1"]
+    assert [item.path for item in report.changed] == ["1"]
     assert reason in report.skipped[0].reason
     assert report.skipped[0].reason.endswith(".")
     assert type(model) is kind

@@ -100,9 +100,9 @@ def test_a_row_that_becomes_zero_stays_there_without_nan():
 def test_training_keeps_the_norm_and_the_optimizer_keeps_working():
     model, x = net(), torch.randn(8, 1, 5, 5)
     sgd = torch.optim.SGD(model.parameters(), lr=0.5)
-    first = {id(one) for one in model.parameters()}
+    first = {id(parameter) for parameter in model.parameters()}
     row_norm(model, v=1.2)
-    assert {id(one) for one in model.parameters()} == first
+    assert {id(item) for item in model.parameters()} == first
     start = model[3].weight.detach().clone()
     for _ in range(3):
         sgd.zero_grad()
@@ -116,35 +116,35 @@ def test_training_keeps_the_norm_and_the_optimizer_keeps_working():
 @pytest.mark.parametrize("keep", [True, False])
 def test_it_can_be_taken_away(keep: bool):
     model, x = net(), torch.randn(4, 1, 5, 5)
-    plain = {name: one.clone() for name, one in model.state_dict().items()}
+    plain = {name: item.clone() for name, item in model.state_dict().items()}
     out = model(x)
     done = row_norm(model, v=0.5)
     normed = model(x)
     assert not torch.allclose(out, normed)
     done.remove_(keep=keep)
-    assert not any(parametrize.is_parametrized(one) for one in model.modules())
+    assert not any(parametrize.is_parametrized(module) for module in model.modules())
     assert list(model.state_dict()) == list(plain)
     assert torch.equal(model(x), normed if keep else out)
     done.remove_()  # twice does nothing
     if not keep:
-        assert all(torch.equal(plain[name], one) for name, one in model.state_dict().items())
+        assert all(torch.equal(plain[name], value) for name, value in model.state_dict().items())
 
 
 def test_a_state_goes_to_another_model_and_copies_are_their_own():
-    one, other, x = net(), net(), torch.randn(4, 1, 5, 5)
+    item, other, x = net(), net(), torch.randn(4, 1, 5, 5)
     with torch.no_grad():
         other[3].weight.add_(1.0)
-    row_norm(one, v=2)
+    row_norm(item, v=2)
     row_norm(other, v=2)
-    assert not torch.allclose(one(x), other(x))
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(one(x), other(x))
-    assert "3.parametrizations.weight.original" in one.state_dict()
-    twin = copy.deepcopy(one)
+    assert not torch.allclose(item(x), other(x))
+    other.load_state_dict(item.state_dict())
+    assert torch.equal(item(x), other(x))
+    assert "3.parametrizations.weight.original" in item.state_dict()
+    twin = copy.deepcopy(item)
     with torch.no_grad():
         twin[3].weight = torch.ones(6, 27)
     assert torch.allclose(twin[3].weight, torch.full((6, 27), 2 / math.sqrt(27)))
-    assert torch.equal(one(x), other(x))
+    assert torch.equal(item(x), other(x))
 
 
 def test_compiled_in_one_graph():
@@ -157,18 +157,18 @@ def test_compiled_in_one_graph():
     for run in (compiled, model):
         model.zero_grad()
         run(x).square().sum().backward()
-        grads.append([one.grad.clone() for one in model.parameters()])
+        grads.append([parameter.grad.clone() for parameter in model.parameters()])
     torch.testing.assert_close(grads[0], grads[1])
 
 
 def test_vmapped_over_stacked_weights():
     model, x = nn.Linear(4, 3), torch.randn(5, 4)
     row_norm(model, v=2.0)
-    stacked = {name: torch.stack([one, one + 1, one - 1]) for name, one in model.named_parameters()}
-    found = torch.func.vmap(lambda params: torch.func.functional_call(model, params, (x,)))(stacked)
+    stacked = {name: torch.stack([item, item + 1, item - 1]) for name, item in model.named_parameters()}
+    result = torch.func.vmap(lambda params: torch.func.functional_call(model, params, (x,)))(stacked)
     for index in range(3):
-        alone = {name: one[index] for name, one in stacked.items()}
-        torch.testing.assert_close(found[index], torch.func.functional_call(model, alone, (x,)))
+        alone = {name: value[index] for name, value in stacked.items()}
+        torch.testing.assert_close(result[index], torch.func.functional_call(model, alone, (x,)))
 
 
 def test_where_says_which():
@@ -219,10 +219,10 @@ def tied(model: nn.Sequential) -> nn.Module:
 )
 def test_refused_with_nothing_changed(change: Any, more: dict[str, Any], words: str):
     model = change(net())
-    before = {name: id(one) for name, one in model.named_parameters()}
+    before = {name: id(item) for name, item in model.named_parameters()}
     with pytest.raises(sk.ParameterError, match=words):
         row_norm(model, **more)
-    assert {name: id(one) for name, one in model.named_parameters()} == before
+    assert {name: id(value) for name, value in model.named_parameters()} == before
 
 
 def test_an_error_half_way_takes_back_what_was_done(monkeypatch: pytest.MonkeyPatch):
@@ -234,12 +234,12 @@ def test_an_error_half_way_takes_back_what_was_done(monkeypatch: pytest.MonkeyPa
             raise RuntimeError("no more")
         return register(*given)
 
-    plain = {name: one.clone() for name, one in model.state_dict().items()}
+    plain = {name: item.clone() for name, item in model.state_dict().items()}
     monkeypatch.setattr(parametrize, "register_parametrization", failing)
     with pytest.raises(RuntimeError, match="no more"):
         row_norm(model)
     assert list(model.state_dict()) == list(plain)
-    assert all(torch.equal(plain[name], one) for name, one in model.state_dict().items())
+    assert all(torch.equal(plain[name], value) for name, value in model.state_dict().items())
 
 
 def test_rows_without_elements_stay_and_tensors_without_rows_are_refused():

@@ -17,11 +17,11 @@ F64 = torch.float64
 
 @pytest.fixture(autouse=True)
 def _registered():
-    for one in (SWIGLU, POLYNORM):
-        sk.register(one)
+    for item in (SWIGLU, POLYNORM):
+        sk.register(item)
     yield
-    for one in (SWIGLU, POLYNORM):
-        unregister(one.name)
+    for item in (SWIGLU, POLYNORM):
+        unregister(item.name)
 
 
 def rows(*shape, dtype=F64):
@@ -32,12 +32,12 @@ def rows(*shape, dtype=F64):
 
 
 def test_registered_it_is_a_name_like_any_other():
-    found: Definition = sk.get("swiglu")
-    assert found is SWIGLU
+    result: Definition = sk.get("swiglu")
+    assert result is SWIGLU
     assert "polynorm" in sk.names()
     x = rows(4, 6)
-    torch.testing.assert_close(found(x), silu_gate(x))
-    torch.testing.assert_close(found(x, beta=2.0), silu_gate(x, 2.0))
+    torch.testing.assert_close(result(x), silu_gate(x))
+    torch.testing.assert_close(result(x, beta=2.0), silu_gate(x, 2.0))
     assert pickle.loads(pickle.dumps(SWIGLU)) is SWIGLU
     assert copy.deepcopy(SWIGLU) is SWIGLU
     assert repr(SWIGLU) == "<row-wise activation swiglu(beta=1)>"

@@ -136,7 +136,7 @@ def test_a_trial_comes_back_as_it_was(url: str, trials: list[Trial]) -> None:
         add(store, trial, position=position)
     again = RunStore(url)
     assert again.finished() == sorted(trial.key for trial in trials)
-    assert [one.trial for one in again.outcomes()] == trials[::-1]
+    assert [outcome.trial for outcome in again.outcomes()] == trials[::-1]
     for trial in trials:
         assert again.outcome(trial.key) == quick_trial(trial).outcome
         assert again.file(trial.key, "links.txt") == quick_trial(trial).files["links.txt"]
@@ -250,18 +250,18 @@ def test_a_file_that_is_missing_cut_or_changed_is_refused(url: str, trials: list
 
 
 def test_a_state_comes_back_and_a_damaged_or_foreign_one_does_not(url: str, trials: list[Trial]) -> None:
-    store, one, other = RunStore(url), trials[0].key, trials[1].key
-    assert store.state(one) is None
-    store.save_state(one, {"a": b"x\ny", "b": b""})
-    assert store.state(one) == {"a": b"x\ny", "b": b""}
-    content = store.folder.read(f"state/{one}") or b""
+    store, item, other = RunStore(url), trials[0].key, trials[1].key
+    assert store.state(item) is None
+    store.save_state(item, {"a": b"x\ny", "b": b""})
+    assert store.state(item) == {"a": b"x\ny", "b": b""}
+    content = store.folder.read(f"state/{item}") or b""
     for damaged in (content[:-1], content + b"!", b"", b"\n", b"[]\n", content.replace(b"x", b"z"), b"\xff"):
-        store.folder.write(f"state/{one}", damaged, what="damage")
-        assert store.state(one) is None
+        store.folder.write(f"state/{item}", damaged, what="damage")
+        assert store.state(item) is None
     store.folder.write(f"state/{other}", content, what="damage")
     assert store.state(other) is None
-    store.folder.write(f"state/{one}", content.replace(b'"torch": "', b'"torch": "9'), what="damage")
-    assert store.state(one) is None
+    store.folder.write(f"state/{item}", content.replace(b'"torch": "', b'"torch": "9'), what="damage")
+    assert store.state(item) is None
 
 
 def test_tidying_removes_temporaries_and_states_of_finished_trials_only(url: str, trials: list[Trial]) -> None:
@@ -287,18 +287,18 @@ def test_a_description_comes_back_and_another_study_is_refused(url: str) -> None
     assert store.description() is None
     here = Description(recipe={"name": "a", "seeds": {"count": 2}, "rates": (0.1, 0.2)}, fingerprint="1", threads=1)
     store.describe(here)
-    found = store.description()
-    assert found is not None
-    found.refuse_other(here, url)  # a tuple and the list that it became in a file are the same
+    result = store.description()
+    assert result is not None
+    result.refuse_other(here, url)  # a tuple and the list that it became in a file are the same
     other = replace(here, recipe={"name": "a", "seeds": {"count": 3}, "rates": (0.1,), "more": None})
     said = r"seeds.count is 2 there and 3 here; rates is \[0.1, 0.2\] there and \[0.1\] here"
     with pytest.raises(StoreError, match=said) as refused:
-        found.refuse_other(other, url)
+        result.refuse_other(other, url)
     assert "--out" in str(refused.value)
     with pytest.raises(StoreError, match="the data have changed"):
-        found.refuse_other(replace(here, fingerprint="2"), url)
+        result.refuse_other(replace(here, fingerprint="2"), url)
     with pytest.raises(StoreError, match=r"begun with softknee .* and this is 99"):
-        found.refuse_other(replace(here, softknee="99"), url)
+        result.refuse_other(replace(here, softknee="99"), url)
 
 
 @pytest.mark.parametrize(

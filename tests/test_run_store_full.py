@@ -56,7 +56,7 @@ def test_a_full_disk_ends_in_a_sentence_and_loses_nothing(small_disk: Path, tmp_
 def test_a_file_that_may_not_grow_ends_in_a_sentence_and_loses_nothing(tmp_path: Path) -> None:
     write_points(tmp_path)
     study(tmp_path / "whole", tmp_path)
-    sizes = sorted(one.stat().st_size for one in (tmp_path / "whole" / "trials").iterdir())
+    sizes = sorted(path.stat().st_size for path in (tmp_path / "whole" / "trials").iterdir())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     # The largest record does not fit; what comes before it does.
     resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] - 1, before[1]))

@@ -45,17 +45,17 @@ def test_every_score_against_scikit_learn(labels: int, steps: int | None):
     y, names = truth.numpy(), list(range(labels))
     hot = np.eye(labels)[y]
     # Of equal numbers softmax makes equal numbers only to rounding; scikit-learn is asked about the same bits.
-    for index, one in enumerate(probs.numpy()):
-        scored = one[:, 1] if labels == 2 else one
+    for index, item in enumerate(probs.numpy()):
+        scored = item[:, 1] if labels == 2 else item
         area = sklearn.metrics.roc_auc_score(y, scored, multi_class="ovr", average="macro")
         assert auc(probs, truth).each[index] == pytest.approx(area, abs=1e-13)
         assert ranking_loss(probs, truth).each[index] == pytest.approx(1 - area, abs=1e-13)
-        assert accuracy(probs, truth).each[index] == sklearn.metrics.accuracy_score(y, one.argmax(1))
-        loss = sklearn.metrics.log_loss(y, one, labels=names)
+        assert accuracy(probs, truth).each[index] == sklearn.metrics.accuracy_score(y, item.argmax(1))
+        loss = sklearn.metrics.log_loss(y, item, labels=names)
         assert log_loss(probs, truth).each[index] == pytest.approx(loss, rel=1e-13)
         assert log_loss(logits, truth, logits=True).each[index] == pytest.approx(loss, rel=1e-12)
         if steps is None:  # scikit-learn counts an equal score as wrong there; here it counts half
-            ranks = sklearn.metrics.label_ranking_loss(hot, one)
+            ranks = sklearn.metrics.label_ranking_loss(hot, item)
             assert ranking_loss(probs, truth, over="labels").each[index] == pytest.approx(ranks, rel=1e-13)
 
 
@@ -108,27 +108,27 @@ def test_log_loss_from_logits_against_scipy():
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_the_spread_is_that_of_a_mean(level: float):
     logits, truth = draw(6, 80, 3, seed=5)
-    found = log_loss(logits, truth, logits=True, level=level)
-    each = np.array(found.each)
-    assert found.value == pytest.approx(each.mean(), rel=1e-14)
-    assert found.stdev == pytest.approx(each.std(ddof=1), rel=1e-12)
+    actual = log_loss(logits, truth, logits=True, level=level)
+    each = np.array(actual.each)
+    assert actual.value == pytest.approx(each.mean(), rel=1e-14)
+    assert actual.stdev == pytest.approx(each.std(ddof=1), rel=1e-12)
     expected = scipy.stats.t.interval(level, 5, each.mean(), scipy.stats.sem(each))
-    assert found.interval == pytest.approx(expected, rel=1e-10)
+    assert actual.interval == pytest.approx(expected, rel=1e-10)
 
 
 def test_one_model_has_no_spread():
     logits, truth = draw(1, 50, 3)
     for given in (logits, logits[0]):
-        found = accuracy(given, truth, logits=True)
-        assert (found.stdev, found.interval, len(found.each)) == (None, None, 1)
-        assert float(found) == found.value
+        result = accuracy(given, truth, logits=True)
+        assert (result.stdev, result.interval, len(result.each)) == (None, None, 1)
+        assert float(result) == result.value
 
 
 def test_intervals_stay_among_what_a_score_can_be():
     table = torch.tensor([[[0.9, 0.1], [0.9, 0.1]], [[0.9, 0.1], [0.1, 0.9]]])
-    found = accuracy(table, [0, 0])
-    assert found.each == (1.0, 0.5)
-    assert found.interval == (0.0, 1.0)
+    result = accuracy(table, [0, 0])
+    assert result.each == (1.0, 0.5)
+    assert result.interval == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 11, 30, 239])
@@ -172,33 +172,33 @@ def by_loops(table: np.ndarray, truth: np.ndarray, bins: int) -> float:
 def test_calibration_by_width_as_a_loop(bins: int):
     logits, truth = draw(3, 150, 4, seed=bins)
     probs = torch.softmax(logits, 2)
-    found = expected_calibration_error(probs, truth, bins=bins)
-    assert found.each == pytest.approx([by_loops(one.numpy(), truth.numpy(), bins) for one in probs], rel=1e-12)
+    result = expected_calibration_error(probs, truth, bins=bins)
+    assert result.each == pytest.approx([by_loops(prob.numpy(), truth.numpy(), bins) for prob in probs], rel=1e-12)
     again = expected_calibration_error(logits, truth, bins=bins, logits=True)
-    assert again.each == pytest.approx(found.each, rel=1e-12)
+    assert again.each == pytest.approx(result.each, rel=1e-12)
 
 
 def test_a_border_belongs_to_the_bin_below():
     """0.8 is 4/5: with 0.7 it lies in the fourth of five bins, with 0.9 it would lie in the fifth."""
     table = torch.tensor([[0.8, 0.2], [0.7, 0.3], [0.9, 0.1]], dtype=F64)
-    [found] = reliability(table, [0, 1, 0], bins=5)
-    assert [one.count for one in found] == [2, 1]
-    assert found[0].confidence == pytest.approx(0.75)
-    assert found[0].accuracy == 0.5
+    [result] = reliability(table, [0, 1, 0], bins=5)
+    assert [item.count for item in result] == [2, 1]
+    assert result[0].confidence == pytest.approx(0.75)
+    assert result[0].accuracy == 0.5
 
 
 def test_calibration_by_mass_against_numpy():
     logits, truth = draw(2, 103, 4, seed=9)
     probs = torch.softmax(logits, 2)
     each = expected_calibration_error(probs, truth, bins=10, scheme="mass").each
-    for one, found in zip(probs.numpy(), each, strict=True):
-        sure, right = one.max(1), (one.argmax(1) == truth.numpy()).astype(float)
+    for item, actual in zip(probs.numpy(), each, strict=True):
+        sure, right = item.max(1), (item.argmax(1) == truth.numpy()).astype(float)
         order = np.argsort(sure)
         edges = [math.ceil(103 * b / 10) for b in range(11)]
         parts = [order[a:b] for a, b in pairwise(edges)]
         assert {len(part) for part in parts} == {10, 11}
         expected = sum(len(part) / 103 * abs(right[part].mean() - sure[part].mean()) for part in parts)
-        assert found == pytest.approx(expected, rel=1e-12)
+        assert actual == pytest.approx(expected, rel=1e-12)
 
 
 def test_by_mass_the_order_of_equal_confidences_does_not_matter():
@@ -287,5 +287,5 @@ def test_a_list_with_the_predictions_of_each_model():
 
 
 def test_what_is_infinite_has_no_spread():
-    found = sk.measure.psnr(torch.tensor([[0.0, 1.0], [0.5, 1.0]]), [0.0, 1.0])
-    assert (found.value, found.stdev, found.interval) == (math.inf, None, None)
+    result = sk.measure.psnr(torch.tensor([[0.0, 1.0], [0.5, 1.0]]), [0.0, 1.0])
+    assert (result.value, result.stdev, result.interval) == (math.inf, None, None)

@@ -32,14 +32,14 @@ def test_the_t_distribution_is_scipys(freedom: int) -> None:
 @pytest.mark.parametrize("shift", [0.0, 0.4, -3.0])
 def test_the_paired_t_test_is_scipys(seeds: int, shift: float) -> None:
     first, second = (drawn(seeds, seeds) + shift).tolist(), drawn(seeds + 99, seeds).tolist()
-    found, truth = compare_each(first, second, margin=0.7), stats.ttest_rel(first, second)
-    assert found.p == pytest.approx(truth.pvalue, rel=1e-9, abs=1e-14)
-    assert found.interval == pytest.approx(tuple(truth.confidence_interval(0.95)), rel=1e-9)
+    result, truth = compare_each(first, second, margin=0.7), stats.ttest_rel(first, second)
+    assert result.p == pytest.approx(truth.pvalue, rel=1e-9, abs=1e-14)
+    assert result.interval == pytest.approx(tuple(truth.confidence_interval(0.95)), rel=1e-9)
     sides = (
         stats.ttest_1samp([a - b for a, b in zip(first, second, strict=True)], side, alternative=where).pvalue
         for side, where in ((-0.7, "greater"), (0.7, "less"))
     )
-    assert found.equivalence == pytest.approx(max(sides), rel=1e-9, abs=1e-14)
+    assert result.equivalence == pytest.approx(max(sides), rel=1e-9, abs=1e-14)
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5, 9])
@@ -47,7 +47,9 @@ def test_sign_flips_are_scipys_permutations_and_a_plain_loop(seeds: int) -> None
     differences = drawn(seeds, seeds).add(0.5).tolist()
     reached = abs(sum(differences)) - 1e-12
     signs = list(itertools.product((-1, 1), repeat=seeds))
-    loop = sum(abs(sum(s * d for s, d in zip(one, differences, strict=True))) >= reached for one in signs) / len(signs)
+    loop = sum(abs(sum(s * d for s, d in zip(sign, differences, strict=True))) >= reached for sign in signs) / len(
+        signs
+    )
     assert sign_flips(differences) == loop
     if seeds > 1:
         truth = stats.permutation_test(
@@ -71,7 +73,7 @@ def test_holm_is_the_step_down_by_hand() -> None:
 
 def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
     draws = torch.rand(4000, 6, dtype=F64, generator=torch.Generator().manual_seed(1)).tolist()
-    alarms = sum(min(one for one in holm(row) if one is not None) <= 0.05 for row in draws) / 4000
+    alarms = sum(min(item for item in holm(row) if item is not None) <= 0.05 for row in draws) / 4000
     assert abs(alarms - (1 - (1 - 0.05 / 6) ** 6)) < 4 * math.sqrt(0.05 * 0.95 / 4000)
 
 
@@ -79,7 +81,7 @@ def test_the_effect_size_is_free_of_bias_where_cohens_is_not() -> None:
     truth, seeds = 0.8, 6
     rows = drawn(2, 2500, seeds) + truth
     corrected = [compare_each(row, [0.0] * seeds).effect for row in rows.tolist()]
-    mean = sum(one for one in corrected if one is not None) / len(corrected)
+    mean = sum(item for item in corrected if item is not None) / len(corrected)
     plain = float((rows.mean(1) / rows.std(1)).mean())
     spread = 4 * float(torch.tensor(corrected, dtype=F64).std()) / math.sqrt(len(corrected))
     assert abs(mean - truth) < spread
@@ -89,11 +91,11 @@ def test_the_effect_size_is_free_of_bias_where_cohens_is_not() -> None:
 def test_the_level_of_the_paired_t_test_and_the_coverage_of_its_interval() -> None:
     shared = drawn(3, 1200, 1)  # what a seed does to both
     first, second = (shared + 0.3 * drawn(seed, 1200, 12) for seed in (4, 5))
-    found = [compare_each(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    results = [compare_each(a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     for alarms in (
-        sum(one.p is not None and one.p <= 0.05 for one in found),
-        sum(one.interval is not None and not one.interval[0] <= 0 <= one.interval[1] for one in found),
-        sum(one.p_flips is not None and one.p_flips <= 0.05 for one in found),
+        sum(result.p is not None and result.p <= 0.05 for result in results),
+        sum(item.interval is not None and not item.interval[0] <= 0 <= item.interval[1] for item in results),
+        sum(value.p_flips is not None and value.p_flips <= 0.05 for value in results),
     ):
         assert abs(alarms / 1200 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 1200)
 
@@ -117,14 +119,14 @@ def compared(draw: int, sizes: tuple[float, float], count: int = 8) -> Compariso
 
 
 def test_the_level_of_the_jackknife_pairs_on_drawn_models() -> None:
-    found = [compared(draw, (0.7, 0.7)) for draw in range(200)]
-    alarms = sum(one.p is not None and one.p <= 0.05 for one in found) / len(found)
+    results = [compared(draw, (0.7, 0.7)) for draw in range(200)]
+    alarms = sum(result.p is not None and result.p <= 0.05 for result in results) / len(results)
     assert 0.005 < alarms < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
 
 
 def test_jackknife_pairs_see_a_difference_and_pairing_narrows_the_interval() -> None:
-    found = [compared(draw, (0.5, 1.0)) for draw in range(40)]
-    assert sum(one.p is not None and one.p <= 0.05 and one.difference < 0 for one in found) > 32
+    results = [compared(draw, (0.5, 1.0)) for draw in range(40)]
+    assert sum(result.p is not None and result.p <= 0.05 and result.difference < 0 for result in results) > 32
     shared = drawn(8, 8, 12, 3)
     first, second = (models(draw, size=0.7, count=8, shared=shared) for draw in (1, 2))
     paired = compare_sets(first, second)

@@ -105,15 +105,15 @@ class Others(nn.Module):
 
 
 def test_calls_that_are_no_functions_of_softknee() -> None:
-    found = {site.path: (site.activation, site.known) for site in sk.sites(Others(), X)}
-    assert found == {
+    results = {site.path: (site.activation, site.known) for site in sk.sites(Others(), X)}
+    assert results == {
         "prelu": ("prelu", True),
         "hardsigmoid": ("hardsigmoid", True),
         "tanhshrink": ("tanhshrink", True),
         "rrelu": ("leaky_relu", True),  # in eval mode
     }
     report = sk.swap_(Others(), "srelu", replacing=["prelu", "tanhshrink"], example=X)
-    assert [one.path for one in report.changed] == ["prelu", "tanhshrink"]
+    assert [item.path for item in report.changed] == ["prelu", "tanhshrink"]
     assert report.output_change is not None
     assert report.output_change > 0
 
@@ -140,10 +140,10 @@ class Mixed(nn.Module):
 def test_order_of_execution_with_an_example_else_of_registration() -> None:
     model = Mixed()
     assert [site.path for site in sk.sites(model)] == ["last", "twice", "unused"]
-    found = sk.sites(model, X)
-    assert [site.path for site in found] == ["twice", "relu", "twice_2", "last", "unused"]
-    assert [site.kind for site in found] == ["module", "functional", "module", "module", "module"]
-    assert [site.shared for site in found] == [True, False, True, False, False]
+    sites = sk.sites(model, X)
+    assert [site.path for site in sites] == ["twice", "relu", "twice_2", "last", "unused"]
+    assert [site.kind for site in sites] == ["module", "functional", "module", "module", "module"]
+    assert [site.shared for site in sites] == [True, False, True, False, False]
     assert sk.sites(model, (X, X))[1].path == "relu"
     assert sk.sites(model, {"x": X, "more": X})[1].path == "relu"
 
@@ -179,11 +179,11 @@ def test_the_model_is_left_as_it_was() -> None:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
     torch.manual_seed(3)
-    found = sk.sites(model, torch.zeros(2, 3, 32, 32))
+    sites = sk.sites(model, torch.zeros(2, 3, 32, 32))
     drawn = torch.rand(1)
     torch.manual_seed(3)
     assert torch.equal(drawn, torch.rand(1))
-    assert len(found) == 18
+    assert len(sites) == 18
     assert [module.training for module in model.modules()] == modes
     assert [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()] == hooks
     assert counted.steps.item() == counted.last.item() == 0

@@ -58,7 +58,7 @@ def test_the_table_solves_the_normal_equations(weights: str, window: int | None)
         power = 1 if weights == "laplacian" else 2
         kept = [window is None or abs(i - nearest) <= window // 2 for i in steps]
         w = [mpmath.exp(-alpha * abs(x - i * q) ** power) if keep else 0 for i, keep in zip(steps, kept, strict=True)]
-        return [one / mpmath.fsum(w) for one in w]
+        return [item / mpmath.fsum(w) for item in w]
 
     with mpmath.workdps(20):
         edges = [mpmath.mpf(i) * q / 2 for i in range(-2 * k - 1, 2 * k + 2)]

@@ -90,12 +90,12 @@ def test_half_precision_is_rounded_once(dtype):
     exact_x = x.detach().double().requires_grad_()
     exact = squaf(exact_x, **{name: t.double() for name, t in p.items()})
     (exact_slope,) = torch.autograd.grad(exact.sum(), exact_x)
-    for found, truth in ((value, exact), (slope, exact_slope)):
+    for result, truth in ((value, exact), (slope, exact_slope)):
         truth = truth.detach()
         rounded = truth.to(dtype)
         unit = torch.finfo(dtype).eps * 2.0 ** torch.floor(torch.log2(truth.abs().clamp(min=1e-4)))
-        assert found.dtype == dtype
-        assert ((found.double() - truth).abs() <= (rounded.double() - truth).abs() + unit).all()
+        assert result.dtype == dtype
+        assert ((result.double() - truth).abs() <= (rounded.double() - truth).abs() + unit).all()
 
 
 # ---- derivatives -------------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ def test_shapes_of_parameters_give_what_one_row_at_a_time_gives(shape):
     spread = {name: t.detach().expand(2, 3, 4, *t.shape[len(shape) :]) for name, t in p.items()}
     sums = {name: torch.zeros_like(t) for name, t in p.items()}
     for place in [(a, b, c) for a in range(2) for b in range(3) for c in range(4)]:
-        one = {name: t[place].reshape(1, *t.shape[3:]).clone().requires_grad_() for name, t in spread.items()}
-        single = squaf(x.detach()[place].reshape(1), **one)
+        items = {name: t[place].reshape(1, *t.shape[3:]).clone().requires_grad_() for name, t in spread.items()}
+        single = squaf(x.detach()[place].reshape(1), **items)
         assert single.item() == pytest.approx(value[place].item(), rel=1e-14)
-        own = torch.autograd.grad(single, list(one.values()), grad[place].reshape(1))
+        own = torch.autograd.grad(single, list(items.values()), grad[place].reshape(1))
         home = tuple(i if size > 1 else 0 for i, size in zip(place[3 - len(shape) :], shape, strict=True))
         for name, g in zip(p, own, strict=True):
             sums[name][home] += g.reshape(sums[name][home].shape)
@@ -177,9 +177,9 @@ def test_a_general_grid_keeps_no_more_and_is_cut_into_pieces_too(function, shape
         if function is squaf:
             torch.testing.assert_close(value, whole)
             assert value.stride() == at.stride()
-        ours, theirs = (torch.autograd.grad(one.sum(), sources, retain_graph=True) for one in (value, whole))
-        for one, other in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(one, other)
+        ours, theirs = (torch.autograd.grad(entry.sum(), sources, retain_graph=True) for entry in (value, whole))
+        for item, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(item, other)
         (alone,) = torch.autograd.grad(value.sum(), [alpha])
         torch.testing.assert_close(alone, theirs[2])
 

@@ -52,8 +52,8 @@ def test_the_formula_and_its_derivatives_are_what_is_computed(order, weights):
     points = [-1.93, -0.5, 0.13, 0.7, 1.1]
     truth = [float(expression.subs(sk.spec.x, sympy.Float(point, 40)).evalf(30)) for point in points]
     x = torch.tensor(points, dtype=F64)
-    found = one(x, q=0.4, alpha=3.0, z=values, window=None)
-    torch.testing.assert_close(found, torch.tensor(truth, dtype=F64), rtol=1e-12, atol=1e-11)
+    result = one(x, q=0.4, alpha=3.0, z=values, window=None)
+    torch.testing.assert_close(result, torch.tensor(truth, dtype=F64), rtol=1e-12, atol=1e-11)
 
 
 @pytest.mark.parametrize("window", [3, 5, None])
@@ -148,8 +148,8 @@ def test_defaults_are_the_papers():
 @pytest.mark.parametrize("start", ["gelu", torch.nn.functional.gelu, sk.get("gelu")], ids=["name", "torch", "own"])
 def test_z_samples_a_function(start):
     x, points = inputs(50), 0.25 * torch.arange(-16, 17, dtype=F64)
-    found = act(x, k=16, q=0.25, z=start)
-    torch.testing.assert_close(found, act(x, q=0.25, z=torch.nn.functional.gelu(points)))
+    result = act(x, k=16, q=0.25, z=start)
+    torch.testing.assert_close(result, act(x, q=0.25, z=torch.nn.functional.gelu(points)))
     near = x[x.abs() < 3.5]
     assert (act(near, k=16, q=0.25, z=start) - torch.nn.functional.gelu(near)).abs().max() < 0.05
 

@@ -40,9 +40,9 @@ def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness,
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(runs[0][0].cpu().double(), exact, rtol=4 * eps, atol=4e-6)
     torch.testing.assert_close(runs[0][1].cpu().double(), wanted[0], rtol=4 * eps, atol=4e-5 + eps)
-    for found, truth in zip(runs[0][2:], wanted[1:], strict=True):
+    for actual, truth in zip(runs[0][2:], wanted[1:], strict=True):
         scale = truth.abs().max().item()
-        torch.testing.assert_close(found.cpu().double(), truth, rtol=1e-4, atol=2e-5 * scale)
+        torch.testing.assert_close(actual.cpu().double(), truth, rtol=1e-4, atol=2e-5 * scale)
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
 
 
@@ -83,10 +83,10 @@ def test_the_cuda_source_compiles_and_is_used():
 @pytest.mark.parametrize("window", [5, 3])
 def test_gradients_share_no_memory_on_the_device(shape, window):
     p = parameters(shape, k=16)
-    x, q, alpha, z = (one.cuda() for one in (inputs(4, 8, 16), p["q"], p["alpha"], p["z"]))
-    found = torch.ops.softknee.squaf_backward(torch.ones_like(x), x, q, alpha, z, window, False)
-    assert len({one.untyped_storage().data_ptr() for one in found}) == 4
-    assert all(one.data_ptr() % 16 == 0 and one.is_contiguous() for one in found)
+    x, q, alpha, z = (item.cuda() for item in (inputs(4, 8, 16), p["q"], p["alpha"], p["z"]))
+    result = torch.ops.softknee.squaf_backward(torch.ones_like(x), x, q, alpha, z, window, False)
+    assert len({entry.untyped_storage().data_ptr() for entry in result}) == 4
+    assert all(value.data_ptr() % 16 == 0 and value.is_contiguous() for value in result)
 
 
 @pytest.mark.gpu
@@ -128,12 +128,12 @@ def test_a_compiled_network_learns_as_an_eager_one(mode, per, window):
     net = nn.Sequential(nn.Linear(8, 16), sk.nn.SQUAF(k=16, q=0.25, window=window, learn=True, **own), nn.Linear(16, 4))
     sk.squaf_mode_(net.cuda(), mode)
     x, y = torch.randn(64, 8, device="cuda"), torch.arange(64, device="cuda") % 4
-    found = []
+    results = []
     for run in (net, torch.compile(net, fullgraph=True)):
         torch.manual_seed(1)
         loss = nn.functional.cross_entropy(run(x), y)
-        found.append([loss, *torch.autograd.grad(loss, list(net.parameters()), materialize_grads=True)])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
+        results.append([loss, *torch.autograd.grad(loss, list(net.parameters()), materialize_grads=True)])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.gpu

@@ -52,8 +52,8 @@ def test_symbols_are_as_frequent_as_they_are_likely(kind, weights):
     p, draws = setting(kind, weights), 20_000
     x = torch.tensor([-9.0, -1.4, -0.1, 0.3, 1.9, 3.3])
     torch.manual_seed(1)
-    found = sampled_symbols(x.repeat(draws, 1), **p, seed=new_seed(x))
-    counts = torch.stack([torch.bincount(column, minlength=p["z"].shape[-1]) for column in found.T]).double()
+    actual = sampled_symbols(x.repeat(draws, 1), **p, seed=new_seed(x))
+    counts = torch.stack([torch.bincount(column, minlength=p["z"].shape[-1]) for column in actual.T]).double()
     expected = draws * chances(x, p)
     assert not counts[expected == 0].any()  # outside of the window
     for seen, due in zip(counts, expected, strict=True):
@@ -75,10 +75,10 @@ def test_the_mean_of_samples_is_squaf_within_its_standard_error(kind, weights):
     p, draws = setting(kind, weights), 20_000
     x = torch.linspace(-4, 4, 23)
     torch.manual_seed(2)
-    found = squaf_sampled(x.repeat(draws, 1), **p).double()
-    error = (found.mean(0) - squaf(x, **p).double()) / (found.std(0) / math.sqrt(draws)).clamp(min=1e-5)
+    result = squaf_sampled(x.repeat(draws, 1), **p).double()
+    error = (result.mean(0) - squaf(x, **p).double()) / (result.std(0) / math.sqrt(draws)).clamp(min=1e-5)
     assert error.abs().max() < norm.isf(1e-3 / 2 / len(x))
-    assert found.std(0).max() > 0.1
+    assert result.std(0).max() > 0.1
 
 
 def test_neither_places_nor_calls_are_correlated():
@@ -120,8 +120,8 @@ def python_bits(seed: int, position: int) -> int:
 
 def test_the_hash_is_the_one_that_is_written_down():
     seeds, positions = [0, 1, 2**63 - 2, 0x1234_5678_9ABC_DEF0], [0, 1, 2**31, 2**32 - 1, 2**32, 2**40 + 7]
-    found = hash_bits(torch.tensor(seeds)[:, None], torch.tensor(positions))
-    assert found.tolist() == [[python_bits(seed, position) for position in positions] for seed in seeds]
+    result = hash_bits(torch.tensor(seeds)[:, None], torch.tensor(positions))
+    assert result.tolist() == [[python_bits(seed, position) for position in positions] for seed in seeds]
 
 
 def test_the_generator_decides_and_a_seed_repeats():
@@ -191,29 +191,29 @@ def test_a_sharp_squaf_becomes_the_staircase():
 def test_gradients_of_samples_are_those_of_squaf_to_the_bit(kind, weights, dtype, shape):
     p = setting(kind, weights, shape=shape)
     x, g = inputs(40, 3, 2, dtype=dtype).requires_grad_(), inputs(40, 3, 2, dtype=dtype, seed=9)
-    names = [name for name, one in p.items() if isinstance(one, Tensor)]
+    names = [name for name, item in p.items() if isinstance(item, Tensor)]
     for name in names:
         p[name].requires_grad_()
     sources = [x, *(p[name] for name in names)]
     soft = torch.autograd.grad(squaf(x, **p), sources, g)
     sampled = torch.autograd.grad(squaf_sampled(x, **p), sources, g)
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(sampled, soft, strict=True))
-    assert all(one.abs().sum() > 0 for one in soft)
+    assert all(value.abs().sum() > 0 for value in soft)
 
 
 def test_second_derivatives_are_those_of_squaf():
-    p = {name: one.requires_grad_() for name, one in parameters().items()}
+    p = {name: item.requires_grad_() for name, item in parameters().items()}
     x = inputs(20).requires_grad_()
-    found = []
+    results = []
     for function in (squaf, squaf_sampled):
         (slope,) = torch.autograd.grad(function(x, **p).sum(), x, create_graph=True)
-        found.append(torch.autograd.grad(slope.square().sum(), [x, *p.values()]))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+        results.append(torch.autograd.grad(slope.square().sum(), [x, *p.values()]))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 1)])
 def test_gradients_of_the_staircase_are_the_true_ones(shape):
-    p = {name: one.requires_grad_() for name, one in parameters(shape).items() if name != "alpha"}
+    p = {name: item.requires_grad_() for name, item in parameters(shape).items() if name != "alpha"}
     x, g = inputs(40, 3, 2).requires_grad_(), inputs(40, 3, 2, seed=9).requires_grad_()
     by_x, by_q, by_z = torch.autograd.grad(squaf_step(x, **p), [x, p["q"], p["z"]], g, create_graph=True)
     assert not by_x.any()
@@ -267,8 +267,8 @@ def test_empty_and_single(kind, x):
 def test_every_point_of_a_soft_table_and_one_of_a_hard_one(softness):
     x = torch.full((2000,), 0.3)
     p = {"q": torch.ones(1), "alpha": torch.tensor([softness]), "z": torch.arange(-2.0, 3.0)}
-    found = squaf_sampled(x, **p, window=None, seed=torch.tensor(8)).unique()
-    assert found.tolist() == ([0.0] if softness > 1 else [-2.0, -1.0, 0.0, 1.0, 2.0])
+    result = squaf_sampled(x, **p, window=None, seed=torch.tensor(8)).unique()
+    assert result.tolist() == ([0.0] if softness > 1 else [-2.0, -1.0, 0.0, 1.0, 2.0])
 
 
 def test_layouts_keep_their_strides_and_pieces_change_nothing(monkeypatch):

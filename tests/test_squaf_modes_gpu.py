@@ -107,12 +107,12 @@ def test_positions_beyond_32_bits_are_drawn_as_on_a_cpu():
     p = {name: t.cuda() for name, t in parameters(k=16, dtype=torch.float32).items()}
     count, beyond, seed = 2**32 + 4096, 2**32 - 2048, torch.tensor(0x0FED_CBA9_8765_4321)
     x = torch.full((count,), 0.3, device="cuda", dtype=torch.float32)
-    found = squaf_sampled(x, **p, seed=seed.cuda())[beyond:].cpu()
+    result = squaf_sampled(x, **p, seed=seed.cuda())[beyond:].cpu()
     position = torch.arange(beyond, count)
     on_cpu = {name: t.cpu() for name, t in p.items()}
     u = uniform(seed, position, torch.float32)
     symbols = sampled_symbol(x[beyond:].cpu(), on_cpu["q"], on_cpu["alpha"], 33, 5, False, u=u)
-    assert (found != on_cpu["z"][0][symbols]).sum() <= 1
+    assert (result != on_cpu["z"][0][symbols]).sum() <= 1
 
 
 def test_gradients_are_those_of_squaf_and_of_the_staircase():
@@ -166,7 +166,7 @@ def test_activation_checkpointing_draws_the_same_again(reentrant):
     def block(x):
         return layer(layer(x) @ weight)
 
-    found = []
+    results = []
     for run in (block, lambda x: checkpoint(block, x, use_reentrant=reentrant)):
         x = inputs(32, 64, dtype=torch.float32).cuda().requires_grad_()
         torch.manual_seed(3)
@@ -174,6 +174,6 @@ def test_activation_checkpointing_draws_the_same_again(reentrant):
         torch.rand(5, device="cuda")
         weight.grad = None
         value.square().sum().backward()
-        found.append((value, x.grad, weight.grad))
-    for ours, theirs in zip(*found, strict=True):
+        results.append((value, x.grad, weight.grad))
+    for ours, theirs in zip(*results, strict=True):
         assert torch.equal(ours, theirs)

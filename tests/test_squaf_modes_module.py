@@ -86,9 +86,9 @@ def test_each_mode_is_its_function():
     values = {"q": layer.q, "alpha": layer.alpha, "z": layer.z}
     assert torch.equal(layer(x), squaf(x, **values))
     torch.manual_seed(4)
-    found = layer.as_sampled()(x)
+    result = layer.as_sampled()(x)
     torch.manual_seed(4)
-    assert torch.equal(found, squaf_sampled(x, **values))
+    assert torch.equal(result, squaf_sampled(x, **values))
     assert torch.equal(layer.as_step()(x), squaf_step(x, q=layer.q, z=layer.z))
     assert not torch.equal(layer(x), layer.as_step()(x))
 
@@ -223,7 +223,7 @@ def test_what_has_no_symbols_says_so():
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_activation_checkpointing_draws_the_same_again(reentrant):
     model, x = net(mode="sampled"), inputs(30, 3, dtype=F32).requires_grad_()
-    found = []
+    results = []
     for run in (model, lambda at: checkpoint(model, at, use_reentrant=reentrant)):
         torch.manual_seed(6)
         value = run(x)
@@ -231,10 +231,10 @@ def test_activation_checkpointing_draws_the_same_again(reentrant):
         torch.rand(5)
         value.square().sum().backward()
         sources = [x, *model.parameters()]
-        found.append([value, *(source.grad for source in sources)])
+        results.append([value, *(source.grad for source in sources)])
         for source in sources:
             source.grad = None
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*results, strict=True))
 
 
 # ---- compilers ----------------------------------------------------------------------------------------------
@@ -258,17 +258,17 @@ def test_compiled_in_one_graph_it_draws_the_same(backend):
     model, x = Twice(), inputs(200, dtype=F32).requires_grad_(train)
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend=backend)
-    found = []
+    results = []
     for run in (model, compiled):
         torch.manual_seed(8)
         runs = [run(x) for _ in range(2)]
-        values = [one for pair in runs for one in pair]
+        values = [item for pair in runs for item in pair]
         assert all(not torch.equal(values[0], other) for other in values[1:])
-        loss = sum(one.square().sum() for one in values)
-        found.append([*values, *(torch.autograd.grad(loss, [x, *model.parameters()]) if train else ())])
-    for ours, theirs in zip(found[1][:4], found[0][:4], strict=True):
+        loss = sum(value.square().sum() for value in values)
+        results.append([*values, *(torch.autograd.grad(loss, [x, *model.parameters()]) if train else ())])
+    for ours, theirs in zip(results[1][:4], results[0][:4], strict=True):
         assert torch.equal(ours, theirs)
-    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(results[1], results[0])
 
 
 @pytest.mark.parametrize("mode", ["sampled", "step"])

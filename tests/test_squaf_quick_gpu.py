@@ -140,7 +140,7 @@ def test_what_is_not_usual_takes_the_operator():
 
     with Watch():
         layer(x)
-    assert any("softknee.squaf" in one for one in seen)
+    assert any("softknee.squaf" in item for item in seen)
     mapped = torch.func.vmap(layer)(x)
     assert torch.equal(mapped, layer(x))
 

@@ -70,7 +70,7 @@ def test_a_general_grid_has_ends_of_its_own(weights):
     x = torch.tensor([-5.0, -2.0 + 1e-9, 1.4 - 1e-9, 4.0], dtype=F64, requires_grad=True)
     value = general(x, GRID, alpha, z, weights)
     flat = squaf(x, grid=GRID, alpha=alpha, z=z, window=None, weights=weights)
-    slopes, inner = (torch.autograd.grad(one.sum(), x)[0] for one in (value, flat))
+    slopes, inner = (torch.autograd.grad(item.sum(), x)[0] for item in (value, flat))
     torch.testing.assert_close(slopes[[0, 3]], inner[[1, 2]], rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(value[[0, 3]], flat[[1, 2]] + inner[[1, 2]] * torch.tensor([-3.0, 2.6], dtype=F64))
 
@@ -81,7 +81,7 @@ def test_a_general_grid_has_ends_of_its_own(weights):
 @KINDS
 @pytest.mark.parametrize("window", [5, None])
 def test_gradients_by_everything(weights, window):
-    p = {name: one.requires_grad_() for name, one in parameters(k=3).items()}
+    p = {name: item.requires_grad_() for name, item in parameters(k=3).items()}
     x = (3 * inputs(12)).requires_grad_()
     assert (x.abs() > 3 * p["q"]).float().mean() > 0.3
 

@@ -163,7 +163,7 @@ class Called(nn.Module):
 def test_the_first_layer_is_the_first_that_runs():
     model = Called()
     sk.swap_(model, "squaf", k=16, example=torch.zeros(1, 2))
-    *_, early = (path for path, one in model.named_modules() if isinstance(one, sk.nn.SQUAF))
+    *_, early = (path for path, item in model.named_modules() if isinstance(item, sk.nn.SQUAF))
     assert early != "act"
     assert list(sk.train_squaf_(model, where="first").trained) == [early]
 

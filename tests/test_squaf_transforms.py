@@ -52,11 +52,11 @@ def test_checkpointing_the_marginal_gives_the_same_gradients(penalised):
         whole = squaf_marginal(at, **p, points=9).square().sum()
         return torch.autograd.grad(whole, at, create_graph=True)[0].square().sum() + whole if penalised else whole
 
-    found = [
+    results = [
         torch.autograd.grad(run(x), (x, *p.values()))
         for run in (loss, lambda at: checkpoint(loss, at, use_reentrant=False))
     ]
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*results, strict=True))
 
 
 def test_compiled_in_one_graph_it_stays_one_operator():
@@ -100,7 +100,7 @@ def test_gradients_of_parameters_are_not_columns_of_one_table(shape):
     of_z = layout.unfold_parameter(sums[:, :3], like=torch.ones(*q.shape, 3), table=True)
     assert torch.equal(of_q.flatten(), sums[:, 3])
     assert torch.equal(of_z.reshape(-1, 3), sums[:, :3])
-    for one in (of_q, of_z):
-        assert one.is_contiguous()
-        assert one.storage_offset() == 0
-        assert one.untyped_storage().data_ptr() != sums.untyped_storage().data_ptr()
+    for item in (of_q, of_z):
+        assert item.is_contiguous()
+        assert item.storage_offset() == 0
+        assert item.untyped_storage().data_ptr() != sums.untyped_storage().data_ptr()

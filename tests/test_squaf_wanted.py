@@ -34,7 +34,7 @@ class Counted(TorchDispatchMode):
 
 def gradients(subset, *, run=squaf, shape=(3, 1), **options):
     tensors = {"x": inputs(4, 3, 6)} | parameters(shape)
-    tensors = {name: one.requires_grad_(name in subset) for name, one in tensors.items()}
+    tensors = {name: item.requires_grad_(name in subset) for name, item in tensors.items()}
     x = tensors.pop("x")
     out = run(x, **tensors, **options)
     tensors = {"x": x} | tensors
@@ -49,10 +49,10 @@ def operations(wanted: int, *, window: int, laplacian: bool) -> dict[str, int]:
     layout = arrange(x, parameter_shape=p["q"].shape)
     rows = layout.fold_parameter(p["q"]), layout.fold_parameter(p["alpha"]), layout.fold_parameter(p["z"], table=True)
     with Counted() as counted:
-        found = eager.backward(
+        actual = eager.backward(
             layout.fold(x), layout.fold(x), *rows, layout=layout, window=window, laplacian=laplacian, wanted=wanted
         )
-    assert [one is not None for one in found] == [bool(wanted & bit) for bit in (1, 2, 4, 8)]
+    assert [item is not None for item in actual] == [bool(wanted & bit) for bit in (1, 2, 4, 8)]
     return counted.found
 
 
@@ -60,9 +60,9 @@ def operations(wanted: int, *, window: int, laplacian: bool) -> dict[str, int]:
 def test_every_choice_gives_the_gradients_of_all_of_them(window, weights):
     everything = dict(zip(NAMES, gradients(NAMES, window=window, weights=weights), strict=True))
     for subset in SUBSETS:
-        for name, found in zip(subset, gradients(subset, window=window, weights=weights), strict=True):
+        for name, result in zip(subset, gradients(subset, window=window, weights=weights), strict=True):
             whole = everything[name]
-            assert (found - whole).abs().max() <= rounding(F64) * whole.abs().max(), (subset, name)
+            assert (result - whole).abs().max() <= rounding(F64) * whole.abs().max(), (subset, name)
 
 
 @pytest.mark.parametrize("subset", SUBSETS, ids="-".join)
@@ -81,7 +81,7 @@ def test_autograd_asks_for_what_it_needs(subset, monkeypatch):
         gradients(subset)
         gradients(subset, run=squaf_sampled)
         torch.func.vmap(lambda x, q, alpha, z: squaf(x, q=q, alpha=alpha, z=z), in_dims=(0, None, None, None))(
-            *[one.requires_grad_(name in subset) for name, one in ({"x": inputs(2, 5)} | parameters()).items()]
+            *[item.requires_grad_(name in subset) for name, item in ({"x": inputs(2, 5)} | parameters()).items()]
         ).sum().backward()
     assert asked == [wanted] * 3
 
@@ -91,8 +91,8 @@ def test_less_is_computed_where_less_is_wanted(window, weights):
     how = {"window": window or 0, "laplacian": weights == "laplacian"}
     every = operations(flags.EVERY, **how)
     by = {name: operations(flag, **how) for name, flag in zip(NAMES, (1, 2, 4, 8), strict=True)}
-    count = {name: sum(found.values()) for name, found in by.items()}
-    assert all(one < sum(every.values()) - 5 for one in count.values())
+    count = {name: sum(match.values()) for name, match in by.items()}
+    assert all(item < sum(every.values()) - 5 for item in count.values())
     # No moments for the table alone: not the value, not one of the products; and no table's sums for the others.
     moments = "sub", "mul", "sum"
     assert all(by["z"].get(name, 0) < by["x"][name] for name in moments)

@@ -25,7 +25,7 @@ from softknee.train.program import Program
 from softknee.train.streamed import Feed, Streamed
 
 MEAN, SPREAD = (100.0, 120.5, 131.25), (60.0, 61.5, 70.25)
-SHARES: dict[str, Any] = {"mean": [one / 255 for one in MEAN], "std": [one / 255 for one in SPREAD]}
+SHARES: dict[str, Any] = {"mean": [item / 255 for item in MEAN], "std": [item / 255 for item in SPREAD]}
 LEVELS = torch.randint(256, (53, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 PLACES = torch.randperm(53, generator=torch.Generator().manual_seed(1))[:47]
 LABELS = torch.arange(47) % 3
@@ -52,7 +52,7 @@ def streamed(tmp_path: Path) -> Streamed:
 
 
 def in_memory() -> Tensor:
-    mean, spread = (torch.tensor(one).view(3, 1, 1) for one in (MEAN, SPREAD))
+    mean, spread = (torch.tensor(item).view(3, 1, 1) for item in (MEAN, SPREAD))
     return (LEVELS[PLACES].float() - mean) / spread
 
 
@@ -93,7 +93,7 @@ def test_rows_of_numbers(streamed) -> None:
     for augment in (None, Augment(crop=1, shape=(3, 8, 8), **SHARES)):
         how = {"epochs": 1, "augment": augment, **FIT}
         told = x if augment is None else LEVELS[PLACES].flatten(1)
-        assert_same(*(sk.train.Replicas(make, count=2).fit(one, LABELS, **how) for one in (told, flat)))
+        assert_same(*(sk.train.Replicas(make, count=2).fit(item, LABELS, **how) for item in (told, flat)))
 
 
 def test_a_batch_is_one_graph(streamed, monkeypatch) -> None:
@@ -215,11 +215,11 @@ def test_many_are_judged_in_parts(streamed, monkeypatch) -> None:
     wanted = training.judge(outputs, LABELS, task="classification", rows=[0, 3])
     monkeypatch.setattr(training, "_AT_ONCE", 20)
     parts = iter(outputs.split(20, dim=1))
-    found, gone = training.judge_on_disk(lambda x: next(parts), streamed, LABELS, rows=[0, 1, 3])
+    actual, gone = training.judge_on_disk(lambda x: next(parts), streamed, LABELS, rows=[0, 1, 3])
     assert gone == [1]
     for name in ("accuracy", "log_loss"):
-        assert [found[name][row] for row in (0, 3)] == pytest.approx([wanted[name][row] for row in (0, 3)], rel=1e-12)
-        assert found[name][1] is found[name][2] is None
+        assert [actual[name][row] for row in (0, 3)] == pytest.approx([wanted[name][row] for row in (0, 3)], rel=1e-12)
+        assert actual[name][1] is actual[name][2] is None
 
 
 def test_what_has_no_part_in_it(on_disk) -> None:
@@ -279,14 +279,14 @@ def test_every_step_gets_its_own_batch_however_far_the_host_is_ahead(tmp_path, s
     truth = losses("cuda", x[:])
     assert truth.std() > 1e-3
     for lag in (0, 20_000_000):  # cycles that the GPU waits after each step
-        found = losses("cuda", x, on_step=lambda _, lag=lag: torch.cuda._sleep(lag) if lag else None)
-        torch.testing.assert_close(found, truth, rtol=1e-5, atol=1e-6)
+        result = losses("cuda", x, on_step=lambda _, lag=lag: torch.cuda._sleep(lag) if lag else None)
+        torch.testing.assert_close(result, truth, rtol=1e-5, atol=1e-6)
 
 
 @on_gpu
 def test_a_trial_on_a_gpu_from_a_disk(on_disk) -> None:
     trial = asked(on_disk, device="cuda", training={"engine": "compiled"}, augment=Augmentation(crop=2, flip=True))
-    memory, disk = (run_trial(trial, examples=one).outcome for one in (held(on_disk), on_disk))
+    memory, disk = (run_trial(trial, examples=item).outcome for item in (held(on_disk), on_disk))
     for part in ("train", "validation", "test"):
-        found, wanted = (getattr(one, part)["log_loss"] for one in (disk, memory))
-        assert found == pytest.approx(wanted, rel=2e-2, abs=5e-3)
+        actual, wanted = (getattr(value, part)["log_loss"] for value in (disk, memory))
+        assert actual == pytest.approx(wanted, rel=2e-2, abs=5e-3)

@@ -47,7 +47,7 @@ def test_it_runs_on_own_data_and_model_up_to_the_report(softknee, tmp_path: Path
     code, out, err = softknee("study", "mine.yaml", *shorter)
     assert code == 0, err
     for label in ("relu (baseline)", "gelu", "smelu beta=0.5", "smelu beta=1", "srelu"):
-        (line,) = [one for one in out.splitlines() if one.lstrip().startswith(f"{label} ")]
+        (line,) = [item for item in out.splitlines() if item.lstrip().startswith(f"{label} ")]
         assert float(line.removeprefix(f" {label}").split()[0]) > 80  # three kinds of flowers: guessing gives 33 %
     for name in ("index.html", "report.md", "results.csv", "seeds.csv", "report.tex"):
         assert (tmp_path / "studies" / "mine" / "report" / name).stat().st_size > 0
@@ -57,24 +57,24 @@ def test_the_page_in_the_docs_is_of_the_shipped_recipe_and_of_its_records():
     store = RunStore(ROOT / "docs" / "quickstart")
     recipe = recipe_of(store)
     # Not by the store: it would miss the predictions, 4 MB that are not in the repository.
-    found = [Record.read(file) for file in (ROOT / "docs" / "quickstart" / "trials").iterdir()]
-    records = sorted(found, key=lambda one: one.settings[KEPT]["position"])
+    results = [Record.read(file) for file in (ROOT / "docs" / "quickstart" / "trials").iterdir()]
+    records = sorted(results, key=lambda one: one.settings[KEPT]["position"])
     assert recipe == find_recipe("quickstart")
     assert len({choice.name for choice in recipe.activations}) == 7
     assert recipe.seeds.count == 12
-    outcomes = [Outcome.read(one) for one in records]
-    assert {one.trial.kind for one in outcomes} == {"train", "cost"}
+    outcomes = [Outcome.read(record) for record in records]
+    assert {item.trial.kind for item in outcomes} == {"train", "cost"}
     folder = ROOT / "docs" / "quickstart" / "report"
     command = "softknee study quickstart"
     made = markdown(summarise(recipe, outcomes), origin_of(recipe, command=command, records=records))
     written = (folder / "report.md").read_text(encoding="utf-8")
     assert made == written
-    trained = [one.trial.key for one in outcomes if one.trial.kind == "train"]
+    trained = [outcome.trial.key for outcome in outcomes if outcome.trial.kind == "train"]
     assert all(f"../trials/{key}.json" in written for key in trained)
 
 
 def test_every_setting_of_the_guide_is_one():
     settings = re.findall(r"`((?:seeds|tuning|training): \{[^`]+|(?:select|init): \w+)`", GUIDE)
     assert len(settings) >= 6
-    for one in settings:
-        read_recipe(f"name: x\ndata: {{set: digits}}\nactivations: [relu]\n{one}\n")
+    for setting in settings:
+        read_recipe(f"name: x\ndata: {{set: digits}}\nactivations: [relu]\n{setting}\n")

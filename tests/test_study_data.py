@@ -42,13 +42,13 @@ def test_every_example_is_in_one_part_and_every_class_has_its_share(labels: list
     y = torch.tensor(labels)
     kept, rest = split(y, share=share, seed=seed)
     assert sorted([*kept.tolist(), *rest.tolist()]) == list(range(len(labels)))
-    for one in set(labels):
-        count, got = labels.count(one), int((y[kept] == one).sum())
+    for label in set(labels):
+        count, got = labels.count(label), int((y[kept] == label).sum())
         assert got <= count - 1  # training has seen every class
         assert abs(got - share * count) < 1 or got == count - 1
-    if all(labels.count(one) * (1 - share) >= 2 for one in set(labels)):
+    if all(labels.count(item) * (1 - share) >= 2 for item in set(labels)):
         # The nearest whole number; of a half, either, for the last bit of a sum depends on its order.
-        assert abs(len(kept) - sum(labels.count(one) * share for one in set(labels))) < 0.5 + 1e-9
+        assert abs(len(kept) - sum(labels.count(value) * share for value in set(labels))) < 0.5 + 1e-9
 
 
 def test_the_seed_decides() -> None:
@@ -60,15 +60,15 @@ def test_the_seed_decides() -> None:
 
 def test_digits() -> None:
     whole = load_split("digits", flat=True)
-    found = load_examples(Data(set="digits", validation=0.25), flat=True)
-    assert (found.task, found.classes, found.input_shape, found.outputs) == ("classification", 10, (64,), 10)
-    assert torch.equal(found.test_x, whole.test_images)
+    result = load_examples(Data(set="digits", validation=0.25), flat=True)
+    assert (result.task, result.classes, result.input_shape, result.outputs) == ("classification", 10, (64,), 10)
+    assert torch.equal(result.test_x, whole.test_images)
     rows = {tuple(row) for row in torch.cat([whole.train_images, whole.validation_images]).tolist()}
-    assert {tuple(row) for row in torch.cat([found.train_x, found.validation_x]).tolist()} == rows
-    for one in range(10):
-        count = int((found.train_y == one).sum() + (found.validation_y == one).sum())
-        assert abs(int((found.validation_y == one).sum()) - 0.25 * count) < 1
-    assert len({found.fingerprint, load_examples(Data(set="digits")).fingerprint}) == 2
+    assert {tuple(row) for row in torch.cat([result.train_x, result.validation_x]).tolist()} == rows
+    for item in range(10):
+        count = int((result.train_y == item).sum() + (result.validation_y == item).sum())
+        assert abs(int((result.validation_y == item).sum()) - 0.25 * count) < 1
+    assert len({result.fingerprint, load_examples(Data(set="digits")).fingerprint}) == 2
 
 
 def test_the_model_decides_how_images_come() -> None:
@@ -88,9 +88,9 @@ def rows_of(count: int = 60) -> list[str]:
 
 def test_a_table_is_read_whole(tmp_path: Path) -> None:
     table(tmp_path, rows_of())
-    found = read(tmp_path, standardise=False)
-    assert (found.classes, found.labels, found.name) == (2, ("no", "yes"), "data.csv")
-    x, y = every(found, "x"), every(found, "y")
+    actual = read(tmp_path, standardise=False)
+    assert (actual.classes, actual.labels, actual.name) == (2, ("no", "yes"), "data.csv")
+    x, y = every(actual, "x"), every(actual, "y")
     order = x[:, 0].argsort()
     x, y = x[order], y[order]
     numbers = torch.arange(60)
@@ -98,8 +98,8 @@ def test_a_table_is_read_whole(tmp_path: Path) -> None:
     assert torch.equal(x[:, [0, 2, 3, 4]], wanted)
     np.testing.assert_allclose(x[:, 1], np.round(np.arange(60) ** 2 / 7, 3), rtol=1e-6)
     assert torch.equal(y, (numbers % 2 == 0).long())
-    assert [len(getattr(found, f"{part}_y")) for part in PARTS] == [38, 10, 12]
-    assert found.sentence() == "data.csv: 38 training, 10 validation, 12 test examples of shape 5, 2 classes"
+    assert [len(getattr(actual, f"{part}_y")) for part in PARTS] == [38, 10, 12]
+    assert actual.sentence() == "data.csv: 38 training, 10 validation, 12 test examples of shape 5, 2 classes"
 
 
 def test_codes_of_which_one_is_a_word_are_text(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_codes_of_which_one_is_a_word_are_text(tmp_path: Path) -> None:
 
 def test_scaled_by_the_training_part_alone(tmp_path: Path) -> None:
     table(tmp_path, [f"{i},5,{'p' if i % 2 else 'q'},{i % 3}" for i in range(50)])
-    plain, scaled = (read(tmp_path, standardise=one) for one in (False, True))
+    plain, scaled = (read(tmp_path, standardise=item) for item in (False, True))
     wide = plain.train_x.double().numpy()
     mean, spread = wide.mean(axis=0), wide.std(axis=0)
     spread[1] = 1.0  # a constant has no spread of its own
@@ -121,11 +121,11 @@ def test_scaled_by_the_training_part_alone(tmp_path: Path) -> None:
 
 def test_a_quantity_is_predicted_in_its_own_spread(tmp_path: Path) -> None:
     table(tmp_path, [f"{i},{i}.5" for i in range(40)], header="a,price")
-    found, plain = read(tmp_path), read(tmp_path, standardise=False)
-    assert (found.task, found.classes, found.outputs) == ("regression", 0, 1)
-    assert found.train_y.shape == (len(found.train_x), 1)
-    np.testing.assert_allclose(found.train_y.mean(), 0, atol=1e-6)
-    np.testing.assert_allclose(found.train_y.square().mean(), 1, rtol=1e-5)
+    result, plain = read(tmp_path), read(tmp_path, standardise=False)
+    assert (result.task, result.classes, result.outputs) == ("regression", 0, 1)
+    assert result.train_y.shape == (len(result.train_x), 1)
+    np.testing.assert_allclose(result.train_y.mean(), 0, atol=1e-6)
+    np.testing.assert_allclose(result.train_y.square().mean(), 1, rtol=1e-5)
     assert torch.equal(plain.test_y[:, 0], plain.test_x[:, 0] + 0.5)
 
 
@@ -157,8 +157,8 @@ def test_many_whole_numbers_are_asked_about(tmp_path: Path) -> None:
 def test_how_a_table_may_be_written(tmp_path: Path) -> None:
     rows = [f"{i};{i % 2}" for i in range(20)]
     (tmp_path / "data.csv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(["a;t", *rows, "", ""]).encode())
-    found = read(tmp_path, standardise=False)
-    assert sorted(every(found, "x").flatten().tolist()) == list(range(20))
+    result = read(tmp_path, standardise=False)
+    assert sorted(every(result, "x").flatten().tolist()) == list(range(20))
     quoted = [f'"{i}","{"k, l" if i % 2 else "m"}",{i % 2}' for i in range(20)]
     table(tmp_path, quoted, header="a,text,t")
     assert read(tmp_path).input_shape == (2,)
@@ -242,10 +242,10 @@ def test_arrays_with_parts_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 2, 4, 4)), np.arange(30) % 3
     arrays(tmp_path, x_train=x, y_train=y, x_test=x[:6] + 1, y_test=y[:6])
-    found = read(tmp_path, "data.npz", standardise=False)
-    assert (found.input_shape, found.classes) == ((2, 4, 4), 3)
-    assert torch.equal(found.test_x, torch.from_numpy((x[:6] + 1).astype(np.float32)))
-    assert (len(found.train_x), len(found.validation_x)) == (24, 6)
+    result = read(tmp_path, "data.npz", standardise=False)
+    assert (result.input_shape, result.classes) == ((2, 4, 4), 3)
+    assert torch.equal(result.test_x, torch.from_numpy((x[:6] + 1).astype(np.float32)))
+    assert (len(result.train_x), len(result.validation_x)) == (24, 6)
     scaled = read(tmp_path, "data.npz")
     np.testing.assert_allclose(scaled.train_x.mean(), 0, atol=1e-6)  # one mean for the whole image
     np.testing.assert_allclose(scaled.train_x.square().mean(), 1, rtol=1e-5)
@@ -319,7 +319,7 @@ def test_the_fingerprint_is_of_what_is_in_the_file(tmp_path: Path, monkeypatch: 
     different = [read(tmp_path / "one", split_seed=1), read(tmp_path / "one", standardise=False)]
     table(tmp_path / "two", [*rows_of(59), "59,497.287,z,no"])  # one digit of 5,000
     different.append(read(tmp_path / "two"))
-    assert len({first.fingerprint, *(one.fingerprint for one in different)}) == 4
+    assert len({first.fingerprint, *(item.fingerprint for item in different)}) == 4
 
 
 def test_the_test_part_does_not_depend_on_the_validation_part(tmp_path: Path) -> None:

@@ -111,8 +111,13 @@ MODELS = {
 
 def weights(model: nn.Module) -> list[torch.Tensor]:
     """All parameters that belong to no activation."""
-    own = {id(one) for module in model.modules() if hasattr(module, "granularity") for one in module.parameters()}
-    return [one.detach() for one in model.parameters() if id(one) not in own]
+    own = {
+        id(parameter)
+        for module in model.modules()
+        if hasattr(module, "granularity")
+        for parameter in module.parameters()
+    }
+    return [item.detach() for item in model.parameters() if id(item) not in own]
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -151,7 +156,7 @@ def test_a_value_for_each_channel_or_neuron(kind: str, per: str, folder: Path) -
     model, shape = MODELS[kind]
     chosen = Chosen(name="smelu", label="smelu", values={"beta": 0.5}, learn="beta", per=per)
     made = model_maker(model, chosen, examples(shape, base=folder))(seed=0)
-    sizes = [tuple(one.beta.shape) for one in made.modules() if isinstance(one, sk.nn.SmeLU)]
+    sizes = [tuple(module.beta.shape) for module in made.modules() if isinstance(module, sk.nn.SmeLU)]
     wanted = [(12,), (12,)]
     if kind == "cnn":
         wanted = [(3,), (4,)] if per == "channel" else [(3, 8, 8), (4, 4, 4)]
@@ -243,7 +248,7 @@ def test_matched_weights_keep_the_size_of_the_signal(chosen: Chosen) -> None:
         assert torch.equal(matched[index].bias, plain[index].bias)
     x = torch.randn(500, 256, generator=torch.Generator().manual_seed(1))
     variance = [float(matched[:depth](x).var()) for depth in (1, 3, 5)]
-    assert all(0.85 < one < 1.15 for one in variance), variance
+    assert all(0.85 < item < 1.15 for item in variance), variance
     assert float(plain[:5](x).var()) < 0.5  # which the default is not
 
 
@@ -334,8 +339,8 @@ def test_each_recipe_has_the_module_beside_it(tmp_path: Path) -> None:
     for name, number in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same_name.py").write_text(f"def make():\n    return {number}\n")
-    found = [find_function("same_name:make", folder=tmp_path / name)() for name in ("one", "two", "one")]
-    assert found == [1, 2, 1]
+    results = [find_function("same_name:make", folder=tmp_path / name)() for name in ("one", "two", "one")]
+    assert results == [1, 2, 1]
 
 
 def test_a_changed_model_is_another_trial(tmp_path: Path) -> None:

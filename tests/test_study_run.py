@@ -61,17 +61,17 @@ def run(folder: Path):
 def test_every_trial_is_run_once_and_then_read(run, folder: Path) -> None:
     counting = Counting()
     outcomes = run(trial=counting)
-    assert [one.trial.activation.label for one in outcomes] == ["relu", "smelu beta=0.5", "smelu beta=1"]
-    assert counting.keys == [one.trial.key for one in outcomes]
+    assert [outcome.trial.activation.label for outcome in outcomes] == ["relu", "smelu beta=0.5", "smelu beta=1"]
+    assert counting.keys == [item.trial.key for item in outcomes]
     before = contents(folder / "study")
     assert run(trial=counting) == run(trial=counting, resume=True) == outcomes
     assert len(counting.keys) == 3
     assert contents(folder / "study") == before
     store = RunStore(folder / "study")
     assert store.outcomes() == outcomes
-    found = store.description()
-    assert found is not None
-    assert read_recipe(dump(found.recipe)) == small_recipe()
+    result = store.description()
+    assert result is not None
+    assert read_recipe(dump(result.recipe)) == small_recipe()
     assert store.record(outcomes[0].trial.key).command == "softknee study small.yaml"
 
 
@@ -95,11 +95,11 @@ def test_a_device_that_is_missing_is_said_before_anything_is_written(
 def test_tuning_comes_first_and_decides_the_training(run) -> None:
     counting = Counting()
     outcomes = run(small_recipe(TUNED), trial=counting)
-    kinds = [one.trial.kind for one in outcomes]
+    kinds = [outcome.trial.kind for outcome in outcomes]
     assert kinds == ["tune"] * 6 + ["train"] * 3
-    assert counting.keys == [one.trial.key for one in outcomes]
+    assert counting.keys == [value.trial.key for value in outcomes]
     chosen = choose_tuned(outcomes[:6])
-    rates = {one.trial.activation.label: one.trial.training.learning_rate for one in outcomes[6:]}
+    rates = {item.trial.activation.label: item.trial.training.learning_rate for item in outcomes[6:]}
     assert rates == {label: rate for label, (rate, _) in chosen.items()}
     assert set(rates.values()) == {1e-3, 1e-2}  # the stand-in's numbers choose both: the choice has an effect
 
@@ -223,10 +223,10 @@ def test_ctrl_c_stops_after_the_step_and_the_study_goes_on_from_the_last_epoch(r
         run(trial=counting)
     assert counting.steps == 12 + 6 + 2
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert [one.name for one in (folder / "study" / "state").iterdir()] == [expected[1].trial.key]
+    assert [path.name for path in (folder / "study" / "state").iterdir()] == [expected[1].trial.key]
     again = Counting()
     assert run(trial=again, resume=True) == expected
-    assert again.keys == [one.trial.key for one in expected[1:]]
+    assert again.keys == [item.trial.key for item in expected[1:]]
     # Two epochs of the second trial were done; the state may be that of the first where the machine was slow just then.
     assert 2 + 4 <= again.epochs <= 3 + 4
     assert results(folder / "study") == results(folder / "whole")
@@ -254,7 +254,7 @@ def test_every_outcome_is_told_once(run, folder: Path) -> None:
     assert told == outcomes
     os.remove(folder / "study" / "trials" / f"{outcomes[0].trial.key}.json")
     run(each=told.append, resume=True)
-    assert sorted(one.trial.key for one in told[3:]) == sorted(one.trial.key for one in outcomes)
+    assert sorted(item.trial.key for item in told[3:]) == sorted(outcome.trial.key for outcome in outcomes)
 
 
 def test_where_ctrl_c_is_ignored_it_stays_so(run) -> None:
@@ -274,9 +274,9 @@ def test_a_state_that_does_not_fit_is_left_out(run, folder: Path) -> None:
     store = RunStore(folder / "study")
     store.save_state(expected[0].trial.key, {"state.json": b"{}", "state.safetensors": b""})
     display = Silent()
-    found = run(recipe, trial=run_trial, resume=True, display=display, threads=torch.get_num_threads())
+    actual = run(recipe, trial=run_trial, resume=True, display=display, threads=torch.get_num_threads())
     assert any("begins anew" in line for line in display.lines)
-    assert [one.test for one in found] == [one.test for one in expected]
+    assert [item.test for item in actual] == [value.test for value in expected]
 
 
 def test_an_error_in_a_trial_leaves_the_study_to_go_on_with(run) -> None:
@@ -334,10 +334,10 @@ def test_the_real_trials_give_the_same_twice(run, folder: Path) -> None:
     timed = small_recipe(RECIPE, two, "measures=[prediction_difference, cost]")
     first = run(timed, out=folder / "first", trial=run_trial)
     second = run(small_recipe(RECIPE, two), out=f"memory://{folder.name}/second", trial=run_trial)
-    assert [one.trial.kind for one in first] == ["train", "train", "cost"]
-    for one, other in zip(first[:2], second, strict=True):
-        assert (one.test, one.curves, one.difference) == (other.test, other.curves, other.difference)
-        assert one.difference["delta_1"]["value"] > 0
+    assert [value.trial.kind for value in first] == ["train", "train", "cost"]
+    for item, other in zip(first[:2], second, strict=True):
+        assert (item.test, item.curves, item.difference) == (other.test, other.curves, other.difference)
+        assert item.difference["delta_1"]["value"] > 0
     key = first[0].trial.key
     there = RunStore(f"memory://{folder.name}/second")
     assert there.file(key, "predictions.safetensors") == RunStore(folder / "first").file(key, "predictions.safetensors")

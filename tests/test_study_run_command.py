@@ -26,7 +26,7 @@ def test_a_recipe_is_run_reported_and_found_again(softknee, tmp_path: Path) -> N
     assert code == 0, err
     assert "Mine" in out
     for label in ("relu (baseline)", "smelu beta=0.5", "smelu beta=1"):
-        (line,) = [one for one in out.splitlines() if one.lstrip().startswith(label)]
+        (line,) = [item for item in out.splitlines() if item.lstrip().startswith(label)]
         assert line.count("±") == 2  # accuracy and prediction difference, each with its interval
     assert max(len(line) for line in out.splitlines()) <= 100
     assert "The report is studies/mine/report/index.html." in out
@@ -71,7 +71,7 @@ def test_the_list_names_every_recipe(softknee) -> None:
     assert code == 0
     assert shipped()
     for name, title in shipped():
-        (line,) = [one for one in out.splitlines() if one.lstrip().startswith(f"{name} ")]
+        (line,) = [item for item in out.splitlines() if item.lstrip().startswith(f"{name} ")]
         assert title in line
 
 

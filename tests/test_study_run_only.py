@@ -25,7 +25,7 @@ def run(folder: Path):
 
 
 def labels(outcomes: list[Any]) -> list[str]:
-    return [one.trial.activation.label for one in outcomes]
+    return [outcome.trial.activation.label for outcome in outcomes]
 
 
 def test_an_unknown_label_is_refused_and_near_ones_are_named(run, folder: Path) -> None:
@@ -43,11 +43,11 @@ def test_an_unknown_label_is_refused_and_near_ones_are_named(run, folder: Path) 
 def test_one_label_runs_as_it_does_in_the_whole_study_and_resume_runs_the_rest(run, folder: Path) -> None:
     whole = run(out=folder / "whole")
     display = Silent()
-    (one,) = run(only=["smelu beta=1"], display=display)
-    assert one == whole[2]
-    assert RunStore(folder / "study").finished() == [one.trial.key]
+    (item,) = run(only=["smelu beta=1"], display=display)
+    assert item == whole[2]
+    assert RunStore(folder / "study").finished() == [item.trial.key]
     assert any("[1/1]" in line for line in display.lines)  # of those that are asked for
-    assert run(only=["smelu beta=1"]) == [one]  # read, and not run again
+    assert run(only=["smelu beta=1"]) == [item]  # read, and not run again
     assert labels(run(only=["smelu"], resume=True)) == ["smelu beta=0.5", "smelu beta=1"]
     assert run(resume=True) == whole
     assert results(folder / "study") == results(folder / "whole")
@@ -59,9 +59,9 @@ def test_with_tuning_the_labels_may_come_one_after_the_other(run, folder: Path) 
     whole = run(recipe, out=folder / "whole")
     for label in ("smelu beta=1", "relu", "smelu beta=0.5"):
         display = Silent()
-        found = run(recipe, only=[label], resume=True, display=display)
-        assert [one.trial.kind for one in found] == ["tune", "tune", "train"]
-        assert set(labels(found)) == {label}
+        result = run(recipe, only=[label], resume=True, display=display)
+        assert [item.trial.kind for item in result] == ["tune", "tune", "train"]
+        assert set(labels(result)) == {label}
         assert not any(".foreign" in line for line in display.lines)
     assert run(recipe) == whole
     assert results(folder / "study") == results(folder / "whole")
@@ -70,8 +70,8 @@ def test_with_tuning_the_labels_may_come_one_after_the_other(run, folder: Path) 
 
 def test_the_timing_of_all_waits_for_the_whole_study(run) -> None:
     recipe = small_recipe(RECIPE, "measures=[cost]")
-    assert [one.trial.kind for one in run(recipe, only=["relu", "smelu beta=0.5"])] == ["train", "train"]
-    assert [one.trial.kind for one in run(recipe, resume=True)] == ["train"] * 3 + ["cost"]
+    assert [item.trial.kind for item in run(recipe, only=["relu", "smelu beta=0.5"])] == ["train", "train"]
+    assert [value.trial.kind for value in run(recipe, resume=True)] == ["train"] * 3 + ["cost"]
 
 
 def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,22 +101,22 @@ def test_the_command_takes_labels(softknee, folder: Path, monkeypatch: pytest.Mo
 def test_every_label_of_a_study_can_be_asked_for_in_its_smoke_form() -> None:
     for name in ("mollification-table-1", "smelu-table-1", "lambda-gelu-adult", "lambda-gelu-figure-1"):
         whole = recipe_named(name)
-        for one in every_chosen(whole):
-            small = smoke(whole, only=[one.label])
-            assert list(every_chosen(small)) == [one]  # with its values, its rate and its label
+        for choice in every_chosen(whole):
+            small = smoke(whole, only=[choice.label])
+            assert list(every_chosen(small)) == [choice]  # with its values, its rate and its label
             assert small.name != smoke(whole).name  # a folder of its own
 
 
 def test_a_smoke_form_has_what_was_asked_for_in_the_order_of_the_recipe() -> None:
     recipe = small_recipe()
     asked = smoke(recipe, only=["smelu beta=1", "relu"])
-    assert [one.label for one in every_chosen(asked)] == ["relu", "smelu beta=1"]
+    assert [choice.label for choice in every_chosen(asked)] == ["relu", "smelu beta=1"]
     assert asked.baseline == "relu"
-    assert [one.label for one in every_chosen(smoke(recipe, only=["smelu"]))] == ["smelu beta=0.5"]  # the first value
+    assert [item.label for item in every_chosen(smoke(recipe, only=["smelu"]))] == ["smelu beta=0.5"]  # the first value
     three = ["relu", "smelu beta=0.5", "smelu beta=1"]  # two are the most only where nobody asks
-    assert [one.label for one in every_chosen(smoke(recipe, only=three))] == three
+    assert [value.label for value in every_chosen(smoke(recipe, only=three))] == three
     long = recipe_named("smelu-table-1")
-    assert len(smoke(long, only=[one.label for one in every_chosen(long)]).name) <= 64
+    assert len(smoke(long, only=[entry.label for entry in every_chosen(long)]).name) <= 64
     with pytest.raises(ParameterError, match=r"The study 'small' has no activation 'rellu'. Did you mean 'relu'\?"):
         smoke(recipe, only=["rellu"])
 

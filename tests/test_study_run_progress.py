@@ -23,7 +23,7 @@ def run(folder: Path):
 
 
 def test_time_left_follows_from_the_work_done(run) -> None:
-    trials = [one.trial for one in run(small_recipe(TUNED))]
+    trials = [item.trial for item in run(small_recipe(TUNED))]
     works = [work_of(trial) for trial in trials]
     assert set(works) == {4 * (2 + 4)}
     clock = 0.0

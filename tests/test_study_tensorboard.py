@@ -47,15 +47,15 @@ def outcome(label: str = "smelu beta=0.5") -> Outcome:
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    found = reader.EventAccumulator(str(folder)).Reload()
-    return {tag: [(one.step, one.value) for one in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+    result = reader.EventAccumulator(str(folder)).Reload()
+    return {tag: [(scalar.step, scalar.value) for scalar in result.Scalars(tag)] for tag in result.Tags()["scalars"]}
 
 
 def test_every_number_of_every_seed_is_there_and_nothing_else(tmp_path: Path):
     given = outcome()
     place = TensorBoardLog(tmp_path).outcome(given)
     assert place == tmp_path / f"smelu beta=0.5 {given.trial.key}"
-    assert sorted(one.name for one in place.iterdir()) == ["seed 5", "seed 6"]
+    assert sorted(path.name for path in place.iterdir()) == ["seed 5", "seed 6"]
     assert scalars(place / "seed 5") == {
         "loss/train": [(1, 2.0), (2, 1.5), (3, 1.25)],
         "accuracy/validation": [(1, 0.25), (2, 0.75), (3, 0.5)],
@@ -75,10 +75,10 @@ def test_every_number_of_every_seed_is_there_and_nothing_else(tmp_path: Path):
 def test_a_trial_is_written_once(tmp_path: Path):
     log = TensorBoardLog(tmp_path)
     place = log.outcome(outcome())
-    before = sorted(one.name for one in place.rglob("*"))
+    before = sorted(path.name for path in place.rglob("*"))
     assert TensorBoardLog(tmp_path).outcome(outcome()) == place
-    assert sorted(one.name for one in place.rglob("*")) == before
-    assert [one.name for one in tmp_path.iterdir()] == [place.name]  # nothing half-written stays
+    assert sorted(value.name for value in place.rglob("*")) == before
+    assert [item.name for item in tmp_path.iterdir()] == [place.name]  # nothing half-written stays
 
 
 def test_a_label_is_made_a_name(tmp_path: Path):
@@ -94,7 +94,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path):
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    for name in [one for one in sys.modules if one.startswith(("torch.utils.tensorboard", "tensorboard"))]:
+    for name in [module for module in sys.modules if module.startswith(("torch.utils.tensorboard", "tensorboard"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingToolError, match=r"pip install 'softknee\[tensorboard\]'"):

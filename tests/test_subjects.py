@@ -83,7 +83,7 @@ def test_transforms(subject: Subject):
     close(value, module(x))
     close(tangent, sum(direction.flatten()[i] * jacrev(module)(x)[..., *where] for i, where in enumerate(places(x))))
     batch = torch.stack([x, 0.5 * x, -x])
-    close(vmap(module)(batch), torch.stack([module(one) for one in batch]))
+    close(vmap(module)(batch), torch.stack([module(sample) for sample in batch]))
     close(vmap(module, in_dims=2, out_dims=2)(batch.movedim(0, 2)).movedim(2, 0), vmap(module)(batch))
     by_sample = vmap(grad(lambda one: module(one).square().sum()))(batch)
     for i, one in enumerate(batch):
@@ -111,13 +111,13 @@ def test_replicas_are_single_models(subject: Subject):
 
     for own in (0, None):
         given = x if own == 0 else x[0]
-        found = vmap(grad(loss, argnums=(0, 2)), in_dims=(0, 0, own))(*state, given)
+        result = vmap(grad(loss, argnums=(0, 2)), in_dims=(0, 0, own))(*state, given)
         for i, model in enumerate(models):
             params, buffers = dict(model.named_parameters()), dict(model.named_buffers())
             alone = grad(loss, argnums=(0, 2))(params, buffers, x[i] if own == 0 else x[0])
             for name, gradient in alone[0].items():
-                close(found[0][name][i], gradient)
-            close(found[1][i], alone[1])
+                close(result[0][name][i], gradient)
+            close(result[1][i], alone[1])
 
 
 @pytest.mark.parametrize("penalised", [False, True])
@@ -130,10 +130,10 @@ def test_checkpointing_gives_the_same_gradients(subject: Subject, penalised: boo
         whole = module(at).sum()
         return torch.autograd.grad(whole, at, create_graph=True)[0].square().sum() + whole if penalised else whole
 
-    sources, found = (x, *module.parameters()), []
+    sources, result = (x, *module.parameters()), []
     for once in (loss, lambda at: checkpoint(loss, at, use_reentrant=False)):
-        found.append(torch.autograd.grad(call(once, x), sources, materialize_grads=True))
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*found, strict=True))
+        result.append(torch.autograd.grad(call(once, x), sources, materialize_grads=True))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(*result, strict=True))
 
 
 # -- layouts and types ----------------------------------------------------------------------------------------
@@ -181,11 +181,11 @@ def test_a_number_without_a_dimension(subject: Subject):
 @every_kind
 def test_half_types_are_kept_and_rounded_once(subject: Subject, dtype: torch.dtype):
     module, x = subject.module(), inputs(40, CHANNELS, 4, dtype=dtype)
-    found, exact = call(module, x), call(module, x.float())
-    assert found.dtype == dtype
+    result, exact = call(module, x), call(module, x.float())
+    assert result.dtype == dtype
     assert exact.dtype == F32
     if subject.rounds_once:
-        torch.testing.assert_close(found.float(), exact, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+        torch.testing.assert_close(result.float(), exact, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
 
 
 @every_kind

@@ -33,7 +33,7 @@ def by_hand(setting: Setting, seed: int) -> np.ndarray:
     weights = [torch.empty(n, m, dtype=torch.float64).normal_(generator=drawn).numpy() for m, n in pairwise(sizes)]
     if setting.norm == "weight":
         weights = [setting.v * w / np.sqrt((w * w).sum(1, keepdims=True)) for w in weights]
-    found = np.empty((POINTS, POINTS))
+    result = np.empty((POINTS, POINTS))
     for i, first in enumerate(np.linspace(-6, 6, POINTS)):
         for j, second in enumerate(np.linspace(-6, 6, POINTS)):
             a = np.array([first, second])
@@ -47,18 +47,18 @@ def by_hand(setting: Setting, seed: int) -> np.ndarray:
                     a = np.where(np.abs(a) < 0.5, (a + 0.5) ** 2 / 2, np.maximum(a, 0))
                 if setting.clip is not None:
                     a = np.clip(a, -setting.clip, setting.clip)
-            found[i, j] = (weights[-1] @ a)[0]
-    return found
+            result[i, j] = (weights[-1] @ a)[0]
+    return result
 
 
 @pytest.mark.parametrize("activation", ["relu", "smelu(beta=0.5)", "linear"])
 @pytest.mark.parametrize(("norm", "v", "clip"), [("weight", 2.0, None), ("layer", 0.5, 0.4), ("none", 1.0, 6.0)])
 def test_heights_are_those_of_the_definition(activation: str, norm: str, v: float, clip: float | None) -> None:
     setting = Setting(activation, norm=norm, v=v, clip=clip)
-    found = heights(setting, seed=3, points=POINTS)
+    actual = heights(setting, seed=3, points=POINTS)
     wanted = by_hand(setting, 3)
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-9, atol=1e-10 * np.abs(wanted).max())
-    assert found.dtype == torch.float64
+    np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-9, atol=1e-10 * np.abs(wanted).max())
+    assert actual.dtype == torch.float64
     single = heights(setting, seed=3, points=POINTS, dtype=torch.float32)
     assert single.dtype == torch.float32
     # Without norm a clipped network multiplies rounding by its slopes, layer after layer.
@@ -68,11 +68,11 @@ def test_heights_are_those_of_the_definition(activation: str, norm: str, v: floa
 
 def test_every_function_and_norm_has_the_same_weights() -> None:
     settings = (Setting("relu"), Setting("gelu", norm="none"), Setting("linear", norm="layer", v=2.0, clip=1.0))
-    kept = [[p for name, p in network(one, seed=1).named_parameters() if p.dim() == 2] for one in settings]
+    kept = [[p for name, p in network(setting, seed=1).named_parameters() if p.dim() == 2] for setting in settings]
     for other in kept[1:]:
         assert all(torch.equal(a, b) for a, b in zip(kept[0], other, strict=True))
-    assert [tuple(one.shape) for one in kept[0]] == [(256, 2), (128, 256), (64, 128), (32, 64), (16, 32), (1, 16)]
-    assert torch.cat([one.flatten() for one in kept[0]]).std().item() == pytest.approx(1.0, abs=0.02)
+    assert [tuple(item.shape) for item in kept[0]] == [(256, 2), (128, 256), (64, 128), (32, 64), (16, 32), (1, 16)]
+    assert torch.cat([value.flatten() for value in kept[0]]).std().item() == pytest.approx(1.0, abs=0.02)
     assert not heights(settings[0], seed=1, points=5).equal(heights(settings[0], seed=2, points=5))
 
 
@@ -103,22 +103,22 @@ def grid(points: int) -> tuple[torch.Tensor, torch.Tensor, float]:
 
 def test_a_plane_is_not_rough_and_a_flat_one_neither() -> None:
     x, y, step = grid(11)
-    found = roughness(3 * x - 2 * y + 1, step=step)
-    assert found.kink == pytest.approx(0, abs=1e-12)
-    assert found.bending == pytest.approx(0, abs=1e-12)
-    assert (found.extrema, found.low, found.high) == (0, -4.0, 6.0)
-    assert found.steepest == pytest.approx(3)
+    result = roughness(3 * x - 2 * y + 1, step=step)
+    assert result.kink == pytest.approx(0, abs=1e-12)
+    assert result.bending == pytest.approx(0, abs=1e-12)
+    assert (result.extrema, result.low, result.high) == (0, -4.0, 6.0)
+    assert result.steepest == pytest.approx(3)
     still = roughness(torch.ones(5, 5), step=0.5)
     assert (still.kink, still.bending, still.extrema, still.steepest) == (0, 0, 0, 0)
 
 
 def test_a_paraboloid_by_its_closed_form() -> None:
     x, y, step = grid(41)
-    found = roughness((x**2 + y**2) / 2, step=step)
+    result = roughness((x**2 + y**2) / 2, step=step)
     slopes = np.arange(-1 + step / 2, 1, step)
-    assert found.kink == pytest.approx(step / slopes.max(), rel=1e-9)
-    assert found.bending == pytest.approx(1 / math.sqrt((slopes**2).mean()), rel=1e-9)
-    assert found.extrema == 1
+    assert result.kink == pytest.approx(step / slopes.max(), rel=1e-9)
+    assert result.bending == pytest.approx(1 / math.sqrt((slopes**2).mean()), rel=1e-9)
+    assert result.extrema == 1
 
 
 def test_a_kink_stays_as_the_grid_gets_finer_and_a_curve_does_not() -> None:

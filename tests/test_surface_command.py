@@ -34,7 +34,7 @@ def test_figure_numbers_and_record_agree(tmp_path: Path) -> None:
         Setting(activation, v=2.0, clip=clip) for clip in (None, 2.0) for activation in ("relu", "smelu(beta=0.5)")
     ]
     assert [(row["activation"], row["norm"], row["v"], row["clip"]) for row in record.rows] == [
-        (one.activation, one.norm, one.v, one.clip) for one in settings
+        (item.activation, item.norm, item.v, item.clip) for item in settings
     ]
     with np.load(files["npz"], allow_pickle=False) as kept:
         assert kept["heights"].shape == (4, 13, 13)
@@ -44,7 +44,7 @@ def test_figure_numbers_and_record_agree(tmp_path: Path) -> None:
             drawn = torch.from_numpy(kept["heights"][index])
             assert drawn.equal(heights(setting, seed=4, points=13))
             other = heights(setting, seed=5, points=13)
-            kinks = [roughness(one, step=1.0).kink for one in (drawn, other)]
+            kinks = [roughness(value, step=1.0).kink for value in (drawn, other)]
             assert row["kink"].value == pytest.approx(sum(kinks) / 2)
             assert row["kink"].repeats == 2
     assert files["png"].read_bytes().startswith(b"\x89PNG")

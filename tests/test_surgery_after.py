@@ -69,9 +69,9 @@ def run(model: nn.Module, call: Callable[[Tensor], Tensor] | None = None) -> dic
     result = (model if call is None else call)(x)
     result.float().square().sum().backward()
     assert x.grad is not None
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    assert len(found) == len(list(model.parameters()))
-    return {"output": result.detach(), "input": x.grad, **found}
+    results = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert len(results) == len(list(model.parameters()))
+    return {"output": result.detach(), "input": x.grad, **results}
 
 
 def same(found: dict[str, Tensor], expected: dict[str, Tensor], *, close: float) -> None:
@@ -133,8 +133,8 @@ def test_the_optimiser_groups_of_a_wrapped_model_are_those_of_the_model():
     names = {id(p): name for name, p in model.named_parameters()}
     assert {"cls_token", "pos_embed"} <= {names[key] for key in expected["no_decay"]}
     for wrapped in (torch.compile(model), nn.DataParallel(model)):
-        found = {group["name"]: [id(p) for p in group["params"]] for group in sk.param_groups(wrapped, lr=1.0)}
-        assert found == expected
+        results = {group["name"]: [id(p) for p in group["params"]] for group in sk.param_groups(wrapped, lr=1.0)}
+        assert results == expected
 
 
 # -- exporters ----------------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def test_onnxruntime_computes_the_same(kind: str):
     assert not proto.functions
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for x in (IMAGES, MORE):
-        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-        torch.testing.assert_close(torch.from_numpy(found), model(x).detach(), rtol=1e-5, atol=1e-5)
+        (result,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        torch.testing.assert_close(torch.from_numpy(result), model(x).detach(), rtol=1e-5, atol=1e-5)
 
 
 # -- memory and precision -----------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ def test_onnxruntime_computes_the_same(kind: str):
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing_gives_the_same_gradients(kind: str, reentrant: bool):
     model = operated(kind)
-    found = run(model, lambda x: checkpoint(model, x, use_reentrant=reentrant))  # type: ignore[return-value]
+    actual = run(model, lambda x: checkpoint(model, x, use_reentrant=reentrant))  # type: ignore[return-value]
     expected = run(model)
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert all(torch.equal(actual[name], value) for name, value in expected.items())
 
 
 def test_checkpointing_as_timm_does_it():
@@ -197,9 +197,9 @@ def test_checkpointing_as_timm_does_it():
     calls = []
     for module in activation_modules(model).values():
         module.register_forward_hook(lambda *_: calls.append(1))
-    found = run(model)
+    actual = run(model)
     assert len(calls) == 4  # twice each: the backward pass computes the block once more
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert all(torch.equal(actual[name], value) for name, value in expected.items())
 
 
 @pytest.mark.filterwarnings("ignore:`use_cache=True` is incompatible")
@@ -226,11 +226,11 @@ def test_checkpointing_as_transformers_does_it():
     expected = gradients()
     assert len(calls) == 2
     model.gradient_checkpointing_enable()
-    found = gradients()
+    actual = gradients()
     assert len(calls) == 4
-    assert sum("act" in name for name in found) == 2
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert sum("act" in name for name in actual) == 2
+    assert actual.keys() == expected.keys()
+    assert all(torch.equal(actual[name], value) for name, value in expected.items())
 
 
 # Some CPUs multiply no matrices of bfloat16; torch says so and takes another way.
@@ -249,17 +249,17 @@ def test_mixed_precision_leaves_the_parameters_alone(kind: str):
         module.register_forward_hook(lambda _m, args, result: seen.add((args[0].dtype, result.dtype)))
         for module in activation_modules(model).values()
     ]
-    found = run(model, halved)
+    actual = run(model, halved)
     for handle in handles:
         handle.remove()
     assert (torch.bfloat16, torch.bfloat16) in seen  # it was really half precision that reached them
-    assert found["output"].dtype == torch.bfloat16
+    assert actual["output"].dtype == torch.bfloat16
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    for name, value in found.items():
+    for name, value in actual.items():
         assert value.isfinite().all(), name
     # bfloat16 has 8 bits; a few layers lose a few of them.
     scale = expected["output"].abs().max()
-    assert (found["output"].float() - expected["output"]).abs().max() < 0.05 * scale
+    assert (actual["output"].float() - expected["output"]).abs().max() < 0.05 * scale
 
 
 def test_channels_last_stays_and_changes_nothing():
@@ -271,6 +271,6 @@ def test_channels_last_stays_and_changes_nothing():
         module.register_forward_hook(
             lambda _m, _a, result: formats.append(result.is_contiguous(memory_format=torch.channels_last))
         )
-    found = run(last, lambda x: last(x.to(memory_format=torch.channels_last)))
+    actual = run(last, lambda x: last(x.to(memory_format=torch.channels_last)))
     assert formats == [True] * 2
-    same(found, expected, close=1e-5)
+    same(actual, expected, close=1e-5)

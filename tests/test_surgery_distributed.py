@@ -168,26 +168,26 @@ def process(rank: int, folder: str) -> None:
     store = dist.FileStore(f"{folder}/store", WORLD)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=900))
     part = slice(rank * BATCH, (rank + 1) * BATCH)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     try:
         for name, make in MODELS.items():
             replicated = DistributedDataParallel(make())
             train(replicated, part)
-            found[f"ddp {name}"] = dict(replicated.module.state_dict())
-            found[f"ddp {name} refuses"] = refusal(replicated)
+            result[f"ddp {name}"] = dict(replicated.module.state_dict())
+            result[f"ddp {name} refuses"] = refusal(replicated)
             if not SHARDS:
                 continue
             model = sharded(name)
             own = [p for module in activation_modules(model).values() for p in module.parameters()]
-            found[f"fsdp {name} held"] = [p.to_local().numel() for p in own if isinstance(p, DTensor)]
+            result[f"fsdp {name} held"] = [p.to_local().numel() for p in own if isinstance(p, DTensor)]
             train(model, part)
-            found[f"fsdp {name}"] = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-            found[f"fsdp {name} refuses"] = refusal(model)
+            result[f"fsdp {name}"] = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+            result[f"fsdp {name} refuses"] = refusal(model)
         try:
-            found["hardener"] = hardened(rank)
+            result["hardener"] = hardened(rank)
         except BaseException:  # a failed `pytest.raises` is no Exception; the test below shows what went wrong
-            found["hardener"] = traceback.format_exc()
-        torch.save(found, f"{folder}/{rank}.pt")
+            result["hardener"] = traceback.format_exc()
+        torch.save(result, f"{folder}/{rank}.pt")
     finally:
         dist.destroy_process_group()
 
@@ -204,8 +204,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         end = time.monotonic() + SECONDS
         while not context.join(timeout=5):
             if time.monotonic() > end:
-                for one in context.processes:
-                    one.kill()
+                for item in context.processes:
+                    item.kill()
                 pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
     finally:
         for name, value in before.items():
@@ -216,15 +216,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Tensor]]:
     """One process on the joint batch."""
-    found = {}
+    results = {}
     for name, make in MODELS.items():
         model = make()
         start = {key: value.clone() for key, value in model.state_dict().items()}
         train(model, slice(None))
-        found[name] = dict(model.state_dict())
-        moved = [key for key, value in found[name].items() if not torch.equal(value, start[key])]
+        results[name] = dict(model.state_dict())
+        moved = [key for key, value in results[name].items() if not torch.equal(value, start[key])]
         assert len(moved) == len(list(model.parameters()))  # everything was trained, the activations too
-    return found
+    return results
 
 
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -247,7 +247,7 @@ def test_two_processes_train_as_one_does(name: str, way: str, results: list, alo
 
 @every_model
 def test_both_processes_have_the_same_bits(name: str, results: list):
-    first, second = (found[f"ddp {name}"] for found in results)
+    first, second = (result[f"ddp {name}"] for result in results)
     assert sum("raw_" in key for key in first) == 2
     assert all(torch.equal(first[key], second[key]) for key in first)
 
@@ -255,8 +255,8 @@ def test_both_processes_have_the_same_bits(name: str, results: list):
 @sharding
 def test_shards_hold_every_element_once(results: list):
     """A single number lies whole in one process, and the other holds nothing of it."""
-    assert [found["fsdp blocks held"] for found in results] == [[1, 1], [0, 0]]
-    assert [found["fsdp calls held"] for found in results] == [[4, 6], [3, 6]]
+    assert [result["fsdp blocks held"] for result in results] == [[1, 1], [0, 0]]
+    assert [match["fsdp calls held"] for match in results] == [[4, 6], [3, 6]]
 
 
 @sharding
@@ -271,10 +271,10 @@ def test_gathered_weights_load_into_a_model_of_one_process(name: str, results: l
 @every_model
 @both_ways
 def test_a_wrapped_model_is_not_operated_on(name: str, way: str, results: list):
-    for found in results:
-        assert "swap first, then wrap" in found[f"{way} {name} refuses"]
+    for result in results:
+        assert "swap first, then wrap" in result[f"{way} {name} refuses"]
 
 
 def test_both_harden_to_the_same_numbers(results: list):
-    for found in results:
-        assert found["hardener"] == "hardened", found["hardener"]
+    for result in results:
+        assert result["hardener"] == "hardened", result["hardener"]

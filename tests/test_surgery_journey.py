@@ -92,7 +92,7 @@ def test_the_whole_way(kind: str, tmp_path: Path):
 
     # Swap: every site, by the function that it computes.
     report = sk.swap_(model, go.activation, replacing="gelu", learn=True, example=go.x, **{go.knob: 1.5})
-    paths = [one.path for one in report.changed]
+    paths = [site.path for site in report.changed]
     assert len(paths) == 3
     assert not report.skipped
     assert report.output_change is not None
@@ -165,8 +165,8 @@ def test_the_whole_way(kind: str, tmp_path: Path):
         assert transformers.AutoConfig.from_pretrained(tmp_path).activation_function == "relu"
 
     # Export: standard operators alone, and the same numbers elsewhere.
-    found, operators = _through_onnx(model if kind == "vit" else Logits(model), go.x)
-    torch.testing.assert_close(found, hard, rtol=1e-5, atol=1e-5)
+    actual, operators = _through_onnx(model if kind == "vit" else Logits(model), go.x)
+    torch.testing.assert_close(actual, hard, rtol=1e-5, atol=1e-5)
     assert operators["Relu"] == 3
     assert not {"Erf", "Gelu", "Softplus", "Exp"} & set(operators)
 
@@ -193,5 +193,5 @@ def _through_onnx(model: nn.Module, example: Any) -> tuple[Tensor, Counter[str]]
     assert {node.domain for node in proto.graph.node} == {""}
     assert not proto.functions
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    return torch.from_numpy(found), Counter(node.op_type for node in proto.graph.node)
+    (result,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    return torch.from_numpy(result), Counter(node.op_type for node in proto.graph.node)

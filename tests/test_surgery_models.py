@@ -53,8 +53,8 @@ SMALL = {"img_size": 32, "patch_size": 4, "num_classes": 10}
 # A block of MobileNet is a depthwise convolution (as wide as what comes in) and a pointwise one.
 MOBILE = [32, 64, 128, 128, 256, 256, *[512] * 6, 1024, 1024]
 SUBJECTS = {
-    one.name: one
-    for one in (
+    item.name: item
+    for item in (
         Subject("vit_tiny_patch16_224", {"gelu": 12}, 5_362_762, along(LAST, [4 * 192] * 12), options=SMALL),
         Subject("deit_tiny_distilled_patch16_224", {"gelu": 12}, 5_365_076, along(LAST, [4 * 192] * 12), options=SMALL),
         # Each of the twelve blocks has an MLP for pixels (24 wide) and one for patches (384 wide).
@@ -99,7 +99,7 @@ SUBJECTS = {
         ),
     )
 }
-assert all(len(one.channels) == one.count for one in SUBJECTS.values())
+assert all(len(subject.channels) == subject.count for subject in SUBJECTS.values())
 every_model = pytest.mark.parametrize("name", SUBJECTS)
 
 
@@ -165,11 +165,11 @@ def size_of(model: nn.Module) -> int:
 def test_every_site_is_found_with_and_without_an_example(name: str):
     subject, model = SUBJECTS[name], stock(name)
     assert size_of(model) == subject.parameters
-    for found in (sk.sites(model), sk.sites(model, image(name))):
-        assert Counter(site.activation for site in found) == subject.functions
-        assert {site.kind for site in found} == {"module"}
-        assert not any(site.shared or site.trouble for site in found)
-        for site in found:
+    for result in (sk.sites(model), sk.sites(model, image(name))):
+        assert Counter(site.activation for site in result) == subject.functions
+        assert {site.kind for site in result} == {"module"}
+        assert not any(site.shared or site.trouble for site in result)
+        for site in result:
             assert model.get_submodule(site.path) is getattr(model.get_submodule(site.owner), site.place.name)
 
 
@@ -210,7 +210,7 @@ def test_a_learned_number_for_each_site(name: str):
         assert change > 1e-3
         assert report.output_change == pytest.approx(change, rel=1e-6)
         output.square().sum().backward()
-        new = {key: one for key, one in model.named_parameters() if key not in before}
+        new = {key: item for key, item in model.named_parameters() if key not in before}
         assert len(new) == subject.count
         for key, parameter in new.items():
             assert parameter.shape == (1,)
@@ -225,9 +225,9 @@ def test_a_value_for_each_channel_has_the_width_of_the_layer_before_it(name: str
     with swapped(
         name, "smelu", replacing=list(subject.functions), learn=True, per="channel", beta=0.5, example=x
     ) as report:
-        made = [model.get_submodule(one.path) for one in report.changed]
-        found = [(module.granularity.dim, module.raw_beta.numel()) for module in made]
-        assert found == subject.channels
+        made = [model.get_submodule(site.path) for site in report.changed]
+        results = [(module.granularity.dim, module.raw_beta.numel()) for module in made]
+        assert results == subject.channels
         assert size_of(model) == subject.parameters + sum(width for _, width in subject.channels)
 
 
@@ -246,10 +246,13 @@ def test_one_function_of_two_is_replaced():
     name = "efficientformer_l1"
     with swapped(name, "srelu", replacing="gelu") as report:
         assert len(report.changed) == 15
-        assert [(one.path, one.activation) for one in report.skipped] == [("stem.act1", "relu"), ("stem.act2", "relu")]
+        assert [(site.path, site.activation) for site in report.skipped] == [
+            ("stem.act1", "relu"),
+            ("stem.act2", "relu"),
+        ]
     with swapped(name, "srelu", where="stem.*") as report:
         assert len(report.changed) == 2
-        assert Counter(one.activation for one in report.skipped) == {"gelu": 15}
+        assert Counter(item.activation for item in report.skipped) == {"gelu": 15}
 
 
 def test_the_pre_logits_of_the_paper_keep_their_tanh():
@@ -260,7 +263,7 @@ def test_the_pre_logits_of_the_paper_keep_their_tanh():
     assert size_of(model) == 5_399_818
     report = sk.swap_(model, "lambda_gelu", learn=True)
     assert size_of(model) == 5_399_830
-    assert [(one.path, one.activation) for one in report.skipped] == [("head.1", "tanh")]
+    assert [(site.path, site.activation) for site in report.skipped] == [("head.1", "tanh")]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +319,7 @@ def test_act_layer_takes_our_classes(name: str, count: int):
     assert len(activation_modules(fixed)) == count
     assert {type(site.place.old) for site in sk.sites(fixed)} == {sk.nn.SReLU}
     assert size_of(fixed) == SUBJECTS[name].parameters
-    assert len({id(one) for one in activation_modules(learned).values()}) == count
+    assert len({id(module) for module in activation_modules(learned).values()}) == count
     assert size_of(learned) == SUBJECTS[name].parameters + count
     # Built so or swapped so is the same model, with the same names.
     with swapped(name, "srelu", learn="delta", delta=0.3):

@@ -151,7 +151,7 @@ def reloaded(kind: str, model: Any, report: Any, folder: Path) -> Any:
     file = report.save(folder / "surgery.json")
     fresh = CLASSES[kind](config_of(kind)).eval()
     applied = sk.apply_(fresh, file)
-    assert [one.path for one in applied.changed] == [one.path for one in report.changed]
+    assert [site.path for site in applied.changed] == [item.path for item in report.changed]
     fresh.load_state_dict(model.state_dict(), strict=True)
     return fresh
 
@@ -178,7 +178,7 @@ def test_a_value_for_each_channel_leaves_the_configuration_with_a_note(kind: str
     model = build(kind)
     was = act(model, kind)
     report = sk.swap_(model, "srelu", learn="delta", per="channel", delta=0.3, example=example(kind))
-    made = [model.get_submodule(one.path) for one in report.changed]
+    made = [model.get_submodule(site.path) for site in report.changed]
     assert [(module.granularity.dim, module.raw_delta.numel()) for module in made] == [(-1, w) for w in WIDTHS[kind]]
     assert act(model, kind) == was
     (note,) = report.notes

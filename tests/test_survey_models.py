@@ -35,7 +35,7 @@ def test_the_count_is_what_the_network_is_written_to_compute(name: str) -> None:
         output = net(example())
     executed = Counter(unit.function for unit in recorder.units)
     # torch's fused encoder layer hides which function it computes.
-    functions = [NAMES[one] for one in net.functions]
+    functions = [NAMES[function] for function in net.functions]
     if fused := executed.pop("fused_encoder_layer", 0):
         functions = functions[fused:]
     assert executed == Counter(functions + BESIDES.get(name, []))

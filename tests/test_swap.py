@@ -34,7 +34,7 @@ def many() -> nn.Sequential:
 
 
 def changed(report: Any) -> list[str]:
-    return [one.path for one in report.changed]
+    return [site.path for site in report.changed]
 
 
 # -- what is replaced ----------------------------------------------------------------------------------------------
@@ -63,9 +63,9 @@ def changed(report: Any) -> list[str]:
 )
 def test_replacing(replacing: Any, wanted: list[int]) -> None:
     report = sk.swap_(many(), "srelu", replacing=replacing, dry_run=True)
-    assert changed(report) == [str(one) for one in wanted]
-    left = {one.path: one.reason for one in report.skipped}
-    assert sorted([*changed(report), *left], key=int) == [str(one) for one in range(1, 16, 2)]
+    assert changed(report) == [str(item) for item in wanted]
+    left = {site.path: site.reason for site in report.skipped}
+    assert sorted([*changed(report), *left], key=int) == [str(value) for value in range(1, 16, 2)]
     assert all(reason.endswith(".") for reason in left.values())
 
 
@@ -91,7 +91,7 @@ def test_where() -> None:
     ):
         report = sk.swap_(many(), "srelu", where=where)
         assert changed(report) == wanted
-        assert {one.path for one in report.skipped} >= {"9"}
+        assert {item.path for item in report.skipped} >= {"9"}
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_calls_that_the_example_does_not_reach_are_said() -> None:
     report.undo()
     report = sk.swap_(model, "srelu")
     assert changed(report) == ["1"]
-    assert [one.path for one in report.skipped] == ["0.gelu", "0.relu"]
-    assert all(one.reason.endswith("; give example= to change it, too.") for one in report.skipped)
+    assert [site.path for site in report.skipped] == ["0.gelu", "0.relu"]
+    assert all(item.reason.endswith("; give example= to change it, too.") for item in report.skipped)
     with pytest.raises(sk.InputError, match=r"Nothing of Called can be changed.*give example= to change it, too"):
         sk.swap_(Called(), "srelu")
     # After a swap the source still reads as before: what was replaced is not to be reported as left.
     model = nn.Sequential(Called(), nn.ReLU())
     sk.swap_(model, "srelu", example=X)
-    assert [one.path for one in sk.swap_(model, "smelu").skipped] == ["0.gelu"]
+    assert [value.path for value in sk.swap_(model, "smelu").skipped] == ["0.gelu"]
 
 
 class OneLine(Called):
@@ -197,7 +197,7 @@ class OneLine(Called):
 
 def test_of_two_calls_in_one_line_the_one_that_did_not_run_is_said() -> None:
     report = sk.swap_(OneLine(), "srelu", example=X)
-    assert (changed(report), [one.path for one in report.skipped]) == (["relu", "relu_2"], ["gelu"])
+    assert (changed(report), [site.path for site in report.skipped]) == (["relu", "relu_2"], ["gelu"])
 
 
 # -- all or nothing ------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_squaf_is_fitted_to_functions_too() -> None:
     model.act = lambda x: torch.sin(x)
     grid = {"k": 16, "q": 0.25, "alpha": "auto", "example": x}
     near = sk.swap_(model, "squaf", z="fit", where=["gelu", "act"], replacing=["gelu", "<lambda>"], **grid)
-    assert [one.path for one in near.changed] == ["gelu", "act"]
+    assert [site.path for site in near.changed] == ["gelu", "act"]
     assert near.relative_change is not None
     assert near.relative_change < 0.02
     with pytest.raises(sk.ParameterError, match=r"cannot be fitted to 1 .*, because .*Leave the site out"):

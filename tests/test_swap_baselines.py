@@ -25,7 +25,7 @@ def test_a_swapped_baseline_is_trained_and_counted(name):
     report = sk.swap_(net, name, replacing="gelu", example=torch.randn(5, 1), **settings)
     assert sum(p.numel() for p in net.parameters() if p.requires_grad) == 193 + count
     assert list(activation_modules(net)) == ["1"]
-    assert [one.path for one in report.changed] == ["1"]
+    assert [site.path for site in report.changed] == ["1"]
     groups = {group["name"]: group for group in sk.param_groups(net, lr=0.1, weight_decay=0.5)}
     assert [p.numel() for p in groups["activations"]["params"]] == [count]
     assert groups["activations"]["weight_decay"] == 0.0

@@ -160,8 +160,8 @@ def test_one_module_after_layers_of_two_widths_becomes_two() -> None:
     for model in (TwoWidths(), nn.Sequential(nn.Linear(3, 4), act := nn.ReLU(), nn.Linear(4, 6), act)):
         wanted = model(x)
         report = sk.swap_(model, "srelu", per="channel", learn=True, delta=1e-6, example=x)
-        assert ["size=4" in one.now for one in report.changed] == [True, False]
-        assert ["size=6" in one.now for one in report.changed] == [False, True]
+        assert ["size=4" in site.now for site in report.changed] == [True, False]
+        assert ["size=6" in item.now for item in report.changed] == [False, True]
         assert torch.allclose(model(x), wanted, atol=1e-5)
         report.undo()
         assert torch.equal(model(x), wanted)
@@ -202,7 +202,7 @@ def test_a_sequential_shows_its_channels_without_an_example() -> None:
     kept = (nn.BatchNorm2d(5), nn.Dropout2d(), nn.MaxPool2d(2), nn.SiLU())
     model = nn.Sequential(nn.Conv2d(3, 5, 3), *kept, nn.ReLU(), nn.Flatten(), nn.Linear(20, 7), nn.GELU())
     report = sk.swap_(model, "smelu", per="channel", learn=True)
-    assert [one.now.partition("per=")[2] for one in report.changed] == [
+    assert [site.now.partition("per=")[2] for site in report.changed] == [
         "'channel', size=5, dim=1)",
         "'channel', size=5, dim=1)",
         "'channel', size=7, dim=-1)",

@@ -256,7 +256,7 @@ def test_two_lines_that_call_one_activation(build: Any) -> None:
     wide = sk.nn.SReLU(delta=2.0)
     for where, wanted in (("act", by_hand(wide, F.gelu)), ("act_2", by_hand(F.gelu, wide))):
         report = sk.swap_(model, "srelu", where=where, delta=2.0, example=X)
-        assert [one.path for one in report.changed] == [where]
+        assert [site.path for site in report.changed] == [where]
         assert torch.equal(model(X), wanted)
         assert torch.equal(copy.deepcopy(model)(X), wanted)
         report.undo()
@@ -302,7 +302,7 @@ class OverwritesItsInput(nn.Module):
 
 def test_a_model_that_lives_on_an_overwritten_tensor_is_left() -> None:
     report = sk.swap_(OverwritesItsInput(nn.ReLU(inplace=True)), "srelu", example=X)
-    assert [one.path for one in report.changed] == ["last"]
+    assert [site.path for site in report.changed] == ["last"]
     assert "goes on to use what was overwritten; use its result instead." in report.skipped[0].reason
     report = sk.swap_(OverwritesItsInput(nn.ReLU()), "srelu", example=X)
-    assert [one.path for one in report.changed] == ["act", "last"]
+    assert [item.path for item in report.changed] == ["act", "last"]

@@ -52,7 +52,7 @@ def test_an_encoder_layer_uses_its_new_activation_in_eval_mode(activation: Any, 
     before = model(TOKENS)
     assert fused(model, TOKENS)
     report = sk.swap_(model, "smelu", beta=3.0, learn=True, example=example)
-    assert [one.path for one in report.changed] == ["activation"]
+    assert [site.path for site in report.changed] == ["activation"]
     with torch.no_grad():
         after = model(TOKENS)
     assert torch.allclose(after, slowly(model, TOKENS), atol=1e-6)
@@ -141,12 +141,12 @@ class Recurrent(nn.Module):
 
 def test_layers_that_hide_their_activation_are_reported() -> None:
     report = sk.swap_(Recurrent(), "srelu", example=X)
-    assert [one.path for one in report.changed] == ["act"]
-    assert [(one.path, one.activation) for one in report.skipped] == [("lstm", "LSTM"), ("cell", "GRUCell")]
+    assert [site.path for site in report.changed] == ["act"]
+    assert [(item.path, item.activation) for item in report.skipped] == [("lstm", "LSTM"), ("cell", "GRUCell")]
     assert "inside a recurrent kernel" in str(report)
     report = sk.swap_(nn.Sequential(FusedMLP(), Unfused(), nn.ReLU()), "srelu")
-    assert [one.path for one in report.changed] == ["1.act", "2"]
-    assert ("0", "FusedMLP") in [(one.path, one.activation) for one in report.skipped]
+    assert [value.path for value in report.changed] == ["1.act", "2"]
+    assert ("0", "FusedMLP") in [(entry.path, entry.activation) for entry in report.skipped]
     assert not any(one.path == "1" for one in report.skipped)
     with pytest.raises(sk.InputError, match=r"that can be replaced.*hide their activation: lstm \(LSTM\)"):
         sk.swap_(nn.ModuleDict({"lstm": nn.LSTM(6, 6)}), "srelu")
@@ -162,7 +162,7 @@ def test_a_batch_norm_with_an_activation_inside_is_reported() -> None:
             return F.leaky_relu(x * self.weight)
 
     report = sk.swap_(nn.Sequential(InplaceAbn(), nn.ReLU()), "srelu")
-    assert [one.path for one in report.changed] == ["1"]
+    assert [site.path for site in report.changed] == ["1"]
     assert (
         report.skipped[-1].reason == "It computes its activation inside its batch norm; build the layer unfused first."
     )
@@ -263,8 +263,8 @@ def test_a_compiled_model_follows(example: Any) -> None:
     before = compiled(X)
     assert len(graphs) == 1
     report = sk.swap_(compiled, "smelu", beta=3.0, example=example)
-    found = [one.path for one in report.changed]
-    assert found == (["_orig_mod.act"] if example is None else ["_orig_mod.relu", "_orig_mod.act"])
+    results = [site.path for site in report.changed]
+    assert results == (["_orig_mod.act"] if example is None else ["_orig_mod.relu", "_orig_mod.act"])
     smelu = sk.nn.SmeLU(beta=3.0)
     inner = F.relu if example is None else smelu
     assert torch.allclose(compiled(X), smelu(inner(compiled._orig_mod.fc(X))), atol=1e-6)

@@ -133,7 +133,7 @@ def test_formulas_have_their_limits_far_out() -> None:
     width = torch.tensor([0.5], requires_grad=True)
     y = act(far, beta=width)
     slopes = torch.autograd.grad(y.sum(), [far, width])
-    assert all((one == 0).all() for one in (y, *slopes, act.derivative(2)(far.detach())))
+    assert all((item == 0).all() for item in (y, *slopes, act.derivative(2)(far.detach())))
 
 
 # -- the way back -----------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def test_what_the_language_has_no_word_for_is_said(expr: Expr) -> None:
 
 
 def test_constraints_are_written_and_read() -> None:
-    for one in (Positive(), Real(), AtLeastOne(0.25), Between(-2.5, 1e-3)):
-        assert read_constraint(write_constraint(one)) == one
+    for item in (Positive(), Real(), AtLeastOne(0.25), Between(-2.5, 1e-3)):
+        assert read_constraint(write_constraint(item)) == item
     assert read_param("lam", "2:at_least_one") == Param("lam", 2.0, AtLeastOne())
 
 

@@ -33,8 +33,8 @@ def unions(source: str) -> list[int]:
 def test_traced_code_asks_for_a_tuple_of_types() -> None:
     files = [path for room in TRACED for path in (PACKAGE / room).rglob("*.py")]
     assert len(files) > 50
-    found = {str(path.relative_to(PACKAGE)): unions(path.read_text(encoding="utf-8")) for path in files}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    results = {str(path.relative_to(PACKAGE)): unions(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: lines for name, lines in results.items() if lines} == {}
 
 
 def test_the_check_sees_a_union() -> None:
@@ -74,12 +74,12 @@ def test_a_solved_definition_stays_one_operator_where_the_compiler_follows_every
     traced, _ = pointwise._traced_functions(act)
     x = torch.linspace(-3, 3, 41, dtype=F64, requires_grad=True)
     eps = torch.full((1,), 0.3, dtype=F64, requires_grad=True)
-    found = torch.compile(lambda x, eps: traced.apply(x, eps), fullgraph=True, backend=backend)(x, eps)
+    actual = torch.compile(lambda x, eps: traced.apply(x, eps), fullgraph=True, backend=backend)(x, eps)
     expected = act(x, eps=eps)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
     weights = torch.linspace(1, 2, 41, dtype=F64)
     for ours, theirs in zip(
-        torch.autograd.grad((found * weights).sum(), (x, eps)),
+        torch.autograd.grad((actual * weights).sum(), (x, eps)),
         torch.autograd.grad((expected * weights).sum(), (x, eps)),
         strict=True,
     ):

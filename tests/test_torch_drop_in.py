@@ -56,16 +56,16 @@ def parameters_of(name: str) -> list[str]:
 
 
 def cases() -> list[Any]:
-    found = []
+    results = []
     for name in CLASSES:
         required = REQUIRED.get(name, {})
         if not required:
-            found.append(pytest.param(name, (), {}, id=name))
+            results.append(pytest.param(name, (), {}, id=name))
         for given in ARGUMENTS.get(name, []):
             named = dict(zip(parameters_of(name), given, strict=False))
-            found.append(pytest.param(name, given, {}, id=f"{name}{given}"))
-            found.append(pytest.param(name, (), named, id=f"{name}({named})"))
-    return found
+            results.append(pytest.param(name, given, {}, id=f"{name}{given}"))
+            results.append(pytest.param(name, (), named, id=f"{name}({named})"))
+    return results
 
 
 def inputs() -> Tensor:

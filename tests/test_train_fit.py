@@ -71,7 +71,7 @@ def test_steps_are_counted_over_epochs_and_batches_may_be_anything():
     assert (len(fitted), seen) == (6, [1, 2])
     endless = iter(lambda: BATCHES[0], None)
     assert len(sk.train.fit(model, endless, "cross_entropy", optimizer=adam(model), steps=3)) == 3
-    assert all(one.grad is None for one in model.parameters())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(

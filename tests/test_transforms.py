@@ -50,23 +50,23 @@ def test_vmap_over_the_input_and_over_parameters(act: Activation):
     same(vmap(lambda x: act(x, **values))(batch), act(batch, **values))
     if values:
         wide = {name: torch.stack([p, 1.1 * p, 1.2 * p]) for name, p in values.items()}
-        found = vmap(lambda x, p: act(x, **p), in_dims=(None, 0))(x, wide)
+        actual = vmap(lambda x, p: act(x, **p), in_dims=(None, 0))(x, wide)
         expected = torch.stack([act(x, **{n: p[i] for n, p in wide.items()}) for i in range(3)])
-        same(found, expected)
+        same(actual, expected)
 
 
 @each_kind
 def test_gradients_per_sample(act: Activation):
     x, values = smooth_points(act), tensors(act)
     batch = torch.stack([x, 0.5 * x])
-    found = vmap(grad(lambda x, p: act(x, **p).square().sum(), argnums=(0, 1)), in_dims=(0, None))(batch, values)
+    actual = vmap(grad(lambda x, p: act(x, **p).square().sum(), argnums=(0, 1)), in_dims=(0, None))(batch, values)
     for i, row in enumerate(batch):
         inputs = [t.clone().requires_grad_() for t in (row, *values.values())]
         value = act(inputs[0], **dict(zip(values, inputs[1:], strict=True)))
         expected = torch.autograd.grad(value.square().sum(), inputs)
-        same(found[0][i], expected[0])
-        for name, one in zip(values, expected[1:], strict=True):
-            same(found[1][name][i], one)
+        same(actual[0][i], expected[0])
+        for name, item in zip(values, expected[1:], strict=True):
+            same(actual[1][name][i], item)
 
 
 @every_subject
@@ -120,8 +120,8 @@ def test_functional_call(act: Activation):
     gradients = vmap(grad(lambda s: functional_call(module, s, (x,)).square().sum()))(wide)
     for i, row in enumerate(rows):
         alone = grad(lambda s: functional_call(module, s, (x,)).square().sum())(row)
-        for name, one in alone.items():
-            same(gradients[name][i], one)
+        for name, item in alone.items():
+            same(gradients[name][i], item)
     same(functional_call(module, state, (x,)), module(x).detach())
 
 
@@ -131,7 +131,7 @@ def test_several_gradients_at_once(act: Activation):
     x, values = smooth_points(act).requires_grad_(), {n: p.requires_grad_() for n, p in tensors(act).items()}
     leaves, y = [x, *values.values()], act(x, **values)
     outer = torch.stack([torch.ones_like(y), y.detach(), -y.detach()])
-    found = torch.autograd.grad(y, leaves, outer, is_grads_batched=True, retain_graph=True)
+    result = torch.autograd.grad(y, leaves, outer, is_grads_batched=True, retain_graph=True)
     one_by_one = [torch.autograd.grad(y, leaves, g, retain_graph=True) for g in outer]
-    for place, together in enumerate(found):
+    for place, together in enumerate(result):
         same(together, torch.stack([each[place] for each in one_by_one]))

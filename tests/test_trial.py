@@ -38,40 +38,40 @@ def finished():
 
 def test_every_score_is_the_one_computed_from_the_models(finished):
     _, done, replicas = finished
-    found = done.outcome
+    result = done.outcome
     for part in ("train", "validation", "test"):
         x, y = getattr(DATA, f"{part}_x"), getattr(DATA, f"{part}_y")
-        scores = getattr(found, part)
+        scores = getattr(result, part)
         for seed, model in enumerate(replicas.models()):
             logits = model.eval()(x).detach().double()
             assert scores["accuracy"][seed] == (logits.argmax(1) == y).double().mean().item()
             assert scores["log_loss"][seed] == pytest.approx(F.cross_entropy(logits, y).item(), rel=1e-5)
-    assert set(found.test) == {"accuracy", "log_loss", "calibration_error"}
-    assert (found.diverged, found.selected) == ((None,) * 3, (4, 4, 4))
-    assert found.seconds > 0
+    assert set(result.test) == {"accuracy", "log_loss", "calibration_error"}
+    assert (result.diverged, result.selected) == ((None,) * 3, (4, 4, 4))
+    assert result.seconds > 0
 
 
 def test_curves_gradients_and_parameters_are_those_of_the_training(finished):
     _, done, replicas = finished
-    found = done.outcome
-    losses, norms = (one.double().view(4, 5, 3) for one in (replicas.losses, replicas.gradient_norms))
+    result = done.outcome
+    losses, norms = (item.double().view(4, 5, 3) for item in (replicas.losses, replicas.gradient_norms))
     for name, steps in (("train_loss", losses), ("gradient_norm", norms)):
-        curve = torch.tensor(found.curves[name], dtype=torch.float64)
+        curve = torch.tensor(result.curves[name], dtype=torch.float64)
         torch.testing.assert_close(curve, steps.mean(1), rtol=rounding(torch.float64), atol=0)
-    assert found.gradients["mean"] == pytest.approx(norms.view(20, 3).mean(0).tolist(), rel=1e-12)
-    assert found.gradients["variance"] == pytest.approx(norms.view(20, 3).var(0).tolist(), rel=1e-12)
-    assert found.curves["validation_accuracy"][-1] == found.validation["accuracy"]
-    assert found.curves["validation_loss"][-1] == found.validation["log_loss"]
-    assert list(found.parameters) == ["1.beta", "4.beta"]
-    for name, way in found.parameters.items():
+    assert result.gradients["mean"] == pytest.approx(norms.view(20, 3).mean(0).tolist(), rel=1e-12)
+    assert result.gradients["variance"] == pytest.approx(norms.view(20, 3).var(0).tolist(), rel=1e-12)
+    assert result.curves["validation_accuracy"][-1] == result.validation["accuracy"]
+    assert result.curves["validation_loss"][-1] == result.validation["log_loss"]
+    assert list(result.parameters) == ["1.beta", "4.beta"]
+    for name, way in result.parameters.items():
         assert way["start"] == 0.5
         assert way["end"] == tuple(replicas.knobs()[name].flatten().tolist()) == way["curve"][-1]
         assert len(way["curve"]) == 4
         assert way["curve"][0] != way["end"]
-    assert [(site["path"], site["knob"]) for site in found.hardness] == [("1", "beta"), ("4", "beta")]
-    for site in found.hardness:
+    assert [(site["path"], site["knob"]) for site in result.hardness] == [("1", "beta"), ("4", "beta")]
+    for site in result.hardness:
         assert site["start"] == (0.5, 0.5, 0.5)
-        assert site["end"] == found.parameters[f"{site['path']}.beta"]["end"]
+        assert site["end"] == result.parameters[f"{site['path']}.beta"]["end"]
         assert site["distance"] == pytest.approx([beta / 4 for beta in site["end"]])  # SmeLU: beta/4 from ReLU
 
 
@@ -95,7 +95,7 @@ def test_prediction_difference_and_the_files(finished):
     torch.testing.assert_close(kept["probabilities"], replicas.predict(DATA.test_x, probabilities=True))
     assert torch.equal(kept["labels"], DATA.test_y)
     models = load(done.files[f"{asked.key}.models.safetensors"])
-    assert all(torch.equal(models[name], one) for name, one in replicas.weights().items())
+    assert all(torch.equal(models[name], item) for name, item in replicas.weights().items())
     off = (kept["probabilities"] - kept["probabilities"].mean(0)).abs()
     assert done.outcome.difference["delta_1"]["value"] == pytest.approx(off.sum(2).mean().item(), rel=1e-5)
     assert set(done.outcome.difference) == {"delta_1", "delta_2", "relative", "hamming", "true_label"}
@@ -103,24 +103,24 @@ def test_prediction_difference_and_the_files(finished):
 
 def test_best_val_takes_each_seed_where_its_validation_was_best():
     asked = trial("relu", select="best_val", epochs=6, learning_rate=0.1)
-    found = run_trial(asked, examples=DATA).outcome
+    result = run_trial(asked, examples=DATA).outcome
     ranks = [
         [(right, -loss) for right, loss in zip(*curves, strict=True)]
         for curves in zip(
-            zip(*found.curves["validation_accuracy"], strict=True),
-            zip(*found.curves["validation_loss"], strict=True),
+            zip(*result.curves["validation_accuracy"], strict=True),
+            zip(*result.curves["validation_loss"], strict=True),
             strict=True,
         )
     ]
-    assert found.selected == tuple(1 + rank.index(max(rank)) for rank in ranks)
-    assert len(set(found.selected)) > 1  # otherwise nothing is tried here
-    for epoch in set(found.selected):
+    assert result.selected == tuple(1 + rank.index(max(rank)) for rank in ranks)
+    assert len(set(result.selected)) > 1  # otherwise nothing is tried here
+    for epoch in set(result.selected):
         stopped = run_trial(
             replace(asked, training=replace(asked.training, epochs=epoch), select="last"), examples=DATA
         )
-        for seed, chosen in enumerate(found.selected):
+        for seed, chosen in enumerate(result.selected):
             if chosen == epoch:
-                assert found.test["log_loss"][seed] == stopped.outcome.test["log_loss"][seed]
+                assert result.test["log_loss"][seed] == stopped.outcome.test["log_loss"][seed]
 
 
 def test_of_equal_accuracies_the_lower_loss_is_the_better_one():
@@ -143,9 +143,9 @@ def test_of_equal_accuracies_the_lower_loss_is_the_better_one():
 
 def test_tuning_and_costs_never_read_the_test_set():
     unread = WithoutTest(DATA)
-    found = run_trial(trial(kind="tune", keep=(), measures=()), examples=unread).outcome
-    assert (found.test, found.difference, found.activity) == ({}, {}, ())
-    assert set(found.validation) == {"accuracy", "log_loss"}
+    result = run_trial(trial(kind="tune", keep=(), measures=()), examples=unread).outcome
+    assert (result.test, result.difference, result.activity) == ({}, {}, ())
+    assert set(result.validation) == {"accuracy", "log_loss"}
     run_trial(trial(kind="cost"), examples=unread)
     with pytest.raises(AssertionError, match="the test set was read"):
         run_trial(trial(epochs=1), examples=unread)
@@ -153,43 +153,43 @@ def test_tuning_and_costs_never_read_the_test_set():
 
 def test_two_classes_have_an_auc_and_one_output_is_their_log_odds():
     two = examples(classes=2)
-    found = run_trial(trial(loss="bce_with_logits", epochs=2), examples=two)
-    assert set(found.outcome.test) == {"accuracy", "log_loss", "auc", "calibration_error"}
-    assert "binary" in found.outcome.difference
+    result = run_trial(trial(loss="bce_with_logits", epochs=2), examples=two)
+    assert set(result.outcome.test) == {"accuracy", "log_loss", "auc", "calibration_error"}
+    assert "binary" in result.outcome.difference
     asked = trial(loss="bce_with_logits", epochs=2)
-    said = load(found.files[f"{asked.key}.predictions.safetensors"])["probabilities"]
+    said = load(result.files[f"{asked.key}.predictions.safetensors"])["probabilities"]
     assert said.shape == (3, 30, 2)
     right = ((said[:, :, 1] > 0.5).long() == two.test_y).double().mean(1)
-    assert found.outcome.test["accuracy"] == tuple(right.tolist())
+    assert result.outcome.test["accuracy"] == tuple(right.tolist())
     loss = F.binary_cross_entropy(said[0, :, 1].double(), two.test_y.double())
-    assert found.outcome.test["log_loss"][0] == pytest.approx(loss.item(), rel=1e-5)
+    assert result.outcome.test["log_loss"][0] == pytest.approx(loss.item(), rel=1e-5)
 
 
 def test_a_regression_has_errors_and_no_classes():
     asked = trial(epochs=2, select="best_val", harden=True)
-    found = run_trial(asked, examples=examples(classes=0))
-    assert set(found.outcome.test) == set(found.outcome.train) == {"mse", "r2"}
-    said = load(found.files[f"{asked.key}.predictions.safetensors"])["predictions"]
+    result = run_trial(asked, examples=examples(classes=0))
+    assert set(result.outcome.test) == set(result.outcome.train) == {"mse", "r2"}
+    said = load(result.files[f"{asked.key}.predictions.safetensors"])["predictions"]
     off = said - examples(classes=0).test_y
-    assert found.outcome.test["mse"] == pytest.approx(off.square().mean((1, 2)).tolist(), rel=1e-5)
-    assert found.outcome.difference == {}
-    assert set(found.outcome.curves) == {"train_loss", "validation_loss", "gradient_norm"}
-    assert set(found.outcome.replacement) == {"limit", "test"}
+    assert result.outcome.test["mse"] == pytest.approx(off.square().mean((1, 2)).tolist(), rel=1e-5)
+    assert result.outcome.difference == {}
+    assert set(result.outcome.curves) == {"train_loss", "validation_loss", "gradient_norm"}
+    assert set(result.outcome.replacement) == {"limit", "test"}
 
 
 def test_only_what_is_asked_for_is_measured():
-    found = run_trial(trial(measures=(), keep=(), epochs=1), examples=DATA)
-    assert set(found.outcome.test) == {"accuracy", "log_loss"}
-    assert set(found.outcome.curves) == {"train_loss", "validation_loss", "validation_accuracy"}
-    numbers = found.outcome
+    result = run_trial(trial(measures=(), keep=(), epochs=1), examples=DATA)
+    assert set(result.outcome.test) == {"accuracy", "log_loss"}
+    assert set(result.outcome.curves) == {"train_loss", "validation_loss", "validation_accuracy"}
+    numbers = result.outcome
     assert (numbers.difference, numbers.activity, numbers.hardness, numbers.gradients) == ({}, (), (), {})
-    assert found.files == {}
+    assert result.files == {}
 
 
 def test_one_by_one_gives_the_same_numbers():
     together, apart = (run_trial(trial(engine=engine, learn=True), examples=DATA) for engine in ("replicas", "loop"))
     for part in ("test", "validation", "train"):
-        ours, theirs = (getattr(one.outcome, part)["log_loss"] for one in (together, apart))
+        ours, theirs = (getattr(item.outcome, part)["log_loss"] for item in (together, apart))
         assert ours == pytest.approx(theirs, rel=1e-3)
     assert together.outcome.parameters["1.beta"]["end"] == pytest.approx(
         apart.outcome.parameters["1.beta"]["end"], rel=1e-3

@@ -21,7 +21,7 @@ def costs():
 
 def test_times_and_ratios_come_with_their_spread(costs):
     asked, rows = costs
-    assert list(rows) == [one.label for one in asked.activations]
+    assert list(rows) == [activation.label for activation in asked.activations]
     for row in rows.values():
         assert row.keys() == {"label", "train", "infer", "train_ratio", "infer_ratio", "peak_memory"}
         for name in ("train", "infer", "train_ratio", "infer_ratio"):

@@ -33,25 +33,25 @@ def thinned(outcome, epochs):
 def test_what_is_noted_is_what_every_epoch_would_have(engine):
     asked = trial("srelu", learn=True, engine=engine, **EVERY)
     whole = run_trial(asked, examples=DATA).outcome
-    found = run_trial(replace(asked, training=replace(asked.training, every=3)), examples=DATA).outcome
+    result = run_trial(replace(asked, training=replace(asked.training, every=3)), examples=DATA).outcome
     assert (whole.epochs, whole.noted) == ((), (1, 2, 3, 4, 5, 6, 7))
-    assert found.epochs == found.noted == (3, 6, 7)
-    assert found.curves == thinned(whole, (3, 6, 7))
-    for name, moved in found.parameters.items():
+    assert result.epochs == result.noted == (3, 6, 7)
+    assert result.curves == thinned(whole, (3, 6, 7))
+    for name, moved in result.parameters.items():
         assert moved["curve"] == tuple(whole.parameters[name]["curve"][epoch - 1] for epoch in (3, 6, 7))
         assert moved["end"] == whole.parameters[name]["end"]
-    assert (found.test, found.selected) == (whole.test, whole.selected)
+    assert (result.test, result.selected) == (whole.test, whole.selected)
 
 
 def test_the_best_epoch_is_one_of_those_that_were_noted():
     asked = trial("srelu", select="best_val", every=2, learning_rate=0.2, **EVERY)
-    found = run_trial(asked, examples=DATA).outcome
-    assert found.epochs == (2, 4, 6, 7)
-    for seed, epoch in enumerate(found.selected):
-        ranks = [(-right[seed], loss[seed]) for right, loss in zip(*_validation(found), strict=True)]
-        assert epoch == found.epochs[ranks.index(min(ranks))]
-        assert found.validation["log_loss"][seed] == min(ranks)[1]
-    assert len(set(found.selected)) > 1
+    result = run_trial(asked, examples=DATA).outcome
+    assert result.epochs == (2, 4, 6, 7)
+    for seed, epoch in enumerate(result.selected):
+        ranks = [(-right[seed], loss[seed]) for right, loss in zip(*_validation(result), strict=True)]
+        assert epoch == result.epochs[ranks.index(min(ranks))]
+        assert result.validation["log_loss"][seed] == min(ranks)[1]
+    assert len(set(result.selected)) > 1
 
 
 def _validation(found):
@@ -70,7 +70,7 @@ def test_a_seed_diverges_in_the_same_epoch_whenever_it_is_looked_at(harden):
     asked = trial("leaky_smelu", harden=harden, **harsh, **{**EVERY, "epochs": 12, "count": 5})
     assert asked.training.learning_rate == 0.02
     often = {n: replace(asked, training=replace(asked.training, every=n)) for n in (1, 5, 12)}
-    every = {n: run_trial(one, examples=quantities) for n, one in often.items()}
+    every = {n: run_trial(item, examples=quantities) for n, item in often.items()}
     gone = every[1].outcome.diverged
     calm, soon, late, quiet, at_once = gone
     assert calm is quiet is None
@@ -152,20 +152,20 @@ def test_steps_that_are_refused(settings, words):
 
 def test_of_a_start_at_random_each_seed_has_its_own():
     asked = trial("squaf", values={"k": 2, "z": "random"}, learn=True, **{**EVERY, "epochs": 1, "count": 3})
-    found = run_trial(asked, examples=DATA).outcome
+    result = run_trial(asked, examples=DATA).outcome
     maker = model_maker(asked.model, asked.activation, DATA)
     begin = [maker(seed)[1].z.detach().flatten().tolist() for seed in asked.seeds.numbers]
     for entry in range(5):
-        moved = found.parameters[f"1.z[{entry}]"]
-        assert moved["starts"] == pytest.approx([one[entry] for one in begin])
-        assert moved["start"] == pytest.approx(sum(one[entry] for one in begin) / 3)
-    assert len({one[0] for one in begin}) == 3
-    assert "starts" not in found.parameters["1.q"]
+        moved = result.parameters[f"1.z[{entry}]"]
+        assert moved["starts"] == pytest.approx([item[entry] for item in begin])
+        assert moved["start"] == pytest.approx(sum(value[entry] for value in begin) / 3)
+    assert len({start[0] for start in begin}) == 3
+    assert "starts" not in result.parameters["1.q"]
 
 
 def test_a_very_long_vector_is_not_followed_number_by_number():
     asked = trial("squaf", values={"k": 40}, learn=True, **{**EVERY, "epochs": 1})
-    found = run_trial(asked, examples=DATA).outcome
-    assert set(found.parameters) <= {f"{path}.{name}" for path in (1, 4) for name in ("q", "alpha")}
+    result = run_trial(asked, examples=DATA).outcome
+    assert set(result.parameters) <= {f"{path}.{name}" for path in (1, 4) for name in ("q", "alpha")}
     # One model trains its weights and biases, and at each of two places q, alpha and 81 heights.
-    assert found.trained == (5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * 83
+    assert result.trained == (5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * 83

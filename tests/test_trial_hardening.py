@@ -52,7 +52,7 @@ def alone(asked, seed: int) -> tuple[nn.Module, list[dict[str, float]]]:
 def test_hardened_together_is_hardened_alone(name, changes):
     asked = trial(name, harden=True, epochs=EPOCHS, weight_decay=0.01, clip=1.0, **changes)
     done = run_trial(asked, examples=DATA)
-    found = done.outcome
+    result = done.outcome
     weights = load(done.files[f"{asked.key}.models.safetensors"])
     said = load(done.files[f"{asked.key}.predictions.safetensors"])["probabilities"]
     knob = sk.get(name).knobs[0]
@@ -61,33 +61,33 @@ def test_hardened_together_is_hardened_alone(name, changes):
         for parameter, value in model.state_dict().items():
             torch.testing.assert_close(weights[parameter][seed], value, **NEAR)
         for path in ("1", "4"):
-            way = [epoch[seed] for epoch in found.parameters[f"{path}.{knob}"]["curve"]]
+            way = [epoch[seed] for epoch in result.parameters[f"{path}.{knob}"]["curve"]]
             assert way == pytest.approx([epoch[path] for epoch in knobs], rel=1e-3)
         # The limit in its place, and what that does to the predictions of this very model.
         theirs = copy.deepcopy(model)
-        theirs.load_state_dict({parameter: one[seed] for parameter, one in weights.items()})
+        theirs.load_state_dict({parameter: item[seed] for parameter, item in weights.items()})
         before = theirs.eval()(DATA.test_x)
         torch.testing.assert_close(said[seed], before.softmax(1), rtol=1e-4, atol=1e-6)
         sk.relu_ize_(theirs)
         after = theirs(DATA.test_x)
-        assert found.replacement["changed"][seed] == (before.argmax(1) != after.argmax(1)).double().mean().item()
+        assert result.replacement["changed"][seed] == (before.argmax(1) != after.argmax(1)).double().mean().item()
         loss = F.cross_entropy(after.double(), DATA.test_y).item()
-        assert found.replacement["test"]["log_loss"][seed] == pytest.approx(loss, rel=1e-5)
-    assert found.replacement["limit"] == ("LeakyReLU" if name == "leaky_smelu" else "ReLU")
+        assert result.replacement["test"]["log_loss"][seed] == pytest.approx(loss, rel=1e-5)
+    assert result.replacement["limit"] == ("LeakyReLU" if name == "leaky_smelu" else "ReLU")
     # The tolerance of lambda-GELU is the paper's distance between gates; a leak moves the distance after the freeze.
     if name in ("srelu", "smelu"):
-        assert found.hardness[0]["distance"] == pytest.approx([5e-3] * 3, rel=1e-4)
+        assert result.hardness[0]["distance"] == pytest.approx([5e-3] * 3, rel=1e-4)
 
 
 def test_a_hardened_trial_ends_in_its_last_epoch_whatever_is_best():
-    found = run_trial(trial(harden=True, select="best_val", epochs=5), examples=DATA).outcome
-    assert found.selected == (5, 5, 5)
+    result = run_trial(trial(harden=True, select="best_val", epochs=5), examples=DATA).outcome
+    assert result.selected == (5, 5, 5)
 
 
 def test_an_activation_may_be_reported_at_its_best_epoch_after_the_freeze():
     last = trial(harden=True, learn=True, epochs=8, learning_rate=0.05)
     best = replace(last, activations=(replace(last.activation, select="best_val"),))
-    ours, theirs = (run_trial(one, examples=DATA).outcome for one in (best, last))
+    ours, theirs = (run_trial(item, examples=DATA).outcome for item in (best, last))
     assert ours.curves == theirs.curves
     assert theirs.selected == (8, 8, 8)
     assert any(epoch < 8 for epoch in ours.selected)
@@ -105,23 +105,23 @@ def test_an_activation_may_be_reported_at_its_best_epoch_after_the_freeze():
 def test_a_seed_that_diverged_before_the_freeze_does_not_stop_the_others():
     calm = trial(harden=True, learn=True)
     wild = replace(calm, model=replace(calm.model, build="trial_models:explosive"))
-    ours, theirs = (run_trial(one, examples=DATA).outcome for one in (wild, calm))
+    ours, theirs = (run_trial(item, examples=DATA).outcome for item in (wild, calm))
     assert ours.diverged == (None, 1, None)
     for seed in (0, 2):
         assert ours.test["log_loss"][seed] == theirs.test["log_loss"][seed]
         assert ours.replacement["changed"][seed] == theirs.replacement["changed"][seed]
-        assert [one[seed] for one in ours.parameters["1.beta"]["curve"]] == [
-            one[seed] for one in theirs.parameters["1.beta"]["curve"]
+        assert [value[seed] for value in ours.parameters["1.beta"]["curve"]] == [
+            entry[seed] for entry in theirs.parameters["1.beta"]["curve"]
         ]
     assert ours.replacement["changed"][1] is None
 
 
 def test_a_limit_that_was_left_by_learning_is_said_and_no_number_is_given():
     asked = trial("generalized_smelu", harden=True, learn=True, epochs=1)
-    found = run_trial(asked, examples=DATA).outcome
-    assert found.replacement["changed"] == found.replacement["test"]["accuracy"] == (None,) * 3
-    assert "g_plus" in found.replacement["not_run"]
-    assert None not in found.test["accuracy"]
+    result = run_trial(asked, examples=DATA).outcome
+    assert result.replacement["changed"] == result.replacement["test"]["accuracy"] == (None,) * 3
+    assert "g_plus" in result.replacement["not_run"]
+    assert None not in result.test["accuracy"]
 
 
 def test_what_cannot_be_hardened_is_refused_before_any_training():

@@ -99,6 +99,6 @@ def test_a_state_that_is_not_whole_or_of_another_trial_is_refused():
             with pytest.raises(SavedError, match=r"damaged|is not what was saved"):
                 run_trial(asked, examples=DATA, saved={**saved, name: damage(saved[name])})
         with pytest.raises(SavedError, match=f"lacks '{name}'"):
-            run_trial(asked, examples=DATA, saved={key: one for key, one in saved.items() if key != name})
+            run_trial(asked, examples=DATA, saved={key: item for key, item in saved.items() if key != name})
     with pytest.raises(SavedError, match=f"of the trial {asked.key}, and not of"):
         run_trial(trial(epochs=2), examples=DATA, saved=saved)

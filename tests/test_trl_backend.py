@@ -44,10 +44,10 @@ def language(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def pairs(language: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> list[PairTokens]:
-    found = list(read_preferences(write_hh(tmp_path_factory.mktemp("hh") / "train.jsonl", 3)).pairs)
+    result = list(read_preferences(write_hh(tmp_path_factory.mktemp("hh") / "train.jsonl", 3)).pairs)
     # One is longer than the length: it is cut by our rules, also for trl.
-    found.append(Pair(prompt=dialogue("the end " * 9, "")[:-1], chosen=" the other one " * 3, rejected=" no"))
-    tokens = [tokenize(one, language.tokenizer, length=64, prompt_length=24) for one in found]
+    result.append(Pair(prompt=dialogue("the end " * 9, "")[:-1], chosen=" the other one " * 3, rejected=" no"))
+    tokens = [tokenize(item, language.tokenizer, length=64, prompt_length=24) for item in result]
     assert len(tokens[3].prompt) == 24
     return tokens
 
@@ -80,35 +80,35 @@ def test_dpo_by_trl_is_ours(language: LanguageModel, pairs: list[PairTokens]) ->
 
 
 def test_parts_of_a_batch_add_up_in_trl_too(language: LanguageModel, pairs: list[PairTokens]) -> None:
-    found = []
+    results = []
     for micro in (4, 2):
         model = fresh(language)
         recipe = Recipe(batch=4, micro_batch=micro, warmup=0, learning_rate=1e-3, length=64, prompt_length=24)
         prefer_with_trl_(model, language.tokenizer, pairs, recipe, beta=0.5, seed=0)
-        found.append(model)
-    assert_same_weights(*found, fresh(language))
+        results.append(model)
+    assert_same_weights(*results, fresh(language))
 
 
 def test_sft_by_trl_is_ours_with_the_mean_over_tokens(language: LanguageModel, pairs: list[PairTokens]) -> None:
     model, told = fresh(language), []
     batch = chosen_batch(pairs, padding=language.tokenizer.pad_token_id)
     with torch.no_grad():
-        expected = -reply_log_probabilities(model.eval(), batch).sum() / sum(len(one.chosen) for one in pairs)
+        expected = -reply_log_probabilities(model.eval(), batch).sum() / sum(len(value.chosen) for value in pairs)
     losses = supervise_with_trl_(model, language.tokenizer, pairs, RECIPE, seed=0, advance=lambda: told.append(1))
     assert len(losses) == len(told) == 3
     assert losses[0] == pytest.approx(expected.item(), abs=1e-4)
     assert losses[2] < losses[0]
     # Replies of one length: then the two losses differ by a factor, which RMSprop divides out (but for its epsilon).
-    same = [PairTokens(prompt=one.prompt, chosen=one.chosen[:4], rejected=one.rejected) for one in pairs]
+    same = [PairTokens(prompt=pair.prompt, chosen=pair.chosen[:4], rejected=pair.rejected) for pair in pairs]
     wide = Recipe(batch=4, micro_batch=4, epochs=3, warmup=2, learning_rate=1e-4, length=64, prompt_length=24, clip=1e9)
     own, theirs = fresh(language), fresh(language)
     supervise_(own, same, wide, seed=0, padding=language.tokenizer.pad_token_id)
     supervise_with_trl_(theirs, language.tokenizer, same, wide, seed=0)
     weights = [
-        torch.cat([one.flatten() for name, one in net.state_dict().items() if "ln" not in name])
+        torch.cat([item.flatten() for name, item in net.state_dict().items() if "ln" not in name])
         for net in (own, theirs, fresh(language))
     ]
-    moved = [one - weights[2] for one in weights[:2]]
+    moved = [weight - weights[2] for weight in weights[:2]]
     assert torch.nn.functional.cosine_similarity(*moved, dim=0) > 0.99
 
 

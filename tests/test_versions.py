@@ -56,7 +56,7 @@ def test_the_oldest_torch_is_that_of_the_package() -> None:
 def test_tools_are_pinned() -> None:
     assert pinned_torch().startswith("2.")
     assert len(pinned()) == 6
-    assert all("==" in one for one in pinned())
+    assert all("==" in item for item in pinned())
 
 
 def test_a_report_is_counted_and_a_missing_one_is_no_success(tmp_path: Path) -> None:
@@ -78,5 +78,5 @@ def test_the_page_holds_the_record() -> None:
     """And no version with a failing test is listed as one that works."""
     results = json.loads(RECORD.read_text(encoding="utf-8"))
     assert f"{BEGIN}\n\n{table(results)}\n" in PAGE.read_text(encoding="utf-8")
-    assert all(one["ended"] and not one["failed"] and one["passed"] for one in results)
-    assert any(one["torch"].startswith(f"{oldest_torch()}.") for one in results)
+    assert all(result["ended"] and not result["failed"] and result["passed"] for result in results)
+    assert any(item["torch"].startswith(f"{oldest_torch()}.") for item in results)

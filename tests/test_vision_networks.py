@@ -49,7 +49,7 @@ def test_parameters_equal_the_papers_integers(name: str, classes: int, plain: in
     """With PReLU they count the places as well: each has a module of its own."""
     with torch.device("meta"):
         model = NETWORKS[name](classes=classes, activation=nn.PReLU)
-    places = [one for one in model.modules() if isinstance(one, nn.PReLU)]
+    places = [module for module in model.modules() if isinstance(module, nn.PReLU)]
     assert count(model) == learned
     assert count(model) - len(places) == plain
 
@@ -74,7 +74,7 @@ def test_weights_come_from_the_seed_alone(name: str) -> None:
     def weights(activation: object, seed: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(99 + seed)  # of no consequence
         made = NETWORKS[name](classes=3, activation=activation, seed=seed)
-        own = {id(p) for one in activation_modules(made).values() for p in one.parameters()}
+        own = {id(p) for module in activation_modules(made).values() for p in module.parameters()}
         return {key: p for key, p in made.named_parameters() if id(p) not in own}
 
     def random_start() -> nn.Module:
@@ -82,7 +82,7 @@ def test_weights_come_from_the_seed_alone(name: str) -> None:
 
     first, second, other = weights(sk.nn.SmeLU, 5), weights(random_start, 5), weights(sk.nn.SmeLU, 6)
     assert first.keys() == second.keys()
-    assert all(torch.equal(one, two) for one, two in zip(first.values(), second.values(), strict=True))
+    assert all(torch.equal(item, two) for item, two in zip(first.values(), second.values(), strict=True))
     assert not torch.equal(next(iter(first.values())), next(iter(other.values())))
     torch.random.set_rng_state(before)
     NETWORKS[name](classes=3, seed=1)
@@ -92,10 +92,10 @@ def test_weights_come_from_the_seed_alone(name: str) -> None:
 def test_a_random_start_differs_at_each_place_and_comes_from_the_seed() -> None:
     def starts(seed: int) -> list[torch.Tensor]:
         made = NETWORKS["vgg8"](activation=lambda: sk.nn.make("squaf", z="random", learn=True), seed=seed)
-        return [one.z.detach() for one in activation_modules(made).values()]
+        return [module.z.detach() for module in activation_modules(made).values()]
 
     first, again, other = starts(1), starts(1), starts(2)
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+    assert all(torch.equal(item, two) for item, two in zip(first, again, strict=True))
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[0], other[0])
 
@@ -104,9 +104,9 @@ def test_resnet18_is_torchvisions_with_another_stem() -> None:
     torchvision = pytest.importorskip("torchvision", reason="timm, which the other networks need, brings it along")
     theirs, ours = torchvision.models.resnet18(num_classes=10), NETWORKS["resnet18"](classes=10)
     theirs.conv1, theirs.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert one.shape == other.shape
-        other.data.copy_(one.data)
+    for item, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert item.shape == other.shape
+        other.data.copy_(item.data)
     torch.testing.assert_close(ours(IMAGES), theirs(IMAGES))
 
 
@@ -165,10 +165,10 @@ def test_build_from_words() -> None:
     assert len(activation_modules(network)) == 13
     assert torch.equal(network(IMAGES), again(IMAGES))
     channels = build("vgg8", classes=4, activation="srelu", learn=True, per="channel")
-    found = [tuple(one.raw_delta.shape) for one in activation_modules(channels).values()]
-    assert [shape[0] for shape in found] == [64, 128, 256, 512, 512]
+    results = [tuple(module.raw_delta.shape) for module in activation_modules(channels).values()]
+    assert [shape[0] for shape in results] == [64, 128, 256, 512, 512]
     plain = build("vit_tiny", classes=4, activation="torch:silu")
-    assert [type(one).__name__ for one in plain.modules() if isinstance(one, nn.SiLU | nn.Tanh)] == ["SiLU"] * 12 + [
+    assert [type(item).__name__ for item in plain.modules() if isinstance(item, nn.SiLU | nn.Tanh)] == ["SiLU"] * 12 + [
         "Tanh"
     ]
 

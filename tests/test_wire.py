@@ -25,14 +25,14 @@ def drawn(kind: str, levels: int, count: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(levels + count)
     share = torch.rand(count, generator=generator, dtype=torch.float64)
     if kind == "even":
-        found = share * levels
+        result = share * levels
     elif kind == "leaning":
-        found = share**8 * levels
+        result = share**8 * levels
     elif kind == "two":
-        found = torch.where(share < 0.01, levels - 1, levels // 2)
+        result = torch.where(share < 0.01, levels - 1, levels // 2)
     else:
-        found = torch.where(torch.rand(count, generator=generator) < 0.02, share * levels, levels / 2)
-    return found.long().clamp(0, levels - 1)
+        result = torch.where(torch.rand(count, generator=generator) < 0.02, share * levels, levels / 2)
+    return result.long().clamp(0, levels - 1)
 
 
 @pytest.mark.parametrize("coder", CODERS)

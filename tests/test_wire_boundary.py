@@ -39,20 +39,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def found(folder: str) -> list[dict[str, Any]]:
     """What rank 0 and rank 1 found, and what rank 0 found when rank 1 was killed."""
     started = [mp.get_context("spawn").Process(target=those.process, args=(rank, folder)) for rank in (0, 1)]
-    for one in started:
-        one.start()
+    for item in started:
+        item.start()
     end = time.monotonic() + SECONDS
-    for one in started:
-        one.join(max(0, end - time.monotonic()))
-    codes = [one.exitcode for one in started]
-    for one in started:
-        one.kill()
+    for item in started:
+        item.join(max(0, end - time.monotonic()))
+    codes = [value.exitcode for value in started]
+    for item in started:
+        item.kill()
     assert codes == [0, -9]
     return [torch.load(Path(folder) / f"{name}.pt", weights_only=True) for name in ("0", "1", "end")]
 
 
 def test_the_example_of_the_documentation_runs(found: list[Any]):
-    said, silent = (one["example"] for one in found[:2])
+    said, silent = (item["example"] for item in found[:2])
     told = re.match(r"20 messages of ([\d,]+) activations in all: .* ([\d.]+) bits each \(entropy ([\d.]+)\)", said)
     assert told is not None, said
     assert told[1] == f"{20 * 64 * 256:,}"
@@ -104,7 +104,7 @@ def test_gradients_in_half_the_bytes_train_nearly_the_same(found: list[Any], fol
 
 @pytest.mark.parametrize("name", those.LAYERS)
 def test_bytes_are_those_that_were_sent(name: str, found: list[Any]):
-    ours, theirs = (one[f"train {name}"] for one in found[:2])
+    ours, theirs = (item[f"train {name}"] for item in found[:2])
     case, count = those.LAYERS[name], those.STEPS * those.BATCH * 6 * 8 * 8
     traffic = ours["traffic"]
     assert {**traffic, "entropy": None} == theirs["traffic"]  # both ends count the same
@@ -149,16 +149,16 @@ def test_a_pipeline_schedule_carries_the_cut(name: str, found: list[Any], folder
 
 
 def test_without_gradients_and_with_misuse(found: list[Any]):
-    sender, receiver = (one["still"] for one in found[:2])
+    sender, receiver = (item["still"] for item in found[:2])
     assert receiver["equal"] == [True, True, True]
     assert not sender["needs"]
     assert not receiver["needs"]
     assert sender["tables"] == receiver["tables"] == 2 * 4 * 33  # at first, and when z had changed
     assert receiver["empty"] == [[0, 5], "torch.float64"]
-    assert all(one.startswith("Boundary: 2 of 35 pre-activations are NaN") for one in sender["nan"])
+    assert all(value.startswith("Boundary: 2 of 35 pre-activations are NaN") for value in sender["nan"])
     assert "sending end" in sender["sending"]
     assert "second time" in sender["twice"]
-    assert all(one["closed"].endswith("It was closed.") for one in (sender, receiver))
+    assert all(entry["closed"].endswith("It was closed.") for entry in (sender, receiver))
     assert all("a rank from 0 to 1 and not this one" in text for text in sender["ranks"])
     assert "seconds above 0" in sender["timeout"]
 
@@ -174,7 +174,7 @@ def test_altered_bytes_give_an_error_and_never_activations(found: list[Any]):
 
 def test_an_end_that_keeps_to_nothing_gives_an_error_and_takes_no_memory(found: list[Any]):
     """gloo ended the process where more came than was awaited, and a header of 4 TB reached the allocator."""
-    sender, receiver = (one["hostile"] for one in found[:2])
+    sender, receiver = (item["hostile"] for item in found[:2])
     assert receiver["whole"]
     for ours, name, error, words in (
         (receiver, "noise", "WireError", "no header of a Boundary"),
@@ -198,18 +198,18 @@ def test_a_stranger_at_the_door_does_not_keep_the_ends_apart(found: list[Any]):
 
 def test_an_end_that_closes_takes_what_is_on_its_way_and_tells_the_other(found: list[Any]):
     """A message that nobody took ended the whole process, inside of gloo."""
-    for rank, one in enumerate(end["closing"] for end in found[:2]):
+    for rank, item in enumerate(end["closing"] for end in found[:2]):
         other = 1 - rank
-        assert one["on their way"][0] == one["own error"][0] == ""
-        assert one["waits"][0].startswith(f"Rank {other} closed its end of the Boundary when it should send")
-        assert max(one[key][2] for key in ("on their way", "own error", "waits", "most")) < SOON
-        assert f"rank {other} can no longer be used" in one["after most"][0]
+        assert item["on their way"][0] == item["own error"][0] == ""
+        assert item["waits"][0].startswith(f"Rank {other} closed its end of the Boundary when it should send")
+        assert max(item[key][2] for key in ("on their way", "own error", "waits", "most")) < SOON
+        assert f"rank {other} can no longer be used" in item["after most"][0]
     assert found[1]["closing"]["most"][0].startswith("The header announces 50 activations, and at most 10")
     assert found[0]["closing"]["most"][0].startswith("Rank 1 ended or closed the connection")
 
 
 def test_an_end_that_does_not_answer_is_named_in_time(found: list[Any]):
-    sender, receiver = (one["silent"] for one in found[:2])
+    sender, receiver = (item["silent"] for item in found[:2])
     for text, kinds, seconds in (sender["gradient"], receiver["activations"]):
         assert "within 1 seconds" in text
         assert "PeerError SoftkneeError TimeoutError" in kinds

@@ -17,13 +17,13 @@ def heap_lengths(weights: list[int]) -> list[int]:
     """Huffman's own construction: join the two lightest until one is left."""
     heap = [(weight, symbol, (symbol,)) for symbol, weight in enumerate(weights) if weight]
     heapq.heapify(heap)
-    found = [0] * len(weights)
+    result = [0] * len(weights)
     for order in itertools.count(len(weights)):
         if len(heap) < 2:
-            return found
+            return result
         (first, _, left), (second, _, right) = heapq.heappop(heap), heapq.heappop(heap)
         for symbol in left + right:
-            found[symbol] += 1
+            result[symbol] += 1
         heapq.heappush(heap, (first + second, order, left + right))
     raise AssertionError
 
@@ -41,11 +41,11 @@ def some_weights(seed: int) -> list[int]:
 @pytest.mark.parametrize("seed", range(12))
 def test_code_lengths_are_as_short_as_those_of_a_heap(seed: int) -> None:
     weights = some_weights(seed)
-    found, reference = huffman.lengths(weights), heap_lengths(weights)
+    result, reference = huffman.lengths(weights), heap_lengths(weights)
     assert max(reference) <= huffman.LONGEST
-    assert huffman.bits_of(weights, found) == huffman.bits_of(weights, reference)
-    assert kraft(found) == 1
-    assert [length > 0 for length in found] == [weight > 0 for weight in weights]
+    assert huffman.bits_of(weights, result) == huffman.bits_of(weights, reference)
+    assert kraft(result) == 1
+    assert [length > 0 for length in result] == [weight > 0 for weight in weights]
 
 
 def test_limited_code_lengths_are_the_shortest_there_are() -> None:
@@ -54,10 +54,10 @@ def test_limited_code_lengths_are_the_shortest_there_are() -> None:
         weights = sorted(random.Random(seed).choices(range(1, 200), k=6))
         choices = itertools.product(range(1, longest + 1), repeat=6)
         least = min(huffman.bits_of(weights, choice) for choice in choices if kraft(list(choice)) <= 1)
-        found = huffman.lengths(weights, longest=longest)
-        assert huffman.bits_of(weights, found) == least
-        assert max(found) <= longest
-        assert kraft(found) == 1
+        result = huffman.lengths(weights, longest=longest)
+        assert huffman.bits_of(weights, result) == least
+        assert max(result) <= longest
+        assert kraft(result) == 1
 
 
 def test_fibonacci_weights_would_need_longer_codes_and_are_limited() -> None:
@@ -65,9 +65,9 @@ def test_fibonacci_weights_would_need_longer_codes_and_are_limited() -> None:
     while len(weights) < 40:
         weights.append(weights[-1] + weights[-2])
     assert max(heap_lengths(weights)) == 39
-    found = huffman.lengths(weights)
-    assert max(found) == huffman.LONGEST
-    assert kraft(found) == 1
+    result = huffman.lengths(weights)
+    assert max(result) == huffman.LONGEST
+    assert kraft(result) == 1
     # All of them at once, so that words of every length up to 24 occur next to each other.
     symbols = np.array([*range(40), *range(39, -1, -1)], dtype=np.uint8)
     model, payload = huffman.encode(symbols, [2] * 40, weights)
@@ -96,23 +96,23 @@ def test_a_huffman_stream_is_its_code_words_one_after_the_other(seed: int) -> No
 @pytest.mark.parametrize("seed", range(4))
 def test_frequencies_sum_to_a_power_of_two_and_no_exchange_betters_them(seed: int, scale: int) -> None:
     weights = some_weights(seed)
-    found = rans.quantised(weights, scale)
-    assert sum(found) == 1 << scale
-    assert [f > 0 for f in found] == [weight > 0 for weight in weights]
-    best = rans.code_bits(weights, found)
+    result = rans.quantised(weights, scale)
+    assert sum(result) == 1 << scale
+    assert [f > 0 for f in result] == [weight > 0 for weight in weights]
+    best = rans.code_bits(weights, result)
     for give, take in itertools.permutations(random.Random(seed).sample(range(len(weights)), min(8, len(weights))), 2):
-        if found[give] > 1 and weights[take]:
-            other = list(found)
+        if result[give] > 1 and weights[take]:
+            other = list(result)
             other[give], other[take] = other[give] - 1, other[take] + 1
             assert rans.code_bits(weights, other) > best * (1 - 1e-9)
 
 
 def test_geometric_frequencies_are_those_of_waiting() -> None:
-    found = rans.geometric((1, 100), 3, 20, 16)
+    actual = rans.geometric((1, 100), 3, 20, 16)
     stay = 0.99**8
     expected = [65536 * stay**a * (1 - stay) for a in range(19)] + [65536 * stay**19]
-    assert all(abs(f - e) < 1.5 for f, e in zip(found, expected, strict=True))
-    assert sum(found) == 65536
+    assert all(abs(f - e) < 1.5 for f, e in zip(actual, expected, strict=True))
+    assert sum(actual) == 65536
 
 
 def scalar_decode(payload: bytes, table: list[int], scale: int, lanes: int, count: int) -> list[int]:
@@ -120,7 +120,7 @@ def scalar_decode(payload: bytes, table: list[int], scale: int, lanes: int, coun
     states = [int.from_bytes(payload[4 * lane : 4 * lane + 4], "little") for lane in range(lanes)]
     words = [int.from_bytes(payload[at : at + 2], "little") for at in range(4 * lanes, len(payload), 2)]
     starts = [0, *itertools.accumulate(table)]
-    found = []
+    results = []
     for place in range(count):
         x = states[place % lanes]
         t = x % 2**scale
@@ -129,10 +129,10 @@ def scalar_decode(payload: bytes, table: list[int], scale: int, lanes: int, coun
         if x < 2**16:
             x = 2**16 * x + words.pop(0)
         states[place % lanes] = x
-        found.append(symbol)
+        results.append(symbol)
     assert not words
     assert states == [2**16] * lanes
-    return found
+    return results
 
 
 @pytest.mark.parametrize("scale", [12, 16])

@@ -44,14 +44,14 @@ def sealed(body: bytes) -> bytes:
 def outcome(data: bytes) -> torch.Tensor | None:
     """A tensor within the limits, or None after a WireError; anything else is a failure."""
     try:
-        found = decode(data, most=LIMIT, probabilities=SHARE)
+        result = decode(data, most=LIMIT, probabilities=SHARE)
     except WireError:
         return None
-    assert found.numel() <= LIMIT
-    if found.numel():
+    assert result.numel() <= LIMIT
+    if result.numel():
         levels = message.read_message(data, most=LIMIT).levels
-        assert 0 <= int(found.to(torch.int64).min()) <= int(found.to(torch.int64).max()) < levels
-    return found
+        assert 0 <= int(result.to(torch.int64).min()) <= int(result.to(torch.int64).max()) < levels
+    return result
 
 
 @pytest.mark.parametrize("number", range(len(MESSAGES)))

@@ -27,10 +27,10 @@ def drawn(name: str, count: int, levels: int = 33) -> torch.Tensor:
 
 
 def entropy_by_hand(symbols: torch.Tensor) -> float:
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for symbol in symbols.tolist():
-        found[symbol] = found.get(symbol, 0) + 1
-    return -sum(n / len(symbols) * math.log2(n / len(symbols)) for n in found.values())
+        result[symbol] = result.get(symbol, 0) + 1
+    return -sum(n / len(symbols) * math.log2(n / len(symbols)) for n in result.values())
 
 
 def payload_bits(data: bytes) -> int:
@@ -119,13 +119,13 @@ def test_entropy_of_closed_forms() -> None:
 
 def test_sizes_are_those_of_the_messages() -> None:
     symbols = drawn("bell", COUNT)
-    found = sizes(symbols, levels=33)
+    result = sizes(symbols, levels=33)
     for coder in ("huffman", "rans", "packed"):
-        assert getattr(found, coder) == 8 * len(encode(symbols, levels=33, coder=coder)) / COUNT
-    assert found.entropy < found.rans < found.huffman < found.packed < found.bfloat16 < found.float32 == 32
-    assert found.packed < 5.34
-    assert found.smallest == "rans"
-    assert "rans" in str(found)
+        assert getattr(result, coder) == 8 * len(encode(symbols, levels=33, coder=coder)) / COUNT
+    assert result.entropy < result.rans < result.huffman < result.packed < result.bfloat16 < result.float32 == 32
+    assert result.packed < 5.34
+    assert result.smallest == "rans"
+    assert "rans" in str(result)
     assert sizes(symbols) == sizes(symbols, levels=int(symbols.max()) + 1)
     empty = sizes(symbols[:0], levels=33)
     assert (empty.count, empty.entropy, empty.rans, empty.huffman, empty.packed) == (0, 0, 0, 0, 0)

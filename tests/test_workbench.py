@@ -22,23 +22,23 @@ pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the e
 
 def test_the_curve_is_the_function_and_its_derivatives() -> None:
     beta = 1.5
-    found = done("curve", asked("gelu", beta=beta) | {"low": -3, "high": 2})
-    x, value = points(found["curve"]["lines"][0])
+    result = done("curve", asked("gelu", beta=beta) | {"low": -3, "high": 2})
+    x, value = points(result["curve"]["lines"][0])
     assert (x[0], x[-1]) == pytest.approx((-3, 2), abs=1e-6)
     assert len(x) > 400
     pdf, cdf = stats.norm.pdf(beta * x), special.ndtr(beta * x)
     np.testing.assert_allclose(value, x * cdf, rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(points(found["curve"]["lines"][1])[1], cdf + beta * x * pdf, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(points(result["curve"]["lines"][1])[1], cdf + beta * x * pdf, rtol=1e-9, atol=1e-14)
     second = beta * pdf * (2 - (beta * x) ** 2)
-    np.testing.assert_allclose(points(found["curve"]["lines"][2])[1], second, rtol=1e-8, atol=1e-13)
-    limit_x, limit = points(found["limit"]["curve"]["lines"][0])
+    np.testing.assert_allclose(points(result["curve"]["lines"][2])[1], second, rtol=1e-8, atol=1e-13)
+    limit_x, limit = points(result["limit"]["curve"]["lines"][0])
     np.testing.assert_array_equal(limit, np.maximum(limit_x, 0))
 
 
 def test_a_kink_is_a_point_mass_and_a_jump_a_gap() -> None:
-    found = done("curve", asked("leaky_relu", slope=0.25) | {"low": -1, "high": 1})
-    assert found["curve"]["masses"] == [pytest.approx([0.0, 0.75], abs=1e-7)]
-    slope = np.frombuffer(base64.b64decode(found["curve"]["lines"][1]["y"]), "<f8")
+    result = done("curve", asked("leaky_relu", slope=0.25) | {"low": -1, "high": 1})
+    assert result["curve"]["masses"] == [pytest.approx([0.0, 0.75], abs=1e-7)]
+    slope = np.frombuffer(base64.b64decode(result["curve"]["lines"][1]["y"]), "<f8")
     assert np.isnan(slope[:-1]).sum() == 1  # one gap between the two runs
 
 
@@ -55,16 +55,16 @@ def test_a_kink_is_a_point_mass_and_a_jump_a_gap() -> None:
     ],
 )
 def test_the_distance_to_the_hard_limit(text: str, values: dict, distance: float | None, place: float | None) -> None:
-    found = done("curve", asked(text, **values))["distance"]
+    result = done("curve", asked(text, **values))["distance"]
     if distance is None:
-        assert found["value"] is None
-        assert "without bound" in found["words"]
+        assert result["value"] is None
+        assert "without bound" in result["words"]
         return
-    assert found["value"] == pytest.approx(distance, rel=1e-9)
-    assert (found["x"] is None) == (place is None)
+    assert result["value"] == pytest.approx(distance, rel=1e-9)
+    assert (result["x"] is None) == (place is None)
     if place is not None:
-        assert abs(found["x"]) == pytest.approx(place, abs=1e-5)
-        assert abs(found["from"] - found["to"]) == pytest.approx(distance, rel=1e-9)
+        assert abs(result["x"]) == pytest.approx(place, abs=1e-5)
+        assert abs(result["from"] - result["to"]) == pytest.approx(distance, rel=1e-9)
 
 
 def test_sliders_have_room_for_what_is_allowed() -> None:
@@ -107,13 +107,13 @@ def test_the_view_may_be_asked_for() -> None:
     ],
 )
 def test_an_error_marks_its_cause(text: str, cause: str | None, unknown: str | None) -> None:
-    found = refused("curve", asked(text))
-    assert found["error"].endswith((".", "?"))
-    assert len(found["error"]) < 220
+    result = refused("curve", asked(text))
+    assert result["error"].endswith((".", "?"))
+    assert len(result["error"]) < 220
     if cause is not None:
-        first, behind = found["span"]
+        first, behind = result["span"]
         assert text[first:behind] == cause
-    assert found.get("unknown") == unknown
+    assert result.get("unknown") == unknown
 
 
 @pytest.mark.parametrize(
@@ -125,19 +125,19 @@ def test_a_sign_of_mathematics_is_named_with_what_to_write(sign: str, cure: str)
 
 
 def test_a_new_name_with_a_value_is_a_parameter() -> None:
-    found = read({"text": "x * sigmoid(beta * x) + shift", "values": {"beta": 2.0, "shift": -1}, "real": ["shift"]})
-    assert found.values == {"beta": 2.0, "shift": -1.0}
+    result = read({"text": "x * sigmoid(beta * x) + shift", "values": {"beta": 2.0, "shift": -1}, "real": ["shift"]})
+    assert result.values == {"beta": 2.0, "shift": -1.0}
     at = torch.tensor([0.5], dtype=torch.float64)
-    assert found.act(at, **found.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
+    assert result.act(at, **result.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
     with pytest.raises(SoftkneeError, match="above 0"):
         read({"text": "x * sigmoid(beta * x)", "values": {"beta": -2.0}})
     assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 0.01}  # what it does not have is let go
 
 
 def test_the_width_of_a_mollifier_can_become_a_slider() -> None:
-    found = slider_for_width("mollify(hardtanh, triweight, width=0.4)")
-    assert found == {"text": "mollify(hardtanh, triweight, width=delta)", "values": {"delta": 0.4}, "word": "width"}
-    fixed, free = read({"text": "mollify(hardtanh, triweight, width=0.4)"}), read(found)
+    result = slider_for_width("mollify(hardtanh, triweight, width=0.4)")
+    assert result == {"text": "mollify(hardtanh, triweight, width=delta)", "values": {"delta": 0.4}, "word": "width"}
+    fixed, free = read({"text": "mollify(hardtanh, triweight, width=0.4)"}), read(result)
     x = torch.linspace(-2, 2, 101, dtype=torch.float64)
     torch.testing.assert_close(fixed.act(x), free.act(x, **free.given), rtol=1e-13, atol=1e-15)
     assert slider_for_width("mollify(relu, box, width=delta)") is None
@@ -178,7 +178,7 @@ def test_a_request_of_another_shape_is_a_sentence(function: Any) -> None:
 
 def test_formulas_are_mathematics_for_a_browser() -> None:
     formulas = done("formulas", asked("smelu"))["formulas"]
-    assert [one["latex"].partition("(")[0] for one in formulas] == ["f", "f'", "f''"]
+    assert [formula["latex"].partition("(")[0] for formula in formulas] == ["f", "f'", "f''"]
     assert formulas[0]["mathml"].startswith("<math")
     assert "<mfrac>" in formulas[0]["mathml"]
     assert "<mtable" in formulas[0]["mathml"]  # the cases
@@ -200,11 +200,11 @@ def test_the_certificate_in_rows() -> None:
 
 def test_entropy_against_closed_forms_and_quadrature() -> None:
     logistic = {"kind": "logistic", "mean": 0.0, "scale": 1.0}
-    found = done("entropy", asked("sigmoid") | {"density": logistic})
-    assert found["whole"]
-    assert found["change"] == pytest.approx(-2.0, abs=1e-9)  # the output is uniform, the input has 2 nats
-    assert found["mean"] == pytest.approx(0.5, abs=1e-12)
-    assert found["deviation"] == pytest.approx(1 / math.sqrt(12), rel=1e-9)
+    result = done("entropy", asked("sigmoid") | {"density": logistic})
+    assert result["whole"]
+    assert result["change"] == pytest.approx(-2.0, abs=1e-9)  # the output is uniform, the input has 2 nats
+    assert result["mean"] == pytest.approx(0.5, abs=1e-12)
+    assert result["deviation"] == pytest.approx(1 / math.sqrt(12), rel=1e-9)
     relu = done("entropy", asked("relu") | {"density": NORMAL})
     assert (relu["change"], relu["low"], relu["high"]) == (pytest.approx(0, abs=1e-12), 0, None)
     assert (relu["share"], relu["flat"]) == (pytest.approx(0.5), pytest.approx(0.5))
@@ -220,31 +220,31 @@ def test_entropy_against_closed_forms_and_quadrature() -> None:
 
 
 def test_a_function_without_values_there_has_no_entropy() -> None:
-    found = done("entropy", asked("log(x)") | {"density": NORMAL})
-    assert found["change"] is None
-    assert "no value for some of these inputs" in found["words"]
+    result = done("entropy", asked("log(x)") | {"density": NORMAL})
+    assert result["change"] is None
+    assert "no value for some of these inputs" in result["words"]
 
 
 def test_moments_that_do_not_exist_are_said_and_not_shown() -> None:
-    found = done("entropy", asked("1/x") | {"density": NORMAL})
-    assert found["mean"] is None
-    assert found["deviation"] is None
-    assert "the mean, the deviation and the mean of f′(X)² do not exist" in found["words"]
+    result = done("entropy", asked("1/x") | {"density": NORMAL})
+    assert result["mean"] is None
+    assert result["deviation"] is None
+    assert "the mean, the deviation and the mean of f′(X)² do not exist" in result["words"]
     # sqrt|x| has a mean and a deviation, but no mean of f'(x)^2 = 1/(4 |x|); E log|f'| exists.
-    found = done("entropy", asked("sqrt(abs(x))") | {"density": NORMAL})
-    assert found["mean"] == pytest.approx(2**0.25 * math.gamma(0.75) / math.sqrt(math.pi), rel=1e-6)
-    assert found["slope_square"] is None
-    assert "the mean of f′(X)² does not exist" in found["words"]
-    assert found["change"] == pytest.approx(-math.log(2) + (0.5772156649015329 + math.log(2)) / 4, rel=1e-6)
+    result = done("entropy", asked("sqrt(abs(x))") | {"density": NORMAL})
+    assert result["mean"] == pytest.approx(2**0.25 * math.gamma(0.75) / math.sqrt(math.pi), rel=1e-6)
+    assert result["slope_square"] is None
+    assert "the mean of f′(X)² does not exist" in result["words"]
+    assert result["change"] == pytest.approx(-math.log(2) + (0.5772156649015329 + math.log(2)) / 4, rel=1e-6)
 
 
 def test_depth_begins_at_the_second_moment_of_the_inputs() -> None:
-    found = done("depth", asked("relu") | {"density": {"kind": "uniform", "mean": 1.0, "scale": 3.0}})
-    assert found["q"] == pytest.approx(1 + 9 / 3, rel=1e-9)
-    assert found["on_edge"]
-    assert (found["gain"], found["weights"]) == (pytest.approx(math.sqrt(2)), pytest.approx(2.0))
+    result = done("depth", asked("relu") | {"density": {"kind": "uniform", "mean": 1.0, "scale": 3.0}})
+    assert result["q"] == pytest.approx(1 + 9 / 3, rel=1e-9)
+    assert result["on_edge"]
+    assert (result["gain"], result["weights"]) == (pytest.approx(math.sqrt(2)), pytest.approx(2.0))
     # The map of ReLU, by its closed form (Cho and Saul): c' = (sqrt(1 - c^2) + c (pi - arccos c)) / pi.
     c = 0.0
-    for gap in found["one_minus_c"][:6]:
+    for gap in result["one_minus_c"][:6]:
         assert gap == pytest.approx(1 - c, rel=1e-9)
         c = (math.sqrt(1 - c * c) + c * (math.pi - math.acos(c))) / math.pi

@@ -218,9 +218,9 @@ def test_zoom_and_values_under_the_mouse(visit: Callable[..., Page]) -> None:
 
 
 def _view(page: Page) -> tuple[float, float]:
-    found = re.search(r"[?&]x=([^&]+)", page.url)
-    assert found is not None
-    low, high = found[1].split("%2C")
+    match = re.search(r"[?&]x=([^&]+)", page.url)
+    assert match is not None
+    low, high = match[1].split("%2C")
     return float(low), float(high)
 
 
@@ -243,8 +243,8 @@ def test_inputs_by_name_and_by_file(visit: Callable[..., Page], tmp_path: Path) 
     share = 100 * float((values > 0).mean())
 
     def said() -> float:
-        found = re.search(r"([\d.]+) %, x > 0", page.text("#entropy dl"))
-        return float(found[1]) if found else 0.0
+        match = re.search(r"([\d.]+) %, x > 0", page.text("#entropy dl"))
+        return float(match[1]) if match else 0.0
 
     page.until(lambda: said() == pytest.approx(share, abs=0.5), "the share above 0")
     bars = strip.get_attribute("d")
@@ -284,10 +284,10 @@ def test_taking_it_home(visit: Callable[..., Page], tmp_path: Path) -> None:
 
 
 def _download(page: Page, button: str, folder: Path) -> Path:
-    with page.tab.expect_download() as found:
+    with page.tab.expect_download() as result:
         page.tab.locator(button).click()
-    path = folder / found.value.suggested_filename
-    found.value.save_as(path)
+    path = folder / result.value.suggested_filename
+    result.value.save_as(path)
     return path
 
 
@@ -348,7 +348,7 @@ def test_a_narrow_screen(visit: Callable[..., Page]) -> None:
     page = visit("srelu~delta=1", "generalized_smelu", width=390)
     assert _rows(page, "#certificate")
     assert page.tab.evaluate("() => document.documentElement.scrollWidth") <= 390
-    curves, cards = (page.tab.locator(one).bounding_box() for one in (".panel.main", "#cards"))
+    curves, cards = (page.tab.locator(item).bounding_box() for item in (".panel.main", "#cards"))
     assert curves["y"] < cards["y"]
     for control in page.tab.locator("article input[type=range], article button, header button").all():
         box = control.bounding_box()

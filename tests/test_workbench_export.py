@@ -42,9 +42,9 @@ def test_uploads_are_read_and_described() -> None:
     values[0, 0], values[1, 1] = np.nan, np.inf
     stream = io.BytesIO()
     np.save(stream, values)
-    found = uploaded({"name": "a.npy", "content": stream.getvalue()})
-    assert (found["count"], found["left_out"]) == (998, 2)
-    assert found["mean"] == pytest.approx(float(values[np.isfinite(values)].mean()), rel=1e-5)
+    result = uploaded({"name": "a.npy", "content": stream.getvalue()})
+    assert (result["count"], result["left_out"]) == (998, 2)
+    assert result["mean"] == pytest.approx(float(values[np.isfinite(values)].mean()), rel=1e-5)
     text = "first;second\n" + "\n".join(f"{a};{b}" for a, b in values[2:, :2])
     assert uploaded({"name": "a.csv", "content": text.encode()})["count"] == 96
 
@@ -52,9 +52,9 @@ def test_uploads_are_read_and_described() -> None:
 @pytest.mark.parametrize(("between", "fraction"), [(",", "."), (";", "."), (";", ","), ("\t", ","), (" ", ".")])
 def test_numbers_of_a_table_are_read_as_they_are_written(between: str, fraction: str) -> None:
     values = np.random.default_rng(2).normal(size=(40, 2)).round(3)
-    text = "\n\n".join(between.join(str(one).replace(".", fraction) for one in row) for row in values)
-    found = uploaded({"name": "a.csv", "content": text.encode()})
-    assert (found["count"], found["low"], found["high"]) == (80, values.min(), values.max())
+    text = "\n\n".join(between.join(str(item).replace(".", fraction) for item in row) for row in values)
+    result = uploaded({"name": "a.csv", "content": text.encode()})
+    assert (result["count"], result["low"], result["high"]) == (80, values.min(), values.max())
     with pytest.raises(InputError, match=r"Line 81 .*: 'seven"):
         uploaded({"name": "a.csv", "content": f"{text}\n\nseven{between}8".encode()})
 
@@ -128,7 +128,7 @@ def test_the_kernel_names_only_what_it_imports() -> None:
     made = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert made == {"value", "forward_flat", "slopes", "backward_flat"}
     line = next(node for node in tree.body if isinstance(node, ast.ImportFrom))
-    brought = {one.name for one in line.names}
+    brought = {name.name for name in line.names}
     assert "normal_cdf" in brought
     from softknee.kernels.generate import _NAMESPACE
 
@@ -162,7 +162,7 @@ def test_the_picture_is_drawn_for_paper() -> None:
     ],
 )
 def test_the_picture_has_the_limits_of_the_page(texts: list[str], count: int) -> None:
-    request = {"functions": [{"text": one} for one in texts], "low": -2, "high": 2, "kind": "svg"}
+    request = {"functions": [{"text": text} for text in texts], "low": -2, "high": 2, "kind": "svg"}
     assert len(set(re.findall(r"line_0_0_(\d+)_", done("picture", request)["text"]))) == count
 
 
@@ -175,14 +175,18 @@ def test_the_recipe_is_the_quickstart_with_the_functions_of_the_page(tmp_path: A
     usual = find_recipe("quickstart")
     functions = [{"text": "gelu"}, {"text": "x * sigmoid(beta * x)", "values": {"beta": 3.0}}, {"text": "gelu"}]
     made = recipe_for({"functions": functions, "seeds": 3, "learn": True}, name="workbench-1")
-    assert [one.title for one in made.activations] == ["relu", "gelu beta=1", "x * sigmoid(beta * x), beta=3"]
+    assert [activation.title for activation in made.activations] == [
+        "relu",
+        "gelu beta=1",
+        "x * sigmoid(beta * x), beta=3",
+    ]
     assert (made.data, made.model, made.training) == (usual.data, usual.model, usual.training)
     assert (made.seeds.count, made.baseline) == (3, "relu")
     own = sk.get(made.activations[2].name)
     assert own.param("beta").default == 3.0
     for _ in range(2):  # before every trial
         keep_functions(made, tmp_path)
-        assert [sk.load(one).name for one in (tmp_path / "functions").iterdir()] == [own.name]
+        assert [sk.load(path).name for path in (tmp_path / "functions").iterdir()] == [own.name]
     assert made.activations[2].learn
     for wrong in ({"functions": []}, {"functions": functions, "seeds": 1}, {"functions": functions, "epochs": 10**9}):
         with pytest.raises(SoftkneeError, match=r"from 1|1 to 4|two seeds"):

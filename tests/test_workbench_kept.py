@@ -19,7 +19,7 @@ def _facts(page: Page) -> list[str]:
     """The facts and the code, once nothing is on its way."""
     page.tab.wait_for_timeout(1000)  # the last of them is asked for that long after the curve
     page.until(lambda: page.tab.locator("[aria-busy=true]").count() == 0, "every answer")
-    return [page.text(f"#{one}") for one in ("formula", "certificate", "entropy", "depth", "take-code")]
+    return [page.text(f"#{item}") for item in ("formula", "certificate", "entropy", "depth", "take-code")]
 
 
 def test_facts_and_code_of_the_last_good_function_stay(visit: Callable[..., Page]) -> None:

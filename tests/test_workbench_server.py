@@ -56,18 +56,18 @@ class Served:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         line.request(method, path, content, (JSON if content is not None else {}) | given)
         answer = line.getresponse()
-        found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        result = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
         line.close()
-        return found
+        return result
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    found, limits = Served(tmp_path_factory.mktemp("studies")), dict(workers.LIMITS)
+    result, limits = Served(tmp_path_factory.mktemp("studies")), dict(workers.LIMITS)
     workers.LIMITS.update(dict.fromkeys(limits, 600.0))  # of the clock: others may have the machine
-    yield found
+    yield result
     workers.LIMITS.update(limits)
-    found.close()
+    result.close()
 
 
 CURVE = {"function": {"text": "srelu", "values": {"delta": 0.5}}, "low": -1, "high": 1}
@@ -334,7 +334,7 @@ def test_the_page_is_part_of_the_package() -> None:
 
     settings = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8"))
     globs = settings["tool"]["setuptools"]["package-data"]["softknee"]
-    packed = {path for one in globs for path in (SOURCE / "softknee").glob(one)}
+    packed = {path for glob in globs for path in (SOURCE / "softknee").glob(glob)}
     assert set((SOURCE / "softknee/app/workbench/static").iterdir()) <= packed
 
 

@@ -63,10 +63,10 @@ def test_the_worst_function_has_the_largest_entropy_of_a_hundred(name: str):
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_equation_five_leaves_the_worst_function_alone(name: str):
-    found = sk.design.eafo(sk.design.worst(name, -1, 1), name)
-    assert found.correction == 0
-    assert found.measured == 0
-    assert "worst function of this density" in str(found)
+    result = sk.design.eafo(sk.design.worst(name, -1, 1), name)
+    assert result.correction == 0
+    assert result.measured == 0
+    assert "worst function of this density" in str(result)
 
 
 def test_the_worst_functions_have_closed_forms_and_hold_their_claims():

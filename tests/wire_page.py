@@ -13,7 +13,7 @@ _MARK = re.compile(r"<!-- ([\w-]+) -->\n.*?(?=Record: )", flags=re.DOTALL)
 
 def names(page: str) -> list[str]:
     """The records that the page has tables of."""
-    return [found[1] for found in _MARK.finditer(page)]
+    return [match[1] for match in _MARK.finditer(page)]
 
 
 def with_tables(page: str) -> str:

@@ -33,20 +33,20 @@ def entries() -> tuple[ledger.Entry, ...]:
 
 
 def named(name: str) -> Claim:
-    (found,) = [claim for claim in ledger.find_claims() if claim.id == name]
-    return found
+    (result,) = [claim for claim in ledger.find_claims() if claim.id == name]
+    return result
 
 
 # -- what is there ----------------------------------------------------------------------------------------
 
 
 def test_every_paper_has_its_claims():
-    found = ledger.find_claims()
-    assert len(found) >= 60
+    result = ledger.find_claims()
+    assert len(result) >= 60
     for paper in PAPERS:
-        assert len([claim for claim in found if claim.paper == paper]) >= 12
-    assert len({claim.id for claim in found}) == len(found)
-    assert [claim.paper for claim in found] == sorted((c.paper for c in found), key=PAPERS.index)
+        assert len([claim for claim in result if claim.paper == paper]) >= 12
+    assert len({claim.id for claim in result}) == len(result)
+    assert [claim.paper for claim in result] == sorted((c.paper for c in result), key=PAPERS.index)
 
 
 @pytest.mark.parametrize("claim", ledger.find_claims(), ids=lambda claim: claim.id)
@@ -112,7 +112,7 @@ WRONG = {
 
 
 def test_what_was_asked_for_is_there(entries: tuple[ledger.Entry, ...]):
-    verdicts = {one.claim.id: one.verdict for one in entries}
+    verdicts = {entry.claim.id: entry.verdict for entry in entries}
     assert {name for names in ASKED.values() for name in names} <= set(verdicts)
     assert {name: verdicts[name] for name in WRONG} == dict.fromkeys(WRONG, FAILS)
 
@@ -121,11 +121,11 @@ def test_what_was_asked_for_is_there(entries: tuple[ledger.Entry, ...]):
 
 
 def test_every_verdict_is_the_one_on_record(entries: tuple[ledger.Entry, ...]):
-    assert [(one.claim.id, one.verdict, one.measured) for one in entries if not one.as_expected] == []
+    assert [(entry.claim.id, entry.verdict, entry.measured) for entry in entries if not entry.as_expected] == []
 
 
 def test_numbers_of_the_formula_sheet(entries: tuple[ledger.Entry, ...]):
-    numbers = {one.claim.id: one.finding.numbers for one in entries if one.finding is not None}
+    numbers = {entry.claim.id: entry.finding.numbers for entry in entries if entry.finding is not None}
     assert numbers["mollification.gelu_constant"]["constant"] == pytest.approx(1.1289041451851547863, rel=1e-15)
     assert numbers["mollification.silu_constant"]["constant"] == pytest.approx(1.0998393201288669170, rel=1e-15)
     assert numbers["mollification.mish_constant"]["constant"] == pytest.approx(1.0884981612517278612, rel=1e-15)
@@ -153,7 +153,7 @@ def test_a_page_has_every_claim_with_its_verdict(entries: tuple[ledger.Entry, ..
     for paper, path in PAGES.items():
         section = path.read_text(encoding="utf-8").partition(f"## {CLAIMS}\n")[2].partition("\n## ")[0]
         rows = re.findall(r"<br>`(\w+)` \|.*\| (?:\*\*)?([a-z' ]+?)(?:\*\*)? \|$", section, re.MULTILINE)
-        assert rows == [(one.claim.name, one.verdict) for one in entries if one.claim.paper == paper]
+        assert rows == [(entry.claim.name, entry.verdict) for entry in entries if entry.claim.paper == paper]
         for line in section.splitlines():
             if "<br>`" in line:  # a row has four cells: a bar inside one is escaped
                 assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
@@ -285,9 +285,9 @@ def test_wrong_engines_change_verdicts(monkeypatch: pytest.MonkeyPatch):
     change = design.entropy_change
     monkeypatch.setattr(design, "entropy_change", lambda *given, **more: -change(*given, **more))
     assert ledger.check(named("eafo.crrelu_raises_the_entropy")).verdict != FAILS
-    found = measure.prediction_difference
+    result = measure.prediction_difference
     monkeypatch.setattr(
-        measure, "prediction_difference", lambda given, **more: found(given**2 / (given**2).sum(2, keepdim=True))
+        measure, "prediction_difference", lambda given, **more: result(given**2 / (given**2).sum(2, keepdim=True))
     )
     assert ledger.check(named("smelu.two_models_two_labels")).verdict == FAILS
 

@@ -23,16 +23,16 @@ def rows(count=90):
 @pytest.mark.parametrize("norm", [None, 1.0], ids=["free", "normed"])
 def test_progressive_predictions_are_those_of_a_plain_loop(norm):
     x, y = rows()
-    found = [
+    results = [
         sk.train.Replicas(lambda seed: stream_model(seed, norm), count=3, share_init=True, device="cuda").fit(
             x, y, **FIT, **STREAM
         )
         for _ in range(2)
     ]
     said, losses = plain_stream(x, y, seeds=[0, 1, 2], shared=True, window=32, batch=16, lr=0.1, norm=norm)
-    torch.testing.assert_close(found[0].progressive_predictions.squeeze(2).cpu(), said, rtol=5e-3, atol=5e-3)
-    torch.testing.assert_close(found[0].losses, losses, rtol=5e-3, atol=5e-4)
-    assert torch.equal(found[0].progressive_predictions, found[1].progressive_predictions)
+    torch.testing.assert_close(results[0].progressive_predictions.squeeze(2).cpu(), said, rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(results[0].losses, losses, rtol=5e-3, atol=5e-4)
+    assert torch.equal(results[0].progressive_predictions, results[1].progressive_predictions)
 
 
 def test_the_papers_model_trains_on_a_gpu():

@@ -34,12 +34,12 @@ def store(folder, name, scores, *, seeds=8):
         each = scores(trial.activation.label)
         noise = torch.randn(seeds, generator=torch.Generator().manual_seed(place), dtype=torch.float64)
         tests = {
-            measure: tuple(one) if isinstance(one, list) else tuple((one * (1 + 0.01 * noise)).tolist())
-            for measure, one in each.items()
+            measure: tuple(item) if isinstance(item, list) else tuple((item * (1 + 0.01 * noise)).tolist())
+            for measure, item in each.items()
         }
-        gone = tuple(1 if one is None else None for one in next(iter(tests.values())))
+        gone = tuple(1 if value is None else None for value in next(iter(tests.values())))
         outcome = Outcome(
-            trial=trial, seconds=1.0, diverged=gone, selected=tuple(None if one else 9 for one in gone), test=tests
+            trial=trial, seconds=1.0, diverged=gone, selected=tuple(None if entry else 9 for entry in gone), test=tests
         )
         record = outcome.record(command="test", git=None)
         record.settings["store"] = {"position": place}
@@ -47,32 +47,34 @@ def store(folder, name, scores, *, seeds=8):
 
 
 def verdict(folder, name):
-    (found,) = judge([one for one in find_statements(["squaf"]) if one.id == f"squaf.{name}"], Runs(folder))
-    return found
+    (result,) = judge(
+        [statement for statement in find_statements(["squaf"]) if statement.id == f"squaf.{name}"], Runs(folder)
+    )
+    return result
 
 
 def test_a_statement_holds_where_every_part_is_shown(tmp_path):
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label == "squaf" else 1e-2})
-    found = verdict(tmp_path, "fits_one_dimension_best")
-    assert found.verdict == "holds"
-    assert len(found.evidence.parts) == len(FITTING) + 1
-    assert "SQUAF 9.9e-06" in found.measured
-    assert found.evidence.numbers["relu"] == pytest.approx(1e-2, rel=0.02)
-    assert all(one.effect > 0 for one in found.evidence.parts if one.p is not None)
+    result = verdict(tmp_path, "fits_one_dimension_best")
+    assert result.verdict == "holds"
+    assert len(result.evidence.parts) == len(FITTING) + 1
+    assert "SQUAF 9.9e-06" in result.measured
+    assert result.evidence.numbers["relu"] == pytest.approx(1e-2, rel=0.02)
+    assert all(part.effect > 0 for part in result.evidence.parts if part.p is not None)
 
 
 def test_it_fails_where_the_others_are_shown_to_be_better(tmp_path):
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-1 if label == "squaf" else 1e-2})
-    found = verdict(tmp_path, "fits_one_dimension_best")
-    assert found.verdict == "fails"
-    assert all(one.effect < 0 for one in found.evidence.parts if one.p is not None)
+    result = verdict(tmp_path, "fits_one_dimension_best")
+    assert result.verdict == "fails"
+    assert all(part.effect < 0 for part in result.evidence.parts if part.p is not None)
 
 
 def test_it_holds_partly_where_one_other_does_as_well(tmp_path):
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": 1e-5 if label in ("squaf", "ditac") else 1e-2})
-    found = verdict(tmp_path, "fits_one_dimension_best")
-    assert found.verdict == "partly"
-    (equal,) = (one for one in found.evidence.parts if "than ditac" in one.says)
+    result = verdict(tmp_path, "fits_one_dimension_best")
+    assert result.verdict == "partly"
+    (equal,) = (part for part in result.evidence.parts if "than ditac" in part.says)
     assert equal.verdict == CANNOT_TELL
 
 
@@ -84,7 +86,7 @@ def test_a_table_marks_the_best_and_what_is_not_shown_to_be_worse(tmp_path):
     table = "".join(study_tables(Runs(tmp_path), "squaf"))
     head, *lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
     errors = {line[0]: line[head.index("mean squared error: paper") + 1] for line in lines}
-    assert sorted(one[-1] for one in (errors["squaf"], errors["ditac"])) == ["*", "°"]
+    assert sorted(item[-1] for item in (errors["squaf"], errors["ditac"])) == ["*", "°"]
     assert all(errors[label][-1] == "]" for label in FITTING if label != "ditac")
 
 
@@ -100,28 +102,28 @@ def test_a_table_marks_the_best_and_what_is_not_shown_to_be_worse(tmp_path):
 )
 def test_what_the_parts_make_of_a_statement(each, verdict, counts):
     """Nothing holds partly of which no part holds."""
-    found = Evidence("", [Part("", one) for one in each])
-    assert found.verdict == verdict
-    assert Judged(find_statements(["squaf"])[0], found).counts == counts
+    result = Evidence("", [Part("", item) for item in each])
+    assert result.verdict == verdict
+    assert Judged(find_statements(["squaf"])[0], result).counts == counts
 
 
 def test_what_diverges_with_every_seed_has_not_won(tmp_path):
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": [None] * 8 if label == "squaf" else 1e-2})
     parts = wins(Runs(tmp_path).study("squaf-table-3-1d"), "squaf", FITTING, "mse", larger=False, logarithmic=True)
-    assert {one.verdict for one in parts} == {"fails"}
+    assert {part.verdict for part in parts} == {"fails"}
 
 
 def test_a_few_seeds_cannot_tell(tmp_path):
     few = [1e-5] * (FEWEST_PAIRS - 1) + [None] * (8 - FEWEST_PAIRS + 1)
     store(tmp_path, "squaf-table-3-1d", lambda label: {"mse": few if label == "squaf" else 1e-2})
     parts = wins(Runs(tmp_path).study("squaf-table-3-1d"), "squaf", ["relu"], "mse", larger=False)
-    assert [one.verdict for one in parts] == [CANNOT_TELL]
+    assert [part.verdict for part in parts] == [CANNOT_TELL]
 
 
 def test_holms_correction_is_over_all_parts_of_a_statement():
     parts = [Part(str(i), p=0.02, direction=1.0) for i in range(4)]
-    assert [one.verdict for one in corrected(parts)] == [CANNOT_TELL] * 4
-    assert [one.verdict for one in corrected(parts[:2])] == ["holds"] * 2
+    assert [item.verdict for item in corrected(parts)] == [CANNOT_TELL] * 4
+    assert [value.verdict for value in corrected(parts[:2])] == ["holds"] * 2
     assert corrected([Part("down", p=0.001, direction=-1.0)])[0].verdict == "fails"
 
 
@@ -134,15 +136,15 @@ def test_twenty_starts_against_the_best_other_activation(tmp_path):
     )
     exceptions = ("q=0.1 h=10", "q=1 h=0.5")
     store(tmp_path, "squaf-table-12", lambda label: {"psnr": 25.0 if label in exceptions else 44.0}, seeds=4)
-    found = verdict(tmp_path, "start_of_q_and_alpha_matters_little")
-    assert found.verdict == "holds"
-    assert found.measured.startswith("18 of 20 starts")
+    result = verdict(tmp_path, "start_of_q_and_alpha_matters_little")
+    assert result.verdict == "holds"
+    assert result.measured.startswith("18 of 20 starts")
 
 
 def test_records_that_are_not_there_are_said_to_be_missing(tmp_path):
-    found = judge(find_statements(["squaf"]), Runs(tmp_path))
-    assert {one.verdict for one in found} == {"no records"}
-    assert "squaf-table-3-1d" in found[0].measured
+    result = judge(find_statements(["squaf"]), Runs(tmp_path))
+    assert {item.verdict for item in result} == {"no records"}
+    assert "squaf-table-3-1d" in result[0].measured
     with pytest.raises(DataError, match="--results"):
         Runs(tmp_path / "nowhere").has("x")
     with pytest.raises(DataError, match=r"study run papers/squaf/recipes/table-12\.yaml"):
@@ -150,11 +152,11 @@ def test_records_that_are_not_there_are_said_to_be_missing(tmp_path):
 
 
 def test_every_statement_is_a_sentence_about_studies_that_exist():
-    for one in find_statements():
-        assert one.says.endswith(".")
-        assert one.how
-        assert one.different
-        for name in one.needs:
+    for statement in find_statements():
+        assert statement.says.endswith(".")
+        assert statement.how
+        assert statement.different
+        for name in statement.needs:
             assert name in COMMANDS or recipe_file(name) is not None, name
 
 
@@ -186,8 +188,8 @@ def test_the_command_judges_the_records(papers):
 def test_the_pages_name_every_table_of_a_paper_and_have_its_numbers_as_they_are_printed():
     pages = {paper.stem: (ROOT / "papers" / paper.stem / "README.md").read_text("utf-8") for paper in PAPERS}
     for stem, text in pages.items():
-        assert all(f"| {one.place} | {one.title} |" in text for one in EXHIBITS[stem])
-    judged = {one.statement.name: one for one in judge(find_statements(["lambda_gelu"]), Runs.committed())}
+        assert all(f"| {value.place} | {value.title} |" in text for value in EXHIBITS[stem])
+    judged = {item.statement.name: item for item in judge(find_statements(["lambda_gelu"]), Runs.committed())}
     drift = judged["drift_follows_temperature_and_rate"].evidence.numbers
     text = pages["lambda_gelu"]
     assert f"| 0.1 | {drift['t=0.1 c=1']:.2f} (" in text  # figure 1 as a grid
@@ -202,6 +204,6 @@ def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):
         return {"mse": [None] * 8 if label == "kaf" else 1e-5 if label == "squaf" else 1e-2}
 
     store(tmp_path, "squaf-table-3-1d", scores)
-    found = verdict(tmp_path, "fits_one_dimension_best")
-    assert "the best other is kaf" not in " ".join(found.measured.split())
-    assert math.isnan(found.evidence.numbers["kaf"])
+    result = verdict(tmp_path, "fits_one_dimension_best")
+    assert "the best other is kaf" not in " ".join(result.measured.split())
+    assert math.isnan(result.evidence.numbers["kaf"])

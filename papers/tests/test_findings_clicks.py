@@ -32,9 +32,9 @@ FEWER = {
 # Those that compare smooth functions with each other have tests of their own.
 AMONG_SMOOTH = {"three_families_trade_best_online", "smelu_agrees_and_swish_predicts_better_online"}
 NAMES = [
-    one.name
-    for one in find_statements(["smelu"])
-    if {*one.needs} & {*TABLES, ONLINE, PAIR} and one.name not in AMONG_SMOOTH
+    statement.name
+    for statement in find_statements(["smelu"])
+    if {*statement.needs} & {*TABLES, ONLINE, PAIR} and statement.name not in AMONG_SMOOTH
 ]
 
 
@@ -58,10 +58,10 @@ def differing(size, seeds):
     random = torch.Generator().manual_seed(0)
     common = torch.randn(200, generator=random, dtype=torch.float64) - 1.5
     chance = (common + size * torch.randn(seeds, 200, generator=random, dtype=torch.float64)).sigmoid()
-    found = prediction_difference(chance)
+    result = prediction_difference(chance)
     return {
-        name: {"value": one.value, "stdev": one.stdev, "interval": one.interval, "without": one.without}
-        for name, one in (("delta_1", found.delta_1), ("binary", found.binary))
+        name: {"value": item.value, "stdev": item.stdev, "interval": item.interval, "without": item.without}
+        for name, item in (("delta_1", result.delta_1), ("binary", result.binary))
     }
 
 
@@ -106,10 +106,10 @@ def store(folder, name, rows, scores):
     (folder / name / "trials").mkdir(parents=True)
     described = Description(recipe=recipe_mapping(recipe), fingerprint=rows.fingerprint, threads=1)
     (folder / name / "study.json").write_bytes(described.to_json())
-    for place, one in enumerate(outcomes_of(recipe, rows, scores)):
-        record = one.record(command="test", git=None)
+    for place, item in enumerate(outcomes_of(recipe, rows, scores)):
+        record = item.record(command="test", git=None)
         record.settings["store"] = {"position": place}
-        record.write(folder / name / "trials" / f"{one.trial.key}.json")
+        record.write(folder / name / "trials" / f"{item.trial.key}.json")
 
 
 def verdict(folder, name):
@@ -118,13 +118,13 @@ def verdict(folder, name):
 
 
 def verdicts(folder):
-    ours = [one for one in find_statements(["smelu"]) if one.name in NAMES]
-    return {one.statement.name: one for one in judge(ours, Runs(folder))}
+    ours = [statement for statement in find_statements(["smelu"]) if statement.name in NAMES]
+    return {item.statement.name: item for item in judge(ours, Runs(folder))}
 
 
 def test_statements_wait_for_their_records(tmp_path):
     assert len(NAMES) == 12
-    assert {one.verdict for one in verdicts(tmp_path).values()} == {"no records"}
+    assert {verdict.verdict for verdict in verdicts(tmp_path).values()} == {"no records"}
 
 
 def test_what_the_paper_says_holds_where_it_is_so_and_fails_where_not(tmp_path, rows):
@@ -133,12 +133,12 @@ def test_what_the_paper_says_holds_where_it_is_so_and_fails_where_not(tmp_path, 
             store(tmp_path / folder, name, rows, scores)
         for name in (ONLINE, PAIR):
             store(tmp_path / folder, name, rows, {**scores, "swish": scores[OTHERS]})
-    found = verdicts(tmp_path / "so")
-    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(NAMES, "holds")
-    assert "relu AUC 0.7000" in found["smelu_models_of_clicks_agree_more"].measured
-    assert "-1.00 % from ReLU's" in found["smooth_online_models_agree_more"].measured  # 0.495 against 0.500
+    result = verdicts(tmp_path / "so")
+    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(NAMES, "holds")
+    assert "relu AUC 0.7000" in result["smelu_models_of_clicks_agree_more"].measured
+    assert "-1.00 % from ReLU's" in result["smooth_online_models_agree_more"].measured  # 0.495 against 0.500
     failing = verdicts(tmp_path / "not")
-    assert {name: one.verdict for name, one in failing.items()} == dict.fromkeys(NAMES, "fails")
+    assert {name: value.verdict for name, value in failing.items()} == dict.fromkeys(NAMES, "fails")
     told = failing["smelu_models_of_clicks_agree_more"].measured
     assert "relu AUC 0.8000, " in told
     assert "smelu beta=2.5 AUC 0.5500, " in told
@@ -155,7 +155,7 @@ def test_models_that_learned_nothing_can_neither_win_nor_lose(tmp_path, rows):
     blind = {**SO, "smelu": (0.50, 0.600, 0.001, 0.001), "softplus": (0.50, 0.700, 0.001, 0.001)}
     for name in (*TABLES, ONLINE, PAIR):
         store(tmp_path, name, rows, blind)
-    found = verdicts(tmp_path)
+    result = verdicts(tmp_path)
     for name in (
         "smelu_models_of_clicks_agree_more",
         "smelu_models_of_clicks_agree_more_when_they_share",
@@ -163,12 +163,12 @@ def test_models_that_learned_nothing_can_neither_win_nor_lose(tmp_path, rows):
         "softplus_agrees_at_the_expense_of_accuracy",
         "selu_is_inferior_online",
     ):
-        assert found[name].verdict == "cannot tell", name
-    told = found["smelu_models_of_clicks_agree_more"].measured
+        assert result[name].verdict == "cannot tell", name
+    told = result["smelu_models_of_clicks_agree_more"].measured
     assert "smelu beta=2.5 AUC 0.5000 (40 of 40 models learned nothing), " in told
-    assert "learned nothing) " in found["softplus_agrees_at_the_expense_of_accuracy"].measured
-    assert "smelu" in found["smooth_online_models_agree_more"].measured
-    assert found["smooth_online_models_agree_more"].verdict == "partly"  # the other families
+    assert "learned nothing) " in result["softplus_agrees_at_the_expense_of_accuracy"].measured
+    assert "smelu" in result["smooth_online_models_agree_more"].measured
+    assert result["smooth_online_models_agree_more"].verdict == "partly"  # the other families
 
 
 # -- the report -------------------------------------------------------------------------------------------------
@@ -194,10 +194,10 @@ def test_a_report_on_a_table_is_about_auc_and_stands_beside_the_paper(rows):
     summary = summarise(recipe, list(outcomes_of(recipe, rows, SO)))
     assert (summary.metric.name, summary.spread.name) == ("auc", "delta_1")
     assert relative_losses(summary) is None
-    beside = {one.measure.name: one for one in summary.paper_tables}
+    beside = {table.measure.name: table for table in summary.paper_tables}
     assert list(beside) == ["auc", "delta_1", "binary"]
     ours = differing(0.3, 40)["delta_1"]
-    (row,) = (one for one in beside["delta_1"].rows if one.label == "smelu beta=2.5")
+    (row,) = (item for item in beside["delta_1"].rows if item.label == "smelu beta=2.5")
     assert (row.paper, row.value, row.interval) == (0.029, ours["value"], tuple(ours["interval"]))
     assert row.verdict == "worse"  # 0.029 lies below its interval
 
@@ -206,9 +206,9 @@ def test_a_report_on_a_table_is_about_auc_and_stands_beside_the_paper(rows):
 def test_how_much_lower_the_difference_of_clicks_is(size, said, tmp_path, rows):
     for name in TABLES:
         store(tmp_path, name, rows, SO | {"smelu": (0.74, 0.495, size, 0.001)})
-    found = verdict(tmp_path, "smelu.smelu_lowers_the_difference_by_much")
-    assert found.verdict == said
-    assert len(found.evidence.parts) == 6
+    result = verdict(tmp_path, "smelu.smelu_lowers_the_difference_by_much")
+    assert result.verdict == said
+    assert len(result.evidence.parts) == 6
 
 
 def online(**of):
@@ -226,9 +226,9 @@ def test_families_online(tmp_path, rows):
 def test_a_family_that_always_loses_more_than_relu_has_no_trade_off(tmp_path, rows):
     scores = online(relu=(0.52, 1.0), smelu=(0.55, 0.1), mish=(0.55, 0.1), swish=(0.48, 0.8), others=(0.50, 0.8))
     store(tmp_path, ONLINE, rows, scores)
-    found = verdict(tmp_path, "smelu.three_families_trade_best_online")
+    result = verdict(tmp_path, "smelu.three_families_trade_best_online")
     # SmeLU against both; GELU and Swish against Mish, which has no value either, and against TanhExp, as good as they.
-    assert [part.verdict for part in found.evidence.parts] == [
+    assert [part.verdict for part in result.evidence.parts] == [
         *("fails", "fails"),
         *("holds", CANNOT_TELL),
         *("holds", CANNOT_TELL),

@@ -69,18 +69,18 @@ def store(folder, name, outcome_of, digits):
     (folder / name / "study.json").write_bytes(described.to_json())
     for place, trial in enumerate(train_trials(recipe, digits)):
         seeds = trial.seeds.count
-        found = Outcome(
+        result = Outcome(
             trial=trial, seconds=1.0, diverged=(None,) * seeds, selected=(1,) * seeds, **outcome_of(trial, seeds)
         )
-        record = found.record(command="test", git=None)
+        record = result.record(command="test", git=None)
         record.settings["store"] = {"position": place}
         record.write(folder / name / "trials" / f"{trial.key}.json")
 
 
 def verdict(folder, name):
     paper = name.partition(".")[0]
-    (found,) = (one for one in find_statements([paper]) if one.id == name)
-    (judged,) = judge([found], Runs(folder))
+    (result,) = (statement for statement in find_statements([paper]) if statement.id == name)
+    (judged,) = judge([result], Runs(folder))
     return judged
 
 
@@ -100,9 +100,9 @@ def differing(size, seeds):
     common = torch.randn(1, 40, 3, generator=random)
     noise = torch.randn(seeds, 40, 3, generator=random)
     labels = torch.zeros(40, dtype=torch.int64)
-    found = prediction_difference(torch.softmax(common + size * noise, dim=2), labels)
+    result = prediction_difference(torch.softmax(common + size * noise, dim=2), labels)
     names = ("delta_1", "delta_2", "relative", "hamming", "true_label")
-    return {name: vars(one) for name in names if (one := getattr(found, name)) is not None}
+    return {name: vars(one) for name in names if (one := getattr(result, name)) is not None}
 
 
 # -- mollification and EAFO -----------------------------------------------------------------------------------
@@ -125,22 +125,22 @@ def test_srelu_against_the_others_and_against_relu(tmp_path, digits):
 def test_a_small_gain_is_not_the_papers(tmp_path, digits):
     means = {"srelu": 0.65, "relu": 0.65}
     store(tmp_path, "mollification-table-2", accuracies(lambda label: means.get(label, 0.60)), digits)
-    found = verdict(tmp_path, "mollification.srelu_lifts_convnext")
-    assert found.verdict == "partly"
-    assert found.counts == "1 holds, 1 fails"
-    assert found.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
-    compared = found.evidence.parts[0]
+    result = verdict(tmp_path, "mollification.srelu_lifts_convnext")
+    assert result.verdict == "partly"
+    assert result.counts == "1 holds, 1 fails"
+    assert result.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
+    compared = result.evidence.parts[0]
     seeds = [near(means.get(label, 0.60), compared.pairs) for label in ("srelu", "gelu")]
     truth = scipy.stats.ttest_rel(*seeds)
     assert compared.interval == pytest.approx(tuple(truth.confidence_interval()))
-    low, high = (100 * one for one in truth.confidence_interval())
-    assert f": {100 * compared.direction:+.2f} points [{low:.2f}, {high:.2f}], where at least 12.5" in found.measured
-    (line,) = [one for one in comparisons([found]) if one.startswith("| `srelu_lifts")]
+    low, high = (100 * item for item in truth.confidence_interval())
+    assert f": {100 * compared.direction:+.2f} points [{low:.2f}, {high:.2f}], where at least 12.5" in result.measured
+    (line,) = [comparison for comparison in comparisons([result]) if comparison.startswith("| `srelu_lifts")]
     assert f" | {compared.pairs} | {compared.direction:+.5f} [{low / 100:.5f}, {high / 100:.5f}] | " in line
     # A statement about some of a study's activations waits for these alone, and says which of the others were not run.
-    for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
-        if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "relu"):
-            one.unlink()
+    for path in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
+        if Outcome.read(Record.read(path)).trial.activation.label in ("mish", "relu"):
+            path.unlink()
     assert verdict(tmp_path, "mollification.srelu_lifts_convnext").verdict == "partly"
     assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").measured.endswith("5 of 5; not run: mish")
     assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == NOT_THERE
@@ -151,9 +151,9 @@ def test_the_sweep_of_delta(tmp_path, digits):
         return 0.9 - 0.05 * float(label.partition("=")[2] or 0) ** 0.3
 
     store(tmp_path, "mollification-table-4", accuracies(mean), digits)
-    found = verdict(tmp_path, "mollification.a_narrow_knee_is_best")
-    assert found.verdict == "holds"
-    assert len(found.evidence.parts) == 7
+    result = verdict(tmp_path, "mollification.a_narrow_knee_is_best")
+    assert result.verdict == "holds"
+    assert len(result.evidence.parts) == 7
 
 
 ORDER = ("lambda_gelu", "squaf", "srelu", "elu", "celu", "silu", "mish", "gelu", "relu", "prelu", "crrelu")
@@ -187,13 +187,13 @@ def test_crrelu_and_entropy(tmp_path, digits):
 @pytest.mark.parametrize(("slope", "said"), [(-0.1, "holds"), (0.1, "fails"), (0.0, CANNOT_TELL)])
 def test_entropy_against_accuracy(slope, said, tmp_path, digits):
     store(tmp_path, "mollification-table-1", entropic(slope), digits)
-    found = verdict(tmp_path, "eafo.less_entropy_goes_with_accuracy")
-    assert found.verdict == said
-    rho, low, high = found.evidence.numbers["correlations"]["output"]
+    result = verdict(tmp_path, "eafo.less_entropy_goes_with_accuracy")
+    assert result.verdict == said
+    rho, low, high = result.evidence.numbers["correlations"]["output"]
     assert low <= rho <= high
-    assert "33 runs of 11 activations" in found.measured
+    assert "33 runs of 11 activations" in result.measured
     runs = Runs(tmp_path).study("mollification-table-1").outcomes.values()
-    points = [pair for one in runs for pair in zip(one.entropy[0]["end"]["output"], one.test["accuracy"], strict=True)]
+    points = [pair for run in runs for pair in zip(run.entropy[0]["end"]["output"], run.test["accuracy"], strict=True)]
     assert rho == pytest.approx(scipy.stats.spearmanr(*zip(*points, strict=True)).statistic)
 
 
@@ -225,7 +225,7 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
     for name in ("smelu-figure-4", "smelu-figure-13"):
         store(tmp_path, name, smooth(sizes), digits)
     figures = {"smelu-figure-4", "smelu-figure-13"}
-    names = [one.name for one in find_statements(["smelu"]) if figures >= set(one.needs)]
+    names = [statement.name for statement in find_statements(["smelu"]) if figures >= set(statement.needs)]
     assert len(names) == 13
     for name in names:  # with one accuracy for all, no function is more accurate
         said = CANNOT_TELL if "more_accurate" in name else "holds"
@@ -238,9 +238,9 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
 def test_a_relu_that_agrees_more_is_seen_and_one_optimizer_does_not_wait_for_the_other(tmp_path, digits):
     store(tmp_path, "smelu-figure-4", smooth({"relu": 0.3}), digits)
     for name in ("smooth_models_agree_more", "smelu_has_the_better_trade_off", "other_measures_say_the_same"):
-        found = verdict(tmp_path, f"smelu.{name}_with_sgd")
-        assert found.verdict == "fails", name
-        assert ": higher" in found.measured
+        result = verdict(tmp_path, f"smelu.{name}_with_sgd")
+        assert result.verdict == "fails", name
+        assert ": higher" in result.measured
         waiting = verdict(tmp_path, f"smelu.{name}_with_adagrad")
         assert waiting.verdict == "no records"
         assert waiting.missing == ("smelu-figure-13",)
@@ -257,11 +257,11 @@ def hardened(drop, *, bare):
         label = trial.activation.label
         before = near(0.86, seeds)
         lost = bare if label == "gelu" else drop
-        after = tuple(one - lost - 0.0001 * seed for seed, one in enumerate(before))
+        after = tuple(item - lost - 0.0001 * seed for seed, item in enumerate(before))
         profile = [2.1 + 0.3 * depth for depth in range(4)]
         sites = tuple(
-            {"path": str(depth), "knob": "lam", "start": (1.01,) * seeds, "end": (one,) * seeds, "distance": (1.0,)}
-            for depth, one in enumerate(profile)
+            {"path": str(depth), "knob": "lam", "start": (1.01,) * seeds, "end": (value,) * seeds, "distance": (1.0,)}
+            for depth, value in enumerate(profile)
         )
         swapped = {"limit": "ReLU", "test": {"accuracy": after}} if label in ("gelu", HARDENED) else None
         return {"test": {"accuracy": before}, "hardness": sites, "replacement": swapped}
@@ -290,11 +290,11 @@ def test_hardening_makes_the_swap_cheap(tmp_path, digits):
 @pytest.mark.parametrize(("drop", "bare", "said"), [(0.001, 0.04, "holds"), (0.04, 0.001, "fails")])
 def test_the_bare_swap_against_the_hardened(drop, bare, said, tmp_path, digits):
     def noisy(trial, seeds):
-        found = hardened(drop, bare=bare)(trial, seeds)
+        result = hardened(drop, bare=bare)(trial, seeds)
         if trial.activation.label == "gelu":  # pairs that differ from each other, so that there is a test
-            after = tuple(one + 0.0003 * seed for seed, one in enumerate(found["replacement"]["test"]["accuracy"]))
-            found["replacement"] = {"limit": "ReLU", "test": {"accuracy": after}}
-        return found
+            after = tuple(item + 0.0003 * seed for seed, item in enumerate(result["replacement"]["test"]["accuracy"]))
+            result["replacement"] = {"limit": "ReLU", "test": {"accuracy": after}}
+        return result
 
     for data in ("fashion", "adult", "cifar-10", "cifar-100", "tiny-imagenet"):
         store(tmp_path, f"lambda-gelu-{data}", noisy, digits)
@@ -316,10 +316,10 @@ def test_the_grid_of_temperature_and_rate(tmp_path, digits):
         }
 
     store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
-    found = verdict(tmp_path, "lambda_gelu.drift_follows_temperature_and_rate")
-    assert found.verdict == "holds"
-    assert len(found.evidence.parts) == 24
-    assert found.evidence.numbers == pytest.approx(
+    result = verdict(tmp_path, "lambda_gelu.drift_follows_temperature_and_rate")
+    assert result.verdict == "holds"
+    assert len(result.evidence.parts) == 24
+    assert result.evidence.numbers == pytest.approx(
         {f"t={t:g} c={c}": 2 * c / t for t in TEMPERATURES for c in RATES}, rel=1e-9
     )
     best = verdict(tmp_path, "lambda_gelu.the_chosen_cell_is_as_good_as_gelu")
@@ -329,7 +329,7 @@ def test_the_grid_of_temperature_and_rate(tmp_path, digits):
 
 def language_record(path, *, shock, hardened_shock, relu=0.1, learned=1.1, parameters=30_000_000):
     def row(name, **columns):
-        return {"row": name, "loss_by_seed": {key: list(near(one, 3)) for key, one in columns.items()}}
+        return {"row": name, "loss_by_seed": {key: list(near(item, 3)) for key, item in columns.items()}}
 
     rows = [
         row("GELU", free=5.0, replaced=5.0 + shock),
@@ -384,14 +384,14 @@ def test_language_models(as_the_paper, tmp_path):
     language_record(tmp_path / SMALL, **settings)
     assert verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").missing == (LARGE,)
     language_record(tmp_path / LARGE, **settings, parameters=124_439_808)
-    names = [one.name for one in find_statements(["lambda_gelu"]) if one.needs == (SMALL, LARGE)]
+    names = [statement.name for statement in find_statements(["lambda_gelu"]) if statement.needs == (SMALL, LARGE)]
     assert len(names) == 4
-    found = {name: verdict(tmp_path, f"lambda_gelu.{name}").verdict for name in names}
+    results = {name: verdict(tmp_path, f"lambda_gelu.{name}").verdict for name in names}
     if as_the_paper:
-        assert set(found.values()) == {"holds"}
+        assert set(results.values()) == {"holds"}
         assert len(verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").evidence.parts) == 4
     else:
-        assert found == {
+        assert results == {
             "relu_is_worse_in_language_models": "partly",
             "replacing_breaks_language_models": "fails",
             "hardening_lessens_the_shock": "partly",
@@ -414,7 +414,7 @@ def test_preferences(table, gain, said, tmp_path):
         return test
 
     language_store(tmp_path, recipe, numbers)
-    (statement,) = (one for one in find_statements([table.paper]) if one.needs == (table.study,))
+    (statement,) = (item for item in find_statements([table.paper]) if item.needs == (table.study,))
     judged = verdict(tmp_path, statement.id)
     assert judged.verdict == said
     assert len(judged.evidence.parts) == len(table.values) * len(table.columns)
@@ -445,9 +445,9 @@ def test_what_has_no_records_is_a_short_line(tmp_path):
     runs = Runs(tmp_path / "empty")
     for stem in ("smelu", "eafo"):
         text = page_of(paper(stem), [], judge(find_statements([stem]), runs), runs)
-        lines = [one for one in text.splitlines() if one.startswith("- ")]
+        lines = [line for line in text.splitlines() if line.startswith("- ")]
         assert len(lines) == len(find_statements([stem]))
-        assert all(one.endswith(".") and "Decided by `" in one for one in lines)
+        assert all(item.endswith(".") and "Decided by `" in item for item in lines)
         assert "| statement |" not in text
 
 
@@ -472,10 +472,10 @@ def test_accuracy_and_the_width_of_the_knee(smooth, wide, said, tmp_path, digits
         }
 
     store(tmp_path, "smelu-figure-4", outcome, digits)
-    found = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
-    assert found.verdict == said
-    assert len(found.evidence.parts) == 6
-    assert "smelu beta=4 " in found.measured  # of each family the most accurate
+    result = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
+    assert result.verdict == said
+    assert len(result.evidence.parts) == 6
+    assert "smelu beta=4 " in result.measured  # of each family the most accurate
     wider = verdict(tmp_path, "smelu.wider_knees_agree_more_with_sgd")
     assert wider.verdict == said
     assert [part.says.split()[2] for part in wider.evidence.parts] == [
@@ -507,12 +507,12 @@ def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
 
     def outcome(trial, seeds):
         label = trial.activation.label
-        found = {"test": {"accuracy": near(accuracies.get(label, 0.8), seeds, noise=0.0001 * len(label))}}
-        found["train"] = {"accuracy": (1.0,) * seeds}
+        results = {"test": {"accuracy": near(accuracies.get(label, 0.8), seeds, noise=0.0001 * len(label))}}
+        results["train"] = {"accuracy": (1.0,) * seeds}
         if label == "lambda_gelu":
             way = {"start": 1.01, "curve": [], "end": [lam] * seeds}
-            found["parameters"] = {"blocks.0.mlp.act.lam": way, "blocks.1.mlp.act.lam": way}
-        return found
+            results["parameters"] = {"blocks.0.mlp.act.lam": way, "blocks.1.mlp.act.lam": way}
+        return results
 
     return outcome
 
@@ -520,9 +520,9 @@ def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
 @pytest.mark.parametrize(("lam", "said"), [(1.2, "holds"), (2.9, "partly")])
 def test_learned_hardness_in_a_vision_transformer(lam, said, tmp_path, digits):
     store(tmp_path, "mollification-table-1", in_vision(lam=lam), digits)
-    found = verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
-    assert found.verdict == said
-    assert found.measured.endswith(f"mean λ {lam:.2f}")
+    result = verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
+    assert result.verdict == said
+    assert result.measured.endswith(f"mean λ {lam:.2f}")
 
 
 def test_a_study_without_hardness_says_so(tmp_path, digits):
@@ -550,17 +550,17 @@ def test_what_became_of_eps_is_told(tmp_path, digits):
         cells = {"input": (1.0,) * seeds, "spread": (0.5,) * seeds}
         more = 0.1 if trial.activation.label == "crrelu" else 0.0
         when = {**cells, "output": near(2.0 + more, seeds, noise=0.001 + more / 100)}
-        found = {"test": {"accuracy": near(0.8, seeds)}}
-        found["entropy"] = ({"path": "act", "activation": trial.activation.name, "start": when, "end": when},)
+        results = {"test": {"accuracy": near(0.8, seeds)}}
+        results["entropy"] = ({"path": "act", "activation": trial.activation.name, "start": when, "end": when},)
         if trial.activation.label == "crrelu":
-            found["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, -0.1, 0.02)}}
-        return found
+            results["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, -0.1, 0.02)}}
+        return results
 
     store(tmp_path, "eafo-table-1", outcome, digits)
-    found = verdict(tmp_path, "eafo.the_correction_lowers_entropy")
-    assert found.verdict == "fails"
-    assert len(found.evidence.parts) == 2
-    assert found.measured.endswith("; eps is -0.30 to 0.02 by then, below 0 in 2 of 3 layers and seeds")
+    result = verdict(tmp_path, "eafo.the_correction_lowers_entropy")
+    assert result.verdict == "fails"
+    assert len(result.evidence.parts) == 2
+    assert result.measured.endswith("; eps is -0.30 to 0.02 by then, below 0 in 2 of 3 layers and seeds")
 
 
 @pytest.mark.parametrize(("squaf", "first", "said"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])
@@ -575,13 +575,13 @@ def test_which_squafs_are_trained(squaf, first, said, tmp_path, digits):
 
 def test_starts_that_order_the_layers_otherwise_are_seen(tmp_path, digits):
     def outcome(trial, seeds):
-        found = hardened(0.0, bare=0.1)(trial, seeds)
+        result = hardened(0.0, bare=0.1)(trial, seeds)
         if trial.activation.label == LEARNED[1]:
-            turned = [one["end"] for one in reversed(found["hardness"])]
-            sites = zip(found["hardness"], turned, strict=True)
-            found |= {"hardness": tuple({**site, "end": end} for site, end in sites)}
-            found |= {"test": {"accuracy": near(0.84, seeds)}}
-        return found
+            turned = [item["end"] for item in reversed(result["hardness"])]
+            sites = zip(result["hardness"], turned, strict=True)
+            result |= {"hardness": tuple({**site, "end": end} for site, end in sites)}
+            result |= {"test": {"accuracy": near(0.84, seeds)}}
+        return result
 
     store(tmp_path, "lambda-gelu-cifar-10", outcome, digits)
     order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust_in_resnet")
@@ -596,9 +596,9 @@ def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
         return {"curves": {"validation_accuracy": ((0.80,) * seeds, (0.84 if bad else 0.86,) * seeds)}}
 
     store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
-    found = verdict(tmp_path, "lambda_gelu.every_cell_is_as_good_as_gelu")
-    assert found.counts == "15 hold, 1 fails"
-    assert found.measured == "from -2.00 to +0.00 points of GELU's 86.00 %"
+    result = verdict(tmp_path, "lambda_gelu.every_cell_is_as_good_as_gelu")
+    assert result.counts == "15 hold, 1 fails"
+    assert result.measured == "from -2.00 to +0.00 points of GELU's 86.00 %"
 
 
 # -- SQUAF ----------------------------------------------------------------------------------------------------
@@ -612,24 +612,24 @@ def test_the_gain_of_a_squaf_alone_over_all_networks(alone, said, tmp_path, digi
 
     for name in ("squaf-table-3-1d", "squaf-table-3-1d-alone"):
         store(tmp_path, name, outcome, digits)
-    found = verdict(tmp_path, "squaf.gains_in_function_fitting")
-    assert found.verdict == said
-    assert found.measured.startswith("1.0e-03 with ditac")
+    result = verdict(tmp_path, "squaf.gains_in_function_fitting")
+    assert result.verdict == said
+    assert result.measured.startswith("1.0e-03 with ditac")
 
 
 def test_squaf_s_is_held_against_crrelu_in_one_record(tmp_path):
     def record(name, **milliseconds):
-        times = {one: Quantity.mean([value], unit="ms") for one, value in milliseconds.items()}
+        times = {item: Quantity.mean([value], unit="ms") for item, value in milliseconds.items()}
         modes = {"sampled": "squaf(mode=sampled)", "stairs": "squaf(mode=step)"}
-        rows = [{"variant": modes.get(one, one), "forward": time, "step": time} for one, time in times.items()]
+        rows = [{"variant": modes.get(entry, entry), "forward": time, "step": time} for entry, time in times.items()]
         Record.now("bench", command="", rows=rows, settings={}).write(tmp_path / name)
 
     common = {"before": 1.0, "polynorm": 2.0, "ditac": 2.0, "squaf": 1.5, "sampled": 1.6}
     record(TIMES, **common, crrelu=1.2, stairs=1.3)
     record(MODES, **common, relu=1.0, stairs=1.0)
-    found = verdict(tmp_path, "squaf.costs_of_a_transformer")
-    assert found.counts == "5 hold, 1 fails"
-    assert found.evidence.parts[-1].verdict == "fails"  # 1.3 against CRReLU's 1.2
+    result = verdict(tmp_path, "squaf.costs_of_a_transformer")
+    assert result.counts == "5 hold, 1 fails"
+    assert result.evidence.parts[-1].verdict == "fails"  # 1.3 against CRReLU's 1.2
 
 
 # -- numbers of the papers --------------------------------------------------------------------------------------
@@ -637,9 +637,9 @@ def test_squaf_s_is_held_against_crrelu_in_one_record(tmp_path):
 
 def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
     """Mollification, table 1: CELU is legible for every network, and the means are for every function."""
-    (table,) = (one for one in EXHIBITS["mollification"] if one.place == "Table 1")
+    (table,) = (item for item in EXHIBITS["mollification"] if item.place == "Table 1")
     printed = [
-        [float(one) for one in re.findall(r"\d\d\.\d", line)]
+        [float(value) for value in re.findall(r"\d\d\.\d", line)]
         for line in table.also.splitlines()
         if "networks |" in line
     ]
@@ -659,11 +659,11 @@ def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
 
 def test_what_cannot_be_read_is_told_as_what_follows_from_the_rest():
     """Mollification, table 3: a margin is the chosen reward less the rejected one."""
-    (table,) = (one for one in EXHIBITS["mollification"] if one.place == "Table 3")
+    (table,) = (item for item in EXHIBITS["mollification"] if item.place == "Table 3")
     for pair in S_RELU.values.values():
         rejected = [float(row[0]) - float(row[2].partition(" ")[0]) for row in pair]
         assert rejected[0] > rejected[1]
-        assert all(f"{one:.4f}" in table.printed.note for one in rejected)
+        assert all(f"{value:.4f}" in table.printed.note for value in rejected)
 
 
 @pytest.mark.parametrize(
@@ -677,14 +677,17 @@ def test_a_table_of_distillation_has_the_papers_numbers(name, pair):
 
 def test_figure_2_is_run_from_the_three_starts_of_the_paper():
     """As in figure 1, whose recipe says how a start is written."""
-    (figure,) = (one for one in EXHIBITS["lambda_gelu"] if one.place == "Figure 2")
-    starts = {one.label: (one.values["lam"], one.last) for one in recipe_named("lambda-gelu-figure-1").activations[1:]}
+    (figure,) = (item for item in EXHIBITS["lambda_gelu"] if item.place == "Figure 2")
+    starts = {
+        activation.label: (activation.values["lam"], activation.last)
+        for activation in recipe_named("lambda-gelu-figure-1").activations[1:]
+    }
     for c, (_, _, command) in zip((1, 3, 6, 9), figure.printed.rows, strict=True):
         *_, file, _, _, option, setting = shlex.split(command)
         assert option == "--set"
         chosen = find_recipe(HERE.parent / file, settings=[setting]).activations[1:]
-        assert {one.label: (one.values["lam"], one.last) for one in chosen} == starts
-        assert {one.rate for one in chosen} == {c}
+        assert {choice.label: (choice.values["lam"], choice.last) for choice in chosen} == starts
+        assert {value.rate for value in chosen} == {c}
 
 
 # -- a study that was run in part decides nothing, and says how far it is ---------------------------------------
@@ -708,20 +711,20 @@ def test_what_is_missing_is_counted(partial):
 
 
 def test_no_statement_rests_on_a_part(partial):
-    resting = [one for one in find_statements(["lambda_gelu"]) if "lambda-gelu-adult" in one.needs]
+    resting = [statement for statement in find_statements(["lambda_gelu"]) if "lambda-gelu-adult" in statement.needs]
     assert resting
-    for one in judge(resting, partial):
-        assert one.verdict == NOT_THERE
-        assert "lambda-gelu-adult (5 of 6 activations)" in one.measured
+    for item in judge(resting, partial):
+        assert item.verdict == NOT_THERE
+        assert "lambda-gelu-adult (5 of 6 activations)" in item.measured
 
 
 def test_its_figures_are_drawn_and_named(partial):
     written = write_figures(partial)
     figures = ("hardness", "validation-accuracy", "order-of-layers")
-    drawn = [file_of(name, one) for name in partial.names for one in figures]
-    assert [one.name for one in written] == drawn
-    assert all(one.read_bytes().startswith(b"\x89PNG") for one in written)
-    assert sorted(file for _, file, _ in figures_of(partial)) == sorted(one.name for one in written)
+    drawn = [file_of(name, figure) for name in partial.names for figure in figures]
+    assert [item.name for item in written] == drawn
+    assert all(value.read_bytes().startswith(b"\x89PNG") for value in written)
+    assert sorted(file for _, file, _ in figures_of(partial)) == sorted(entry.name for entry in written)
 
 
 def test_a_form_that_is_none_is_refused():
@@ -733,14 +736,14 @@ def test_what_was_not_run_does_not_make_the_rest_easier_to_show(tmp_path, digits
     """The p of each comparison is corrected as if all of the statement's had been made."""
     store(tmp_path, "mollification-table-2", accuracies(lambda label: 0.61 if label == "srelu" else 0.60), digits)
     name = "mollification.srelu_is_best_in_convnext"
-    whole = {one.says: one.p for one in verdict(tmp_path, name).evidence.parts}
-    for one in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
-        if Outcome.read(Record.read(one)).trial.activation.label in ("mish", "elu", "celu", "prelu"):
-            one.unlink()
-    found = verdict(tmp_path, name).evidence.parts
-    assert [one.p is None for one in found].count(True) == 4
-    assert all(one.p >= whole[one.says] * 0.99 for one in found if one.p is not None)
-    assert min(one.p for one in found if one.p is not None) == pytest.approx(min(whole.values()), rel=0.5)
+    whole = {part.says: part.p for part in verdict(tmp_path, name).evidence.parts}
+    for path in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
+        if Outcome.read(Record.read(path)).trial.activation.label in ("mish", "elu", "celu", "prelu"):
+            path.unlink()
+    result = verdict(tmp_path, name).evidence.parts
+    assert [entry.p is None for entry in result].count(True) == 4
+    assert all(item.p >= whole[item.says] * 0.99 for item in result if item.p is not None)
+    assert min(value.p for value in result if value.p is not None) == pytest.approx(min(whole.values()), rel=0.5)
 
 
 # -- the order of the layers by hardness, epoch by epoch --------------------------------------------------------
@@ -755,12 +758,12 @@ def runs() -> Runs:
 
 @pytest.mark.parametrize("name", [FASHION, ADULT])
 def test_each_epoch_is_spearmans_correlation_of_the_two_profiles(runs: Runs, name: str) -> None:
-    study, found = runs.study(name), correlations(runs.study(name))
-    assert list(found) == PAIRS
+    study, actual = runs.study(name), correlations(runs.study(name))
+    assert list(actual) == PAIRS
     uniform, increasing = (
         torch.tensor([way["curve"] for way in study.outcomes[label].parameters.values()]) for label in LEARNED[:2]
     )
-    seeds = found[PAIRS[0]]
+    seeds = actual[PAIRS[0]]
     assert (len(seeds), {len(seed) for seed in seeds}) == (3, {50})
     for seed in range(3):
         for epoch in (0, 9, 49):
@@ -798,6 +801,6 @@ def test_equal_layers_have_no_order(runs: Runs) -> None:
     study = runs.study(FASHION)
     one = study.outcomes[LEARNED[0]]
     flat = {name: {**way, "curve": [[1.0] * 3, *way["curve"][1:]]} for name, way in one.parameters.items()}
-    found = correlations(replace(study, outcomes={**study.outcomes, LEARNED[0]: replace(one, parameters=flat)}))
-    assert all(math.isnan(seed[0]) for seed in found[PAIRS[0]])
-    assert not any(math.isnan(seed[1]) for seed in found[PAIRS[0]])
+    result = correlations(replace(study, outcomes={**study.outcomes, LEARNED[0]: replace(one, parameters=flat)}))
+    assert all(math.isnan(seed[0]) for seed in result[PAIRS[0]])
+    assert not any(math.isnan(seed[1]) for seed in result[PAIRS[0]])

@@ -24,16 +24,16 @@ SPREAD = (-0.1, 0.0, 0.05, 0.05)  # of the seeds, the same for all: differences 
 
 
 def spread(mean, unit="%"):
-    return Quantity.mean([mean + one for one in SPREAD], unit=unit)
+    return Quantity.mean([mean + item for item in SPREAD], unit=unit)
 
 
 def seeds(mean):
-    return [mean + one for one in SPREAD]
+    return [mean + item for item in SPREAD]
 
 
 def wobbling(mean, by=0.01):
     """Not quite the same difference for each seed: without any spread there is no test."""
-    return [mean + one + by * (-1) ** place for place, one in enumerate(SPREAD)]
+    return [mean + item + by * (-1) ** place for place, item in enumerate(SPREAD)]
 
 
 def coded(weight, *, bits, sampled, soft, step, away=0.02):
@@ -50,8 +50,13 @@ def coded(weight, *, bits, sampled, soft, step, away=0.02):
 
 
 def plain(activation, accuracy):
-    found = {"soft": spread(accuracy)}
-    return {"activation": activation, "weight": None, "accuracy": found, "accuracy_by_seed": {"soft": seeds(accuracy)}}
+    results = {"soft": spread(accuracy)}
+    return {
+        "activation": activation,
+        "weight": None,
+        "accuracy": results,
+        "accuracy_by_seed": {"soft": seeds(accuracy)},
+    }
 
 
 def rate_record(rows):
@@ -66,16 +71,16 @@ def as_in_the_paper():
 
 
 def judged(folder, names):
-    found = judge([one for one in find_statements(["squaf"]) if one.id in names], Runs(folder))
-    return {one.statement.id: one for one in found}
+    result = judge([statement for statement in find_statements(["squaf"]) if statement.id in names], Runs(folder))
+    return {item.statement.id: item for item in result}
 
 
 def test_a_curve_as_in_the_paper_holds(tmp_path):
     rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
-    found = judged(tmp_path, RATES)
-    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "holds")
-    assert "3.300 bits per activation (Huffman), 90.80" in found[RATES[0]].measured
-    assert "0: +0.60, 0.006: +0.40" in found[RATES[2]].measured
+    result = judged(tmp_path, RATES)
+    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "holds")
+    assert "3.300 bits per activation (Huffman), 90.80" in result[RATES[0]].measured
+    assert "0: +0.60, 0.006: +0.40" in result[RATES[2]].measured
 
 
 def test_each_rule_can_fail(tmp_path):
@@ -83,16 +88,16 @@ def test_each_rule_can_fail(tmp_path):
     rows.append(coded(0.0, bits=3.4, sampled=92.0, soft=91.0, step=91.0, away=0.3))
     rows.append(coded(0.006, bits=3.6, sampled=91.0, soft=90.0, step=90.0, away=-0.3))
     rate_record(rows).write(tmp_path / room.RATE)
-    found = judged(tmp_path, RATES)
-    assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(RATES, "fails")
+    result = judged(tmp_path, RATES)
+    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "fails")
 
 
 def test_what_is_between_holds_partly_or_cannot_be_told(tmp_path):
     rows = as_in_the_paper()
     rows[-1] = coded(0.006, bits=3.6, sampled=90.8, soft=91.2, step=89.0)
     rate_record(rows).write(tmp_path / room.RATE)
-    found = judged(tmp_path, RATES)
-    assert [found[name].verdict for name in RATES] == ["partly", "holds", "holds", "partly", "holds"]
+    result = judged(tmp_path, RATES)
+    assert [result[name].verdict for name in RATES] == ["partly", "holds", "holds", "partly", "holds"]
     few = json.loads((tmp_path / room.RATE).read_text())
     for row in few["rows"]:
         for each in (*row["accuracy_by_seed"].values(), *row.get("bits_by_seed", {}).values()):
@@ -136,36 +141,38 @@ def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
     rest.append(student("SiLU", 95.0, 1.0))  # neither in the paper's table 7 nor in its table 14
     gone = {"activation": "PolyReLU", "trained": 100, "not_run": "every seed diverged"}
     distil_record([teacher, relu, *rest, gone, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
-    found = judged(tmp_path, NAMES)
-    assert [found[name].verdict for name in NAMES] == ["holds", "holds", "holds"]
-    assert "not run" not in found[NAMES[0]].measured
-    assert found[NAMES[0]].measured.startswith("the teacher has 92.00 %, its students SQUAF 92.50 ± 0.07 %, ReLU 91.00")
-    assert found[NAMES[1]].measured.startswith("SQUAF 92.50 ± 0.07 %, next ReLU 91.00 ± 0.07 %.")
-    assert "ReLU" not in found[NAMES[2]].measured.replace("LReLU", "").replace("PReLU", "").replace("CRReLU", "")
+    result = judged(tmp_path, NAMES)
+    assert [result[name].verdict for name in NAMES] == ["holds", "holds", "holds"]
+    assert "not run" not in result[NAMES[0]].measured
+    assert result[NAMES[0]].measured.startswith(
+        "the teacher has 92.00 %, its students SQUAF 92.50 ± 0.07 %, ReLU 91.00"
+    )
+    assert result[NAMES[1]].measured.startswith("SQUAF 92.50 ± 0.07 %, next ReLU 91.00 ± 0.07 %.")
+    assert "ReLU" not in result[NAMES[2]].measured.replace("LReLU", "").replace("PReLU", "").replace("CRReLU", "")
     rows = [teacher, student("GELU", 92.6, 3.0, by=0.03), student("SQUAF", 91.0, 4.0)]
     distil_record(rows).write(tmp_path / room.VGG)
-    found = judged(tmp_path, NAMES)
-    assert [found[name].verdict for name in NAMES] == ["fails", "fails", "fails"]
+    result = judged(tmp_path, NAMES)
+    assert [result[name].verdict for name in NAMES] == ["fails", "fails", "fails"]
 
 
 def test_a_student_near_its_teacher_is_not_said_to_be_behind(tmp_path):
     """Three seeds against the one number of a teacher: as any other comparison."""
     teacher, squaf = student("teacher, ReLU", 92.0, 5.0), student("SQUAF", 91.9, 4.0, by=0.3)
     distil_record([teacher, student("GELU", 90.0, 5.0), squaf]).write(tmp_path / room.VGG)
-    found = judged(tmp_path, NAMES)[NAMES[0]]
-    assert found.verdict == "cannot tell"
-    (part,) = found.evidence.parts
+    result = judged(tmp_path, NAMES)[NAMES[0]]
+    assert result.verdict == "cannot tell"
+    (part,) = result.evidence.parts
     assert part.direction < 0
 
 
 def test_of_students_that_were_not_run_nothing_can_be_told(tmp_path):
     teacher, gelu = student("teacher, ReLU", 92.0, 5.0), student("GELU", 91.0, 6.0, by=0.03)
     distil_record([teacher, gelu, student("SQUAF", 92.5, 4.0)]).write(tmp_path / room.VGG)
-    found = judged(tmp_path, NAMES)
-    assert [found[name].verdict for name in NAMES] == ["holds", "partly", "partly"]
+    result = judged(tmp_path, NAMES)
+    assert [result[name].verdict for name in NAMES] == ["holds", "partly", "partly"]
     for name in NAMES[:2]:
-        assert "not run: ReLU, LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in found[name].measured
-    assert "not run: LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in found[NAMES[2]].measured
+        assert "not run: ReLU, LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in result[name].measured
+    assert "not run: LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in result[NAMES[2]].measured
 
 
 @pytest.mark.parametrize(("lost", "said"), [([0, 1, 2, 3], "holds"), ([0], "fails"), (None, "cannot tell")])
@@ -201,8 +208,8 @@ def test_a_dent_is_seen(ends, said, tmp_path):
     if ends:
         rows[1] |= {"start": BEGUN, "learned": ends}
     rate_record(rows).write(tmp_path / room.RATE)
-    found = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
-    assert found.verdict == said
+    result = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
+    assert result.verdict == said
 
 
 def test_the_page_shows_the_tables_and_their_figures(tmp_path):

@@ -132,9 +132,9 @@ def test_each_of_a_kind_that_runs_has_its_trials(name, data):
     """Those that are not run below: their examples are read, and their trials are those of a smoke run and others."""
     whole = recipe_named(name)
     small = smoke(whole)
-    found = train_trials(small, recipe_examples(small))
-    assert len(found) == 2
-    assert not {one.key for one in found} & {one.key for one in train_trials(whole, recipe_examples(whole))}
+    result = train_trials(small, recipe_examples(small))
+    assert len(result) == 2
+    assert not {item.key for item in result} & {trial.key for trial in train_trials(whole, recipe_examples(whole))}
 
 
 # torch's own remark on attention of several models at once on a CPU.
@@ -147,16 +147,16 @@ def test_each_runs_from_its_files_to_its_outcomes(name, data, small_networks, tm
     last = ["select=last"] if name == "lambda-gelu-cifar-100" else []
     whole = recipe_named(name, settings=[*SMALL.get(recipe_named(name).model.build, []), *last])
     small = smoke(whole)
-    found = run_study(small, out=tmp_path / "study", threads=1)
-    assert len(found) == 2
-    for one in found:
-        assert one.diverged == (None, None)
-        assert len(one.curves["train_loss"]) == 1
-        assert all(0 <= score <= 1 for score in one.test["accuracy"])
-        assert (one.replacement is not None) == (one.trial.activation.harden or one.trial.activation.replace)
-        assert bool(one.entropy) == ("entropy" in whole.measures)
-    real = {one.key for one in train_trials(whole, recipe_examples(whole))}
-    assert not real & {one.trial.key for one in found}
+    result = run_study(small, out=tmp_path / "study", threads=1)
+    assert len(result) == 2
+    for item in result:
+        assert item.diverged == (None, None)
+        assert len(item.curves["train_loss"]) == 1
+        assert all(0 <= score <= 1 for score in item.test["accuracy"])
+        assert (item.replacement is not None) == (item.trial.activation.harden or item.trial.activation.replace)
+        assert bool(item.entropy) == ("entropy" in whole.measures)
+    real = {trial.key for trial in train_trials(whole, recipe_examples(whole))}
+    assert not real & {value.trial.key for value in result}
 
 
 def test_the_recipes_settings_are_those_of_the_papers():
@@ -201,15 +201,15 @@ def test_the_networks_of_the_recipes_have_the_papers_counts():
     for (build, data_set), arguments in asked.items():
         with torch.device("meta"):
             net = NETWORKS[build](classes=CLASSES[data_set], activation=nn.PReLU, **arguments)
-        learned = sum(isinstance(one, nn.PReLU) for one in net.modules())
-        count = sum(one.numel() for one in net.parameters())
+        learned = sum(isinstance(module, nn.PReLU) for module in net.modules())
+        count = sum(parameter.numel() for parameter in net.parameters())
         assert (count - learned, learned) == COUNTS[build, data_set], (build, data_set)
 
 
 @pytest.mark.parametrize(("name", "own"), [("eafo-table-1", []), ("squaf-table-6-vit-short", ["squaf first"])])
 def test_trials_that_two_papers_share_have_one_key(name, own, data):
     every, some = (
-        {one.activation.label: one.key for one in train_trials(each, recipe_examples(each))}
+        {trial.activation.label: trial.key for trial in train_trials(each, recipe_examples(each))}
         for each in (recipe_named("mollification-table-1"), recipe_named(name))
     )
     assert [label for label, key in some.items() if every.get(label) != key] == own
@@ -237,7 +237,7 @@ def test_a_smoke_run_says_so_and_stays_apart(softknee, data, tmp_path, monkeypat
 
 def test_a_smoke_run_keeps_what_does_most_and_a_little_of_the_tuning():
     small = smoke(recipe_named("fashion-cnn"))
-    assert [one.title for one in small.activations] == ["relu", "lambda_gelu"]
+    assert [activation.title for activation in small.activations] == ["relu", "lambda_gelu"]
     assert small.tuning is not None
     assert (small.tuning.learning_rate, small.tuning.seeds) == ((3e-4, 1e-3), 1)
     assert (small.data.limit, small.training.batch, small.device, small.paper) == (8, 4, "cpu", None)
@@ -261,13 +261,13 @@ def test_a_limit_takes_the_first_examples_of_each_part():
 
 def test_dropout_is_on_inputs_and_after_each_activation():
     net = mlp((6, 5, 4, 3), activation="smelu", dropout={"input": 0.2, "hidden": 0.5})
-    kinds = [type(one).__name__ for one in net]
+    kinds = [type(item).__name__ for item in net]
     assert kinds == ["Dropout", "Linear", "SmeLU", "Dropout", "Linear", "SmeLU", "Dropout", "Linear"]
-    assert [one.p for one in net if isinstance(one, nn.Dropout)] == [0.2, 0.5, 0.5]
+    assert [value.p for value in net if isinstance(value, nn.Dropout)] == [0.2, 0.5, 0.5]
     plain = mlp((6, 5, 4, 3), activation="smelu")
     x = torch.ones(2, 6)
     assert torch.equal(net.eval()(x), plain(x))  # the same weights, and nothing dropped after training
-    assert not any(isinstance(one, nn.Dropout) for one in mlp((6, 5, 3), dropout={"input": 0.0}))
+    assert not any(isinstance(entry, nn.Dropout) for entry in mlp((6, 5, 3), dropout={"input": 0.0}))
     with pytest.raises(ParameterError, match=r"dropout is a mapping such as \{'input': 0\.2"):
         mlp((6, 5, 3), dropout=0.5)
     with pytest.raises(ParameterError, match="Did you mean 'hidden'"):
@@ -292,18 +292,18 @@ measures: []
 def test_starts_by_depth_and_rates_of_their_own():
     recipe = read_recipe(GRID)
     examples = recipe_examples(recipe)
-    trials = {one.activation.label: one for one in train_trials(recipe, examples)}
+    trials = {trial.activation.label: trial for trial in train_trials(recipe, examples)}
     assert list(trials)[1:] == [
         f"lambda_gelu temperature={temperature} rate={rate}" for temperature in ("0.1", "0.9") for rate in (1, 9)
     ]
-    assert [one.training.activation_rate for one in trials.values()] == [9.0, 1.0, 9.0, 1.0, 9.0]
+    assert [item.training.activation_rate for item in trials.values()] == [9.0, 1.0, 9.0, 1.0, 9.0]
     for chosen in list(every_chosen(recipe))[1:]:
         modules = activation_modules(model_maker(recipe.model, chosen, examples)(seed=1)).values()
-        assert [one.lam.item() for one in modules] == pytest.approx([1.5, 2.0, 2.5])
+        assert [module.lam.item() for module in modules] == pytest.approx([1.5, 2.0, 2.5])
     moved = []
     for label in ("lambda_gelu temperature=0.1 rate=1", "lambda_gelu temperature=0.1 rate=9"):
-        found = run_trial(trials[label], examples=examples).outcome
-        first, *_, last = found.parameters.values()
+        result = run_trial(trials[label], examples=examples).outcome
+        first, *_, last = result.parameters.values()
         assert (first["start"], last["start"]) == pytest.approx((1.5, 2.5))
         moved.append(abs(last["end"][0] - last["start"]))
     assert moved[1] > 2 * moved[0] > 0
@@ -313,17 +313,17 @@ def test_an_activation_is_replaced_that_was_not_hardened():
     recipe = read_recipe(GRID)
     examples = recipe_examples(recipe)
     gelu = replace(train_trials(recipe, examples)[0], keep=("models",))
-    found = run_trial(gelu, examples=examples)
-    assert found.outcome.replacement is not None
-    assert found.outcome.replacement["limit"] == "ReLU"
+    result = run_trial(gelu, examples=examples)
+    assert result.outcome.replacement is not None
+    assert result.outcome.replacement["limit"] == "ReLU"
     from safetensors.torch import load
 
-    weights = load(next(iter(found.files.values())))
+    weights = load(next(iter(result.files.values())))
     for seed in range(2):
         net = mlp((64, 4, 4, 4, 10), activation="torch:relu")
         net.load_state_dict({name: weights[name][seed] for name in net.state_dict()})
         right = (net(examples.test_x).argmax(dim=1) == examples.test_y).double().mean().item()
-        assert found.outcome.replacement["test"]["accuracy"][seed] == pytest.approx(right)
+        assert result.outcome.replacement["test"]["accuracy"][seed] == pytest.approx(right)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def data(tmp_path):
 
 
 def parameters(model: nn.Module) -> int:
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def dense(*widths: int) -> int:
@@ -66,9 +66,9 @@ def test_the_counts_follow_from_the_papers_equations():
 def test_inputs_are_numbers_embeddings_and_one_hots(data):
     x, _ = load_criteo(data)["train"]
     inputs = ClickInputs({f"C{k + 1}": d for k, d in enumerate(D)})
-    found = inputs(x)
-    assert found.shape == (len(x), 1042)
-    for row, given in zip(found.tolist()[:5], x.tolist()[:5], strict=True):
+    actual = inputs(x)
+    assert actual.shape == (len(x), 1042)
+    for row, given in zip(actual.tolist()[:5], x.tolist()[:5], strict=True):
         wanted = given[:13]
         for k, (n, d) in enumerate(zip(N, D, strict=True)):
             bucket = int(given[13 + k])
@@ -81,8 +81,8 @@ def test_inputs_are_numbers_embeddings_and_one_hots(data):
 
 def test_a_seed_decides_the_weights_and_hidden_rows_keep_their_norm():
     made = [click_model(hidden=(6, 4), embed=FEW, weight_norm=2.0, seed=seed) for seed in (1, 1, 2)]
-    state = [dict(one.named_parameters()) for one in made]
-    assert all(torch.equal(one, state[1][name]) for name, one in state[0].items())
+    state = [dict(item.named_parameters()) for item in made]
+    assert all(torch.equal(value, state[1][name]) for name, value in state[0].items())
     assert not torch.equal(state[0]["0.tables.C9"], state[2]["0.tables.C9"])
     torch.testing.assert_close(made[0][1].weight.norm(dim=1), torch.full((6,), 2.0))
     torch.testing.assert_close(made[0][3].weight.norm(dim=1), torch.full((4,), 2.0))
@@ -93,7 +93,7 @@ def test_a_seed_decides_the_weights_and_hidden_rows_keep_their_norm():
 
 def test_it_is_built_by_name_with_activations_by_channel():
     model = build("click_model", hidden=[6, 4], embed=FEW, activation="smelu", beta=2.0, per="channel", learn=True)
-    assert [tuple(one.beta.shape) for one in (model[2], model[4])] == [(6,), (4,)]
+    assert [tuple(item.beta.shape) for item in (model[2], model[4])] == [(6,), (4,)]
     assert parameters(build_by_name(hidden=[6], embed={"C9": 3})) == 14 * 3 + dense(16, 6, 1)
 
 
@@ -123,15 +123,15 @@ def test_rows_of_another_kind_are_refused():
 
 
 def test_a_window_keeps_the_order_of_what_lies_apart(monkeypatch):
-    found = order(seeds=[0, 5], epoch=1, length=25, window=10)
+    result = order(seeds=[0, 5], epoch=1, length=25, window=10)
     for start, stop in ((0, 10), (10, 20), (20, 25)):
-        for row in found[:, start:stop].tolist():
+        for row in result[:, start:stop].tolist():
             assert sorted(row) == list(range(start, stop))
-    assert found[0].tolist() != found[1].tolist()
+    assert result[0].tolist() != result[1].tolist()
     assert order(seeds=[3], epoch=0, length=7, window=1).tolist() == [list(range(7))]
     assert torch.equal(order(seeds=[3], epoch=0, length=7, window=7), order(seeds=[3], epoch=0, length=7))
     monkeypatch.setattr(random_keys, "_LONG", 8)  # many examples are ordered seed by seed
-    assert torch.equal(order(seeds=[0, 5], epoch=1, length=25, window=10), found)
+    assert torch.equal(order(seeds=[0, 5], epoch=1, length=25, window=10), result)
     with pytest.raises(ParameterError, match="window"):
         order(seeds=[0], epoch=0, length=7, window=0)
 
@@ -175,21 +175,21 @@ def test_what_is_no_single_pass_of_predictions_is_refused(data):
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_runs_from_its_files_to_its_outcomes(name, data, tmp_path):
     small = smoke(recipe_named(name, settings=["model.arguments.hidden=[8, 4]"]))
-    found = run_study(small, out=tmp_path / "study", data_folder=data, threads=1)
-    assert found[0].trial.activation.name == "relu"
-    for one in found:
-        assert {"accuracy", "log_loss"} <= one.test.keys()
-        assert one.difference["binary"]["value"] >= 0
-        assert one.trial.model.build == "click_model"
+    result = run_study(small, out=tmp_path / "study", data_folder=data, threads=1)
+    assert result[0].trial.activation.name == "relu"
+    for item in result:
+        assert {"accuracy", "log_loss"} <= item.test.keys()
+        assert item.difference["binary"]["value"] >= 0
+        assert item.trial.model.build == "click_model"
 
 
 def test_the_settings_are_those_of_the_paper():
     tables = {number: recipe_named(f"smelu-table-{number}") for number in (1, 2, 3)}
-    for one in tables.values():
-        assert (one.seeds.count, one.training.epochs, one.training.optimizer) == (40, 1, "adam")
-        assert one.model.arguments["hidden"] == (2572, 1454, 1596)
-        assert len(one.paper.values) == 12
-    shared = {number: (one.seeds.share_init, one.training.shuffle) for number, one in tables.items()}
+    for table in tables.values():
+        assert (table.seeds.count, table.training.epochs, table.training.optimizer) == (40, 1, "adam")
+        assert table.model.arguments["hidden"] == (2572, 1454, 1596)
+        assert len(table.paper.values) == 12
+    shared = {number: (item.seeds.share_init, item.training.shuffle) for number, item in tables.items()}
     assert shared == {1: (False, None), 2: (False, 1), 3: (True, None)}
     assert tables[1].paper.values["smelu beta=2.5"] == {"auc": 78.7, "delta_1": 0.029, "binary": 0.225}
     online = recipe_named("smelu-figure-3")
@@ -204,20 +204,20 @@ def test_a_progressive_study_is_judged_by_what_was_said_before_training(data, tm
     recipe = recipe_named(
         "smelu-figure-3", settings=[*sets, "activations=[{name: smelu, beta: 0.5}]", "baseline=smelu"]
     )
-    (found,) = run_study(recipe, out=tmp_path / "study", data_folder=data, threads=1)
+    (actual,) = run_study(recipe, out=tmp_path / "study", data_folder=data, threads=1)
     x, y = load_criteo(data)["train"]
     said, _ = plain_stream(x, y, seeds=[0, 1], shared=True, window=32, batch=16, lr=0.1, norm=1.0)
     late, truth = said[:, 48:].double(), y[48:].double()
     wanted = F.binary_cross_entropy_with_logits(late, truth.expand_as(late), reduction="none").mean(dim=1)
-    assert found.test["log_loss"] == pytest.approx(wanted.tolist(), rel=1e-3)
+    assert actual.test["log_loss"] == pytest.approx(wanted.tolist(), rel=1e-3)
     right = [((row > 0) == (truth > 0)).double().mean().item() for row in late]
-    assert found.test["accuracy"] == pytest.approx(right)
+    assert actual.test["accuracy"] == pytest.approx(right)
     chances = late.sigmoid()
     middle = chances.mean(dim=0)
     relative = (2 * (chances - middle).abs() / middle).mean().item()  # both labels over that of label 1
-    assert found.difference["binary"]["value"] == pytest.approx(relative, rel=1e-3)
+    assert actual.difference["binary"]["value"] == pytest.approx(relative, rel=1e-3)
     clicked, others = late[:, truth == 1], late[:, truth == 0]
-    for score, two in zip(found.test["auc"], zip(clicked.tolist(), others.tolist(), strict=True), strict=True):
+    for score, two in zip(actual.test["auc"], zip(clicked.tolist(), others.tolist(), strict=True), strict=True):
         pairs = [0.5 if abs(a - b) < 1e-6 else float(a > b) for a, b in product(*two)]
         assert score == pytest.approx(sum(pairs) / len(pairs), abs=2e-3)
 
@@ -225,8 +225,8 @@ def test_a_progressive_study_is_judged_by_what_was_said_before_training(data, tm
 @pytest.mark.skipif(not os.environ.get("SOFTKNEE_DATA"), reason="SOFTKNEE_DATA is not set: there are no real files")
 def test_a_recipe_runs_on_the_real_files(tmp_path):
     small = smoke(recipe_named("smelu-figure-3", settings=["model.arguments.hidden=[8, 4]"]))
-    found = run_study(small, out=tmp_path / "study", threads=1)
-    assert all(0 < one.test["log_loss"][0] < 5 for one in found)
+    result = run_study(small, out=tmp_path / "study", threads=1)
+    assert all(0 < item.test["log_loss"][0] < 5 for item in result)
 
 
 def test_missing_files_are_named_with_their_place(tmp_path):

@@ -39,12 +39,14 @@ def test_as_many_parameters_are_trained_as_the_paper_counts(name):
     recipe = recipe_named(name)
     assert recipe.paper is not None
     examples = recipe_examples(recipe)
-    chosen = [one for one in every_chosen(recipe) if one.label in recipe.paper.values]  # there may be more than it has
-    assert [one.label for one in chosen] == list(recipe.paper.values)
-    for one in chosen:
-        model = model_maker(recipe.model, one, examples)(seed=0)
+    chosen = [
+        item for item in every_chosen(recipe) if item.label in recipe.paper.values
+    ]  # there may be more than it has
+    assert [value.label for value in chosen] == list(recipe.paper.values)
+    for choice in chosen:
+        model = model_maker(recipe.model, choice, examples)(seed=0)
         trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
-        assert trained == recipe.paper.values[one.label]["parameters"], one.label
+        assert trained == recipe.paper.values[choice.label]["parameters"], choice.label
 
 
 def test_the_settings_are_those_of_the_paper():
@@ -63,8 +65,8 @@ def test_the_settings_are_those_of_the_paper():
         "3-2d": (40_000, 1e-2),
     }
     grid = {
-        (float(one.values["q"]), round(float(one.values["alpha"]) * float(one.values["q"]) ** 2, 9))
-        for one in every_chosen(recipe_named("squaf-table-12"))
+        (float(choice.values["q"]), round(float(choice.values["alpha"]) * float(choice.values["q"]) ** 2, 9))
+        for choice in every_chosen(recipe_named("squaf-table-12"))
     }
     assert grid == TWENTY
 
@@ -77,26 +79,26 @@ def test_each_runs_from_its_data_to_its_report(name, tmp_path):
     every = "clusters" in str(whole.data.set)  # they are few and quick
     chosen = whole.activations if every else (whole.activations[0], whole.activations[-1])
     assert whole.paper is not None
-    paper = whole.paper.of([one.title for one in chosen])
+    paper = whole.paper.of([choice.title for choice in chosen])
     small = replace(whole, activations=chosen, paper=paper, baseline=chosen[0].title)
-    found = run_study(small, out=tmp_path / "study", threads=1)
-    assert [one.trial.activation.label for one in found] == [one.title for one in chosen]
-    assert all(one.diverged == (None, None) for one in found)
-    text = markdown(summarise(small, found), origin_of(small, command=f"softknee study {name}"))
+    result = run_study(small, out=tmp_path / "study", threads=1)
+    assert [item.trial.activation.label for item in result] == [value.title for value in chosen]
+    assert all(entry.diverged == (None, None) for entry in result)
+    text = markdown(summarise(small, result), origin_of(small, command=f"softknee study {name}"))
     assert "## Beside the paper" in text
     assert paper.note.split()[-1] in text
     for label, numbers in paper.values.items():
         assert f"[{escape_markdown(label)}]" in text
-        assert set(numbers) - {"parameters"} <= set(found[0].test)
-    kept_files = {one.name.split(".")[1] for one in (tmp_path / "study" / "files").iterdir()} if small.keep else set()
+        assert set(numbers) - {"parameters"} <= set(result[0].test)
+    kept_files = {path.name.split(".")[1] for path in (tmp_path / "study" / "files").iterdir()} if small.keep else set()
     assert kept_files == set(small.keep)
 
 
 def test_a_whole_report_of_one(tmp_path):
     settings = ["device=cpu", "seeds=2", "training.epochs=3", "training.every=2", "activations=[relu, ditac]"]
     small = recipe_named("squaf-table-2-c3", settings=settings)
-    found = run_study(small, out=tmp_path / "study", threads=1)
-    page = write_report(small, found, tmp_path / "study" / "report", command="softknee study squaf-table-2-c3")
+    result = run_study(small, out=tmp_path / "study", threads=1)
+    page = write_report(small, result, tmp_path / "study" / "report", command="softknee study squaf-table-2-c3")
     assert "Beside the paper" in page.read_text(encoding="utf-8")
     assert (page.parent / "paper.csv").is_file()
 
@@ -109,11 +111,11 @@ TEXT = f"name: t\ndata: {{set: digits}}\nactivations: {BASELINES}\nbaseline: pol
 
 def test_baselines_of_papers_are_taken_by_name():
     recipe = read_recipe(TEXT)
-    chosen = {one.label: one for one in every_chosen(recipe)}
+    chosen = {choice.label: choice for choice in every_chosen(recipe)}
     assert list(chosen) == ["polyrelu order=2", "polyrelu order=3", "polynorm", "kaf", "ditac"]
     assert chosen["polyrelu order=2"].values == {"order": 2}  # an option stays a whole number
     examples = recipe_examples(recipe)
-    made = {label: model_maker(recipe.model, one, examples)(seed=0)[1] for label, one in chosen.items()}
+    made = {label: model_maker(recipe.model, item, examples)(seed=0)[1] for label, item in chosen.items()}
     assert isinstance(made["kaf"], sk.nn.KAF)
     assert (made["kaf"].points, made["kaf"].learned, made["polynorm"].learned) == (7, ("a",), ())
     assert made["polyrelu order=2"].order == 2
@@ -138,10 +140,10 @@ def test_what_they_do_not_take_is_refused(settings, said):
 @pytest.mark.parametrize("name", ["kaf", "polynorm"])
 def test_they_train_in_a_model_of_ones_own(name):
     data, numbers = trial_models.examples(), {"kaf": 20, "polynorm": 4}[name]
-    found = [
+    results = [
         run_trial(trial_models.trial(name, learn=True, engine=engine, epochs=1), examples=data).outcome
         for engine in ("replicas", "loop")
     ]
-    assert [one.trained for one in found] == [(5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * numbers] * 2
-    assert found[0].test["log_loss"] == pytest.approx(found[1].test["log_loss"], rel=1e-5)
-    assert len(found[0].parameters) == 2 * numbers
+    assert [result.trained for result in results] == [(5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * numbers] * 2
+    assert results[0].test["log_loss"] == pytest.approx(results[1].test["log_loss"], rel=1e-5)
+    assert len(results[0].parameters) == 2 * numbers

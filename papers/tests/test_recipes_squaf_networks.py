@@ -42,7 +42,7 @@ ADDED = {
 
 
 def count(model):
-    return sum(one.numel() for one in model.parameters() if one.requires_grad)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ def test_each_runs_from_its_files_to_its_outcomes(name, small, tmp_path):
     settings = ["data.set=cifar-100"]
     if recipe_named(name).model.build == "enlarged" and "efficientformer" not in name:
         settings.append("model.arguments.side=32")
-    found = run_study(smoke(recipe_named(name, settings=settings)), out=tmp_path / "study", threads=1)
-    assert len(found) == 2
-    learned = found[1].trial.activation
-    assert (learned.name, found[1].diverged) == ("squaf", (None, None))
+    result = run_study(smoke(recipe_named(name, settings=settings)), out=tmp_path / "study", threads=1)
+    assert len(result) == 2
+    learned = result[1].trial.activation
+    assert (learned.name, result[1].diverged) == ("squaf", (None, None))
     trained = {"squaf-table-4-vit": 2 * 35}.get(name, 3 * 35 if "table-4-swin" in name else 35)
     places = {"squaf-table-4-resnet18": 7, "squaf-table-4-resnet34": 7}.get(name)  # the stem and three stages of two
-    assert found[1].trained - found[0].trained == (trained if places is None else 35 * places)
+    assert result[1].trained - result[0].trained == (trained if places is None else 35 * places)
 
 
 @pytest.mark.parametrize("name", ADDED)
@@ -129,11 +129,11 @@ def test_a_fitted_start_is_that_of_the_papers_networks():
     assert first.z[0, 16] == 0  # as it was: ReLU at the points
     start_squaf_(model, Chosen(**chosen, fitted="gelu", trained="first"))
     wanted = sk.design.start("gelu", k=16, q=0.25)
-    for one in (first, second):
-        torch.testing.assert_close(one.z.detach().flatten().double(), wanted.z, rtol=1e-6, atol=1e-6)
-        assert one.alpha.item() == pytest.approx(wanted.alpha)
-    assert [name for name, one in first.named_parameters() if one.requires_grad] == ["raw_q", "z"]
-    assert not any(one.requires_grad for one in second.parameters())
+    for item in (first, second):
+        torch.testing.assert_close(item.z.detach().flatten().double(), wanted.z, rtol=1e-6, atol=1e-6)
+        assert item.alpha.item() == pytest.approx(wanted.alpha)
+    assert [name for name, value in first.named_parameters() if value.requires_grad] == ["raw_q", "z"]
+    assert not any(parameter.requires_grad for parameter in second.parameters())
     general = nn.Sequential(sk.nn.SQUAF(grid=[0.0, 1.0, 3.0]))
     with pytest.raises(RecipeError, match="one table a layer on a uniform grid"):
         start_squaf_(general, Chosen(**chosen, fitted="gelu"))

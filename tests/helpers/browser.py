@@ -130,24 +130,24 @@ class Browser:
         return answer["result"].get("value")
 
     def screenshot(self, *, whole: bool = True) -> bytes:
-        found = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
-        return base64.b64decode(found["data"])
+        result = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
+        return base64.b64decode(result["data"])
 
     def pdf(self) -> bytes:
         return base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"])
 
     def errors(self) -> list[str]:
         """Exceptions, and what was logged as an error or a warning."""
-        found = []
+        results = []
         for event in self.events:
             method, params = event["method"], event["params"]
             if method == "Runtime.exceptionThrown":
-                found.append(str(params["exceptionDetails"]))
+                results.append(str(params["exceptionDetails"]))
             elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
-                found.append(str(params["args"]))
+                results.append(str(params["args"]))
             elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-                found.append(str(params["entry"]))
-        return found
+                results.append(str(params["entry"]))
+        return results
 
     def requests(self) -> list[str]:
         """Every address that was asked for."""

@@ -162,10 +162,10 @@ def write_imagenet(folder: Path, *, train: int = 4, val: int = 3) -> Path:
     for part, count in (("train", train), ("val", val)):
         for number, name in enumerate(IMAGENET_CLASSES):
             (folder / part / name).mkdir(parents=True)
-            for one in range(count):
-                pixels = np.zeros((30 + 7 * one, 50, 3), dtype=np.uint8)
-                pixels[..., 0] = 40 * number + one
+            for item in range(count):
+                pixels = np.zeros((30 + 7 * item, 50, 3), dtype=np.uint8)
+                pixels[..., 0] = 40 * number + item
                 pixels[..., 1] = np.linspace(0, 250, 50, dtype=np.uint8)  # from left to right
-                path = folder / part / name / f"{name}_{one}.JPEG"
+                path = folder / part / name / f"{name}_{item}.JPEG"
                 pillow().fromarray(pixels).save(path, quality=100, subsampling=0)
     return folder

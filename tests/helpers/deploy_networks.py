@@ -40,7 +40,7 @@ def written(model: nn.Module) -> Exported:
     """
     import onnx
 
-    linears = [one for one in model.modules() if isinstance(one, nn.Linear)]
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     nodes, weights, last = [], [], "x"
     for number, linear in enumerate(linears):
         named = {f"weight{number}": linear.weight} | ({f"bias{number}": linear.bias} if linear.bias.any() else {})

@@ -105,7 +105,7 @@ def llama_arrays(*, tied: bool) -> dict[str, Tensor]:
 
 def llama_bytes(arrays: dict[str, Tensor]) -> bytes:
     sizes = dict(SIZES, vocabulary=SIZES["vocabulary"] * (-1 if "output" in arrays else 1))
-    return struct.pack("<7i", *sizes.values()) + b"".join(one.numpy().tobytes() for one in arrays.values())
+    return struct.pack("<7i", *sizes.values()) + b"".join(array.numpy().tobytes() for array in arrays.values())
 
 
 def llama_logits(arrays: dict[str, Tensor], tokens: list[int]) -> Tensor:
@@ -124,7 +124,7 @@ def llama_logits(arrays: dict[str, Tensor], tokens: list[int]) -> Tensor:
         return turned
 
     past: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(SIZES["layers"])]
-    found = []
+    results = []
     for at, token in enumerate(tokens):
         x = arrays["embedding"][token].clone()
         for layer in range(SIZES["layers"]):
@@ -141,16 +141,16 @@ def llama_logits(arrays: dict[str, Tensor], tokens: list[int]) -> Tensor:
             y = norm(x, arrays["norm2"][layer])
             gate = arrays["gate"][layer] @ y
             x = x + arrays["down"][layer] @ (gate / (1 + torch.exp(-gate)) * (arrays["up"][layer] @ y))
-        found.append(arrays.get("output", arrays["embedding"]) @ norm(x, arrays["norm"]))
-    return torch.stack(found)
+        results.append(arrays.get("output", arrays["embedding"]) @ norm(x, arrays["norm"]))
+    return torch.stack(results)
 
 
 def story_pieces() -> tuple[list[bytes], list[float]]:
     """300 pieces with scores: the 259 of every such file, signs and joined signs, whose scores differ."""
     pieces = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(f"<0x{byte:02X}>".encode() for byte in range(256))]
     more = [" ", *"abcd", "ab", "bc", "abc", " a", "cd", "abcd", "é", "aé", "  ", " ab", "dd", "dda", "bb", "cb"]
-    pieces += [one.encode() for one in more]
-    scores = [0.0] * 259 + [-100.0 if len(one) == 1 else -float((index * 7) % 19) for index, one in enumerate(more)]
+    pieces += [item.encode() for item in more]
+    scores = [0.0] * 259 + [-100.0 if len(value) == 1 else -float((index * 7) % 19) for index, value in enumerate(more)]
     while len(pieces) < SIZES["vocabulary"]:
         pieces.append(f"unused{len(pieces)}".encode())
         scores.append(-1000.0)

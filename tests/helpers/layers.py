@@ -56,19 +56,19 @@ def imports_of(tree: ast.Module, path: Path) -> set[str]:
         tree = ast.Module(shown, [])
     if path.name != "__init__.py":
         package = package[:-1]
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
             # `from softknee import nn` may name a room, where `from softknee import get` names the API.
-            found |= {f"{origin}.{a.name}" if origin == "softknee" and a.name in ROOMS else origin for a in node.names}
+            result |= {f"{origin}.{a.name}" if origin == "softknee" and a.name in ROOMS else origin for a in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
             name = node.args[0] if node.args else None
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
                 level = len(name.value) - len(name.value.lstrip("."))
                 base = package[: len(package) - level + 1] if level else []
-                found.add(".".join([*base, name.value[level:]]))
-    return {name for name in found if name.split(".")[0] == "softknee"}
+                result.add(".".join([*base, name.value[level:]]))
+    return {name for name in result if name.split(".")[0] == "softknee"}

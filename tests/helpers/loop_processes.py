@@ -103,7 +103,7 @@ def train(name: str, strategy: str) -> dict[str, Any]:
         "knobs": loop.knobs(),
         "model": {key: value.detach() for key, value in loop.model(-1).state_dict().items()},
         "state": state,
-        "shards": sum(parallel.local(one).numel() for one in loop._models.bare[0].parameters()),
+        "shards": sum(parallel.local(parameter).numel() for parameter in loop._models.bare[0].parameters()),
     }
 
 
@@ -149,7 +149,7 @@ def told(outcomes: list[Outcome] | None) -> Any:
     """What came of a study, in plain numbers."""
     if outcomes is None:
         return None
-    return [{"test": one.test, "curves": one.curves, "parameters": one.parameters} for one in outcomes]
+    return [{"test": outcome.test, "curves": outcome.curves, "parameters": outcome.parameters} for outcome in outcomes]
 
 
 def study(folder: str) -> dict[str, Any]:
@@ -169,16 +169,16 @@ def process(rank: int, folder: str) -> None:
     """Everything in one start, because importing torch takes longest; the environment is torchrun's."""
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    found: dict[str, Any] = {"before": [parallel.world(), parallel.rank(), parallel.is_main()]}
+    result: dict[str, Any] = {"before": [parallel.world(), parallel.rank(), parallel.is_main()]}
     try:
         for strategy in ("ddp", "fsdp2"):
             for name in MODELS:
-                found[f"{strategy} {name}"] = train(name, strategy)
-        found["resumed"] = resumed(found["ddp blocks"]["state"], "fsdp2")
-        found["agreed"] = parallel.agree({"from": rank, "list": [1.5, None, "ü"]})
-        found["any"] = [parallel.any_process(flag) for flag in (rank == 1, False)]
-        found["study"] = study(folder)
-        torch.save(found, f"{folder}/{rank}.pt")
+                result[f"{strategy} {name}"] = train(name, strategy)
+        result["resumed"] = resumed(result["ddp blocks"]["state"], "fsdp2")
+        result["agreed"] = parallel.agree({"from": rank, "list": [1.5, None, "ü"]})
+        result["any"] = [parallel.any_process(flag) for flag in (rank == 1, False)]
+        result["study"] = study(folder)
+        torch.save(result, f"{folder}/{rank}.pt")
     finally:
         if dist.is_initialized():
             parallel.leave()

@@ -70,16 +70,16 @@ def outcomes(of: Recipe | None = None, *, diverging: str | None = None) -> list[
     drawn = torch.Generator().manual_seed(0)
     truth = torch.randint(LABELS, (EXAMPLES,), generator=drawn)
     shared = torch.randn(of.seeds.count, EXAMPLES, LABELS, generator=drawn)
-    found = [_outcome(of, one, place, truth, shared, drawn) for place, one in enumerate(chosen())]
-    found = [diverge(one) if one.trial.activation.label == diverging else one for one in found]
-    return [*found, _cost(of)]
+    results = [_outcome(of, item, place, truth, shared, drawn) for place, item in enumerate(chosen())]
+    results = [diverge(result) if result.trial.activation.label == diverging else result for result in results]
+    return [*results, _cost(of)]
 
 
 def diverge(outcome: Outcome, seed: int = 2) -> Outcome:
     """The outcome with one seed gone in epoch 4."""
 
     def without(each: Any) -> tuple[float | None, ...]:
-        return tuple(None if place == seed else one for place, one in enumerate(each))
+        return tuple(None if place == seed else item for place, item in enumerate(each))
 
     count = len(outcome.diverged)
     curves = {
@@ -154,12 +154,12 @@ def _parameters(one: Chosen, seeds: int, drawn: torch.Generator) -> dict[str, An
     if name is None:
         return {}
     ends = {"hidden1": 1.3, "hidden2": 2.1} if one.name == "swish" else {"hidden1": 159.6, "hidden2": 159.6}
-    found = {}
+    results = {}
     for path, end in ends.items():
         each = tuple((end + 0.1 * torch.randn(seeds, generator=drawn)).tolist())
-        curve = tuple(tuple(1 + (one - 1) * (epoch + 1) / EPOCHS for one in each) for epoch in range(EPOCHS))
-        found[f"{path}.{name}"] = {"start": 1.0, "end": each, "curve": curve}
-    return found
+        curve = tuple(tuple(1 + (item - 1) * (epoch + 1) / EPOCHS for item in each) for epoch in range(EPOCHS))
+        results[f"{path}.{name}"] = {"start": 1.0, "end": each, "curve": curve}
+    return results
 
 
 def _hardness(one: Chosen, seeds: int) -> tuple[dict[str, Any], ...]:
@@ -193,13 +193,13 @@ def _cost(of: Recipe) -> Outcome:
     ratios = {"relu": 0.93, "gelu": 1.0, "silu": 1.02, "smelu": 0.97, "swish": 1.08, "lambda_gelu": 1.12}
     rows = tuple(
         {
-            "label": one.label,
-            "train": around(1.5 * ratios[one.name], "ms"),
-            "infer": around(0.4 * ratios[one.name], "ms"),
-            "train_ratio": around(ratios[one.name], "times gelu"),
-            "infer_ratio": around(ratios[one.name], "times gelu"),
+            "label": choice.label,
+            "train": around(1.5 * ratios[choice.name], "ms"),
+            "infer": around(0.4 * ratios[choice.name], "ms"),
+            "train_ratio": around(ratios[choice.name], "times gelu"),
+            "infer_ratio": around(ratios[choice.name], "times gelu"),
             "peak_memory": None,
         }
-        for one in chosen()
+        for choice in chosen()
     )
     return Outcome(trial=trial(of, chosen(), "cost"), seconds=3.0, cost=rows)

@@ -115,15 +115,15 @@ def draw(
 def worst_ratios(sample: Sample, *, orders: int = 3) -> list[float]:
     """The largest error of phi, phi', phi'' in units of eps times the condition above."""
     x = sample.x.clone().requires_grad_()
-    found = [sample.value(x)]
+    results = [sample.value(x)]
     for order in range(1, orders):
-        found.append(torch.autograd.grad(found[-1].sum(), x, create_graph=order + 1 < orders)[0])
+        results.append(torch.autograd.grad(results[-1].sum(), x, create_graph=order + 1 < orders)[0])
     bounds = condition(sample)
     eps = torch.finfo(x.dtype).eps
     worst = [0.0] * orders
     for row in range(len(x)):
         for order, truth in enumerate(true_derivatives(sample, row=row)[:orders]):
-            error = abs(mpmath.mpf(found[order][row].item()) - truth)
+            error = abs(mpmath.mpf(results[order][row].item()) - truth)
             ratio = float(error / (eps * bounds[order][row].item()))
             worst[order] = max(worst[order], math.inf if math.isnan(ratio) else ratio)
     return worst

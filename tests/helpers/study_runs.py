@@ -99,19 +99,19 @@ def run_small(
 def contents(folder: Path) -> dict[str, bytes]:
     """Every record and file of a store on a disk, as bytes."""
     return {
-        str(one.relative_to(folder)): one.read_bytes()
+        str(path.relative_to(folder)): path.read_bytes()
         for part in ("trials", "files")
-        for one in (folder / part).glob("*")
+        for path in (folder / part).glob("*")
     }
 
 
 def results(store: Path) -> dict[str, Any]:
     """What a study came to: records without what may differ between two runs (when, and how long), and the files."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, content in contents(store).items():
-        found[name] = content
+        result[name] = content
         if name.startswith("trials"):
             record = json.loads(content)
             del record["created"], record["rows"][0]["seconds"], record["settings"]["store"]["sha256"]
-            found[name] = record
-    return found
+            result[name] = record
+    return result

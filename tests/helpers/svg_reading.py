@@ -54,18 +54,18 @@ def read(svg: str) -> Picture:
 
 
 def _walk(node: ElementTree.Element, corner: tuple[float, float], picture: Picture) -> None:
-    x, y = (float(one) for one in _NUMBER.findall(node.get("transform", ""))[:2] or (0, 0))
+    x, y = (float(item) for item in _NUMBER.findall(node.get("transform", ""))[:2] or (0, 0))
     corner = corner[0] + x, corner[1] + y
     for name in node.get("class", "").split():
         if name.startswith(("line_", "mass_")) and name.endswith("_marks"):
             picture.strokes[name.removesuffix("_marks")] = points(node[0].attrib["d"])
         elif name.startswith("panel_") and name.endswith("_group"):
-            found = _VIEW.search(node[0].get("aria-label", ""))
+            match = _VIEW.search(node[0].get("aria-label", ""))
             wide, tall = map(float, re.findall(r"[hv](\d+)", node[0][0].attrib["d"])[:2])
-            x, y = (float(one) for one in _NUMBER.findall(node[0].get("transform", ""))[:2])
+            x, y = (float(value) for value in _NUMBER.findall(node[0].get("transform", ""))[:2])
             box = corner[0] + x, corner[1] + y, corner[0] + x + wide, corner[1] + y + tall
-            assert found, "a panel says what it shows"
-            low, high, bottom, top = map(float, found.groups())
+            assert match, "a panel says what it shows"
+            low, high, bottom, top = map(float, match.groups())
             picture.panels[name.removesuffix("_group")] = Panel(box, (low, high, bottom, top))
     for child in node:
         _walk(child, corner, picture)
@@ -73,30 +73,30 @@ def _walk(node: ElementTree.Element, corner: tuple[float, float], picture: Pictu
 
 def points(path: str) -> list[tuple[float, float]]:
     """The corners of a path of straight lines."""
-    found: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for command, rest in _COMMAND.findall(path):
-        numbers = [float(one) for one in _NUMBER.findall(rest)]
+        numbers = [float(item) for item in _NUMBER.findall(rest)]
         if command in "ML":
-            found.append((numbers[0], numbers[1]))
+            result.append((numbers[0], numbers[1]))
         elif command == "H":
-            found.append((numbers[0], found[-1][1]))
+            result.append((numbers[0], result[-1][1]))
         else:
-            found.append((found[-1][0], numbers[0]))
-    return found
+            result.append((result[-1][0], numbers[0]))
+    return result
 
 
 def differences(one: Picture, other: Picture, *, tolerance: float = 0.02) -> list[str]:
     """In what two pictures differ by more than rounding; empty where they are the same."""
-    found = [f"text: {a!r} and {b!r}" for a, b in zip(one.texts, other.texts, strict=False) if a != b]
+    results = [f"text: {a!r} and {b!r}" for a, b in zip(one.texts, other.texts, strict=False) if a != b]
     if len(one.texts) != len(other.texts):
-        found.append(f"{len(one.texts)} and {len(other.texts)} texts")
-    found += [f"only in one: {name}" for name in one.strokes.keys() ^ other.strokes.keys()]
+        results.append(f"{len(one.texts)} and {len(other.texts)} texts")
+    results += [f"only in one: {name}" for name in one.strokes.keys() ^ other.strokes.keys()]
     for name in one.strokes.keys() & other.strokes.keys():
         a, b = one.strokes[name], other.strokes[name]
         apart = len(a) != len(b) or any(abs(p[i] - q[i]) > tolerance for p, q in zip(a, b, strict=True) for i in (0, 1))
         if apart:
-            found.append(f"stroke {name}")
+            results.append(f"stroke {name}")
     for name in one.panels.keys() & other.panels.keys():
         if one.panels[name].view != other.panels[name].view:
-            found.append(f"view of {name}")
-    return found
+            results.append(f"view of {name}")
+    return results

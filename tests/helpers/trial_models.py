@@ -89,7 +89,7 @@ def examples(*, classes: int = 3) -> Examples:
         classes=classes,
         name="drawn",
         fingerprint=FINGERPRINT,
-        **{f"{part}_{axis}": one for part, both in parts.items() for axis, one in zip("xy", both, strict=True)},
+        **{f"{part}_{axis}": item for part, both in parts.items() for axis, item in zip("xy", both, strict=True)},
     )
 
 
@@ -110,7 +110,7 @@ def trial(name: str = "smelu", **changes: Any) -> Trial:
     `select` is the trial's own.
     """
     chosen, training, model, seeds = (
-        {key: changes.pop(key) for key in list(changes) if key in {one.name for one in fields(kind)} - {"select"}}
+        {key: changes.pop(key) for key in list(changes) if key in {field.name for field in fields(kind)} - {"select"}}
         for kind in (Chosen, Training, Model, Seeds)
     )
     made = Trial(
@@ -122,7 +122,7 @@ def trial(name: str = "smelu", **changes: Any) -> Trial:
         training=Training(**{"batch": 12, "epochs": 4, "learning_rate": 0.02, **training}),
         seeds=Seeds(**{"count": 3, **seeds}),
         hardening=Hardening(start=0.25),
-        measures=tuple(one for one in MEASURES if one != "cost"),
+        measures=tuple(measure for measure in MEASURES if measure != "cost"),
         keep=("predictions", "models"),
     )
     return replace(made, **changes)

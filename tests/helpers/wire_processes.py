@@ -99,16 +99,16 @@ def alone(name: str, folder: str) -> dict[str, Any]:
 
 def counted_sends(cut: sk.wire.Boundary) -> list[int]:
     """The bytes of everything that this end gives to its connection from now on."""
-    found: list[int] = []
+    result: list[int] = []
     connection = cut._channel._connection
     own = connection.send
 
     def send(tensor: Tensor) -> None:
-        found.append(tensor.numel() * tensor.element_size())
+        result.append(tensor.numel() * tensor.element_size())
         own(tensor)
 
     connection.send = send
-    return found
+    return result
 
 
 def train(rank: int, folder: str, name: str) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def train(rank: int, folder: str, name: str) -> dict[str, Any]:
             loss.backward()
             losses.append(loss.item())
         step.step()
-    found = {"losses": losses, "state": state(**own), "traffic": vars(cut.report()), "text": str(cut.report())}
-    found["sent"] = sum(sent)
+    results = {"losses": losses, "state": state(**own), "traffic": vars(cut.report()), "text": str(cut.report())}
+    results["sent"] = sum(sent)
     cut.close()
-    return found
+    return results
 
 
 SCHEDULES = {"GPipe": ScheduleGPipe, "1F1B": Schedule1F1B}
@@ -193,9 +193,9 @@ def pipeline(rank: int, folder: str, name: str, *, told: bool) -> dict[str, Any]
             losses += [loss.item() for loss in seen]
         step.step()
     cut = stage_module[1 if rank == 0 else 0]
-    found = {"losses": losses, "state": state(**own), "traffic": vars(cut.report())}
+    results = {"losses": losses, "state": state(**own), "traffic": vars(cut.report())}
     cut.close()
-    return found
+    return results
 
 
 def said(do: Callable[[], Any]) -> tuple[str, str, float]:
@@ -213,7 +213,7 @@ def still(rank: int, folder: str) -> dict[str, Any]:
     """Without gradients: the table goes along once, and again when it has changed; then several kinds of misuse."""
     x = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     layer = sk.nn.SQUAFS(k=16, q=0.25, learn=True)
-    found: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "ranks": [said(lambda to=to: sk.wire.Boundary(layer, to=to))[0] for to in (rank, WORLD, -1, True)],
         "timeout": said(lambda: sk.wire.Boundary(layer, to=1 - rank, timeout=0))[0],
     }
@@ -222,41 +222,41 @@ def still(rank: int, folder: str) -> dict[str, Any]:
         with torch.no_grad():
             for factor in (1.0, 1.0, 2.0):
                 layer.z.mul_(factor)
-                found["needs"] = cut(x).requires_grad
+                actual["needs"] = cut(x).requires_grad
             cut(x.double()[:0])
         bad = x.clone()
         bad[0, :2] = torch.nan
-        found["nan"] = [said(lambda: cut(bad))[0]]
+        actual["nan"] = [said(lambda: cut(bad))[0]]
         cut.coder = "packed"
-        found["nan"].append(said(lambda: cut(bad))[0])
-        found["sending"] = said(cut.receive)[0]
+        actual["nan"].append(said(lambda: cut(bad))[0])
+        actual["sending"] = said(cut.receive)[0]
         twice = cut(x)
         twice.backward(retain_graph=True)
-        found["twice"] = said(twice.backward)[0]
+        actual["twice"] = said(twice.backward)[0]
     else:
         cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         expected = [layer(x), layer(x), 2 * layer(x)]
         got = [cut.receive() for _ in range(3)]
-        found["equal"] = [torch.equal(a, b) for a, b in zip(got, expected, strict=True)]
-        found["needs"] = any(one.requires_grad for one in got)
+        actual["equal"] = [torch.equal(a, b) for a, b in zip(got, expected, strict=True)]
+        actual["needs"] = any(item.requires_grad for item in got)
         empty = cut.receive()
-        found["empty"] = [list(empty.shape), str(empty.dtype)]
+        actual["empty"] = [list(empty.shape), str(empty.dtype)]
         cut.receive().sum().backward()
-    found["tables"] = cut.report().tables
+    actual["tables"] = cut.report().tables
     cut.close()
-    found["closed"] = said(lambda: cut(x))[0]
-    return found
+    actual["closed"] = said(lambda: cut(x))[0]
+    return actual
 
 
 def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
     """Bodies with one byte changed, and one that is a gradient, arrive over the real wire."""
     layer = sk.nn.SQUAFS(k=16, q=0.25)
-    found = []
+    results = []
     for coder in ("auto", "packed", None):
         for place in (0, -20, -1):
             if rank == 1:
                 cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
-                found.append(said(cut.receive))
+                results.append(said(cut.receive))
             else:
                 cut = sk.wire.Boundary(layer, to=1, coder=coder, timeout=PATIENCE)
                 own = module.body_of
@@ -272,19 +272,19 @@ def altered(rank: int, folder: str) -> list[tuple[str, str, float]]:
             cut.close()
     if rank == 1:
         cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
-        found.append(said(cut.receive))
+        results.append(said(cut.receive))
     else:
         cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
         body = body_of(torch.zeros(12, dtype=torch.uint8), device=torch.device("cpu"))
         cut._channel.send(Frame("gradient", 0, torch.float32, (3,), len(body)), body)
     with contextlib.suppress(PeerError):  # the other end has left the connection
         cut.close()
-    return found
+    return results
 
 
 def hostile(rank: int, folder: str) -> dict[str, Any]:
     """One end keeps to no agreement; the other must end with an error, and take memory for nothing but what is due."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     x = torch.randn(50, generator=torch.Generator().manual_seed(0), requires_grad=True)
     noise = torch.randint(256, (100_000_000,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     table = Frame("coded", 0, torch.float32, (2**13, 2**13), 2**41 + 50, None, torch.float32, (2**13, 2**13, 2**13))
@@ -335,8 +335,8 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
             cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
             counts = asked(cut)
             if name == "longer body":
-                found["whole"] = torch.equal(cut.receive(), x.detach())
-            found[name] = [*said(cut.receive), counts]
+                result["whole"] = torch.equal(cut.receive(), x.detach())
+            result[name] = [*said(cut.receive), counts]
             cut.close()
             dist.barrier()
     backward = {
@@ -350,7 +350,7 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
             loss = cut(x)
             cut._channel.most = 2**26
             counts = asked(cut)
-            found[name] = [*said(loss.backward), counts]
+            result[name] = [*said(loss.backward), counts]
             cut.close()
             dist.barrier()
         else:
@@ -359,7 +359,7 @@ def hostile(rank: int, folder: str) -> dict[str, Any]:
                 cut.receive()
             cut._channel._connection.send(raw(frame))
             leave(cut)
-    return found
+    return result
 
 
 def strangers(rank: int, folder: str) -> dict[str, Any]:
@@ -378,15 +378,15 @@ def strangers(rank: int, folder: str) -> dict[str, Any]:
         connection = Connection(store, listens=False, timeout=PATIENCE)
         for other in others:
             other.close()
-    found = {} if rank == 0 else {"got": connection.receive(5, PATIENCE).tolist()}
+    result = {} if rank == 0 else {"got": connection.receive(5, PATIENCE).tolist()}
     dist.barrier()
     connection.close()
-    return found
+    return result
 
 
 def silent(rank: int, folder: str) -> dict[str, Any]:
     """Rank 1 takes the activations and sends no gradient."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def hurried(cut: sk.wire.Boundary) -> None:
         """A limit of one second, from now on: until the ends have met, a busy machine may hold one up for longer."""
@@ -398,21 +398,21 @@ def silent(rank: int, folder: str) -> dict[str, Any]:
         cut = sk.wire.Boundary(layer, to=1, timeout=PATIENCE)
         loss = cut(torch.randn(50))
         hurried(cut)
-        found["gradient"] = said(loss.backward)
-        found["again"] = said(lambda: cut(torch.randn(50)))
+        result["gradient"] = said(loss.backward)
+        result["again"] = said(lambda: cut(torch.randn(50)))
     else:
         cut = sk.wire.Boundary(frm=0, timeout=PATIENCE)
         with torch.no_grad():
             cut.receive()
         hurried(cut)
-        found["activations"] = said(cut.receive)
+        result["activations"] = said(cut.receive)
     dist.barrier()
-    return found
+    return result
 
 
 def closing(rank: int, folder: str) -> dict[str, Any]:
     """Ends that close with messages on their way, and ends that close because of an error of their own."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     x = torch.randn(50, requires_grad=True)
 
     def cut(**options: Any) -> sk.wire.Boundary:
@@ -425,7 +425,7 @@ def closing(rank: int, folder: str) -> dict[str, Any]:
         own(x)  # which nobody takes
     else:
         own.receive().sum().backward()
-    found["on their way"] = said(own.close)
+    result["on their way"] = said(own.close)
     for which in (0, 1):
         own = cut()
         if rank == 0:
@@ -433,15 +433,15 @@ def closing(rank: int, folder: str) -> dict[str, Any]:
         else:
             own.receive()
         if rank == which:
-            found["own error"] = said(own.close)
+            result["own error"] = said(own.close)
         else:
-            found["waits"] = said(number.backward if rank == 0 else own.receive)
+            result["waits"] = said(number.backward if rank == 0 else own.receive)
             own.close()
     own = cut(most=10)
-    found["most"] = said(own(x).backward if rank == 0 else own.receive)
-    found["after most"] = said(own.receive if rank else lambda: own(x))
+    result["most"] = said(own(x).backward if rank == 0 else own.receive)
+    result["after most"] = said(own.receive if rank else lambda: own(x))
     own.close()
-    return found
+    return result
 
 
 def killed(rank: int, folder: str) -> dict[str, Any]:
@@ -470,17 +470,17 @@ def process(rank: int, folder: str) -> None:
     warnings.simplefilter("error")
     # torch's compiler looks at .grad of what comes over a break of its graph.
     warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf", UserWarning)
-    found: dict[str, Any] = {"example": example(rank, folder)}
+    result: dict[str, Any] = {"example": example(rank, folder)}
     store = dist.FileStore(f"{folder}/ranks", WORLD)  # a port that was free a while ago may be another's by now
     dist.init_process_group("gloo", rank=rank, world_size=WORLD, store=store, timeout=timedelta(seconds=PATIENCE))
     for name in LAYERS:
-        found[f"train {name}"] = train(rank, folder, name)
+        result[f"train {name}"] = train(rank, folder, name)
     for name in SCHEDULES:
-        found[f"pipeline {name}"] = pipeline(rank, folder, name, told=True)
-    found["pipeline trial"] = pipeline(rank, folder, "GPipe", told=False)
+        result[f"pipeline {name}"] = pipeline(rank, folder, name, told=True)
+    result["pipeline trial"] = pipeline(rank, folder, "GPipe", told=False)
     for scenario in (still, altered, hostile, strangers, closing, silent):
-        found[scenario.__name__] = scenario(rank, folder)
-    torch.save(found, f"{folder}/{rank}.pt")
+        result[scenario.__name__] = scenario(rank, folder)
+    torch.save(result, f"{folder}/{rank}.pt")
     dist.barrier()
     end = killed(rank, folder)
     torch.save(end, f"{folder}/end.pt")

@@ -29,10 +29,10 @@ def running(folder: Path) -> Iterator[str]:
         start_new_session=True,
     )
     assert process.stdout is not None
-    found = re.search(r"http://\S+/", process.stdout.readline())
-    assert found is not None
+    match = re.search(r"http://\S+/", process.stdout.readline())
+    assert match is not None
     try:
-        yield found[0]
+        yield match[0]
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=600)
@@ -64,7 +64,7 @@ class Page:
             self.complaints.append(f"asked for {request.url}")
 
     def open(self, *functions: str, **more: str) -> "Page":
-        query = urlencode([*(("f", one) for one in functions), *more.items()])
+        query = urlencode([*(("f", function) for function in functions), *more.items()])
         self.tab.goto(f"{self.address}?{query}" if query else self.address)
         self.curve(max(0, len(functions) - 1))
         return self
@@ -78,8 +78,8 @@ class Page:
     def until(self, holds: Callable[[], Any], what: str) -> Any:
         """Wait for something that Python can see; a script of ours must not be evaluated in the page (its policy)."""
         for _ in range(SLOW // 50):
-            if found := holds():
-                return found
+            if result := holds():
+                return result
             self.tab.wait_for_timeout(50)
         raise AssertionError(f"This never came: {what}.")
 
@@ -91,10 +91,10 @@ class Page:
         return self.tab.url
 
     def text(self, selector: str) -> str:
-        found = self.tab.locator(selector).first
-        found.wait_for()
+        result = self.tab.locator(selector).first
+        result.wait_for()
         # A text of an SVG has no inner text.
-        return found.text_content() if found.evaluate("node => node instanceof SVGElement") else found.inner_text()
+        return result.text_content() if result.evaluate("node => node instanceof SVGElement") else result.inner_text()
 
 
 def number(text: str) -> float:

@@ -26,9 +26,9 @@ def test_the_kernel_keeps_what_the_torch_operations_keep(length, p, dtype):
     from softknee.kernels.keyed_mask import keyed_mask
 
     threshold, scale = round(p * 2**32), 1 / (1 - p) if p < 1 else 0.0
-    found = keyed_mask(KEYS, length, threshold=threshold, scale=scale, second=_SECOND, dtype=dtype)
-    assert found.dtype == dtype
-    assert torch.equal(found, masks(KEYS, length, threshold=threshold, scale=scale, dtype=dtype))
+    result = keyed_mask(KEYS, length, threshold=threshold, scale=scale, second=_SECOND, dtype=dtype)
+    assert result.dtype == dtype
+    assert torch.equal(result, masks(KEYS, length, threshold=threshold, scale=scale, dtype=dtype))
     # The kept ones are those whose bits are high enough, whichever way the mask is made.
     kept = bits(KEYS, length) >= threshold
-    assert torch.equal(found != 0, kept if scale else torch.zeros_like(kept))
+    assert torch.equal(result != 0, kept if scale else torch.zeros_like(kept))

@@ -45,13 +45,13 @@ def run(act: Activation, x: Tensor, params: dict[str, Tensor], g: Tensor) -> lis
 def assert_like_float64(act: Activation, x: Tensor, params: dict[str, Tensor], g: Tensor) -> None:
     """float64 never takes the fused kernels; a sum is judged by the size of its terms."""
     assert sk.explain(act, x).path == "fused"
-    found = run(act, x, params, g)
+    result = run(act, x, params, g)
     exact = run(act, x.double(), {name: p.double() for name, p in params.items()}, g.double())
-    for one, other in zip(found, exact, strict=True):
-        assert one.shape == other.shape
+    for item, other in zip(result, exact, strict=True):
+        assert item.shape == other.shape
         terms = max(1, x.numel() // max(1, other.numel()))
         torch.testing.assert_close(
-            one.double(), other, rtol=1e-5, atol=2e-6 * terms**0.5 * (1 + other.abs().max().item())
+            item.double(), other, rtol=1e-5, atol=2e-6 * terms**0.5 * (1 + other.abs().max().item())
         )
 
 
@@ -68,8 +68,8 @@ def test_value_and_slopes_match_fifty_digits(act: Activation):
     """Parameters of the shape of x: each gradient is a sum of one term, the derivative itself."""
     x, params = draw(act, 160, F32, seed=5)
     assert sk.explain(act, x).path == "fused"
-    found = run(act, x, params, torch.ones_like(x))
-    for quantity, got in zip(derivatives(act).values(), found, strict=True):
+    result = run(act, x, params, torch.ones_like(x))
+    for quantity, got in zip(derivatives(act).values(), result, strict=True):
         assert_close_to_reference(quantity, got, x, params)
 
 
@@ -80,8 +80,8 @@ def test_one_parameter_for_all_matches_fifty_digits(act: Activation):
         x, _ = draw(act, 64, F32, seed=50 + seed)
         x = x if act.implicit is None else x[:12]  # 20 ms for each reference
         params = {name: value.to(F32) for name, value in values.items()}
-        found = run(act, x, params, torch.ones_like(x))
-        for quantity, got in zip(list(derivatives(act).values())[:2], found[:2], strict=True):
+        result = run(act, x, params, torch.ones_like(x))
+        for quantity, got in zip(list(derivatives(act).values())[:2], result[:2], strict=True):
             assert_close_to_reference(quantity, got, x, params)
 
 
@@ -118,11 +118,11 @@ def test_extremes(act: Activation):
     points = extreme_points(F32)
     for values in settings(act):
         x = torch.tensor([*points, torch.nan])
-        found = computed(act, x, {name: value.to(F32) for name, value in values.items()})
+        result = computed(act, x, {name: value.to(F32) for name, value in values.items()})
         numbers = {name: value.item() for name, value in values.items()}
         for index, quantity in derivatives(act).items():
-            assert found[index][-1].isnan(), quantity.name
-            for at, got in zip(points, found[index].tolist(), strict=False):
+            assert result[index][-1].isnan(), quantity.name
+            for at, got in zip(points, result[index].tolist(), strict=False):
                 assert_is_the_limit(quantity, got, at, numbers, F32)
 
 
@@ -173,10 +173,10 @@ def widths(*shape: int) -> Tensor:
 @pytest.mark.parametrize("name", ["srelu", "smelu"])
 def test_parameters_that_do_not_lie_side_by_side(name: str, lying: Callable[[], Tensor], shape: tuple[int, ...]):
     act, x, wide = sk.get(name), numbers(*shape), (6,) + (1,) * (len(shape) - 2)
-    found, expected = (
-        run(act, x, {act.knob: one.reshape(wide)}, numbers(*shape, seed=1)) for one in (lying(), lying().contiguous())
+    actual, expected = (
+        run(act, x, {act.knob: item.reshape(wide)}, numbers(*shape, seed=1)) for item in (lying(), lying().contiguous())
     )
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         assert torch.equal(ours, theirs)
 
 

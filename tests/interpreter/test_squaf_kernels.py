@@ -64,23 +64,23 @@ def test_value_and_slope_match_fifty_digits(weights, window):
 def test_every_gradient_matches_float64(shape, weights, window):
     p, x, grad = parameters(shape), inputs(2, 3, 5), inputs(2, 3, 5, seed=2)
     options = {"window": window, "weights": weights}
-    for found, truth in zip(value_and_gradients(x, p, grad, **options), exact(x, p, grad, **options), strict=True):
-        torch.testing.assert_close(found.double(), truth, rtol=2e-5, atol=2e-6)
+    for result, truth in zip(value_and_gradients(x, p, grad, **options), exact(x, p, grad, **options), strict=True):
+        torch.testing.assert_close(result.double(), truth, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("shape", [(1,), (40,)])
 def test_many_tiles_and_a_rest(shape):
     p, x, grad = parameters(shape, k=16), inputs(211, 40), inputs(211, 40, seed=2)
-    for found, truth in zip(value_and_gradients(x, p, grad), exact(x, p, grad), strict=True):
-        torch.testing.assert_close(found.double(), truth, rtol=2e-5, atol=2e-5 * truth.abs().max().item())
+    for result, truth in zip(value_and_gradients(x, p, grad), exact(x, p, grad), strict=True):
+        torch.testing.assert_close(result.double(), truth, rtol=2e-5, atol=2e-5 * truth.abs().max().item())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_rounded_once(dtype):
     p, x = parameters(k=16), inputs(3000, dtype=dtype)
-    found = value_and_gradients(x, p, torch.ones_like(x))
+    result = value_and_gradients(x, p, torch.ones_like(x))
     truths = exact(x, p, torch.ones_like(x))
-    for ours, truth in zip(found[:2], truths[:2], strict=True):
+    for ours, truth in zip(result[:2], truths[:2], strict=True):
         unit = torch.finfo(dtype).eps * 2.0 ** torch.floor(torch.log2(truth.abs().clamp(min=1e-4)))
         rounded = (truth.to(dtype).double() - truth).abs()
         assert ours.dtype == dtype
@@ -94,10 +94,10 @@ def test_limits_at_infinity_and_nan_only_from_nan(weights, window, dtype):
     p, options = parameters(), {"window": window, "weights": weights}
     huge = torch.finfo(dtype).max
     x = torch.tensor([float("inf"), -float("inf"), huge, -huge, 0.0, -0.0, 1e-7], dtype=dtype)
-    found = value_and_gradients(x, p, torch.ones_like(x), **options)
-    assert all(t.isfinite().all() for t in found)
+    result = value_and_gradients(x, p, torch.ones_like(x), **options)
+    assert all(t.isfinite().all() for t in result)
     far = squaf(torch.tensor([90.0, -90.0, 90.0, -90.0], dtype=torch.float64), **p, **options)
-    torch.testing.assert_close(found[0][:4].double(), far, rtol=2 * torch.finfo(dtype).eps, atol=5e-7)
+    torch.testing.assert_close(result[0][:4].double(), far, rtol=2 * torch.finfo(dtype).eps, atol=5e-7)
     nan = squaf(torch.tensor([float("nan"), 1.0], dtype=dtype), **p, **options)
     assert nan.isnan().tolist() == [True, False]
     (slope,) = value_and_gradients(torch.tensor([float("nan"), 1.0]), p, torch.ones(2), **options)[1:2]
@@ -110,10 +110,10 @@ def test_no_softness_overflows(h, window):
     q = torch.tensor([1e6 if h > 1e6 else 1.0])
     p = {"q": q, "alpha": h / q**2, "z": torch.randn(1, 9, generator=torch.Generator().manual_seed(3))}
     x = torch.linspace(-7, 7, 561) * q
-    found = value_and_gradients(x, p, torch.ones_like(x), window=window)
-    assert all(t.isfinite().all() for t in found)
-    assert found[0].max() <= p["z"].max() + 1e-6
-    assert found[0].min() >= p["z"].min() - 1e-6
+    result = value_and_gradients(x, p, torch.ones_like(x), window=window)
+    assert all(t.isfinite().all() for t in result)
+    assert result[0].max() <= p["z"].max() + 1e-6
+    assert result[0].min() >= p["z"].min() - 1e-6
 
 
 LAYOUTS = {
@@ -131,18 +131,18 @@ def test_every_layout_matches_float64(layout, per):
     x = LAYOUTS[layout]()
     p = parameters((1,) if per == "layer" else (3, *(1,) * (x.dim() - 2)))
     grad = inputs(*x.shape, seed=8)
-    found = value_and_gradients(x, p, grad)
-    for ours, truth in zip(found, exact(x, p, grad), strict=True):
+    result = value_and_gradients(x, p, grad)
+    for ours, truth in zip(result, exact(x, p, grad), strict=True):
         torch.testing.assert_close(ours.double(), truth, rtol=2e-5, atol=2e-6)
     if layout == "channels last":
-        assert found[0].is_contiguous(memory_format=torch.channels_last)
+        assert result[0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_parameters_of_another_dtype_are_read_as_float32():
     p, x, grad = parameters(dtype=torch.bfloat16), inputs(50), inputs(50, seed=2)
-    found = value_and_gradients(x, p, grad)
-    torch.testing.assert_close(found[0].double(), exact(x, p, grad)[0], rtol=1e-6, atol=1e-6)
-    assert found[2].dtype == torch.bfloat16
+    result = value_and_gradients(x, p, grad)
+    torch.testing.assert_close(result[0].double(), exact(x, p, grad)[0], rtol=1e-6, atol=1e-6)
+    assert result[2].dtype == torch.bfloat16
 
 
 def test_gradients_repeat_their_bits_and_replicas_sum_as_they_would_alone():
@@ -166,11 +166,11 @@ def test_second_derivatives_pass_through_the_kernels():
     p = {name: t.requires_grad_() for name, t in parameters().items()}
     x = inputs(30).requires_grad_()
     (slope,) = torch.autograd.grad(squaf(x, **p).sum(), x, create_graph=True)
-    found = torch.autograd.grad(slope.square().sum(), [x, *p.values()])
+    result = torch.autograd.grad(slope.square().sum(), [x, *p.values()])
     q = {name: t.detach().double().requires_grad_() for name, t in p.items()}
     y = x.detach().double().requires_grad_()
     (slope,) = torch.autograd.grad(squaf(y, **q).sum(), y, create_graph=True)
-    for ours, truth in zip(found, torch.autograd.grad(slope.square().sum(), [y, *q.values()]), strict=True):
+    for ours, truth in zip(result, torch.autograd.grad(slope.square().sum(), [y, *q.values()]), strict=True):
         torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)
 
 
@@ -187,10 +187,10 @@ def test_only_the_wanted_gradients_are_written(window, weights):
     folded, before = layout.fold(x), x.clone()
     every = fused.backward(layout.fold(grad), folded, *rows, **how)
     for choice in range(1, 16):
-        found = fused.backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
+        result = fused.backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
         flags = (BY_X, BY_Q, BY_ALPHA, BY_Z)
-        for one, whole, flag in zip(found, every, flags, strict=True):
-            assert (one is not None) == bool(choice & flag)
-            assert one is None or torch.equal(one, whole)
+        for item, whole, flag in zip(result, every, flags, strict=True):
+            assert (item is not None) == bool(choice & flag)
+            assert item is None or torch.equal(item, whole)
         # x stands in for the pointers of what is not wanted: a kernel that wrote it would write into x.
         assert torch.equal(x, before)

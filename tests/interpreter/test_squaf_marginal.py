@@ -33,14 +33,14 @@ def check(x: Tensor, shape: tuple[int, ...], *, k: int = 4, **options) -> list[T
     drawn = parameters(shape, k=k, dtype=torch.float32)
     q, alpha = drawn["q"], drawn["alpha"]
     assert choose_path(x)[0] == "fused"
-    found = marginal_and_gradients(x, q, alpha, k=k, **options)
+    result = marginal_and_gradients(x, q, alpha, k=k, **options)
     truth = marginal_and_gradients(x.double(), q.double(), alpha.double(), k=k, **options)
-    for ours, true in zip(found, truth, strict=True):
+    for ours, true in zip(result, truth, strict=True):
         if ours.numel():
             scale = float(true.abs().max())
             rough = 2 * torch.finfo(ours.dtype).eps if ours.dtype.itemsize == 2 else 2e-5
             torch.testing.assert_close(ours.double(), true, rtol=rough, atol=2e-5 * scale)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("window", [5, None])
@@ -60,8 +60,8 @@ def test_many_tiles_and_a_rest_repeat_their_bits(shape):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
-    found = check(inputs(300, dtype=dtype), (1,), k=16)
-    assert [t.dtype for t in found] == [torch.float32, dtype, torch.float32, torch.float32]
+    result = check(inputs(300, dtype=dtype), (1,), k=16)
+    assert [t.dtype for t in result] == [torch.float32, dtype, torch.float32, torch.float32]
 
 
 @pytest.mark.parametrize("per", ["layer", "channel"])
@@ -76,9 +76,9 @@ def test_other_memory_orders(per):
 def test_infinities_sit_on_the_ends_and_nan_stays_nan(weights, window):
     q, alpha = torch.ones(1), torch.full((1,), 40.0)
     x = torch.tensor([float("inf"), -float("inf"), 3e38, 0.0])
-    found = marginal_and_gradients(x, q, alpha, window=window, weights=weights)
-    assert all(t.isfinite().all() for t in found)
-    torch.testing.assert_close(found[0][[0, 4, 8]], torch.tensor([0.25, 0.25, 0.5]))
+    result = marginal_and_gradients(x, q, alpha, window=window, weights=weights)
+    assert all(t.isfinite().all() for t in result)
+    torch.testing.assert_close(result[0][[0, 4, 8]], torch.tensor([0.25, 0.25, 0.5]))
     nan = squaf_marginal(torch.tensor([0.0, float("nan")]), q=q, alpha=alpha, points=9, window=window, weights=weights)
     assert nan.isnan().any()
 

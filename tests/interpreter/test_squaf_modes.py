@@ -79,11 +79,13 @@ def test_many_programs_and_seeds_of_replicas():
     p, x = parameters((3, 1, 1), k=16), inputs(3, 5, 217)
     seeds = torch.tensor([SEED, 1, 2**62])
     expected = torch.stack([sampled_symbols(x[i], **_row(p, i), seed=seeds[i]) for i in range(3)])
-    found = torch.ops.softknee.squaf_symbols(x, seeds, p["q"], p["alpha"], 33, 5, False)
-    assert torch.equal(found, expected)
+    actual = torch.ops.softknee.squaf_symbols(x, seeds, p["q"], p["alpha"], 33, 5, False)
+    assert torch.equal(actual, expected)
     mapped = torch.func.vmap(lambda x, seed, p: squaf_sampled(x, **p, seed=seed))
     rows = {name: t.reshape(3, 1, *t.shape[3:]) for name, t in p.items()}
-    assert torch.equal(mapped(x, seeds, rows), p["z"].expand(3, 5, 217, 33).gather(-1, found.long()[..., None])[..., 0])
+    assert torch.equal(
+        mapped(x, seeds, rows), p["z"].expand(3, 5, 217, 33).gather(-1, actual.long()[..., None])[..., 0]
+    )
 
 
 def _row(p: dict[str, Tensor], i: int) -> dict[str, Tensor]:
@@ -127,9 +129,9 @@ def test_softest_and_hardest_tables(softness):
     x = torch.full((2000,), 0.3)
     p = {"q": torch.ones(1), "alpha": torch.tensor([softness]), "z": torch.arange(-2.0, 3.0)}
     for window in (3, 5, None):
-        found = squaf_sampled(x, **p, window=window, seed=torch.tensor(8)).unique().tolist()
+        result = squaf_sampled(x, **p, window=window, seed=torch.tensor(8)).unique().tolist()
         reach = {3: 1, 5: 2, None: 2}[window]
-        assert found == ([0.0] if softness > 1 else [float(i) for i in range(-reach, reach + 1)])
+        assert result == ([0.0] if softness > 1 else [float(i) for i in range(-reach, reach + 1)])
 
 
 def test_gradients_are_those_of_squaf_and_layouts_are_kept():

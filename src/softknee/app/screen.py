@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from ..errors import ParameterError
 from ..lab.table import Table
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
@@ -91,6 +92,14 @@ def command_line(program: str = "softknee") -> str:
 def several(text: str) -> tuple[str, ...]:
     """The parts of an option with commas between."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    """The numbers of an option with commas between."""
+    try:
+        return tuple(float(part) for part in several(text))
+    except ValueError:
+        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None
 
 
 def _place(path: Path | None) -> Path | None:
