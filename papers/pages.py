@@ -14,7 +14,7 @@ from .lambda_gelu.findings import language_tables
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, folded, recipe_file
-from .squaf.findings import record_tables, write_record_figures
+from .squaf.findings import RECIPES, record_tables, write_record_figures
 from .statement import CANNOT_TELL, NOT_THERE, Judged, Part
 from .tables import (
     BELOW,
@@ -310,7 +310,7 @@ def _recipe(name: str) -> str:
 
 def _commands(exhibit: Exhibit) -> list[str]:
     """The commands of records that no recipe makes."""
-    commands = [command_to_look(name) for name in exhibit.records]
+    commands = [command_to_look(name) for name in exhibit.records if name not in RECIPES]
     if exhibit.printed is not None and exhibit.printed.command not in commands:  # with the paper's own settings
         commands.append(exhibit.printed.command)
     return [f"`{cell(command)}`" for command in commands]

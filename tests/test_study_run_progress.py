@@ -42,7 +42,7 @@ def test_time_left_follows_from_the_work_done(run) -> None:
         "[2/9] relu, tuning: rate 0.01, decay 0, epoch 1 of 4; 3.0 s so far, about 1 min 33 s left"
     )
     clock = 12.0
-    progress.end(trials[1], said="12 s")
+    progress.end(trials[1], result="12 s")
     assert display.lines[-1].startswith("[2/9] relu, tuning: rate 0.01, decay 0: 12 s; 12 s so far, about 1 min 24 s")
     # A trial that an earlier run had brought to epoch 2 has two more epochs, and one of them is done.
     clock = 15.0

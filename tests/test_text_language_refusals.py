@@ -201,6 +201,8 @@ SLOW = [
     "log1p(where(piecewise((smelu(x), swish(x) < 0), (2, x > 1e9), swish(x)) <= softplus(0.5), asinh(beta), x))",
     "min(where(log((x + smelu(x))) <= log1p_minus_near(relu(x) - pi), sin(max(1e-20, 0.12)), x), swish(x) / gelu(x))",
     "atan(min(min((x - beta), (gelu(x) + smelu(x))), (min(3, gelu(x)) * where(gelu(x) <= x, pi, gelu(x)))))",
+    "unit(log1p(piecewise(((x)**-2, piecewise((x, smelu(x) < 0), (x, x > 0.5), smelu(x)) < 0), (where(beta >= relu(x), "
+    "99999999999, beta), x > 0.5), piecewise((x, smelu(x) < 0), (x, x > 0.5), smelu(x)))))",
     "(((line(x, pi) - (swish(x) * 2)) + min(piecewise((relu(x), x < 0), (beta, x > 1), x), where(relu(x) > smelu(x),"
     " beta, relu(x)))) / erfc((log1p_minus_near(0.5) * max(smelu(x), x))))",
 ]

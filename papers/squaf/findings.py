@@ -15,7 +15,7 @@ import torch
 from softknee.errors import DataError
 from softknee.measure.record import Record
 
-from ..runs import Runs, Study, command_of_recipe, folded
+from ..runs import Runs, Study, command_of_recipe
 from ..statement import (
     ADDED,
     CANNOT_TELL,
@@ -32,7 +32,6 @@ from ..statement import (
     wins,
 )
 from .networks import (
-    NAMES,
     PAPER,
     distil_markdown,
     draw_distil,
@@ -820,12 +819,6 @@ def command_on(recipe: str, settings: Mapping[str, Any]) -> str:
     return " ".join([command_of_recipe(recipe), *words])
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    """What the recipe calls the activation of a row; empty for the teacher, which runs with every other."""
-    weight = row.get("weight")
-    return NAMES.get(row["activation"], "") if weight is None else f"{row['activation']} price={weight:g}"
-
-
 def write_record_figures(runs: Runs) -> list[Path]:
     """Draw the figures of the records that are there."""
     return [
@@ -851,9 +844,9 @@ def record_tables(runs: Runs) -> Iterator[str]:
         yield (
             f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. Again: `{again}`. [Record](records/{name}).\n"
+            f"mean and standard deviation. Again: `{again}`, one row of it with `--only LABEL`. "
+            f"[Record](records/{name}).\n"
         )
-        yield folded(f"{again} --only {shlex.quote(label)}" for label in map(_label, record.rows) if label)
         yield _of_the_paper() if name == RATE else _of_the_training(record)
         for figure in FIGURES.get(name, ()):
             if runs.paths[name].with_name(figure.file).is_file():

@@ -8,17 +8,18 @@ from papers.ledger import find_statements
 from papers.pages import write_pages
 from papers.runs import Runs
 from papers.squaf import findings as room
+from papers.squaf import networks
 from papers.squaf.findings import write_record_figures
 from papers.statement import judge
 
 from softknee.errors import DataError
-from softknee.lab import distilling, rates
 from softknee.measure.record import Quantity, Record
 
 RATES = [
     "squaf.few_bits_cost_no_accuracy", "squaf.price_lowers_the_rate", "squaf.switching_to_the_mean_helps",
     "squaf.staircase_costs_little", "squaf.entropy_is_what_is_coded",
 ]  # fmt: skip
+TRAINING = {"data": "cifar-10", "epochs": 40, "batch": 256, "learning_rate": 0.1, "milestones": [0.625, 0.75, 0.875]}
 SPREAD = (-0.1, 0.0, 0.05, 0.05)  # of the seeds, the same for all: differences are those of the means
 
 
@@ -54,8 +55,8 @@ def plain(activation, accuracy):
 
 
 def rate_record(rows):
-    settings = {"network": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
-    return Record.now(rates.KIND, command="softknee study rate", rows=rows, seeds=range(4), settings=settings)
+    settings = {"network": "vgg8", **TRAINING}
+    return Record.now(networks.RATE_KIND, command="softknee study rate", rows=rows, seeds=range(4), settings=settings)
 
 
 def as_in_the_paper():
@@ -118,9 +119,11 @@ def student(activation, accuracy, gap, *, by=0.02):
 
 
 def distil_record(rows, *, teacher="vgg13"):
-    settings = {"teacher": teacher, "student": "vgg8", "data": "cifar-10", "epochs": 40, "batch": 256}
+    settings = {"teacher": teacher, "student": "vgg8", **TRAINING}
     settings |= {"share": 0.9, "temperature": 4.0}
-    return Record.now(distilling.KIND, command="softknee study distil", rows=rows, seeds=range(4), settings=settings)
+    return Record.now(
+        networks.DISTIL_KIND, command="softknee study distil", rows=rows, seeds=range(4), settings=settings
+    )
 
 
 NAMES = ["squaf.student_surpasses_its_teacher", "squaf.best_student", "squaf.smallest_gap"]
@@ -128,7 +131,7 @@ NAMES = ["squaf.student_surpasses_its_teacher", "squaf.best_student", "squaf.sma
 
 def test_a_student_better_than_its_teacher_and_one_that_is_not(tmp_path):
     teacher, relu = student("teacher, ReLU", 92.0, 5.0), student("ReLU", 91.0, 6.0, by=0.03)
-    reported = distilling.PAPER["vgg13", "vgg8"].accuracy
+    reported = networks.PAPER["vgg13", "vgg8"].accuracy
     rest = [student(name, 90.0, 7.0, by=0.03) for name in reported if name not in ("ReLU", "SQUAF")]
     rest.append(student("SiLU", 95.0, 1.0))  # neither in the paper's table 7 nor in its table 14
     gone = {"activation": "PolyReLU", "trained": 100, "not_run": "every seed diverged"}
@@ -221,9 +224,10 @@ def test_the_page_shows_the_tables_and_their_figures(tmp_path):
     assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
     assert "![Accuracy against the bits per activation" in text
     assert "| SQUAF | 100 | 3,965,063 | 92.50 ± 0.07 | 72.57 |" in text
-    assert "Again: `softknee study distil`. [Record](records/h200-squaf-vgg8-cifar-10.json)." in text
+    again = "softknee study run papers/squaf/recipes/table-6-vgg8.yaml --set name=squaf-table-6-vgg8-cifar-10"
+    assert f"Again: `{again} --set data.set=cifar-10 --set training.epochs=40" in text
+    assert "'training.milestones=[25, 30, 35]'`, one row of it with `--only LABEL`." in text
+    assert "[Record](records/h200-squaf-vgg8-cifar-10.json)." in text
     assert "### SQUAF, tables 7 and 14: VGG-13 teaches VGG-8" not in text
     assert "| Table 6 | CIFAR-100 |" in text
-    assert re.search(
-        r"\| Figure 3 \| bits and accuracy \| `softknee study rate`<br>`.*? --epochs 240 .*?` \| run \|", text
-    )
+    assert re.search(r"\| Figure 3 \| bits and accuracy \| \[figure-3\]\(recipes/figure-3\.yaml\) \| 1 of 2 run", text)

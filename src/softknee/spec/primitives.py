@@ -6,6 +6,7 @@ primitives (`fdiff`, so that no derivative of any order cancels in a tail), and 
 Each backend has its own lowering for them (`torch_printer`, `triton_printer`).
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ v = sympy.Symbol("v", real=True)
 MOST_CASES = 64
 
 
+@functools.lru_cache(maxsize=512)  # each derivative by a parameter asks for the same corners
 def compared(rule: Callable[[Expr, Expr], Expr], left: Expr, right: Expr) -> Expr:
     """The comparison by `rule`; where there are pieces inside, case by case.
 
@@ -250,7 +252,9 @@ class Ramp(Primitive):
         return Piecewise((u, u > 0), (0, True))
 
     def fdiff(self, argindex: int = 1) -> Expr:
-        return Piecewise((1, compared(sympy.Gt, self.args[0], sympy.Integer(0))), (0, True))
+        (u,) = self.args
+        corner = compared(sympy.Gt, u, sympy.Integer(0))
+        return _step(corner, inside=1, outside=0) if u.has(Piecewise) else Piecewise((1, corner), (0, True))
 
 
 def _inside(u: Expr, low: int) -> Expr:
@@ -259,7 +263,14 @@ def _inside(u: Expr, low: int) -> Expr:
         return Piecewise((0, u < low), (0, u > 1), (1, True))
     # As a product: SymPy would bring two long conditions of one Piecewise into a normal form, of exponential length.
     ends = compared(sympy.Lt, u, sympy.Integer(low)), compared(sympy.Gt, u, sympy.Integer(1))
-    return sympy.Mul(*(Piecewise((0, end), (1, True)) for end in ends))
+    return sympy.Mul(*(_step(end, inside=0, outside=1) for end in ends))
+
+
+def _step(when: Expr, *, inside: int, outside: int) -> Expr:
+    """One number where a long condition holds, another elsewhere, without SymPy's search for a normal form of it."""
+    if when in (sympy.true, sympy.false):
+        return sympy.Integer(inside if when == sympy.true else outside)
+    return Piecewise((sympy.Integer(inside), when), (sympy.Integer(outside), True), evaluate=False)
 
 
 class Unit(Primitive):

@@ -6,7 +6,7 @@ A trial with a diverged seed has no averages at all: the survivors alone would m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -545,6 +545,13 @@ def first_measures(recipe: Recipe) -> tuple[str, ...]:
     return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
 
 
+def _teachers(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """How good the network is that students learned from."""
+    for outcome in outcomes:
+        if outcome.trial.kind == "teacher" and (accuracy := outcome.test["accuracy"][0]) is not None:
+            yield f"The teacher, {outcome.trial.model.build}, has a test accuracy of {100 * accuracy:.2f} %."
+
+
 def progressive_note(recipe: Recipe) -> tuple[str, ...]:
     """What the scores of a progressive study are of."""
     share = recipe.training.progressive
@@ -613,7 +620,12 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         ),
         inside=tuple(found for outcome in trained if (found := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
-        notes=(*progressive_note(recipe), *preference_note(recipe, rows), *notes_of(rows, baseline, recipe.baseline)),
+        notes=(
+            *_teachers(outcomes),
+            *progressive_note(recipe),
+            *preference_note(recipe, rows),
+            *notes_of(rows, baseline, recipe.baseline),
+        ),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )

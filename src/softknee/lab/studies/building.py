@@ -203,14 +203,14 @@ def _with_factory(
     model = _called(function, {**given, "activation": activation, **_seed(function, seed)}, example)
     if not isinstance(model, nn.Module):
         return model  # refused by who asked for it
-    if not any(isinstance(one, Parameterised) for one in model.modules()):
+    if not any(isinstance(module, Parameterised) for module in model.modules()):
         raise RecipeError(
             "model.build: the function takes `activation` and does not use it: call it once for each place, as "
             "activation(), and keep what it returns in the model."
         )
     if chosen.per == "layer":
         return model
-    ours = {id(one) for one in made}
+    ours = {id(module) for module in made}
     return _swapped(model, chosen, example, where=lambda site: id(site.place.old) in ours)
 
 
@@ -220,7 +220,7 @@ def _called(
     try:
         made = function(**given)
         # Lazy layers take their sizes from the first call, and their weights from the generator that is seeded now.
-        if isinstance(made, nn.Module) and any(is_lazy(one) for one in (*made.parameters(), *made.buffers())):
+        if isinstance(made, nn.Module) and any(is_lazy(tensor) for tensor in (*made.parameters(), *made.buffers())):
             made(example)
         return made
     except SoftkneeError:
@@ -257,23 +257,23 @@ def _swapped(
 
 
 @torch.no_grad()
-def _check_outputs(model: nn.Module, example: Tensor, outputs: int, asked: Model) -> None:
+def _check_outputs(model: nn.Module, example: Tensor, outputs: int, network: Model) -> None:
     training = model.training
     model.eval()
     try:
-        found = model(example)
+        output = model(example)
     except (RuntimeError, ParameterError, InputError, TypeError, ValueError, IndexError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RecipeError(
-            f"model {asked.build!r} cannot work on examples of shape {tuple(example.shape[1:])}: {said}"
+            f"model {network.build!r} cannot work on examples of shape {tuple(example.shape[1:])}: {reason}"
         ) from error
     finally:
         model.train(training)
     wanted = (len(example), outputs)
-    if not isinstance(found, Tensor) or tuple(found.shape) != wanted:
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(output, Tensor) or tuple(output.shape) != wanted:
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise RecipeError(
-            f"model {asked.build!r} gives outputs of shape {shape} for {len(example)} examples, and the data needs "
+            f"model {network.build!r} gives outputs of shape {shape} for {len(example)} examples, and the data needs "
             f"{wanted}: one number for each class or quantity."
         )
 
@@ -309,7 +309,7 @@ def start_gain(chosen: Chosen) -> float:
     module = module_of(chosen, per="layer")
     assert isinstance(module, Parameterised)
     values = {p.name: module.effective(p).detach().double() for p in module.params}
-    numbers = tuple((name, one.item()) for name, one in values.items() if one.numel() == 1)
+    numbers = tuple((name, value.item()) for name, value in values.items() if value.numel() == 1)
     others = {name: value for name, value in chosen.values.items() if name not in values}
     if others or len(numbers) < len(values):  # a table, or a setting that is no parameter
         return init_gain(chosen.name, params={**chosen.values})
@@ -329,14 +329,14 @@ def _in_order(model: nn.Module, example: Tensor) -> list[Any]:
         if layer not in order:
             order.append(layer)
 
-    hooks = [one.register_forward_pre_hook(note) for one in model.modules() if isinstance(one, _LAYERS)]
-    modes = {one: one.training for one in model.modules()}
+    hooks = [module.register_forward_pre_hook(note) for module in model.modules() if isinstance(module, _LAYERS)]
+    modes = {module: module.training for module in model.modules()}
     model.eval()  # batch statistics stay as they are
     try:
         model(example)
     finally:
-        for one, mode in modes.items():
-            one.training = mode
+        for module, mode in modes.items():
+            module.training = mode
         for hook in hooks:
             hook.remove()
     return order
@@ -355,13 +355,15 @@ def start_squaf_(model: nn.Module, chosen: Chosen) -> None:
         sk.squaf_mode_(model, chosen.mode)
     if chosen.fitted is None and chosen.trained is None:
         return
-    layers = [one for one in model.modules() if isinstance(one, sk.nn.SQUAF)]
+    layers = [layer for layer in model.modules() if isinstance(layer, sk.nn.SQUAF)]
     if chosen.fitted is not None:
-        for one in layers:
-            if one.k is None or one.q.numel() > 1:
+        for layer in layers:
+            if layer.k is None or layer.q.numel() > 1:
                 raise RecipeError(f"activation {chosen.label!r}: fitted is for one table a layer on a uniform grid.")
-            found = sk.design.start(chosen.fitted, k=one.k, q=one.q.item(), weights=one.weights, window=one.window)
-            one.set_(z=found.z, alpha=found.alpha)
+            start = sk.design.start(
+                chosen.fitted, k=layer.k, q=layer.q.item(), weights=layer.weights, window=layer.window
+            )
+            layer.set_(z=start.z, alpha=start.alpha)
     if chosen.trained is not None:
         parts = PARTS if chosen.learn is True else (chosen.learn,) if isinstance(chosen.learn, str) else chosen.learn
         sk.train_squaf_(model, parts or (), where=chosen.trained)

@@ -60,12 +60,12 @@ def run_distributed(
     if options.get("command", "").startswith("softknee "):  # what a record says, and how to go on
         options["command"] = f"torchrun --nproc-per-node {_processes_here()} -m {options['command']}"
     try:
-        found = run_study(recipe, out=out, **where, **options, run_trial=_lead)
+        outcomes = run_study(recipe, out=out, **where, **options, run_trial=_lead)
     except (SoftkneeError, StudyStopped):
         parallel.agree(_END)
         raise
     parallel.agree(_END)
-    return found
+    return outcomes
 
 
 def _processes_here() -> int:
@@ -119,13 +119,13 @@ class _Leading:
 def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
     """Run every trial that the main process begins, until it is done."""
     with _deaf_to_interrupts():
-        while (asked := parallel.agree(None)) != _END:
+        while (order := parallel.agree(None)) != _END:
             saved = None
-            if asked["saved"] is not None:
-                saved = {name: parallel.agree(None) for name in asked["saved"]}
-            torch.set_num_threads(asked["threads"])
+            if order["saved"] is not None:
+                saved = {name: parallel.agree(None) for name in order["saved"]}
+            torch.set_num_threads(order["threads"])
             try:
-                run_trial(Trial.read(asked["trial"]), examples=examples, saved=saved, watch=_Following(), **where)
+                run_trial(Trial.read(order["trial"]), examples=examples, saved=saved, watch=_Following(), **where)
             except SoftkneeError:
                 continue  # the main process has the same and says so, or it was told to stop
 

@@ -47,8 +47,8 @@ def work_of(trial: Trial) -> float:
     """
     if trial.kind == "cost":
         return 0
-    beside = _BESIDE_SEEDS if trial.training.engine == "replicas" else 0
-    return trial.training.epochs * (trial.seeds.count + beside)
+    overhead = _BESIDE_SEEDS if trial.training.engine == "replicas" else 0
+    return trial.training.epochs * (trial.seeds.count + overhead)
 
 
 def label_of(trial: Trial) -> str:
@@ -84,10 +84,10 @@ class Status:
     left: float | None
     share: float
 
-    def text(self, said: str = "") -> str:
+    def text(self, result: str = "") -> str:
         """The status as one line, with what else there is to say."""
         epochs = "" if self.epoch is None else f", {self.unit} {self.epoch} of {self.epochs}"
-        return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {said}' if said else ''}; {self.times()}"
+        return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {result}' if result else ''}; {self.times()}"
 
     def times(self) -> str:
         return f"{clock(self.elapsed)} so far" + ("" if self.left is None else f", about {clock(self.left)} left")
@@ -137,11 +137,11 @@ class Progress:
         self._done[key] = work * (done - first) / max(1, total - first)
         self._display.status(self._status(trial, key, done, total))
 
-    def end(self, trial: Trial, *, said: str = "") -> None:
+    def end(self, trial: Trial, *, result: str = "") -> None:
         """A trial has come to its end."""
         key = trial.key
         self._done[key] = self._work.get(key, 0.0)
-        self._display.line(self._status(trial, key, None).text(said))
+        self._display.line(self._status(trial, key, None).text(result))
 
     def note(self, text: str) -> None:
         self._display.line(text)
@@ -156,7 +156,7 @@ class Progress:
         return (self._now() - self._start) / done * (total - done) if 0 < done < total else None
 
     def _status(self, trial: Trial, key: str, epoch: int | None, epochs: int = 0) -> Status:
-        total = sum(work for one, work in self._work.items() if one not in self._before)
+        total = sum(work for other, work in self._work.items() if other not in self._before)
         return Status(
             number=self._order.index(key) + 1 if key in self._order else len(self._order),
             count=len(self._order),
@@ -517,7 +517,7 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
         record = finished.outcome.record(command=order["command"], git=order["git"])
     except SoftkneeError as error:
         return {"error": str(error)}
-    return {"record": record.to_json(), "files": {name: bytes(one) for name, one in finished.files.items()}}
+    return {"record": record.to_json(), "files": {name: bytes(content) for name, content in finished.files.items()}}
 
 
 def pack_examples(examples: Examples | Texts) -> dict[str, bytes]:
@@ -530,9 +530,9 @@ def pack_examples(examples: Examples | Texts) -> dict[str, bytes]:
             f"--engine ray sends the examples to its workers, and those of {examples.name} are read from a disk. Leave "
             "--engine ray out; or take a part of them, which is in memory: --set data.limit=N."
         )
-    every = {one.name: getattr(examples, one.name) for one in fields(examples)}
-    tensors = {name: one for name, one in every.items() if isinstance(one, Tensor)}
-    rest = {name: one for name, one in every.items() if name not in tensors}
+    every = {item.name: getattr(examples, item.name) for item in fields(examples)}
+    tensors = {name: value for name, value in every.items() if isinstance(value, Tensor)}
+    rest = {name: value for name, value in every.items() if name not in tensors}
     return {"tensors": write_tensors(tensors), "rest": json.dumps(rest).encode()}
 
 
@@ -545,8 +545,8 @@ def unpack_examples(packed: Mapping[str, bytes]) -> Examples | Texts:
         origin = json.loads(packed["texts"])
         return load_texts(**origin | {name: fit(origin[name], kind, name) for name, kind in _TEXTS.items()})
     rest = json.loads(packed["rest"])
-    settled: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in rest.items()}
-    return Examples(**read_tensors(packed["tensors"]), **settled)
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
+    return Examples(**read_tensors(packed["tensors"]), **plain)
 
 
 def _reach(address: str) -> None:

@@ -54,9 +54,9 @@ def fit(value: Any, hint: Any, where: str) -> Any:
 def convert_fields(section: Any, *, where: str) -> None:
     """Bring the fields of a frozen dataclass into the types they are declared with, or refuse one with a sentence."""
     hints = hints_of(type(section))
-    for one in fields(section):
-        value = fit(getattr(section, one.name), hints[one.name], f"{where}.{one.name}" if where else one.name)
-        object.__setattr__(section, one.name, value)
+    for item in fields(section):
+        value = fit(getattr(section, item.name), hints[item.name], f"{where}.{item.name}" if where else item.name)
+        object.__setattr__(section, item.name, value)
 
 
 def later(default: Any) -> Any:
@@ -65,16 +65,20 @@ def later(default: Any) -> Any:
     return field(default=default, metadata={"later": True})
 
 
-def is_omitted(one: Field[Any], value: Any) -> bool:
+def is_omitted(item: Field[Any], value: Any) -> bool:
     """Whether a field is left out when it is written: one that came later, and has its default."""
-    return bool(one.metadata.get("later")) and value == one.default
+    return bool(item.metadata.get("later")) and value == item.default
 
 
 def to_plain(section: Any) -> Any:
     """The way back from `fit`: dataclasses as mappings, without what `is_omitted`."""
     if is_dataclass(section):
-        found = {one.name: getattr(section, one.name) for one in fields(section)}
-        return {one.name: to_plain(found[one.name]) for one in fields(section) if not is_omitted(one, found[one.name])}
+        values = {item.name: getattr(section, item.name) for item in fields(section)}
+        return {
+            item.name: to_plain(values[item.name])
+            for item in fields(section)
+            if not is_omitted(item, values[item.name])
+        }
     return [to_plain(item) for item in section] if isinstance(section, list | tuple) else section
 
 
@@ -99,9 +103,9 @@ def words(hint: Any) -> str:
     """A type in plain English."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return _either([repr(one) for one in arguments])
+        return _either([repr(argument) for argument in arguments])
     if origin in (Union, types.UnionType):
-        return _either([words(one) for one in arguments if one is not type(None)])
+        return _either([words(argument) for argument in arguments if argument is not type(None)])
     if origin is tuple:
         return f"a list in which each is {words(arguments[0])}" if arguments[0] is not Any else "a list"
     if origin is Mapping or is_dataclass(hint):
@@ -112,7 +116,7 @@ def words(hint: Any) -> str:
 def _one_of(value: Any, hint: Any, where: str) -> Any:
     if value is None and type(None) in get_args(hint):
         return None
-    kinds = [one for one in get_args(hint) if one is not type(None)]
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
     if isinstance(value, Mapping) and len(kinds) > 1 and all(is_dataclass(kind) for kind in kinds):
         return fit(value, _kind_of(value, kinds, where), where)
     for kind in kinds:
@@ -139,7 +143,7 @@ def _section(value: Any, cls: type, where: str) -> Any:
         return value
     if not isinstance(value, Mapping):
         raise refusal(where, words(cls), value)
-    known = {one.name: one for one in fields(cls)}
+    known = {item.name: item for item in fields(cls)}
     hints = hints_of(cls)
     for key in value:
         if key not in known:
@@ -147,14 +151,16 @@ def _section(value: Any, cls: type, where: str) -> Any:
             raise RecipeError(
                 f"{place} is no key of a recipe.{did_you_mean(key, known)} {whole} has the keys {', '.join(known)}."
             )
-    for name, one in known.items():
-        if name not in value and _is_required(one):
+    for name, item in known.items():
+        if name not in value and _is_required(item):
             raise RecipeError(f"{where or 'The recipe'} lacks the key {name!r}, which must be {words(hints[name])}.")
-    return cls(**{name: fit(one, hints[name], f"{where}.{name}" if where else name) for name, one in value.items()})
+    return cls(
+        **{name: fit(content, hints[name], f"{where}.{name}" if where else name) for name, content in value.items()}
+    )
 
 
-def _is_required(one: Field[Any]) -> bool:
-    return one.default is MISSING and one.default_factory is MISSING
+def _is_required(item: Field[Any]) -> bool:
+    return item.default is MISSING and item.default_factory is MISSING
 
 
 def _free(value: Any, where: str) -> Any:

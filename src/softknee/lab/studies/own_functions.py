@@ -41,24 +41,24 @@ def find_function(path: str, *, folder: str | os.PathLike[str] | None = None) ->
             raise RecipeError(
                 f"model.build {path!r}: importing {module_name!r} failed ({type(error).__name__}: {error})."
             ) from error
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         own = [key for key in known if getattr(vars(module)[key], "__module__", None) == module.__name__] or known
         raise RecipeError(
             f"model.build {path!r}: {module_name!r} has no function {name!r}.{did_you_mean(name, own)} It has "
             f"{', '.join(own) or 'none'}."
         )
-    return found
+    return function
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Whether a function has an argument of that name (not only **anything)."""
     try:
-        found = inspect.signature(function).parameters.get(name)
+        parameter = inspect.signature(function).parameters.get(name)
     except (TypeError, ValueError):  # some functions of C do not say
         return False
-    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
 
 
 def source_fingerprint(path: str, *, folder: str | os.PathLike[str] | None = None) -> str:
@@ -75,7 +75,7 @@ def source_fingerprint(path: str, *, folder: str | os.PathLike[str] | None = Non
 def _importable(folder: str | os.PathLike[str] | None) -> Iterator[list[str]]:
     """The recipe's folder and the current one can be imported from, before what is installed, while this lasts."""
     before = list(sys.path)
-    places = [str(Path(one).resolve()) for one in (folder, ".") if one is not None]
+    places = [str(Path(place).resolve()) for place in (folder, ".") if place is not None]
     sys.path[:0] = places
     importlib.invalidate_caches()
     try:
@@ -89,13 +89,13 @@ def _forget_another(module_name: str, places: list[str]) -> None:
     top = module_name.split(".")[0]
     here, known = PathFinder.find_spec(top, places), sys.modules.get(top)
     if here is not None and known is not None and getattr(known, "__file__", None) != here.origin:
-        for name in [one for one in sys.modules if one == top or one.startswith(f"{top}.")]:
+        for name in [loaded for loaded in sys.modules if loaded == top or loaded.startswith(f"{top}.")]:
             del sys.modules[name]
 
 
 def _not_found(path: str, missing: str, folder: str | os.PathLike[str] | None) -> str:
-    places = [Path(one) for one in (folder, ".") if one is not None]
-    files = sorted({one.stem for place in places if place.is_dir() for one in place.glob("*.py")})
+    places = [Path(place) for place in (folder, ".") if place is not None]
+    files = sorted({file.stem for place in places if place.is_dir() for file in place.glob("*.py")})
     where = "the folder of the recipe, the current folder" if folder is not None else "the current folder"
     return (
         f"model.build {path!r}: there is no module {missing!r} in {where} or among the installed packages."

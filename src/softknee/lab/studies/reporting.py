@@ -44,27 +44,30 @@ def measure_cost(trial: Trial, examples: Examples) -> Finished:
     """The times and, on a GPU, the peak memory of every activation of the trial."""
     begin, device = time.perf_counter(), torch.device(trial.device)
     chosen = list(trial.activations)
-    place = next((i for i, one in enumerate(chosen) if trial.cost_baseline in (one.label, one.name)), len(chosen))
+    place = next(
+        (i for i, candidate in enumerate(chosen) if trial.cost_baseline in (candidate.label, candidate.name)),
+        len(chosen),
+    )
     if place == len(chosen):
         chosen.append(Chosen(name=trial.cost_baseline, label=trial.cost_baseline))
-    racers = [_racer(trial, one, examples, device) for one in chosen]
+    racers = [_racer(trial, candidate, examples, device) for candidate in chosen]
     often = 1 if device.type == "cuda" else _CPU_STEPS
     clock = Clock(device=device, repeats=_REPEATS, seconds_per_call=_SECONDS_EACH)
-    memory = [_peak_memory(one, device) for one in racers]
-    train = _race(clock, [one.step for one in racers], often)
-    for one in racers:
-        one.model.eval()
-    infer = _race(clock, [one.infer for one in racers], often)
+    memory = [_peak_memory(racer, device) for racer in racers]
+    train = _race(clock, [racer.step for racer in racers], often)
+    for racer in racers:
+        racer.model.eval()
+    infer = _race(clock, [racer.infer for racer in racers], often)
     rows = [
         {
-            "label": one.chosen.label,
+            "label": racer.chosen.label,
             "train": _milliseconds(train[index]),
             "infer": _milliseconds(infer[index]),
             "train_ratio": _ratio(train[index], train[place]),
             "infer_ratio": _ratio(infer[index], infer[place]),
             "peak_memory": memory[index],
         }
-        for index, one in enumerate(racers[: len(trial.activations)])
+        for index, racer in enumerate(racers[: len(trial.activations)])
     ]
     return Finished(outcome=Outcome(trial=trial, seconds=time.perf_counter() - begin, cost=tuple(rows)))
 
@@ -73,7 +76,7 @@ def _racer(trial: Trial, chosen: Chosen, examples: Examples, device: torch.devic
     make = model_maker(trial.model, chosen, examples, init=trial.init, loss=trial.training.loss)
     model = make(trial.seeds.first).to(device)
     training = trial.training
-    x, y = (one[: training.batch].to(device) for one in (examples.train_x, examples.train_y))
+    x, y = (tensor[: training.batch].to(device) for tensor in (examples.train_x, examples.train_y))
     options = read_options(training.optimizer, training.optimizer_options)
     groups = param_groups(model, lr=_TINY_RATE, weight_decay=options["weight_decay"], lr_scale=training.activation_rate)
     own = training.activation_optimizer
@@ -112,16 +115,16 @@ def _race(clock: Clock, calls: Sequence[Callable[[], object]], often: int) -> li
 
         return run
 
-    found: list[tuple[float, ...]] = []
+    samples: list[tuple[float, ...]] = []
     for result in clock.race([many(call) for call in calls]):
         if not isinstance(result, Samples):
             raise result
-        found.append(tuple(one / often for one in result.device))
-    return found
+        samples.append(tuple(seconds / often for seconds in result.device))
+    return samples
 
 
 def _milliseconds(samples: Sequence[float]) -> Quantity:
-    return Quantity.median([1e3 * one for one in samples], unit="ms")
+    return Quantity.median([1e3 * sample for sample in samples], unit="ms")
 
 
 def _ratio(samples: Sequence[float], baseline: Sequence[float]) -> Quantity:
@@ -140,7 +143,7 @@ def _peak_memory(racer: _Racer, device: torch.device) -> int | None:
     resting = torch.cuda.memory_allocated(device)
     racer.step()
     torch.cuda.synchronize(device)
-    own = sum(one.nbytes for one in (*racer.model.parameters(), *racer.model.buffers()))
+    own = sum(tensor.nbytes for tensor in (*racer.model.parameters(), *racer.model.buffers()))
     return torch.cuda.max_memory_allocated(device) - resting + own
 
 
@@ -158,11 +161,11 @@ def check_tools() -> None:
 
 def recipe_of(store: RunStore) -> Recipe:
     """The recipe of the study that a store holds."""
-    found = store.description()
-    if found is None:
+    description = store.description()
+    if description is None:
         raise StoreError(f"'{store.url}' holds no study: it has no study.json. Name the folder that --out named.")
     try:
-        return read_recipe(dump(found.recipe))
+        return read_recipe(dump(description.recipe))
     except RecipeError as error:
         raise StoreError(f"'{store.folder.place(STUDY)}' holds a recipe that cannot be used here. {error}") from error
 
@@ -173,8 +176,8 @@ def write_report_into(store: RunStore, *, command: str) -> str:
 
     recipe = recipe_of(store)
     records = store.records(with_files=False)  # of predictions and models, which may be left behind, it shows nothing
-    outcomes = [Outcome.read(one) for one in records]
-    if not any(one.trial.kind == "train" for one in outcomes):
+    outcomes = [Outcome.read(record) for record in records]
+    if not any(outcome.trial.kind == "train" for outcome in outcomes):
         raise StoreError(f"'{store.url}' has no finished training yet, so there is nothing to report. Use --resume.")
     for name, content in report_files(recipe, outcomes, command=command, records=records).items():
         store.folder.write(f"{REPORT}/{name}", content, what="report")

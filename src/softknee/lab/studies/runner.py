@@ -394,7 +394,7 @@ class _Study:
             key = done.trial.key
             self._store.add(key, done.record, done.files, position=places[key])
             outcomes[key] = Outcome.read(done.record)
-            self._progress.end(done.trial, said=_result(outcomes[key]))
+            self._progress.end(done.trial, result=_result(outcomes[key]))
             self._each(outcomes[key])
         return [outcomes[trial.key] for trial in trials]
 

@@ -112,12 +112,12 @@ class Folder:
     def size(self, name: str) -> int | None:
         """The length of a file in bytes; None where there is none."""
         try:
-            found = self._fs.info(self._path(name))
+            entry = self._fs.info(self._path(name))
         except FileNotFoundError:
             return None
         except Exception as error:
             raise ReadError(f"'{self.place(name)}' could not be looked at ({_reason(error)}).") from error
-        return found["size"] if found["type"] == "file" else None
+        return entry["size"] if entry["type"] == "file" else None
 
     def names(self, inside: str = "") -> list[str]:
         """The files of a folder inside this one, or of itself, in order; temporaries are not among them."""
@@ -188,13 +188,13 @@ class Folder:
         path = self._path(inside) if inside else self._root
         try:
             self._fs.invalidate_cache()  # a store may remember an earlier answer
-            found: list[dict[str, Any]] = self._fs.ls(path, detail=True)
+            entries: list[dict[str, Any]] = self._fs.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except Exception as error:
             raise ReadError(f"'{self.place(inside)}' could not be looked into ({_reason(error)}).") from error
-        wanted = [one["name"].rstrip("/") for one in found if one["type"] == "file" or not files_only]
-        return sorted(one.rpartition("/")[2] for one in wanted)
+        wanted = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "file" or not files_only]
+        return sorted(entry.rpartition("/")[2] for entry in wanted)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -369,9 +369,9 @@ class StudyLock:
 def _owner(content: bytes | None) -> Mapping[str, Any]:
     """Who wrote a lock or lease; an empty mapping where it does not say."""
     with suppress(ValueError):
-        found = json.loads(content or b"")
-        if isinstance(found, dict) and isinstance(found.get("sign_of_life", 0.0), float | int):
-            return found
+        owner = json.loads(content or b"")
+        if isinstance(owner, dict) and isinstance(owner.get("sign_of_life", 0.0), float | int):
+            return owner
     return {}
 
 
@@ -464,21 +464,21 @@ class Description:
     def from_json(cls, content: bytes, *, source: str) -> Description:
         """What `to_json` wrote; anything else is refused, naming `source`."""
         try:
-            found = json.loads(content.decode())
-            if not isinstance(found, dict) or found.get("format") != FORMAT:
+            described = json.loads(content.decode())
+            if not isinstance(described, dict) or described.get("format") != FORMAT:
                 raise ValueError("it describes no study")
-            if found.get("schema") != SCHEMA:
-                raise ValueError(f"it has schema {found.get('schema')!r}, and this softknee reads {SCHEMA}")
+            if described.get("schema") != SCHEMA:
+                raise ValueError(f"it has schema {described.get('schema')!r}, and this softknee reads {SCHEMA}")
             kinds = {"recipe": dict, "fingerprint": str, "threads": int, "softknee": str}
-            wrong = [name for name, kind in kinds.items() if not isinstance(found.get(name), kind)]
-            if wrong or found["threads"] < 1:
+            wrong = [name for name, kind in kinds.items() if not isinstance(described.get(name), kind)]
+            if wrong or described["threads"] < 1:
                 raise ValueError(f"it has no valid {(*wrong, 'threads')[0]!r}")
         except (ValueError, RecursionError) as error:  # what is not UTF-8 or not JSON is a ValueError as well
             raise StoreError(
                 f"'{source}' cannot be used ({error}). Take it from a copy; or remove it and run the study again with "
                 "--resume: every record says itself which trial it is of."
             ) from error
-        return cls(**{name: found[name] for name in kinds})
+        return cls(**{name: described[name] for name in kinds})
 
     def refuse_other(self, wanted: Description, place: str) -> None:
         """Raise where another recipe or other examples are wanted than the store's own."""
@@ -618,11 +618,13 @@ class RunStore:
         except RecordError as error:
             raise DamagedError(f"{error} {_CURE}") from error
         try:
-            found = Outcome.read(record).trial.key
+            key_of_record = Outcome.read(record).trial.key
         except (SoftkneeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedError(f"{source} is not the record of a trial: {error} {_CURE}") from error
-        if found != key:
-            raise DamagedError(f"{source} is the record of another trial, {found!r}: it was renamed or edited. {_CURE}")
+        if key_of_record != key:
+            raise DamagedError(
+                f"{source} is the record of another trial, {key_of_record!r}: it was renamed or edited. {_CURE}"
+            )
         if self._kept(record).get("sha256") != _checksum(record):
             raise DamagedError(f"{source} is not what was written there: its checksum differs. {_CURE}")
         for file, expected in self._files(record, source).items() if with_files else ():
@@ -645,11 +647,11 @@ class RunStore:
     def records(self, *, with_files: bool = True) -> list[Record]:
         """Every record in the order of the study."""
         records = [self.record(key, with_files=with_files) for key in self.finished()]
-        return sorted(records, key=lambda one: self._kept(one).get("position", 0))
+        return sorted(records, key=lambda record: self._kept(record).get("position", 0))
 
     def outcomes(self, *, with_files: bool = True) -> list[Outcome]:
         """Every outcome in the order of the study."""
-        return [Outcome.read(one) for one in self.records(with_files=with_files)]
+        return [Outcome.read(record) for record in self.records(with_files=with_files)]
 
     def file(self, key: str, name: str) -> bytes:
         """A file of a finished trial, its checksum compared."""
@@ -709,19 +711,20 @@ class RunStore:
 
     @staticmethod
     def _kept(record: Record) -> Mapping[str, Any]:
-        found = record.settings.get(KEPT)
-        return found if isinstance(found, Mapping) else {}
+        kept = record.settings.get(KEPT)
+        return kept if isinstance(kept, Mapping) else {}
 
     @classmethod
     def _files(cls, record: Record, source: str) -> Mapping[str, Any]:
         kept = cls._kept(record)
-        found = kept.get("files")
+        files = kept.get("files")
         if not isinstance(kept.get("position", 0), int):
             raise DamagedError(f"{source} does not say which place it has in its study. {_CURE}")
-        if isinstance(found, Mapping) and all(
-            _FILE_NAME.fullmatch(name) and isinstance(one, Mapping) and set(one) >= _FILE for name, one in found.items()
+        if isinstance(files, Mapping) and all(
+            _FILE_NAME.fullmatch(name) and isinstance(about, Mapping) and set(about) >= _FILE
+            for name, about in files.items()
         ):
-            return found
+            return files
         raise DamagedError(f"{source} does not say which files belong to it. {_CURE}")
 
 
@@ -737,7 +740,7 @@ def _checksum(record: Record) -> str:
 
 
 def _without_the_stores(record: Record) -> Record:
-    return replace(record, settings={name: one for name, one in record.settings.items() if name != KEPT})
+    return replace(record, settings={name: value for name, value in record.settings.items() if name != KEPT})
 
 
 @dataclass(frozen=True)
@@ -762,11 +765,11 @@ def merge_studies(into: str | os.PathLike[str], parts: Sequence[str | os.PathLik
     Traceback (most recent call last):
     softknee.lab.studies.store.StoreError: 'memory://...other' holds a study with another recipe: name is ...
     """
-    store, others = RunStore(into), [RunStore(one) for one in parts]
+    store, others = RunStore(into), [RunStore(part) for part in parts]
     store.refuse_foreign_folder()
-    if store.url in [one.url for one in others]:
+    if store.url in [part.url for part in others]:
         raise StoreError(f"'{store.url}' cannot be merged into itself; name the parts after the place they go to.")
-    described = [_described(one) for one in others]
+    described = [_described(part) for part in others]
     _refuse_others(store, others, described)  # before a new folder is made
     with StudyLock(store.folder):
         _refuse_others(store, others, described)
@@ -790,20 +793,20 @@ def merge_studies(into: str | os.PathLike[str], parts: Sequence[str | os.PathLik
 
 
 def _described(store: RunStore) -> Description:
-    found = store.description()
-    if found is None:
+    description = store.description()
+    if description is None:
         raise StoreError(
             f"'{store.url}' holds no study that could be merged: it has no study.json. Name the folder that --out "
             "named."
         )
-    return found
+    return description
 
 
 def _refuse_others(store: RunStore, others: Sequence[RunStore], described: Sequence[Description]) -> None:
-    found = store.description()
-    if found is None and store.finished():
+    description = store.description()
+    if description is None and store.finished():
         raise StoreError(f"'{store.url}' holds records of trials and no study.json. Bring that file back.")
-    ours = found or described[0]
+    ours = description or described[0]
     for other, theirs in zip(others, described, strict=True):
         what, _ = theirs.other_than(ours)
         if not what and ours.recipe.get("device") == "cpu" and theirs.threads != ours.threads:

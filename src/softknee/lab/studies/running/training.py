@@ -50,10 +50,10 @@ _AT_ONCE = 16_384  # examples on a disk whose outputs are held at once: 1,000 cl
 
 def spread_out(values: Sequence[float], rows: Sequence[int], count: int) -> Each:
     """The values of some seeds in the places of all; None elsewhere, and for what is no finite number."""
-    found: list[float | None] = [None] * count
+    spread: list[float | None] = [None] * count
     for row, value in zip(rows, values, strict=True):
-        found[row] = float(value) if abs(value) < float("inf") else None
-    return tuple(found)
+        spread[row] = float(value) if abs(value) < float("inf") else None
+    return tuple(spread)
 
 
 def finite_rows(outputs: Tensor) -> Tensor:
@@ -91,10 +91,10 @@ def judge(
     if not chosen:
         return dict.fromkeys(names, (None,) * count)
     if task == REGRESSION:
-        found = _of_quantities(outputs[chosen], truth, picture)
+        scores = _of_quantities(outputs[chosen], truth, picture)
     else:
-        found = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
-    return {name: spread_out(score.each, chosen, count) for name, score in found.items()}
+        scores = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
+    return {name: spread_out(score.each, chosen, count) for name, score in scores.items()}
 
 
 def judge_on_disk(
@@ -112,9 +112,9 @@ def judge_on_disk(
         outputs = predict(cast(Tensor, x.part(part)))
         count, fine = len(outputs), finite_rows(outputs)
         alive = [row for row in alive if fine[row]]
-        found = judge(outputs, labels[part], task="classification", rows=alive)
+        scores = judge(outputs, labels[part], task="classification", rows=alive)
         for name in ("accuracy", "log_loss"):
-            sums.setdefault(name, []).append((len(labels[part]), found[name]))
+            sums.setdefault(name, []).append((len(labels[part]), scores[name]))
     means = {name: _joined(parts, alive, count) for name, parts in sums.items()}
     return means, [row for row in rows if row not in alive]
 
@@ -133,21 +133,21 @@ def _number(value: float | None) -> float:
 
 
 def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:
-    found = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
+    scores = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
     if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
-        found["auc"] = auc(logits, labels, logits=True)
+        scores["auc"] = auc(logits, labels, logits=True)
     if calibration:
-        found["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
-    return found
+        scores["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
+    return scores
 
 
 def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | None) -> dict[str, Score]:
     outputs = outputs.reshape(len(outputs), *truth.shape)
-    found = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
+    scores = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
     if picture is not None:
         drawn, wanted = outputs.reshape(-1, *picture), truth.reshape(picture)
-        found |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
-    return found
+        scores |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
+    return scores
 
 
 Save = Callable[[], Mapping[str, bytes]]
@@ -212,15 +212,15 @@ class StackedHardening:
     def at(self, epoch: int) -> Stacked:
         """The knobs that epoch `epoch` trains with."""
         progress = (epoch - self.last_free) / (self.total - self.last_free)
-        return {name: self.schedule.between(one, self.targets[name], progress) for name, one in self.begin.items()}
+        return {name: self.schedule.between(begin, self.targets[name], progress) for name, begin in self.begin.items()}
 
     def _freeze(self, trainer: Trainer, alive: Sequence[int]) -> None:
-        found: list[tuple[Knobs, Knobs]] = []
+        pairs: list[tuple[Knobs, Knobs]] = []
         for index in range(trainer.count):
             # A seed that diverged has no knobs to start from; it takes those of another, and nobody looks at it.
-            found.append(self._of_model(trainer, index if index in alive else alive[0]))
-        self.begin = {name: torch.stack([begin[name] for begin, _ in found]) for name in self.names}
-        self.targets = {name: torch.stack([target[name] for _, target in found]) for name in self.names}
+            pairs.append(self._of_model(trainer, index if index in alive else alive[0]))
+        self.begin = {name: torch.stack([begin[name] for begin, _ in pairs]) for name in self.names}
+        self.targets = {name: torch.stack([target[name] for _, target in pairs]) for name in self.names}
         trainer.freeze_knobs(self.names)
 
     def _of_model(self, trainer: Trainer, index: int) -> tuple[Knobs, Knobs]:
@@ -228,7 +228,7 @@ class StackedHardening:
         target: Knobs = {}
         for site in choose_sites(trainer.model(index), None):
             for knobs, values in ((begin, site.now()), (target, _target(site, self.tolerance))):
-                knobs.update({f"{site.path}.{knob}" if site.path else knob: one for knob, one in values.items()})
+                knobs.update({f"{site.path}.{knob}" if site.path else knob: value for knob, value in values.items()})
         return begin, target
 
     def state(self) -> dict[str, Any]:
@@ -240,10 +240,10 @@ class StackedHardening:
 
 
 def _target(site: HardeningSite, tolerance: float) -> Knobs:
-    now, found = site.now(), by_tolerance(site, tolerance)
-    for name, value in found.items():
+    now, targets = site.now(), by_tolerance(site, tolerance)
+    for name, value in targets.items():
         site.check(name, value[value != now[name]])
-    return found
+    return targets
 
 
 MOST_EXAMPLES = 2048  # that the activity is looked at on: enough for a share of zeros, and quick
@@ -270,13 +270,13 @@ class Followed:
         """The mean over channels or neurons of each, for every seed."""
         if not self.widths:
             return {}
-        found: dict[str, list[float]] = {}
-        values = trainer.knobs()
+        values: dict[str, list[float]] = {}
+        knobs = trainer.knobs()
         for name, width in self.widths.items():
-            means = values[name].double().reshape(trainer.count, -1, width).mean(dim=1)
+            means = knobs[name].double().reshape(trainer.count, -1, width).mean(dim=1)
             for entry in range(width):
-                found[name if width == 1 else f"{name}[{entry}]"] = means[:, entry].tolist()
-        return found
+                values[name if width == 1 else f"{name}[{entry}]"] = means[:, entry].tolist()
+        return values
 
 
 def parameters(
@@ -286,16 +286,16 @@ def parameters(
     rows: Sequence[int],
 ) -> dict[str, dict[str, Any]]:
     """Start, end and way of every parameter that moved in one of these seeds, or that moved at all if there is none."""
-    found: dict[str, dict[str, Any]] = {}
+    parameters: dict[str, dict[str, Any]] = {}
     for name, curve in curves.items():
         if all(value in (None, start[name][seed]) for epoch in curve for seed, value in enumerate(epoch)):
             continue
         last = spread_out([end[name][row] for row in rows], rows, len(end[name]))
-        begin = [float(one) for one in start[name]]
-        found[name] = {"start": begin[0], "end": last, "curve": curve}
+        begin = [float(value) for value in start[name]]
+        parameters[name] = {"start": begin[0], "end": last, "curve": curve}
         if len(set(begin)) > 1:  # drawn at random; else every seed starts with the value of the recipe
-            found[name] |= {"start": sum(begin) / len(begin), "starts": tuple(begin)}
-    return found
+            parameters[name] |= {"start": sum(begin) / len(begin), "starts": tuple(begin)}
+    return parameters
 
 
 def profiles(trainer: Trainer, rows: Sequence[int], *, distances: bool) -> list[HardnessProfile]:
@@ -311,20 +311,20 @@ def hardness(
 ) -> tuple[dict[str, Any], ...]:
     """Site by site, from the profiles of all seeds at the start and of the seeds in `rows` at the end."""
     count = len(start)
-    found = []
+    rows_of_sites = []
     for place, site in enumerate(start[0].sites if start else ()):
-        distances = [one.sites[place].distance for one in end]
-        far = [math.inf if one is None else one for one in distances]
-        found.append(
+        distances = [profile.sites[place].distance for profile in end]
+        far = [math.inf if distance is None else distance for distance in distances]
+        rows_of_sites.append(
             {
                 "path": site.path,
                 "knob": site.knob,
-                "start": spread_out([one.sites[place].value for one in start], range(count), count),
-                "end": spread_out([one.sites[place].value for one in end], rows, count),
+                "start": spread_out([profile.sites[place].value for profile in start], range(count), count),
+                "end": spread_out([profile.sites[place].value for profile in end], rows, count),
                 "distance": spread_out(far, rows, count),
             }
         )
-    return tuple(found)
+    return tuple(rows_of_sites)
 
 
 def activities(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> tuple[dict[str, Any], ...]:
@@ -335,29 +335,29 @@ def activities(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> tuple[dict[s
         with suppress(InputError):
             seen[row] = activity(trainer.model(row), _first(x, trainer.device)).sites
     rows = list(seen)
-    found = []
+    rows_of_sites = []
     for sites in zip(*seen.values(), strict=True):
-        dead = [math.inf if not one.units else one.dead / one.units for one in sites]
-        entropy = [math.inf if one.entropy is None else one.entropy for one in sites]
-        found.append(
+        dead = [math.inf if not site.units else site.dead / site.units for site in sites]
+        entropy = [math.inf if site.entropy is None else site.entropy for site in sites]
+        rows_of_sites.append(
             {
                 "path": sites[0].path,
                 "activation": sites[0].activation,
-                "zero_fraction": _each([one.zero_fraction for one in sites], rows, trainer),
+                "zero_fraction": _each([site.zero_fraction for site in sites], rows, trainer),
                 "dead_fraction": _each(dead, rows, trainer),
                 "entropy": _each(entropy, rows, trainer),
             }
         )
-    return tuple(found)
+    return tuple(rows_of_sites)
 
 
 def site_entropies(trainer: Trainer, x: Tensor, rows: Sequence[int]) -> dict[int, tuple[SiteEntropy, ...]]:
     """The entropies of each activation of these seeds on some examples, by seed."""
-    found: dict[int, tuple[SiteEntropy, ...]] = {}
+    by_seed: dict[int, tuple[SiteEntropy, ...]] = {}
     for row in rows:
         with suppress(InputError):  # as in `activities`: a number on the way may be infinite
-            found[row] = entropies(trainer.model(row), _first(x, trainer.device))
-    return found
+            by_seed[row] = entropies(trainer.model(row), _first(x, trainer.device))
+    return by_seed
 
 
 def entropy(
@@ -366,7 +366,7 @@ def entropy(
     """Site by site, before and after training, for every seed."""
 
     def numbers(seeds: Mapping[int, Sequence[SiteEntropy]], place: int) -> dict[str, Each]:
-        names = [one.name for one in fields(SiteEntropy) if one.name not in ("path", "activation")]
+        names = [item.name for item in fields(SiteEntropy) if item.name not in ("path", "activation")]
         return {
             name: spread_out([getattr(sites[place], name) for sites in seeds.values()], list(seeds), count)
             for name in names
@@ -422,9 +422,9 @@ def unpack(saved: Mapping[str, bytes], *, of: str) -> dict[str, Any]:
         if not isinstance(saved.get(name), bytes):
             raise SavedError(f"The saved state of the trial lacks {name!r}. {_ANEW}")
     try:
-        found = json.loads(saved[TREE])
-        content = found["content"]
-        intact = found["sha256"] == _digest(_json(content))
+        saved_tree = json.loads(saved[TREE])
+        content = saved_tree["content"]
+        intact = saved_tree["sha256"] == _digest(_json(content))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise SavedError(f"The saved state of the trial is damaged: {TREE!r} cannot be read. {_ANEW}") from error
     if not intact or content.get("format") != FORMAT:
@@ -440,7 +440,7 @@ def unpack(saved: Mapping[str, bytes], *, of: str) -> dict[str, Any]:
 
 def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     """A file of safetensors; the same tensors give the same bytes."""
-    own = {name: one.detach().cpu().clone(memory_format=torch.contiguous_format) for name, one in tensors.items()}
+    own = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     return _safetensors().save(own)
 
 
@@ -458,9 +458,9 @@ def _without_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         tensors[place] = value
         return {_PLACE: place}
     if isinstance(value, Mapping):
-        return {key: _without_tensors(one, f"{place}/{key}", tensors) for key, one in value.items()}
+        return {key: _without_tensors(item, f"{place}/{key}", tensors) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_tensors(one, f"{place}/{index}", tensors) for index, one in enumerate(value)]
+        return [_without_tensors(item, f"{place}/{index}", tensors) for index, item in enumerate(value)]
     return value
 
 
@@ -468,8 +468,8 @@ def _with_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if isinstance(value, dict):
         if value.keys() == {_PLACE}:
             return tensors[value[_PLACE]]
-        return {key: _with_tensors(one, tensors) for key, one in value.items()}
-    return [_with_tensors(one, tensors) for one in value] if isinstance(value, list) else value
+        return {key: _with_tensors(item, tensors) for key, item in value.items()}
+    return [_with_tensors(item, tensors) for item in value] if isinstance(value, list) else value
 
 
 def _json(content: Any) -> bytes:
@@ -557,9 +557,9 @@ class Progress:
     def passed(self, trainer: Trainer) -> None:
         """An epoch has ended. Nothing is read from the device here."""
         fine = torch.ones(self.count, dtype=torch.bool, device=trainer.device)
-        for one in trainer.weights().values():
-            if one.is_floating_point():
-                fine &= one.reshape(self.count, -1).isfinite().all(dim=1)
+        for tensor in trainer.weights().values():
+            if tensor.is_floating_point():
+                fine &= tensor.reshape(self.count, -1).isfinite().all(dim=1)
         self.unread.append(fine)
 
     def look(self, trainer: Trainer, *, steps: int) -> None:
@@ -596,8 +596,8 @@ class Progress:
             rank = [_count(right[seed], -math.inf), -_count(loss[seed], math.inf)]
             if rank > self.best[seed][:2]:
                 self.best[seed] = [*rank, epoch]
-                for name, one in weights.items():
-                    self.best_weights[name][seed].copy_(one[seed])
+                for name, tensor in weights.items():
+                    self.best_weights[name][seed].copy_(tensor[seed])
 
     def _add(self, name: str, values: Tensor, rows: Sequence[int]) -> None:
         each = values[list(rows)].tolist()
@@ -620,9 +620,9 @@ class Progress:
     def load(self, state: Mapping[str, Any], *, device: torch.device | str) -> None:
         self.curves, self.ways = dict(state["curves"]), dict(state["ways"])
         self.diverged, self.epochs = list(state["diverged"]), list(state["epochs"])
-        self.unread = [one.to(device) for one in state["unread"]]
+        self.unread = [tensor.to(device) for tensor in state["unread"]]
         self.best = [rank or [-math.inf, -math.inf, 0] for rank in state["best"]]
-        self.best_weights = {name: one.to(device) for name, one in state["best_weights"].items()}
+        self.best_weights = {name: tensor.to(device) for name, tensor in state["best_weights"].items()}
         self.seconds_before = float(state["seconds"])
 
 
