@@ -139,6 +139,7 @@ def test_a_worker_answers_with_a_record_or_a_sentence(folder: Path) -> None:
         "git": None,
         "threads": torch.get_num_threads(),
         "saved": None,
+        "teacher": {},
     }
     answer = run_order(order, pack_examples(examples))
     assert answer["files"] == quick_trial(trial).files

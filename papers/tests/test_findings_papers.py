@@ -666,13 +666,17 @@ def test_what_cannot_be_read_is_told_as_what_follows_from_the_rest():
         assert all(f"{value:.4f}" in table.printed.note for value in rejected)
 
 
-@pytest.mark.parametrize(
-    ("name", "pair"), [("vgg", ("vgg13", "vgg8")), ("wrn", ("wrn40_2", "wrn16_2"))], ids=["vgg", "wrn"]
-)
-def test_a_table_of_distillation_has_the_papers_numbers(name, pair):
-    values, reported = recipe_named(f"squaf-table-7-{name}").paper.values, PAPER[pair]
-    accuracies = {label: row["accuracy"] for label, row in values.items() if "accuracy" in row}
-    assert accuracies == {NAMES[title]: number for title, number in reported.accuracy.items()}
+def test_recipes_of_distillation_have_the_papers_numbers():
+    for name, pair in {"table-7-vgg": ("vgg13", "vgg8"), "table-7-wrn": ("wrn40_2", "wrn16_2")}.items():
+        reported, printed = PAPER[pair], recipe_named(f"squaf-{name}").paper.values
+        titles = {name: title for title, name in NAMES.items()}
+        for measure, numbers in (("accuracy", reported.accuracy), ("parameters", reported.parameters)):
+            ours = {titles[label]: row[measure] for label, row in printed.items() if measure in row}
+            assert ours == {title: number for title, number in numbers.items() if title in ours}
+        assert {titles[label] for label in printed} == set(reported.parameters) - {"teacher"}
+    squaf = recipe_named("squaf-table-15").activations[-1]
+    # Its count of parameters says that all SQUAFs but those of the last stage are trained.
+    assert squaf.trained == "all but last stage"
 
 
 def test_figure_2_is_run_from_the_three_starts_of_the_paper():

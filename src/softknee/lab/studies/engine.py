@@ -156,7 +156,7 @@ class Progress:
         return (self._now() - self._start) / done * (total - done) if 0 < done < total else None
 
     def _status(self, trial: Trial, key: str, epoch: int | None, epochs: int = 0) -> Status:
-        total = sum(work for key, work in self._work.items() if key not in self._before)
+        total = sum(work for other, work in self._work.items() if other not in self._before)
         return Status(
             number=self._order.index(key) + 1 if key in self._order else len(self._order),
             count=len(self._order),
