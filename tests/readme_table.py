@@ -206,7 +206,7 @@ def _soft() -> str:
 
 
 def _bits() -> str:
-    head, *rows = _table(PAPERS, "### SQUAF, figure 3:")
+    head, *rows = _table(PAPERS, "### SQUAF, figure 3: bits and accuracy")
     results = {
         (row[0], row[1]): {name: cell.split()[0] for name, cell in zip(head, row, strict=True) if cell} for row in rows
     }
