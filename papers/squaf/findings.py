@@ -540,7 +540,7 @@ def _gaps(study: Study, label: str) -> list[float | None]:
     return [None if a is None or b is None else a - b for a, b in pairs]
 
 
-# -- the rate curve of VGG-8 (`softknee study rate`): bits, modes, shapes ----------------------------------
+# -- the rate curve of VGG-8: bits, modes, shapes --------------------------------------------------------
 
 _DRAWS = (
     "the accuracy of SQUAF-P is the mean of 8 draws, where the paper does not say how many it takes; that it is not of "

@@ -1,8 +1,9 @@
 """A trial is run: trained with every seed at once, watched, saved after any epoch, gone on with, and measured.
 
-run.py  ->  trainer.py, training.py, hardening.py  ->  finishing.py     from a trial to its outcome
-watch.py, saving.py, progress.py                                       what is told, kept and gone on from
-scores.py, sites.py, replacing.py, foretelling.py                      what is measured
+run.py       from a trial to its outcome
+training.py  epochs, checkpoints, hardening and scores of a classifier or a regression
+tasks.py     what a teacher or a price on bits adds to these
+language.py  the tasks of language models, which have a training of their own
 """
 
 from .run import run_trial
