@@ -247,7 +247,7 @@ def test_the_papers_settings():
     for name in ("smelu-figure-4", "smelu-figure-13"):
         augment = recipe_named(name).augment
         assert augment is not None
-        assert augment.said() == {"shift": 3, "probability": 0.5, "from_epoch": 2}
+        assert augment.changes() == {"shift": 3, "probability": 0.5, "from_epoch": 2}
     usual = {"crop": 4, "flip": True}
     timms = {"randaugment": (9.0, 0.5), "mixup": 0.8, "cutmix": 1.0, "erasing": 0.25, "smoothing": 0.1}
     few = ("mollification-table-1", "mollification-table-2", "mollification-table-4", "eafo-table-1")
@@ -255,7 +255,7 @@ def test_the_papers_settings():
     for name, said in {**dict.fromkeys(few, usual), **dict.fromkeys(more, usual | timms)}.items():
         recipe = recipe_named(name)
         assert recipe.augment is not None
-        assert recipe.augment.said() == said
+        assert recipe.augment.changes() == said
         assert recipe.training.every == 10
         settings = fit_settings(recipe.training, task="classification", gradients=False)
         rates = [settings["lr"] * settings["schedule"](progress) for progress in (0.0, 0.1, 0.2, 1.0)]

@@ -129,9 +129,9 @@ def study_list() -> None:
     """The recipes that come with softknee."""
     from ..lab.studies.reading import shipped
 
-    found = shipped()
-    wide = max(len(name) for name, _ in found)
-    for name, title in found:
+    recipes = shipped()
+    wide = max(len(name) for name, _ in recipes)
+    for name, title in recipes:
         typer.echo(f"{name:<{wide}}  {title}")  # a line for each, however wide: other programs read it, too
     typer.echo("\nRun one with: softknee study NAME. See it with: softknee study show NAME.")
 
@@ -161,9 +161,9 @@ def study_merge(
 
     merged = merge_studies(into, parts)
     store = RunStore(into)
-    there = {one.trial.activation.label for one in store.outcomes() if one.trial.kind == "train"}
+    there = {outcome.trial.activation.label for outcome in store.outcomes() if outcome.trial.kind == "train"}
     recipe = recipe_of(store)
-    wanted = [one.label for one in every_chosen(recipe)]
+    wanted = [chosen.label for chosen in every_chosen(recipe)]
     left = [label for label in wanted if label not in there]
     added, kept = len(merged.added), len(merged.kept)
     stay = "1 was there already and stays as it is" if kept == 1 else f"{kept} were there already and stay as they are"
@@ -198,7 +198,7 @@ def _find(name: str, settings: list[str] | None) -> tuple["Recipe", Path | None]
     try:
         file = find_file(name)
     except RecipeError as error:
-        near = did_you_mean(name, [one.name or "" for one in study.registered_commands])
+        near = did_you_mean(name, [command.name or "" for command in study.registered_commands])
         raise RecipeError(f"{error}{near.replace('mean', 'mean the command')}") from None
     return find_recipe(name, settings=settings or ()), None if file is None else file.parent
 
@@ -284,11 +284,11 @@ def fits(
         typer.echo(f"{room.write_theorem(theorem)} is drawn.")
     if not runs:
         return
-    found = [room.read_run(one, data_folder=data) for one in runs]
+    studies = [room.read_run(run, data_folder=data) for run in runs]
     if tables:
-        typer.echo("\n\n".join(map(room.tables_of, found)))
+        typer.echo("\n\n".join(map(room.tables_of, studies)))
         return
-    written = room.write_fits(found, room.default_place(found[0]) if out is None else out)
+    written = room.write_fits(studies, room.default_place(studies[0]) if out is None else out)
     for name, caption in written.captions.items():
         typer.echo(f"{name}: {caption}")
     for note in written.notes:
@@ -341,16 +341,16 @@ def surface(
         )
     command = command_line()
     with progress_line("surface:") as report:
-        found = room.compute(
+        surface = room.compute(
             rows, seed=seed, networks=networks, points=points, dtype=dtype, command=command, report=report
         )
         report("drawing")
-        drawn = room.write_figure(found, out, view=view, dpi=dpi)
+        drawn = room.write_figure(surface, out, view=view, dpi=dpi)
         if numbers is not None:
-            room.write_numbers(found, numbers)
+            room.write_numbers(surface, numbers)
     if json is not None:
-        found.record.write(json)
-    _print_table(found.record)
+        surface.record.write(json)
+    _print_table(surface.record)
     console_of().print(f"\nThe surfaces are in {drawn.name}.", markup=False)
 
 

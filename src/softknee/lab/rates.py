@@ -159,20 +159,20 @@ def watched(model: nn.Module) -> Iterator[dict[str, tuple[Tensor, int]]]:
 
     What a layer gives on to the next one comes from the draw that its symbols are of.
     """
-    found: dict[str, tuple[Tensor, int]] = {}
+    sent: dict[str, tuple[Tensor, int]] = {}
 
     def hook(path: str) -> Any:
         def after(module: Any, given: tuple[Tensor, ...], _: Tensor) -> Tensor:
             output, symbols = module.with_symbols(given[0])
-            found[path] = symbols, module.points
+            sent[path] = symbols, module.points
             return output
 
         return after
 
-    layers = {path: one for path, one in model.named_modules() if isinstance(one, Chosen)}
-    handles = [one.register_forward_hook(hook(path)) for path, one in layers.items()]
+    layers = {path: layer for path, layer in model.named_modules() if isinstance(layer, Chosen)}
+    handles = [layer.register_forward_hook(hook(path)) for path, layer in layers.items()]
     try:
-        yield found
+        yield sent
     finally:
         for handle in handles:
             handle.remove()

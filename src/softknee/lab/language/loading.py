@@ -54,12 +54,12 @@ def find_pairs(
         if name not in _FOLDERS:
             raise ParameterError(f"The sets of pairs are 'hh' and 'shp', not {name!r}.{did_you_mean(name, _FOLDERS)}")
         files = _files(root, name)
-        train += [one for one in files if "train" in one.name]
-        test += [one for one in files if "test" in one.name]
-        if not any("train" in one.name for one in files):
+        train += [file for file in files if "train" in file.name]
+        test += [file for file in files if "test" in file.name]
+        if not any("train" in file.name for file in files):
             raise DataError(
                 f"No file of {name.upper()} to train on was found in '{root}': looked in "
-                f"{' and '.join(repr(one) for one in _FOLDERS[name])} for .jsonl and .json files, also .gz, with "
+                f"{' and '.join(repr(file) for file in _FOLDERS[name])} for .jsonl and .json files, also .gz, with "
                 f"'train' in their names. It is usually had from {_SOURCES[name]}; softknee downloads nothing. Put it "
                 f"there, or name another folder with --data or {VARIABLE}."
             )
@@ -69,8 +69,8 @@ def find_pairs(
 def _files(root: Path, name: str) -> list[Path]:
     """Every file of pairs below the set's folder, in an order that does not depend on the disk."""
     places = [root / folder for folder in _FOLDERS[name] if (root / folder).is_dir()]
-    found = {one for place in places for one in place.rglob("*") if one.is_file()}
-    return sorted(one for one in found if one.name.removesuffix(".gz").endswith(_ENDINGS))
+    files = {file for place in places for file in place.rglob("*") if file.is_file()}
+    return sorted(file for file in files if file.name.removesuffix(".gz").endswith(_ENDINGS))
 
 
 AS_LOADED = "as loaded"
@@ -103,7 +103,7 @@ def put_in_(model: Any, activation: str) -> list[str]:
     report = swap_(model, text)
     if resolve(text).definition.name == "relu":
         relu_ize_(model)
-    return [one.path for one in report.changed]
+    return [site.path for site in report.changed]
 
 
 _HEADER = struct.Struct("<7i")
@@ -131,7 +131,7 @@ class Sizes:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The arrays of the file in their order."""
         n, w, h, kv = self.layers, self.width, self.hidden, self.key_heads * self.head
-        found = {
+        shapes = {
             "embedding": (self.vocabulary, w),
             "attention_norm": (n, w),
             "q": (n, w, w),
@@ -146,7 +146,7 @@ class Sizes:
             "cosines": (self.context, self.head // 2),
             "sines": (self.context, self.head // 2),
         }
-        return found if self.tied else found | {"output": (self.vocabulary, w)}
+        return shapes if self.tied else shapes | {"output": (self.vocabulary, w)}
 
 
 def read_llama2c(path: str | os.PathLike[str]) -> tuple[Sizes, dict[str, Tensor]]:
@@ -307,14 +307,14 @@ def _from_hub(name: str, tokenizer: str | os.PathLike[str] | None, check: bool) 
         model = library.AutoModelForCausalLM.from_pretrained(
             name, use_safetensors=True, trust_remote_code=False, dtype="float32"
         )
-        found = (
+        encoder = (
             _padded(library.AutoTokenizer.from_pretrained(name, trust_remote_code=False))
             if tokenizer is None
             else _tokenizer(Path(tokenizer), None, check=check)
         )
     except (OSError, ValueError) as error:
         raise DataError(f"The model '{name}' could not be had from the hub of transformers: {error}") from error
-    return LanguageModel(name=name, model=model.eval(), tokenizer=found)
+    return LanguageModel(name=name, model=model.eval(), tokenizer=encoder)
 
 
 def _tokenizer(folder: Path, given: str | os.PathLike[str] | None, *, check: bool) -> Any:
@@ -349,9 +349,9 @@ def _llama2c_files(folder: Path) -> list[Path]:
     if (folder / "config.json").exists():
         return []
     names = sorted(
-        one
-        for one in folder.iterdir()
-        if one.name.removesuffix(".xz").removesuffix(".gz").endswith(".bin") and not one.name.startswith("tokenizer")
+        file
+        for file in folder.iterdir()
+        if file.name.removesuffix(".xz").removesuffix(".gz").endswith(".bin") and not file.name.startswith("tokenizer")
     )
     if len(names) > 1:
         raise DataError(f"'{folder}' holds several checkpoints, {names[0].name} and others. Name one of them.")
@@ -362,10 +362,10 @@ def _story_tokenizer(folder: Path, given: str | os.PathLike[str] | None) -> Any:
     if given is not None and Path(given).is_file():
         return read_story_tokenizer(given)
     where = folder if given is None else Path(given)
-    found = sorted(where.glob("tokenizer*.bin*")) if where.is_dir() else []
-    if not found:
+    files = sorted(where.glob("tokenizer*.bin*")) if where.is_dir() else []
+    if not files:
         raise DataError(
             f"No llama2.c tokenizer (tokenizer.bin, also .gz) was found in '{where}'. It comes with llama2.c; name it "
             f"(in a recipe, task.tokenizer)."
         )
-    return read_story_tokenizer(found[0])
+    return read_story_tokenizer(files[0])

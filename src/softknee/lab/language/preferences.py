@@ -79,14 +79,14 @@ def read_preferences(
     skipped: Counter[str] = Counter()
     for path in several:
         for where, row in _rows(Path(path)):
-            found = _pair(row, where, least_ratio)
-            if isinstance(found, Pair):
-                pairs.append(found)
+            pair = _pair(row, where, least_ratio)
+            if isinstance(pair, Pair):
+                pairs.append(pair)
             else:
-                skipped[found] += 1
+                skipped[pair] += 1
     if not pairs:
         left = ", ".join(f"{count} with {reason}" for reason, count in skipped.items()) or "it is empty"
-        named = ", ".join(f"'{one}'" for one in several) or "no file"
+        named = ", ".join(f"'{path}'" for path in several) or "no file"
         raise DataError(f"No usable pair was found in {named}: {left}. Take it anew, or name another file.")
     return Preferences(pairs=tuple(pairs), skipped=dict(skipped))
 
@@ -120,10 +120,10 @@ def _pair(row: Any, where: str, least_ratio: float) -> Pair | str:
         prompt, kept = as_dialogue(_text(row, "prompt", where)), "end"
         chosen, rejected = f" {chosen}", f" {rejected}"
     else:
-        found = split_dialogue(chosen, rejected)
-        if isinstance(found, str):
-            return EMPTY if not (chosen.strip() and rejected.strip()) else found
-        (prompt, chosen, rejected), kept = found, "end"
+        parts = split_dialogue(chosen, rejected)
+        if isinstance(parts, str):
+            return EMPTY if not (chosen.strip() and rejected.strip()) else parts
+        (prompt, chosen, rejected), kept = parts, "end"
     return _filled(Pair(prompt=prompt, chosen=chosen, rejected=rejected, kept=kept))
 
 
@@ -133,7 +133,7 @@ def _of_shp(row: Mapping[str, Any], where: str, least_ratio: float) -> Pair | st
     if missing:
         raise DataError(f"{where} lacks {missing[0]!r}; a pair of SHP has {', '.join(_SHP_FIELDS)}.")
     scores = [row["score_A"], row["score_B"]]
-    if row["labels"] not in (0, 1) or not all(isinstance(one, int | float) for one in scores):
+    if row["labels"] not in (0, 1) or not all(isinstance(score, int | float) for score in scores):
         raise DataError(f"{where}: 'labels' must be 0 or 1 and the scores numbers, and they are not.")
     low, high = min(scores), max(scores)
     if low <= 0 or high / low < least_ratio:
@@ -208,12 +208,12 @@ def tokenize(pair: Pair, tokenizer: Any, *, length: int = 512, prompt_length: in
         )
     prompt = tokenizer.encode(pair.prompt, add_special_tokens=False)
     end = [tokenizer.eos_token_id]
-    replies = [tokenizer.encode(one, add_special_tokens=False) + end for one in (pair.chosen, pair.rejected)]
+    replies = [tokenizer.encode(reply, add_special_tokens=False) + end for reply in (pair.chosen, pair.rejected)]
     longest = max(map(len, replies))
     if len(prompt) + longest > length:
         prompt = prompt[-prompt_length:] if pair.kept == "end" else prompt[:prompt_length]
     if len(prompt) + longest > length:
-        replies = [one[: length - prompt_length] for one in replies]
+        replies = [reply[: length - prompt_length] for reply in replies]
     return PairTokens(prompt=tuple(prompt), chosen=tuple(replies[0]), rejected=tuple(replies[1]))
 
 
@@ -223,7 +223,7 @@ def reply_batch(prompts: Sequence[Sequence[int]], replies: Sequence[Sequence[int
     >>> reply_batch([[1, 2], [3]], [[4], [5]], padding=0).targets.tolist()
     [[-100, -100, 4], [-100, 5, -100]]
     """
-    wide = max(len(one) + len(other) for one, other in zip(prompts, replies, strict=True))
+    wide = max(len(prompt) + len(other) for prompt, other in zip(prompts, replies, strict=True))
     tokens = torch.full((len(prompts), wide), padding)
     real = torch.zeros(len(prompts), wide, dtype=torch.long)
     targets = torch.full((len(prompts), wide), IGNORED)
@@ -237,7 +237,7 @@ def reply_batch(prompts: Sequence[Sequence[int]], replies: Sequence[Sequence[int
 
 def pair_batch(pairs: Sequence[PairTokens], *, padding: int) -> Batch:
     """The chosen replies of all pairs, then the rejected ones, in one batch: both go through the model at once."""
-    prompts = [one.prompt for one in pairs]
+    prompts = [pair.prompt for pair in pairs]
     return reply_batch(
         [*prompts, *prompts], [*(p.chosen for p in pairs), *(p.rejected for p in pairs)], padding=padding
     )
@@ -245,7 +245,7 @@ def pair_batch(pairs: Sequence[PairTokens], *, padding: int) -> Batch:
 
 def chosen_batch(pairs: Sequence[PairTokens], *, padding: int) -> Batch:
     """The chosen replies alone, as supervised fine-tuning takes them."""
-    return reply_batch([one.prompt for one in pairs], [one.chosen for one in pairs], padding=padding)
+    return reply_batch([pair.prompt for pair in pairs], [pair.chosen for pair in pairs], padding=padding)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,10 +282,10 @@ def reply_log_probabilities(model: Any, batch: Batch) -> Tensor:
     with torch.autocast(batch.tokens.device.type, torch.bfloat16, enabled=on_gpu):
         logits = model(input_ids=batch.tokens, attention_mask=batch.real, use_cache=False).logits
     targets = batch.targets[:, 1:]
-    asked = targets != IGNORED
+    counted = targets != IGNORED
     # Only the places that count are made float32: prompts and padding would take as much memory for nothing.
-    losses = F.cross_entropy(logits[:, :-1][asked].float(), targets[asked], reduction="none")
-    return -torch.zeros(targets.shape, device=losses.device).masked_scatter(asked, losses).sum(1)
+    losses = F.cross_entropy(logits[:, :-1][counted].float(), targets[counted], reduction="none")
+    return -torch.zeros(targets.shape, device=losses.device).masked_scatter(counted, losses).sum(1)
 
 
 def dpo_losses(policy: Tensor, reference: Tensor, *, beta: float) -> tuple[Tensor, Tensor, Tensor]:

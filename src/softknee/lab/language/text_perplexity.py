@@ -60,10 +60,10 @@ def load_wikitext(part: str, folder: str | os.PathLike[str] | None = None, *, ch
         raise ParameterError(f"WikiText-2 has the parts {', '.join(PARTS)}, not {part!r}.{did_you_mean(part, PARTS)}")
     path = part_file(data_folder(folder), part)
     text = read_text(path, what="text", most_bytes=2**30)
-    found = count_words(text)
-    if check and part in WORDS and found != WORDS[part]:
+    words = count_words(text)
+    if check and part in WORDS and words != WORDS[part]:
         raise DataError(
-            f"'{path}' has {found:,} words, and WikiText-2's {part} part has {WORDS[part]:,}. Take it anew; or, if it "
+            f"'{path}' has {words:,} words, and WikiText-2's {part} part has {WORDS[part]:,}. Take it anew; or, if it "
             "is meant to differ, load it with check=False (in a recipe: task.own_vocabulary)."
         )
     return text

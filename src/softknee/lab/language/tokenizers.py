@@ -77,7 +77,7 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str] | None = None, *, check: 
 
 
 def _read(root: Path, name: str, *, check: bool) -> str:
-    places = [f"{at}{one}{end}" for at in ("", "gpt2-tokenizer/") for one in _NAMES[name] for end in ("", ".gz")]
+    places = [f"{at}{file}{end}" for at in ("", "gpt2-tokenizer/") for file in _NAMES[name] for end in ("", ".gz")]
     path = find_file(root, places, what=f"GPT-2's tokenizer ({name})", source=_SOURCE)
     text = read_text(path, what="vocabulary", most_bytes=2**26)
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -65,10 +65,10 @@ def supervise_with_trl_(
     library = trl("The backend 'trl'")
     rows = [
         {
-            "input_ids": [*one.prompt, *one.chosen],
-            "completion_mask": [0] * len(one.prompt) + [1] * len(one.chosen),
+            "input_ids": [*pair.prompt, *pair.chosen],
+            "completion_mask": [0] * len(pair.prompt) + [1] * len(pair.chosen),
         }
-        for one in _needed(pairs, recipe, seed)
+        for pair in _needed(pairs, recipe, seed)
     ]
     # Cut already; and no text is asked for where the numbers are given.
     own = {"max_length": None, "completion_only_loss": True}
@@ -97,15 +97,17 @@ def prefer_with_trl_(
             "prompt": "a",
             "chosen": " b",
             "rejected": " c",
-            **{f"own_{name}": list(getattr(one, name)) for name in _NAMES},
+            **{f"own_{name}": list(getattr(pair, name)) for name in _NAMES},
             "run": run,
         }
-        for one in _needed(pairs, recipe, seed)
+        for pair in _needed(pairs, recipe, seed)
     ]
     collate = DataCollatorForPreference(pad_token_id=tokenizer.pad_token_id)
 
     def collated(examples: list[dict[str, Any]]) -> dict[str, Any]:
-        return collate([{**one, **{f"{name}_ids": one[f"own_{name}"] for name in _NAMES}} for one in examples])
+        return collate(
+            [{**example, **{f"{name}_ids": example[f"own_{name}"] for name in _NAMES}} for example in examples]
+        )
 
     own = {
         "beta": beta,
@@ -168,7 +170,7 @@ def _train(
             "dataloader_pin_memory": on_gpu,
             **own,
         }
-        known = {one.name for one in fields(config)}
+        known = {item.name for item in fields(config)}
         trainer = kind(
             model=model,
             args=config(**{name: value for name, value in wanted.items() if name in known}),
@@ -180,7 +182,7 @@ def _train(
         )
         trainer.remove_callback(PrinterCallback)  # it would print every step amid our own progress
         trainer.train()
-        losses = [float(one["loss"]) for one in trainer.state.log_history if "loss" in one]
+        losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     model.eval()
     return losses
 
@@ -202,12 +204,12 @@ def _no_bars() -> Iterator[None]:
 @contextmanager
 def _as_it_was(model: Any) -> Iterator[None]:
     """trl and accelerate put a `forward` of their own on a model, and change its settings; afterwards all is back."""
-    kept = [(one, dict(vars(one))) for one in (model, model.config, model.generation_config)]
+    kept = [(part, dict(vars(part))) for part in (model, model.config, model.generation_config)]
     try:
         yield
     finally:
-        for one, before in kept:
-            now = vars(one)
+        for part, before in kept:
+            now = vars(part)
             for name in [name for name in now if name not in before]:
                 del now[name]
             now.update(before)

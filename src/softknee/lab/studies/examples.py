@@ -83,7 +83,7 @@ class Examples:
 
     def to(self, device: torch.device | str) -> Examples:
         """The same examples on another device; what is on a disk stays there."""
-        return replace(self, **{name: one.to(device) for name, one in _tensors(self).items()})
+        return replace(self, **{name: tensor.to(device) for name, tensor in _tensors(self).items()})
 
     def sentence(self) -> str:
         """What there is, for a record and the head of a report."""
@@ -124,17 +124,19 @@ def load_examples(
     """
     flat = flat if data.flat is None else data.flat
     if data.set is None:
-        found = _of_file(data, base, flat)
+        examples = _of_file(data, base, flat)
     else:
-        found = _of_own_parts(data, folder) if data.set in OWN_PARTS else _of_set(data, folder, flat)
-    found = found if data.limit is None else _first(found, data.limit)
-    return replace(found, fingerprint=_fingerprint(found), base=None if base is None else os.path.abspath(base))
+        examples = _of_own_parts(data, folder) if data.set in OWN_PARTS else _of_set(data, folder, flat)
+    examples = examples if data.limit is None else _first(examples, data.limit)
+    return replace(examples, fingerprint=_fingerprint(examples), base=None if base is None else os.path.abspath(base))
 
 
-def _first(found: Examples, most: int) -> Examples:
+def _first(examples: Examples, most: int) -> Examples:
     """The first examples of each part; the whole of a picture's test, which is judged as a picture."""
-    whole = ("test_x", "test_y") if found.picture else ()
-    return replace(found, **{name: one[:most] for name, one in _tensors(found).items() if name not in whole})
+    whole = ("test_x", "test_y") if examples.picture else ()
+    return replace(
+        examples, **{name: tensor[:most] for name, tensor in _tensors(examples).items() if name not in whole}
+    )
 
 
 def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Examples:
@@ -168,7 +170,7 @@ def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool)
     if data.set in ROW_SETS:
         rows = load_adult(folder)
         x, y, labels = rows.train_x, rows.train_y, rows.labels
-        ready, test = (lambda one: one), (rows.test_x, rows.test_y)
+        ready, test = (lambda x: x), (rows.test_x, rows.test_y)
         about = {}
     else:
         # A part is held in memory, and the whole of ImageNet is not.
@@ -184,21 +186,27 @@ def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool)
     kept, rest = split(y, share=data.validation, seed=data.split_seed)
     # Bytes are divided before they become floats, which take four times the room.
     parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": test}
-    floats = {part: (ready(one).flatten(1) if flat else ready(one), target) for part, (one, target) in parts.items()}
+    floats = {
+        part: (ready(inputs).flatten(1) if flat else ready(inputs), target) for part, (inputs, target) in parts.items()
+    }
     return replace(_examples(floats, labels=labels, name=data.set), **about)
 
 
-def _of_disk(data: Data, found: PictureBytes, flat: bool) -> Examples:
+def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
     """The pictures that `softknee data imagenet` wrote, in the parts that they have in memory."""
-    y = found.labels
+    y = pictures.labels
     kept, rest = split(y["train"], share=data.validation, seed=data.split_seed)
     whole = torch.arange(len(y["val"]))
     parts = {
-        part: (cast(Tensor, found.streamed(file, places, flat=flat)), y[file][places])
+        part: (cast(Tensor, pictures.streamed(file, places, flat=flat)), y[file][places])
         for part, file, places in (("train", "train", rest), ("validation", "train", kept), ("test", "val", whole))
     }
-    about: dict[str, Any] = {"image": (3, found.side, found.side), "mean": found.mean, "spread": found.spread}
-    return replace(_examples(parts, labels=found.classes, name="imagenet"), **about)
+    about: dict[str, Any] = {
+        "image": (3, pictures.side, pictures.side),
+        "mean": pictures.mean,
+        "spread": pictures.spread,
+    }
+    return replace(_examples(parts, labels=pictures.classes, name="imagenet"), **about)
 
 
 def _image(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -231,7 +239,7 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
     tables = read_file(path, target=data.target, ignore=data.ignore)
     labels, targets = _targets(path, tables, data.task)
     whole = {part: torch.from_numpy(table.x) for part, table in tables.items()}
-    inputs = {part: one.flatten(1) for part, one in whole.items()} if flat else whole
+    inputs = {part: tensor.flatten(1) for part, tensor in whole.items()} if flat else whole
     parts = _parted(data, inputs, targets, stratified=labels is not None)
     for part, (x, _) in parts.items():
         if len(x) == 0:
@@ -290,7 +298,7 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
     """The names of the classes and the number of the class of each example; None and floats for a regression."""
     np = numpy()
     y = {part: table.y for part, table in tables.items()}
-    every = np.concatenate(list(y.values())) if len({one.ndim for one in y.values()}) == 1 else None
+    every = np.concatenate(list(y.values())) if len({array.ndim for array in y.values()}) == 1 else None
     if every is None:
         raise DataError(f"'{path}': the parts of the target differ in shape.")
     kind, whole = every.dtype.kind, every.dtype.kind in "iub"
@@ -308,7 +316,9 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
             )
         if (every == every[0]).all():
             raise DataError(f"'{path}': every example has the target {every[0]}; there is nothing to predict.")
-        return None, {part: torch.from_numpy(one.astype(np.float32)).reshape(len(one), -1) for part, one in y.items()}
+        return None, {
+            part: torch.from_numpy(array.astype(np.float32)).reshape(len(array), -1) for part, array in y.items()
+        }
     if every.ndim == 2 or (kind == "f" and (every != np.round(every)).any()):
         raise DataError(
             f"'{path}': a classification needs one label for each example, and the target is of another kind."
@@ -320,29 +330,29 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
     for value in values.tolist():
         if value not in trained:
             raise DataError(f"'{path}': the label {value!r} occurs in the test or validation part alone.")
-    ends = np.cumsum([len(one) for one in y.values()])
+    ends = np.cumsum([len(array) for array in y.values()])
     cut = np.split(numbers.reshape(-1).astype(np.int64), ends[:-1])
-    names = tuple(str(int(one)) if kind == "f" else str(one) for one in values.tolist())
-    return names, {part: torch.from_numpy(one) for part, one in zip(y, cut, strict=True)}
+    names = tuple(str(int(value)) if kind == "f" else str(value) for value in values.tolist())
+    return names, {part: torch.from_numpy(array) for part, array in zip(y, cut, strict=True)}
 
 
 def _tensors(examples: Examples) -> dict[str, Tensor]:
-    every = {one.name: getattr(examples, one.name) for one in fields(examples)}
+    every = {item.name: getattr(examples, item.name) for item in fields(examples)}
     return {name: value for name, value in every.items() if isinstance(value, Tensor)}
 
 
 def _fingerprint(examples: Examples) -> str:
-    found = hashlib.sha256(f"{examples.task} {examples.classes}".encode())
+    digest = hashlib.sha256(f"{examples.task} {examples.classes}".encode())
     for part in _PARTS if examples.on_disk else ():
         # What was summed when the file was written stands for the file, which is not read for this.
         x: Any = getattr(examples, f"{part}_x")
-        found.update(f" {part}_x of {x.sha256} {tuple(x.shape)} {x.mean} {x.spread} ".encode())
-        found.update(x.places.numpy().data)
-    for name, one in _tensors(examples).items():
-        found.update(f" {name} {one.dtype} {tuple(one.shape)} ".encode())
-        raw: Any = one.contiguous().view(torch.uint8).numpy()
-        found.update(raw.data)
-    return found.hexdigest()
+        digest.update(f" {part}_x of {x.sha256} {tuple(x.shape)} {x.mean} {x.spread} ".encode())
+        digest.update(x.places.numpy().data)
+    for name, tensor in _tensors(examples).items():
+        digest.update(f" {name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        raw: Any = tensor.contiguous().view(torch.uint8).numpy()
+        digest.update(raw.data)
+    return digest.hexdigest()
 
 
 def _times(shape: Sequence[int]) -> str:
@@ -563,7 +573,7 @@ def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Ta
         if array.dtype.kind not in ("fiub" if name == x_name else "fiubUS"):
             raise DataError(f"'{path}': {name} holds {array.dtype}, where numbers are expected.")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            place = tuple(int(one) for one in np.argwhere(~np.isfinite(array))[0])
+            place = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
             raise DataError(f"'{path}': {name}{list(place)} is {array[place]}; fill in or remove missing values first.")
     if y.dtype.kind == "S":
         y = y.astype(str)

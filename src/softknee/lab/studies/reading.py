@@ -87,8 +87,8 @@ def load(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        said = " ".join(part for part in (error.context, error.problem) if part)
-        raise RecipeError(f"The text is no YAML{place}: {said}. Look at the line and the one before it.") from error
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise RecipeError(f"The text is no YAML{place}: {problem}. Look at the line and the one before it.") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a whole number of thousands of digits
         raise RecipeError(f"The text is no YAML: {' '.join(str(error).split())}.") from error
 
@@ -120,9 +120,9 @@ def _tools() -> tuple[Any, Any, Any]:
             self.depth += 1
             if self.depth > _DEEPEST:
                 raise RecipeError(f"The text is nested more than {_DEEPEST} levels deep, which no recipe is.")
-            found = super().compose_node(parent, index)
+            node = super().compose_node(parent, index)
             self.depth -= 1
-            return found
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: dict[Any, int] = {}
@@ -152,7 +152,7 @@ def _tools() -> tuple[Any, Any, Any]:
 
 _MOST_BYTES = 64 * 1024  # the longest recipe that comes with the package has 3 kB
 _ENDINGS = (".yaml", ".yml")
-_CHOICE_KEYS = tuple(one.name for one in fields(Choice))
+_CHOICE_KEYS = tuple(item.name for item in fields(Choice))
 
 
 def read_recipe(text_or_path: str | os.PathLike[str], *, settings: Sequence[str] = ()) -> Recipe:
@@ -181,7 +181,7 @@ def with_settings(mapping: Mapping[str, Any], settings: Sequence[str]) -> dict[s
     >>> with_settings({"seeds": 12, "activations": ["relu"]}, ["seeds.first=5", "activations.0=gelu"])
     {'seeds': {'count': 12, 'first': 5}, 'activations': [{'name': 'gelu'}]}
     """
-    found = _long_form(mapping)
+    changed = _long_form(mapping)
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not all(part.strip() for part in key.split(".")):
@@ -191,8 +191,8 @@ def with_settings(mapping: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         except RecipeError as error:
             raise RecipeError(f"--set {setting}: {error}") from error
         # Long forms before and after: `seeds: 12` has to be a section before seeds.first can be set.
-        found = _long_form(_replaced(found, key.strip().split("."), value, f"--set {setting}"))
-    return found
+        changed = _long_form(_replaced(changed, key.strip().split("."), value, f"--set {setting}"))
+    return changed
 
 
 def to_yaml(recipe: Recipe) -> str:
@@ -272,13 +272,15 @@ def _of_text(text: str, settings: Sequence[str], *, source: str, name: str | Non
 
 def _long_form(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping with `seeds: 12` and `- relu` written out as sections."""
-    found = dict(mapping)
-    seeds = found.get("seeds")
+    long = dict(mapping)
+    seeds = long.get("seeds")
     if isinstance(seeds, int) and not isinstance(seeds, bool):
-        found["seeds"] = {"count": seeds}
-    if isinstance(found.get("activations"), list | tuple):
-        found["activations"] = [_section(one) if isinstance(one, str) else one for one in found["activations"]]
-    return found
+        long["seeds"] = {"count": seeds}
+    if isinstance(long.get("activations"), list | tuple):
+        long["activations"] = [
+            _section(choice) if isinstance(choice, str) else choice for choice in long["activations"]
+        ]
+    return long
 
 
 def _section(text: str) -> dict[str, Any]:
@@ -295,10 +297,10 @@ def _section(text: str) -> dict[str, Any]:
 
 def _nested(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping with the parameters of each activation gathered under `values`."""
-    found = dict(mapping)
-    if isinstance(found.get("activations"), list | tuple):
-        found["activations"] = [_gathered(one, index) for index, one in enumerate(found["activations"])]
-    return found
+    nested = dict(mapping)
+    if isinstance(nested.get("activations"), list | tuple):
+        nested["activations"] = [_gathered(choice, index) for index, choice in enumerate(nested["activations"])]
+    return nested
 
 
 def _gathered(choice: Any, index: int) -> Any:
@@ -328,21 +330,21 @@ def _is_parameter(name: str, key: str) -> bool:
 def _flat(choice: Choice) -> dict[str, Any]:
     """An activation as a recipe writes it: its parameters beside its name, and nothing that it need not say."""
     usual = Choice(name=choice.name)
-    said = {
+    given = {
         key: getattr(choice, key)
         for key in _CHOICE_KEYS
         if key != "values" and (key == "name" or getattr(choice, key) != getattr(usual, key))
     }
-    return {"name": said.pop("name"), **choice.values, **said}
+    return {"name": given.pop("name"), **choice.values, **given}
 
 
 def _plain(part: Any) -> Any:
     """A part of a recipe as mappings; what is None is left out, as it may be."""
     if not hasattr(part, "__dataclass_fields__"):
         return part
-    said = [one.name for one in fields(part) if not is_omitted(one, getattr(part, one.name))]
-    found = {name: _plain(getattr(part, name)) for name in said}
-    return {key: value for key, value in found.items() if value is not None}
+    names = [item.name for item in fields(part) if not is_omitted(item, getattr(part, item.name))]
+    parts = {name: _plain(getattr(part, name)) for name in names}
+    return {key: value for key, value in parts.items() if value is not None}
 
 
 def _replaced(inside: Any, path: Sequence[str], value: Any, setting: str) -> Any:
@@ -357,7 +359,7 @@ def _replaced(inside: Any, path: Sequence[str], value: Any, setting: str) -> Any
             raise RecipeError(
                 f"{setting}: {here!r} is no place in a list of {len(inside)}, which are 0 to {len(inside) - 1}."
             )
-        return [_replaced(one, rest, value, setting) if at == int(here) else one for at, one in enumerate(inside)]
+        return [_replaced(item, rest, value, setting) if at == int(here) else item for at, item in enumerate(inside)]
     if inside is not None and not isinstance(inside, Mapping):
         raise RecipeError(f"{setting}: there is no {here!r} inside of {shown(inside)}.")
     return {**(inside or {}), here: _replaced((inside or {}).get(here), rest, value, setting)}
@@ -365,7 +367,7 @@ def _replaced(inside: Any, path: Sequence[str], value: Any, setting: str) -> Any
 
 def _shipped_names() -> list[str]:
     folder = files("softknee.lab") / "recipes"
-    return sorted(one.name.removesuffix(".yaml") for one in folder.iterdir() if one.name.endswith(".yaml"))
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def _shipped_text(name: str) -> str:
@@ -402,7 +404,7 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
     for index, choice in enumerate(recipe.activations):
         _refuse_places(choice.label, f"activations[{index}].label")
         _check_choice(choice, f"activations[{index}]", recipe)
-    labels = [one.label for choice in recipe.activations for one in combinations(choice)]
+    labels = [chosen.label for choice in recipe.activations for chosen in combinations(choice)]
     for label in labels:
         if labels.count(label) > 1:
             raise RecipeError(
@@ -706,10 +708,10 @@ def _check_language(recipe: Recipe, task: LanguageTask) -> Recipe:
         ),
     ]
     for where, part, default, known in parts:
-        for one in fields(part):
-            if one.name not in (*known, "name") and getattr(part, one.name) != getattr(default, one.name):
+        for item in fields(part):
+            if item.name not in (*known, "name") and getattr(part, item.name) != getattr(default, item.name):
                 raise RecipeError(
-                    f"{where}.{one.name} is nothing that the task {kind!r} takes, which has a training of its own: "
+                    f"{where}.{item.name} is nothing that the task {kind!r} takes, which has a training of its own: "
                     f"leave it out. It takes {', '.join(known)}."
                 )
     given = {"measures": (MEASURES, ()), "keep": (usual.keep, ()), "init": ("default",), "select": ("last",)}
@@ -767,16 +769,18 @@ def _check_language_model(recipe: Recipe, task: LanguageTask) -> None:
 
 def _label_of(given: str, recipe: Recipe, where: str, *, first: bool = False) -> str:
     """The label of the one trial that a label or a name stands for."""
-    every = [one for choice in recipe.activations for one in combinations(choice)]
-    labels = [one.label for one in every]
+    every = [chosen for choice in recipe.activations for chosen in combinations(choice)]
+    labels = [chosen.label for chosen in every]
     titles = [choice.title for choice in recipe.activations for _ in combinations(choice)]
     if given in labels:
         return given
-    found = [one.label for one, title in zip(every, titles, strict=True) if given in (title, one.name)]
-    if len(found) == 1 or (found and first):
-        return found[0]
-    if found:
-        raise RecipeError(f"{where} {given!r} stands for {len(found)} trials; name one: {', '.join(map(repr, found))}.")
+    matching = [chosen.label for chosen, title in zip(every, titles, strict=True) if given in (title, chosen.name)]
+    if len(matching) == 1 or (matching and first):
+        return matching[0]
+    if matching:
+        raise RecipeError(
+            f"{where} {given!r} stands for {len(matching)} trials; name one: {', '.join(map(repr, matching))}."
+        )
     near = did_you_mean(given, labels)
     raise RecipeError(f"{where} must be one of the activations ({', '.join(labels)}), and {given!r} was given.{near}")
 
@@ -785,7 +789,7 @@ def _cost_baseline(recipe: Recipe) -> str:
     """A trial's label, or the name of a function that is measured for its cost alone."""
     given = recipe.cost_baseline
     titles = {name for choice in recipe.activations for name in (choice.title, choice.name)}
-    labels = {one.label for choice in recipe.activations for one in combinations(choice)}
+    labels = {chosen.label for choice in recipe.activations for chosen in combinations(choice)}
     if given in titles | labels:
         return _label_of(given, recipe, "cost_baseline", first=True)  # values do not change the cost
     if given not in sk.names() and not is_baseline(given):

@@ -60,7 +60,7 @@ class Paper:
     def of(self, labels: Iterable[str]) -> Paper:
         """Its numbers for these labels alone."""
         kept = set(labels)
-        return replace(self, values={label: one for label, one in self.values.items() if label in kept})
+        return replace(self, values={label: numbers for label, numbers in self.values.items() if label in kept})
 
     def refuse_others(self, labels: Iterable[str]) -> None:
         """A sentence where it names a label that none of the activations has."""
@@ -118,7 +118,7 @@ class Augmentation:
             raise RecipeError("augment.probability is that of a crop or shift, and neither is asked for.")
         if self.from_epoch < 1:
             raise refusal("augment.from_epoch", "an epoch, a whole number of at least 1", self.from_epoch)
-        if not any(name not in _WHEN for name in self.said()):
+        if not any(name not in _WHEN for name in self.changes()):
             raise RecipeError(
                 "augment asks for nothing: leave it out, or give it a 'crop', 'flip', 'mixup' or another."
             )
@@ -142,18 +142,18 @@ class Augmentation:
             **of_examples,
         )
 
-    def said(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Any]:
         """What differs from doing nothing, by name."""
-        found = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
-        return {name: value for name, (value, usual) in found.items() if value != usual}
+        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
+        return {name: value for name, (value, usual) in values.items() if value != usual}
 
     def words(self) -> str:
         """The same for a reader, in one line."""
-        found = [
-            name if value is True else f"{name} {' '.join(f'{one:g}' for one in _several(value))}"
-            for name, value in self.said().items()
+        parts = [
+            name if value is True else f"{name} {' '.join(f'{number:g}' for number in _several(value))}"
+            for name, value in self.changes().items()
         ]
-        return ", ".join(found).replace("from_epoch", "from epoch")
+        return ", ".join(parts).replace("from_epoch", "from epoch")
 
 
 def _several(value: Any) -> tuple[float, ...]:
@@ -183,8 +183,8 @@ def split(among: Tensor, *, share: float, seed: int, stratified: bool = True) ->
         take[(exact - take).argsort(descending=True, stable=True)[:missing]] += 1
     take = take.minimum(counts - 1)
     kept = torch.zeros(len(among), dtype=torch.bool)
-    for one, number in zip(classes.tolist(), take.tolist(), strict=True):
-        kept[(groups == one).nonzero().flatten()[:number]] = True
+    for label, number in zip(classes.tolist(), take.tolist(), strict=True):
+        kept[(groups == label).nonzero().flatten()[:number]] = True
     return order[kept], order[~kept]
 
 
@@ -197,8 +197,8 @@ def standardised(parts: Parts, *, targets_too: bool) -> dict[str, tuple[Tensor, 
     scale_x = _scale(x, whole=x.dim() > 2)
     scale_y = _scale(y, whole=False) if targets_too else None
     return {
-        part: (_scaled(one, scale_x), _scaled(target, scale_y) if scale_y else target)
-        for part, (one, target) in parts.items()
+        part: (_scaled(inputs, scale_x), _scaled(target, scale_y) if scale_y else target)
+        for part, (inputs, target) in parts.items()
     }
 
 
@@ -469,8 +469,8 @@ class Training:
 
     def _check_steps(self) -> None:
         _need(0 < self.factor <= 1, "training.factor", "a number above 0 and at most 1", self.factor)
-        for one in self.milestones:
-            _need(one >= 1, "training.milestones", "a list of epochs, each a whole number of at least 1", one)
+        for epoch in self.milestones:
+            _need(epoch >= 1, "training.milestones", "a list of epochs, each a whole number of at least 1", epoch)
         _refuse_twice(self.milestones, "training.milestones")
         if self.schedule == "step" and not self.milestones:
             raise RecipeError(
@@ -559,10 +559,10 @@ class Tuning:
 
     def __post_init__(self) -> None:
         convert_fields(self, where="tuning")
-        for one in self.learning_rate:
-            _need(one > 0, "tuning.learning_rate", "a list of numbers above 0", one)
-        for one in self.weight_decay:
-            _need(one >= 0, "tuning.weight_decay", "a list of numbers of at least 0", one)
+        for rate in self.learning_rate:
+            _need(rate > 0, "tuning.learning_rate", "a list of numbers above 0", rate)
+        for decay in self.weight_decay:
+            _need(decay >= 0, "tuning.weight_decay", "a list of numbers of at least 0", decay)
         _need(self.seeds >= 1, "tuning.seeds", "a whole number of at least 1", self.seeds)
         for name in ("learning_rate", "weight_decay"):
             _refuse_twice(getattr(self, name), f"tuning.{name}")
@@ -775,10 +775,10 @@ class Recipe:
         fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
         _need(fits, "name", "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs", self.name)
         for place, given, known in (("measures", self.measures, KNOWN_MEASURES), ("keep", self.keep, KEEPS)):
-            for index, one in enumerate(given):
-                if one not in known:
-                    near = did_you_mean(one, known)
-                    raise refusal(f"{place}[{index}]", f"one of {', '.join(map(repr, known))}", one, near=near)
+            for index, name in enumerate(given):
+                if name not in known:
+                    near = did_you_mean(name, known)
+                    raise refusal(f"{place}[{index}]", f"one of {', '.join(map(repr, known))}", name, near=near)
             _refuse_twice(given, place)
         device = re.fullmatch(r"cpu|mps|cuda(:\d+)?", self.device) is not None
         _need(device, "device", "'cpu', 'mps', 'cuda' or one GPU, such as 'cuda:1'", self.device)
@@ -790,6 +790,6 @@ def _need(holds: bool, where: str, wanted: str, value: Any) -> None:
 
 
 def _refuse_twice(given: tuple[Any, ...], where: str) -> None:
-    for one in given:
-        if given.count(one) > 1:
-            raise RecipeError(f"{where} names {one!r} twice; once is enough.")
+    for name in given:
+        if given.count(name) > 1:
+            raise RecipeError(f"{where} names {name!r} twice; once is enough.")

@@ -94,7 +94,7 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
         seeds=replace(recipe.seeds, count=min(recipe.seeds.count, 2)),
         tuning=_tuning(recipe.tuning),
         # Times of so little work say nothing, and measuring them takes longer than all the rest.
-        measures=tuple(one for one in recipe.measures if one != "cost"),
+        measures=tuple(measure for measure in recipe.measures if measure != "cost"),
         baseline=next(combinations(few[0])).label,
         cost_baseline=Recipe.cost_baseline,
         device="cpu",
@@ -130,22 +130,22 @@ def _small_task(task: Task | None) -> Task | None:
 
 def _two(recipe: Recipe) -> tuple[Choice, ...]:
     """The first activation and the one of the others that does most, each with the first of its values."""
-    first, *others = (_single(one) for one in recipe.activations)
+    first, *others = (_single(choice) for choice in recipe.activations)
     # Of equals the last, which in the recipes of a paper is the paper's own.
-    most = max(reversed(others), key=lambda one: (one.harden, bool(one.learn)), default=None)
+    most = max(reversed(others), key=lambda choice: (choice.harden, bool(choice.learn)), default=None)
     return (first,) if most is None else (first, most)
 
 
 def _named(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
     """What the labels mean, in the order of the recipe; of a label that means several values the first."""
     refuse_unknown(only, recipe)
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for choice in recipe.activations:
         every = list(combinations(choice))
-        meant = (next((one for one in every if matches_label(wanted, one)), None) for wanted in only)
-        labels = {one.label for one in meant if one is not None}
-        found += [_fixed(choice, one) for one in every if one.label in labels]
-    return tuple(found)
+        first = (next((chosen for chosen in every if matches_label(wanted, chosen)), None) for wanted in only)
+        labels = {chosen.label for chosen in first if chosen is not None}
+        choices += [_fixed(choice, chosen) for chosen in every if chosen.label in labels]
+    return tuple(choices)
 
 
 def _fixed(choice: Choice, chosen: Chosen) -> Choice:
@@ -161,7 +161,7 @@ def _slug(only: Sequence[str]) -> str:
 
 
 def _single(choice: Choice) -> Choice:
-    values = {name: one[0] if isinstance(one, tuple) else one for name, one in choice.values.items()}
+    values = {name: value[0] if isinstance(value, tuple) else value for name, value in choice.values.items()}
     of_training = {name: getattr(choice, name) for name in ("rate", "price")}
     first = {name: given[-1] if isinstance(given, tuple) else given for name, given in of_training.items()}
     return replace(choice, values=values, **first)
@@ -281,8 +281,8 @@ def recipe_mapping(recipe: Recipe) -> dict[str, Any]:
 
 def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given: bool) -> Description:
     """The description that the study runs with; that of the store where it has one."""
-    found = store.description()
-    if found is None:
+    description = store.description()
+    if description is None:
         if store.finished() and not resume:
             raise StoreError(
                 f"'{store.url}' holds records of trials and no study.json. Bring that file back; or use --resume, "
@@ -290,16 +290,16 @@ def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given:
             )
         store.describe(wanted)
         return wanted
-    found.refuse_other(wanted, store.url)
-    if threads_given and wanted.threads != found.threads:
+    description.refuse_other(wanted, store.url)
+    if threads_given and wanted.threads != description.threads:
         raise StoreError(
-            f"'{store.url}' was begun with {found.threads} threads, and {wanted.threads} were asked for; the last bits "
-            "of the results can depend on it. Leave --threads out, or choose another place with --out."
+            f"'{store.url}' was begun with {description.threads} threads, and {wanted.threads} were asked for; the "
+            "last bits of the results can depend on it. Leave --threads out, or choose another place with --out."
         )
-    if found.recipe.get("paper") != wanted.recipe.get("paper"):
-        found = replace(found, recipe=wanted.recipe)  # no trial depends on it, and the next report shows it
-        store.describe(found)
-    return found
+    if description.recipe.get("paper") != wanted.recipe.get("paper"):
+        description = replace(description, recipe=wanted.recipe)  # no trial depends on it, and the next report shows it
+        store.describe(description)
+    return description
 
 
 def _engine(name: str, around: Surroundings, **others: Any) -> Engine:
@@ -376,9 +376,9 @@ class _Study:
         finished = set(self._store.finished())
         outcomes: dict[str, Outcome] = {}
         for trial in trials:
-            if trial.key in finished and (found := self._read(trial)) is not None:
-                outcomes[trial.key] = found
-                self._each(found)
+            if trial.key in finished and (outcome := self._read(trial)) is not None:
+                outcomes[trial.key] = outcome
+                self._each(outcome)
                 self._progress.found(trial)
         missing = [trial for trial in trials if trial.key not in outcomes]
         if missing and not self._may_run:
@@ -400,10 +400,10 @@ class _Study:
 
     def _read(self, trial: Trial) -> Outcome | None:
         try:
-            found = self._store.outcome(trial.key)
+            outcome = self._store.outcome(trial.key)
             if self._resume:  # what --resume is to mend has to be found first
                 self._store.check_files(trial.key)
-            return found
+            return outcome
         except DamagedError as error:
             if not self._resume:
                 raise

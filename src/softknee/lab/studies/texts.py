@@ -175,8 +175,8 @@ def _pairs(data: Data, task: Preference, language: LanguageModel, folder: Place,
         train_files, test_files = find_pairs(folder, sets=data.set.split("+"))
     if task.evaluate is not None:
         test_files = [_find(task.evaluate, folder, base)]
-    found = read_preferences(train_files), read_preferences(test_files) if test_files else None
-    train, test = divide(*found, count=task.evaluation_pairs, limit=data.limit)
+    preferences = read_preferences(train_files), read_preferences(test_files) if test_files else None
+    train, test = divide(*preferences, count=task.evaluation_pairs, limit=data.limit)
     sizes = {"length": task.length, "prompt_length": task.prompt_length}
     tokens = [[tokenize(pair, language.tokenizer, **sizes) for pair in part.pairs] for part in (train, test)]
     return (tokens[0], tokens[1]), f"to train on {train.sentence()}; to evaluate on {test.sentence()}"

@@ -78,8 +78,8 @@ class Trial:
     @property
     def activation(self) -> Chosen:
         """The activation of a trial that has one alone."""
-        (found,) = self.activations
-        return found
+        (chosen,) = self.activations
+        return chosen
 
     def plain(self) -> dict[str, Any]:
         """The trial as JSON's own types."""
@@ -95,10 +95,10 @@ class Trial:
         >>> Trial.read(trial.plain()) == trial
         True
         """
-        found = fit(plain, cls, "trial")
-        if found.plain() != json.loads(json.dumps(plain)):
+        trial = fit(plain, cls, "trial")
+        if trial.plain() != json.loads(json.dumps(plain)):
             raise RecipeError("A trial must have every one of its keys; this was written by another version.")
-        return found
+        return trial
 
     @property
     def key(self) -> str:

@@ -42,7 +42,7 @@ def train_trials(recipe: Recipe, examples: Examples | Texts, tuned: Tuned | None
     tuned:  what `choose_tuned` found; an activation that is not in it has the recipe's own values.
     """
     common = _common(recipe, examples) | _task(recipe, examples)
-    measures = tuple(one for one in recipe.measures if one != "cost")
+    measures = tuple(measure for measure in recipe.measures if measure != "cost")
     trials = []
     for chosen in every_chosen(recipe):
         rate, decay = (tuned or {}).get(chosen.label, (recipe.training.learning_rate, recipe.training.weight_decay))
@@ -115,7 +115,7 @@ def choose_tuned(outcomes: Iterable[Outcome]) -> dict[str, tuple[float, float]]:
     for outcome in outcomes:
         trial = outcome.trial
         losses = outcome.validation.get("log_loss", outcome.validation.get("mse", ()))
-        finite = [one for one in losses if one is not None and math.isfinite(one)]
+        finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
         if not finite:
             continue
         rank = (float(len(trial.seeds.numbers) - len(finite)), sum(finite) / len(finite))
@@ -130,12 +130,12 @@ def cost_trial(recipe: Recipe, examples: Examples | Texts) -> Trial | None:
     if "cost" not in recipe.measures:
         return None
     every = list(every_chosen(recipe))
-    if recipe.cost_baseline not in [one.label for one in every]:
+    if recipe.cost_baseline not in [chosen.label for chosen in every]:
         every.append(Chosen(name=recipe.cost_baseline, label=recipe.cost_baseline))
     # Hardening changes what the parameters are, and not what a step costs; images are timed as they are.
     return Trial(
         kind="cost",
-        activations=tuple(replace(one, harden=False, select=None) for one in every),
+        activations=tuple(replace(chosen, harden=False, select=None) for chosen in every),
         training=recipe.training,
         seeds=recipe.seeds,
         measures=("cost",),
@@ -159,8 +159,8 @@ def refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
     """Raise where a label was asked for that means none of the study's activations."""
     every = list(every_chosen(recipe))
     for wanted in only:
-        if not any(matches_label(wanted, one) for one in every):
-            labels = [one.label for one in every]
+        if not any(matches_label(wanted, chosen) for chosen in every):
+            labels = [chosen.label for chosen in every]
             near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
             raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
 
@@ -336,23 +336,23 @@ class Outcome:
             _refuse(f"it says to be {settings['key']!r}, and its trial has the key {trial.key!r}: it was altered")
         if len(record.rows) != 1 or not set(_NUMBERS) - set(_LATER) <= record.rows[0].keys() <= set(_NUMBERS):
             _refuse("its numbers are not those that an outcome has; it was altered, or is of another version")
-        found = cls(trial=trial, **record.rows[0])
-        counts = () if trial.kind == "cost" else (len(found.diverged), len(found.selected), len(record.seeds))
+        outcome = cls(trial=trial, **record.rows[0])
+        counts = () if trial.kind == "cost" else (len(outcome.diverged), len(outcome.selected), len(record.seeds))
         if any(count != trial.seeds.count for count in counts):
             _refuse(f"its trial has {trial.seeds.count} seeds, and there are numbers for others: it was altered")
-        if found.epochs and any(len(curve) != len(found.epochs) for curve in found.curves.values()):
+        if outcome.epochs and any(len(curve) != len(outcome.epochs) for curve in outcome.curves.values()):
             _refuse("its curves are not of the epochs that it names: it was altered")
-        return found
+        return outcome
 
 
-_NUMBERS = tuple(one.name for one in fields(Outcome) if one.name != "trial")
+_NUMBERS = tuple(item.name for item in fields(Outcome) if item.name != "trial")
 _LATER = ("epochs", "trained", "entropy")  # what records that were written before do not have
 
 
 def _tuples(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _tuples(one) for key, one in value.items()}
-    return tuple(_tuples(one) for one in value) if isinstance(value, list | tuple) else value
+        return {key: _tuples(item) for key, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
 def _refuse(why: str) -> NoReturn:

@@ -101,12 +101,12 @@ def replaced(
         limits |= dict.fromkeys(module.partition("(")[0] for module in report.replaced.values())
         after[row] = _predict(model, x)
         plain.append(row)
-    found: dict[str, Any] = {"limit": ", ".join(limits), "test": judge(after, y, task=task, rows=plain)}
+    replacement: dict[str, Any] = {"limit": ", ".join(limits), "test": judge(after, y, task=task, rows=plain)}
     if task != REGRESSION:
         before, now = (logits_of(values).argmax(dim=2) for values in (outputs, after))
         changed = (before != now).double().mean(dim=1)
-        found["changed"] = spread_out(changed[plain].tolist(), plain, len(outputs))
-    return found | ({"not_run": " ".join(refused)} if refused else {})
+        replacement["changed"] = spread_out(changed[plain].tolist(), plain, len(outputs))
+    return replacement | ({"not_run": " ".join(refused)} if refused else {})
 
 
 @torch.no_grad()
@@ -116,9 +116,9 @@ def _predict(model: nn.Module, x: Tensor) -> Tensor:
     parts = (
         x.batches(_REPLACED_AT_ONCE, device)
         if isinstance(x, Streamed)
-        else (one.to(device) for one in x.split(_REPLACED_AT_ONCE))
+        else (inputs.to(device) for inputs in x.split(_REPLACED_AT_ONCE))
     )
-    return torch.cat([model(one) for one in parts])
+    return torch.cat([model(inputs) for inputs in parts])
 
 
 DIFFERENCES = ("delta_1", "delta_2", "relative", "hamming", "true_label", "binary")
@@ -148,7 +148,7 @@ def finish(
         outputs["test"] = predictions
     for seed in list(progress.alive):
         # Finite at the end of every epoch on what was looked at, and not on all that is looked at now.
-        if not all(bool(finite_rows(one)[seed]) for one in outputs.values()):
+        if not all(bool(finite_rows(output)[seed]) for output in outputs.values()):
             progress.diverged[seed] = trainer.epoch
     by_parts: dict[str, Any] = {}
     if isinstance(examples.train_x, Streamed):
@@ -218,9 +218,9 @@ def _differ(trial: Trial, task: str, rows: Sequence[int]) -> bool:
 
 
 def _differences(outputs: Tensor, labels: Tensor, rows: Sequence[int]) -> dict[str, dict[str, Any]]:
-    found = prediction_difference(probabilities_of(outputs[list(rows)]).cpu(), labels.cpu().long().flatten())
-    each = {name: getattr(found, name) for name in DIFFERENCES}
-    return {name: asdict(one) for name, one in each.items() if one is not None}
+    difference = prediction_difference(probabilities_of(outputs[list(rows)]).cpu(), labels.cpu().long().flatten())
+    each = {name: getattr(difference, name) for name in DIFFERENCES}
+    return {name: asdict(estimate) for name, estimate in each.items() if estimate is not None}
 
 
 def _gradients(norms: Tensor, rows: Sequence[int], count: int) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def _gradients(norms: Tensor, rows: Sequence[int], count: int) -> dict[str, Any]
     means = chosen.mean(dim=0)
     # Of a single step there is no variance.
     variances = (chosen - means).square().sum(dim=0) / (len(norms) - 1) if len(norms) > 1 else means * math.nan
-    found = {"mean": means, "variance": variances}
-    return {name: spread_out(values.tolist(), rows, count) for name, values in found.items()}
+    moments = {"mean": means, "variance": variances}
+    return {name: spread_out(values.tolist(), rows, count) for name, values in moments.items()}
 
 
 def _files(
@@ -269,8 +269,8 @@ def training_inputs(trial: Trial, examples: Examples) -> tuple[Tensor, Augment |
     augment = trial.augment.augment(
         steps_of_epoch=math.ceil(len(examples.train_x) / trial.training.batch),
         classes=examples.classes,
-        mean=[one / 255 for one in examples.mean],
-        std=[one / 255 for one in examples.spread],
+        mean=[level / 255 for level in examples.mean],
+        std=[level / 255 for level in examples.spread],
         shape=examples.image if examples.input_shape != examples.image else None,
     )
     return examples.train_x if examples.on_disk else levels(examples), augment
@@ -287,10 +287,12 @@ def levels(examples: Examples) -> Tensor:
     """
     assert examples.image is not None
     x = examples.train_x
-    mean, spread = (torch.tensor(one, device=x.device).view(-1, 1, 1) for one in (examples.mean, examples.spread))
+    mean, spread = (
+        torch.tensor(levels_of, device=x.device).view(-1, 1, 1) for levels_of in (examples.mean, examples.spread)
+    )
     # A float32 holds (level - mean) / spread to some 1e-5 of a level: rounding gives the byte that it was made of.
     parts = [part.reshape(-1, *examples.image) * spread + mean for part in x.split(_IMAGES_AT_ONCE)]
-    return torch.cat([one.round().clamp(0, 255).byte() for one in parts]).reshape(x.shape)
+    return torch.cat([part.round().clamp(0, 255).byte() for part in parts]).reshape(x.shape)
 
 
 def run_trial(
@@ -345,7 +347,7 @@ def run_trial(
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
     goal = objective(trial, maker, examples, teacher=teacher)
     trainer = make_trainer(trial, goal.make)
-    trained = sum(one.numel() for one in trainer.model(0).parameters() if one.requires_grad)
+    trained = sum(parameter.numel() for parameter in trainer.model(0).parameters() if parameter.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
     wanted = trial.kind == "train" and "entropy" in trial.measures
