@@ -85,7 +85,7 @@ def test_steps_are_counted_over_epochs_and_batches_may_be_anything():
         ({"loss": "crossentropy"}, ParameterError, "Did you mean 'cross_entropy'"),
         ({"loss": lambda model, batch: model(batch[0])}, InputError, "take its mean"),
         ({"batches": []}, InputError, "no batches"),
-        ({"batches": iter(BATCHES), "steps": 9}, InputError, "gone through once only"),
+        ({"batches": iter(BATCHES), "steps": 9}, InputError, "yields its batches only once"),
         ({"batches": iter(BATCHES), "schedule": sk.train.cosine()}, InputError, "pass steps="),
     ],
 )
