@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, sympy
 from .primitives import FiniteLeft, u, v, x
@@ -39,7 +39,7 @@ def partial(act: Activation, index: tuple[str, ...]) -> Expr:
 
     def total(piece: Expr) -> Expr:
         result = Add(*(sympy.diff(piece, variable) * rate for variable, rate in along.items()))
-        result = without_jumps(result.replace(FiniteLeft, lambda arg: arg))
+        result = without_jumps(replaced(result, FiniteLeft, lambda arg: arg))
         return _tidy(_outside_seams(result, lambda part: part.xreplace({x: as_x})))
 
     return each_piece(act.partial(*before).bound_formula, total)
@@ -57,8 +57,13 @@ def without_jumps(expr: Expr) -> Expr:
 
     As everywhere in this field the derivative at a kink is that of one side, and a jump adds nothing.
     """
-    expr = expr.replace(sympy.DiracDelta, lambda *args: sympy.Integer(0))
-    return expr.replace(sympy.Heaviside, lambda arg, *value: Piecewise((1, arg > 0), (0, True)))
+    expr = replaced(expr, sympy.DiracDelta, lambda *args: sympy.Integer(0))
+    return replaced(expr, sympy.Heaviside, lambda arg, *value: Piecewise((1, arg > 0), (0, True)))
+
+
+def replaced(expr: Expr, function: Any, by: Callable[..., Expr]) -> Expr:
+    """SymPy's `replace`, which rebuilds every part of the expression, where there is something to replace."""
+    return expr.replace(function, by) if expr.has(function) else expr
 
 
 def _outside_seams(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
