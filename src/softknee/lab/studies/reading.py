@@ -15,6 +15,7 @@ True
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import os
 import re
@@ -321,6 +322,8 @@ def _gathered(choice: Any, index: int) -> Any:
 
 
 def _is_parameter(name: str, key: str) -> bool:
+    if name in BASELINES:
+        return key in inspect.signature(BASELINES[name]).parameters
     try:
         return any(p.name == key for p in find(name).params)
     except SoftkneeError:
