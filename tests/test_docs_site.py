@@ -17,7 +17,7 @@ from docsite.blocks import check_command, commands_of
 from docsite.places import DOCS, ROOT
 from papers.claim import PAPERS
 from papers.exhibits import EXHIBITS
-from papers.runs import command_of_row, labels_of_recipe, recipe_named, recipe_names
+from papers.runs import command_of_recipe, command_of_row, labels_of_recipe, recipe_file, recipe_named, recipe_names
 from papers.tables import COMMANDS
 
 import softknee as sk
@@ -99,7 +99,10 @@ def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_
     runs = evidence.runs()
     listed = {name for exhibits in EXHIBITS.values() for exhibit in exhibits for name in exhibit.recipes}
     named = {name for name in recipe_names() if recipe_named(name).paper is not None}
-    assert listed == named, "A recipe of a paper has its place in papers/exhibits.py."
+    assert listed <= named
+    for name in named - listed:  # language models, whose tables have another form
+        page = recipe_file(name).parents[1] / "README.md"
+        assert f"`{command_of_recipe(name)}`" in page.read_text("utf-8"), f"{name} has no place in papers/exhibits.py."
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
         names = {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}
