@@ -208,6 +208,9 @@ SLOW = [
 ]
 
 
+ENOUGH = 20.0  # seconds of a processor that may be a slow and busy one
+
+
 def answer(text: str) -> None:
     """Everything that is asked of a text: the definition, its value and slopes, the second derivative, the formula."""
     act = definition(text, params=(BETA,) if "beta" in text else ())
@@ -219,11 +222,11 @@ def answer(text: str) -> None:
 
 @pytest.mark.parametrize("text", SLOW)
 def test_texts_that_took_long_answer_in_time(text: str) -> None:
-    """Twice the two seconds of the processor that a text has: the machine may be a slower one."""
+    """On an idle machine they take about two seconds at most; what is caught here took minutes."""
     start = time.thread_time()
     with suppress(FormulaError):
         answer(text)
-    assert time.thread_time() - start < 4
+    assert time.thread_time() - start < ENOUGH
 
 
 def hostile_text(draw: random.Random, depth: int) -> str:
@@ -251,7 +254,7 @@ def test_hostile_formulas_answer_in_time() -> None:
         with suppress(FormulaError, TypeError, RuntimeError):  # some have no value anywhere, or none in float32
             answer(text)
             answered += 1
-        assert time.thread_time() - start < 4, text
+        assert time.thread_time() - start < ENOUGH, text
     assert answered > 20
 
 
