@@ -29,8 +29,8 @@ def test_progressive_predictions_are_those_of_a_plain_loop(norm):
         )
         for _ in range(2)
     ]
-    said, losses = plain_stream(x, y, seeds=[0, 1, 2], shared=True, window=32, batch=16, lr=0.1, norm=norm)
-    torch.testing.assert_close(results[0].progressive_predictions.squeeze(2).cpu(), said, rtol=5e-3, atol=5e-3)
+    predictions, losses = plain_stream(x, y, seeds=[0, 1, 2], shared=True, window=32, batch=16, lr=0.1, norm=norm)
+    torch.testing.assert_close(results[0].progressive_predictions.squeeze(2).cpu(), predictions, rtol=5e-3, atol=5e-3)
     torch.testing.assert_close(results[0].losses, losses, rtol=5e-3, atol=5e-4)
     assert torch.equal(results[0].progressive_predictions, results[1].progressive_predictions)
 

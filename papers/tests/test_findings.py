@@ -161,14 +161,14 @@ def test_every_statement_is_a_sentence_about_studies_that_exist():
 
 
 def test_the_commands_of_records_are_those_that_made_them_and_that_the_documents_give():
-    told = " ".join((ROOT / "docs/language.md").read_text("utf-8").replace("\\\n", " ").split())
+    page = " ".join((ROOT / "docs/language.md").read_text("utf-8").replace("\\\n", " ").split())
     made = Runs.committed().paths
     for name, command in COMMANDS.items():
         # Some records are of commands that recipes have replaced.
         if name in made and "study run" not in command:
             assert Record.read(made[name]).command == re.sub(r"papers/\w+/records/", "", command)
         if name.startswith("lambda-gelu-wikitext"):
-            assert command in told
+            assert command in page
 
 
 def test_the_command_of_a_row_leaves_out_where_it_wrote():

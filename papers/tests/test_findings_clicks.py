@@ -139,9 +139,9 @@ def test_what_the_paper_says_holds_where_it_is_so_and_fails_where_not(tmp_path, 
     assert "-1.00 % from ReLU's" in result["smooth_online_models_agree_more"].measured  # 0.495 against 0.500
     failing = verdicts(tmp_path / "not")
     assert {name: value.verdict for name, value in failing.items()} == dict.fromkeys(NAMES, "fails")
-    told = failing["smelu_models_of_clicks_agree_more"].measured
-    assert "relu AUC 0.8000, " in told
-    assert "smelu beta=2.5 AUC 0.5500, " in told
+    measured = failing["smelu_models_of_clicks_agree_more"].measured
+    assert "relu AUC 0.8000, " in measured
+    assert "smelu beta=2.5 AUC 0.5500, " in measured
     text = "".join(study_tables(Runs(tmp_path / "so"), "smelu"))
     assert "| AUC, %: paper | here | prediction difference Δ₁: paper | here |" in text
     assert "| 78.1 | 70.00 [" in text
@@ -164,8 +164,8 @@ def test_models_that_learned_nothing_can_neither_win_nor_lose(tmp_path, rows):
         "selu_is_inferior_online",
     ):
         assert result[name].verdict == "cannot tell", name
-    told = result["smelu_models_of_clicks_agree_more"].measured
-    assert "smelu beta=2.5 AUC 0.5000 (40 of 40 models learned nothing), " in told
+    measured = result["smelu_models_of_clicks_agree_more"].measured
+    assert "smelu beta=2.5 AUC 0.5000 (40 of 40 models learned nothing), " in measured
     assert "learned nothing) " in result["softplus_agrees_at_the_expense_of_accuracy"].measured
     assert "smelu" in result["smooth_online_models_agree_more"].measured
     assert result["smooth_online_models_agree_more"].verdict == "partly"  # the other families
@@ -202,12 +202,12 @@ def test_a_report_on_a_table_is_about_auc_and_stands_beside_the_paper(rows):
     assert row.verdict == "worse"  # 0.029 lies below its interval
 
 
-@pytest.mark.parametrize(("size", "said"), [(0.3, "holds"), (0.85, "fails")])
-def test_how_much_lower_the_difference_of_clicks_is(size, said, tmp_path, rows):
+@pytest.mark.parametrize(("size", "expected"), [(0.3, "holds"), (0.85, "fails")])
+def test_how_much_lower_the_difference_of_clicks_is(size, expected, tmp_path, rows):
     for name in TABLES:
         store(tmp_path, name, rows, SO | {"smelu": (0.74, 0.495, size, 0.001)})
     result = verdict(tmp_path, "smelu.smelu_lowers_the_difference_by_much")
-    assert result.verdict == said
+    assert result.verdict == expected
     assert len(result.evidence.parts) == 6
 
 

@@ -184,11 +184,11 @@ def test_crrelu_and_entropy(tmp_path, digits):
     assert verdict(tmp_path, "eafo.crrelu_is_best_on_cifar_100").verdict == "no records"
 
 
-@pytest.mark.parametrize(("slope", "said"), [(-0.1, "holds"), (0.1, "fails"), (0.0, CANNOT_TELL)])
-def test_entropy_against_accuracy(slope, said, tmp_path, digits):
+@pytest.mark.parametrize(("slope", "expected"), [(-0.1, "holds"), (0.1, "fails"), (0.0, CANNOT_TELL)])
+def test_entropy_against_accuracy(slope, expected, tmp_path, digits):
     store(tmp_path, "mollification-table-1", entropic(slope), digits)
     result = verdict(tmp_path, "eafo.less_entropy_goes_with_accuracy")
-    assert result.verdict == said
+    assert result.verdict == expected
     rho, low, high = result.evidence.numbers["correlations"]["output"]
     assert low <= rho <= high
     assert "33 runs of 11 activations" in result.measured
@@ -228,8 +228,8 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
     names = [statement.name for statement in find_statements(["smelu"]) if figures >= set(statement.needs)]
     assert len(names) == 13
     for name in names:  # with one accuracy for all, no function is more accurate
-        said = CANNOT_TELL if "more_accurate" in name else "holds"
-        assert verdict(tmp_path, f"smelu.{name}").verdict == said, name
+        expected = CANNOT_TELL if "more_accurate" in name else "holds"
+        assert verdict(tmp_path, f"smelu.{name}").verdict == expected, name
     text = "".join(study_tables(Runs(tmp_path), "smelu"))
     assert "| prediction difference |" in text
     assert "smelu beta=2.5" in text
@@ -287,8 +287,8 @@ def test_hardening_makes_the_swap_cheap(tmp_path, digits):
     assert "ReLU: 8" in text
 
 
-@pytest.mark.parametrize(("drop", "bare", "said"), [(0.001, 0.04, "holds"), (0.04, 0.001, "fails")])
-def test_the_bare_swap_against_the_hardened(drop, bare, said, tmp_path, digits):
+@pytest.mark.parametrize(("drop", "bare", "expected"), [(0.001, 0.04, "holds"), (0.04, 0.001, "fails")])
+def test_the_bare_swap_against_the_hardened(drop, bare, expected, tmp_path, digits):
     def noisy(trial, seeds):
         result = hardened(drop, bare=bare)(trial, seeds)
         if trial.activation.label == "gelu":  # pairs that differ from each other, so that there is a test
@@ -300,7 +300,7 @@ def test_the_bare_swap_against_the_hardened(drop, bare, said, tmp_path, digits):
         store(tmp_path, f"lambda-gelu-{data}", noisy, digits)
     names = ("the_bare_swap_costs_more", "replacing_in_resnet", "replacing_in_resnet_on_cifar_100", "replacing_in_deit")
     for name in names:
-        assert verdict(tmp_path, f"lambda_gelu.{name}").verdict == said, name
+        assert verdict(tmp_path, f"lambda_gelu.{name}").verdict == expected, name
 
 
 def test_the_grid_of_temperature_and_rate(tmp_path, digits):
@@ -399,9 +399,9 @@ def test_language_models(as_the_paper, tmp_path):
         }
 
 
-@pytest.mark.parametrize(("gain", "said"), [(0.05, "holds"), (-0.05, "fails"), (None, "cannot tell")])
+@pytest.mark.parametrize(("gain", "expected"), [(0.05, "holds"), (-0.05, "fails"), (None, "cannot tell")])
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.study)
-def test_preferences(table, gain, said, tmp_path):
+def test_preferences(table, gain, expected, tmp_path):
     recipe = recipe_named(table.study)
 
     def numbers(label, seeds):
@@ -416,7 +416,7 @@ def test_preferences(table, gain, said, tmp_path):
     language_store(tmp_path, recipe, numbers)
     (statement,) = (item for item in find_statements([table.paper]) if item.needs == (table.study,))
     judged = verdict(tmp_path, statement.id)
-    assert judged.verdict == said
+    assert judged.verdict == expected
     assert len(judged.evidence.parts) == len(table.values) * len(table.columns)
     page = "".join(preference_tables(Runs(tmp_path), table.paper))
     assert f", {table.place.lower()}: {table.network} trained on preferences (DPO)" in page
@@ -461,8 +461,8 @@ def test_rank_correlation_is_scipys():
 # -- SmeLU ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("smooth", "wide", "said"), [(0.99, 0.05, "holds"), (0.96, -0.05, "fails")])
-def test_accuracy_and_the_width_of_the_knee(smooth, wide, said, tmp_path, digits):
+@pytest.mark.parametrize(("smooth", "wide", "expected"), [(0.99, 0.05, "holds"), (0.96, -0.05, "fails")])
+def test_accuracy_and_the_width_of_the_knee(smooth, wide, expected, tmp_path, digits):
     def outcome(trial, seeds):
         chosen = trial.activation
         accuracy = 0.98 if chosen.name == "relu" else smooth
@@ -473,11 +473,11 @@ def test_accuracy_and_the_width_of_the_knee(smooth, wide, said, tmp_path, digits
 
     store(tmp_path, "smelu-figure-4", outcome, digits)
     result = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
-    assert result.verdict == said
+    assert result.verdict == expected
     assert len(result.evidence.parts) == 6
     assert "smelu beta=4 " in result.measured  # of each family the most accurate
     wider = verdict(tmp_path, "smelu.wider_knees_agree_more_with_sgd")
-    assert wider.verdict == said
+    assert wider.verdict == expected
     assert [part.says.split()[2] for part in wider.evidence.parts] == [
         f"beta={beta:g}" for beta in (0.5, 1, 1.5, 2, 2.5, 3, 4)
     ]
@@ -517,11 +517,11 @@ def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
     return outcome
 
 
-@pytest.mark.parametrize(("lam", "said"), [(1.2, "holds"), (2.9, "partly")])
-def test_learned_hardness_in_a_vision_transformer(lam, said, tmp_path, digits):
+@pytest.mark.parametrize(("lam", "expected"), [(1.2, "holds"), (2.9, "partly")])
+def test_learned_hardness_in_a_vision_transformer(lam, expected, tmp_path, digits):
     store(tmp_path, "mollification-table-1", in_vision(lam=lam), digits)
     result = verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
-    assert result.verdict == said
+    assert result.verdict == expected
     assert result.measured.endswith(f"mean λ {lam:.2f}")
 
 
@@ -563,13 +563,13 @@ def test_what_became_of_eps_is_told(tmp_path, digits):
     assert result.measured.endswith("; eps is -0.30 to 0.02 by then, below 0 in 2 of 3 layers and seeds")
 
 
-@pytest.mark.parametrize(("squaf", "first", "said"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])
-def test_which_squafs_are_trained(squaf, first, said, tmp_path, digits):
+@pytest.mark.parametrize(("squaf", "first", "expected"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])
+def test_which_squafs_are_trained(squaf, first, expected, tmp_path, digits):
     store(tmp_path, "squaf-table-6-vit-short", in_vision(squaf=squaf, first=first), digits)
     overfits = verdict(tmp_path, "squaf.training_every_squaf_overfits")
-    assert [part.verdict for part in overfits.evidence.parts] == [said, said]  # the accuracy, and the gap
+    assert [part.verdict for part in overfits.evidence.parts] == [expected, expected]  # the accuracy, and the gap
     best = verdict(tmp_path, "squaf.best_in_a_transformer")
-    assert [part.verdict for part in best.evidence.parts] == [said] * 5 + [CANNOT_TELL] * 5  # half of them not run
+    assert [part.verdict for part in best.evidence.parts] == [expected] * 5 + [CANNOT_TELL] * 5  # half of them not run
     assert best.measured.endswith("; not run: leaky_relu, swish, polyrelu, polynorm, ditac")
 
 
@@ -604,8 +604,8 @@ def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
 # -- SQUAF ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("alone", "said"), [(1e-7, "holds"), (1e-6, "fails")])
-def test_the_gain_of_a_squaf_alone_over_all_networks(alone, said, tmp_path, digits):
+@pytest.mark.parametrize(("alone", "expected"), [(1e-7, "holds"), (1e-6, "fails")])
+def test_the_gain_of_a_squaf_alone_over_all_networks(alone, expected, tmp_path, digits):
     def outcome(trial, seeds):
         label = trial.activation.label
         return {"test": {"mse": (alone if label.startswith("SQUAF") else 1e-3 if label == "ditac" else 1e-2,) * seeds}}
@@ -613,7 +613,7 @@ def test_the_gain_of_a_squaf_alone_over_all_networks(alone, said, tmp_path, digi
     for name in ("squaf-table-3-1d", "squaf-table-3-1d-alone"):
         store(tmp_path, name, outcome, digits)
     result = verdict(tmp_path, "squaf.gains_in_function_fitting")
-    assert result.verdict == said
+    assert result.verdict == expected
     assert result.measured.startswith("1.0e-03 with ditac")
 
 
@@ -651,9 +651,9 @@ def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
     for of, means in zip(rows.values(), printed, strict=True):
         celu = [recipe.paper.values["celu"]["accuracy"] for recipe in of]
         assert sum(celu) / len(celu) == pytest.approx(means[3], abs=0.051)
-        told = [recipe.paper.note for recipe in of if len(recipe.paper.values) < 7]
+        notes = [recipe.paper.note for recipe in of if len(recipe.paper.values) < 7]
         assert all(
-            f"GELU {means[0]:.1f}, ELU {means[1]:.1f}, PReLU {means[2]:.1f}" in " ".join(note.split()) for note in told
+            f"GELU {means[0]:.1f}, ELU {means[1]:.1f}, PReLU {means[2]:.1f}" in " ".join(note.split()) for note in notes
         )
 
 

@@ -175,14 +175,14 @@ def test_of_students_that_were_not_run_nothing_can_be_told(tmp_path):
     assert "not run: LReLU, PReLU, Swish, CRReLU, PolyNorm, DiTAC" in result[NAMES[2]].measured
 
 
-@pytest.mark.parametrize(("lost", "said"), [([0, 1, 2, 3], "holds"), ([0], "fails"), (None, "cannot tell")])
-def test_whether_polyrelu_converges(lost, said, tmp_path):
+@pytest.mark.parametrize(("lost", "expected"), [([0, 1, 2, 3], "holds"), ([0], "fails"), (None, "cannot tell")])
+def test_whether_polyrelu_converges(lost, expected, tmp_path):
     rows = [student("ReLU", 91.0, 6.0)]
     if lost is not None:
         rows.append({"activation": "PolyReLU", "trained": 100, "diverged": lost, "not_run": "every seed diverged"})
     distil_record(rows, teacher=None).write(tmp_path / room.ALONE)
     name = "squaf.polyrelu_does_not_converge"
-    assert judged(tmp_path, [name])[name].verdict == said
+    assert judged(tmp_path, [name])[name].verdict == expected
 
 
 def shape(*z):
@@ -194,7 +194,7 @@ BEGUN, DENTED = shape(*[0.0] * 5, 0.5, 1.0, 1.5, 2.0), shape(0.6, 0.6, 0.4, -0.4
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"),
+    ("ends", "expected"),
     [
         ([FLAT, FLAT], "holds"),
         ([DENTED, DENTED], "partly"),  # a dent, but higher on its left than GELU's
@@ -203,13 +203,13 @@ BEGUN, DENTED = shape(*[0.0] * 5, 0.5, 1.0, 1.5, 2.0), shape(0.6, 0.6, 0.4, -0.4
         ([], "cannot tell"),
     ],
 )
-def test_a_dent_is_seen(ends, said, tmp_path):
+def test_a_dent_is_seen(ends, expected, tmp_path):
     rows = as_in_the_paper()
     if ends:
         rows[1] |= {"start": BEGUN, "learned": ends}
     rate_record(rows).write(tmp_path / room.RATE)
     result = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
-    assert result.verdict == said
+    assert result.verdict == expected
 
 
 def test_the_page_shows_the_tables_and_their_figures(tmp_path):

@@ -327,7 +327,7 @@ def test_an_activation_is_replaced_that_was_not_hardened():
 
 
 @pytest.mark.parametrize(
-    ("activation", "said"),
+    ("activation", "message"),
     [
         ("{name: lambda_gelu, last: {lam: 2}, learn: true}", "activations[0].last.lam is where the last place begins"),
         ("{name: lambda_gelu, lam: 2, last: {lam: 0.5}}", "activations[0].last: "),
@@ -335,10 +335,10 @@ def test_an_activation_is_replaced_that_was_not_hardened():
         ("{name: tanh, replace: true}", "activations[0].replace: "),
     ],
 )
-def test_what_cannot_be_is_refused(activation, said):
+def test_what_cannot_be_is_refused(activation, message):
     with pytest.raises(RecipeError) as caught:
         read_recipe(f"name: t\ndata: {{set: digits}}\nactivations: [{activation}]\n")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_records_of_before_keep_their_keys():

@@ -98,7 +98,7 @@ def test_it_is_built_by_name_with_activations_by_channel():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"hidden": []}, "hidden must be whole numbers"),
         ({"embed": {"C27": 3}}, "C1 to C26"),
@@ -109,8 +109,8 @@ def test_it_is_built_by_name_with_activations_by_channel():
     ],
     ids=["hidden", "column", "size", "list", "nothing", "spread"],
 )
-def test_what_is_no_model_is_refused(given, said):
-    with pytest.raises(ParameterError, match=said):
+def test_what_is_no_model_is_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
         click_model(**given)
 
 
@@ -149,11 +149,11 @@ def test_progressive_predictions_are_those_of_a_plain_loop(data, norm):
         *(x, y), epochs=1, batch=16, lr=0.1, optimizer="adagrad", initial_accumulator_value=0.1,
         loss="bce_with_logits", shuffle=32, progressive=True,
     )  # fmt: skip
-    said, losses = plain_stream(x, y, seeds=[4, 5, 6], shared=True, window=32, batch=16, lr=0.1, norm=norm)
-    torch.testing.assert_close(replicas.progressive_predictions.squeeze(2), said, rtol=1e-4, atol=1e-4)
+    predictions, losses = plain_stream(x, y, seeds=[4, 5, 6], shared=True, window=32, batch=16, lr=0.1, norm=norm)
+    torch.testing.assert_close(replicas.progressive_predictions.squeeze(2), predictions, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(replicas.losses, losses, rtol=1e-4, atol=1e-5)
     # Whatever was said at the end, after training, is something else.
-    assert (replicas.predict(x).squeeze(2) - said).abs().max() > 0.01
+    assert (replicas.predict(x).squeeze(2) - predictions).abs().max() > 0.01
     replicas.fit(x, y, epochs=1, batch=16, lr=0.1, loss="bce_with_logits")
     assert replicas.progressive_predictions is None
 
@@ -206,8 +206,8 @@ def test_a_progressive_study_is_judged_by_what_was_said_before_training(data, tm
     )
     (actual,) = run_study(recipe, out=tmp_path / "study", data_folder=data, threads=1)
     x, y = load_criteo(data)["train"]
-    said, _ = plain_stream(x, y, seeds=[0, 1], shared=True, window=32, batch=16, lr=0.1, norm=1.0)
-    late, truth = said[:, 48:].double(), y[48:].double()
+    predictions, _ = plain_stream(x, y, seeds=[0, 1], shared=True, window=32, batch=16, lr=0.1, norm=1.0)
+    late, truth = predictions[:, 48:].double(), y[48:].double()
     wanted = F.binary_cross_entropy_with_logits(late, truth.expand_as(late), reduction="none").mean(dim=1)
     assert actual.test["log_loss"] == pytest.approx(wanted.tolist(), rel=1e-3)
     right = [((row > 0) == (truth > 0)).double().mean().item() for row in late]
@@ -238,7 +238,7 @@ def test_missing_files_are_named_with_their_place(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("training.epochs=2", "needs training.epochs 1"),
         ("training.engine=loop", "training.engine 'replicas'"),
@@ -249,8 +249,8 @@ def test_missing_files_are_named_with_their_place(tmp_path):
     ],
     ids=["epochs", "engine", "share", "shuffle", "replace", "argument"],
 )
-def test_a_recipe_that_cannot_be_judged_so_is_refused(setting, said):
-    with pytest.raises(RecipeError, match=said):
+def test_a_recipe_that_cannot_be_judged_so_is_refused(setting, message):
+    with pytest.raises(RecipeError, match=message):
         recipe_named("smelu-figure-3", settings=[setting, "baseline=gelu"] if "gelu" in setting else [setting])
 
 

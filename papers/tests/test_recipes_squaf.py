@@ -122,7 +122,7 @@ def test_baselines_of_papers_are_taken_by_name():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (["init=matched"], "init 'matched' needs functions of single numbers, and activations[0].name 'polyrelu'"),
         (["activations.0.order=0"], "order must be a whole number of at least 1"),
@@ -131,10 +131,10 @@ def test_baselines_of_papers_are_taken_by_name():
         (["activations.3.harden=true", "hardening={start: 0.5}"], "activations[3].harden"),
     ],
 )
-def test_what_they_do_not_take_is_refused(settings, said):
+def test_what_they_do_not_take_is_refused(settings, message):
     with pytest.raises(RecipeError) as caught:
         read_recipe(TEXT, settings=settings)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["kaf", "polynorm"])

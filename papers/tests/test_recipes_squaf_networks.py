@@ -141,9 +141,9 @@ def test_a_fitted_start_is_that_of_the_papers_networks():
 
 def test_keys_of_trials_that_say_nothing_of_it_stay_the_same():
     assert {"fitted", "trained"}.isdisjoint(to_yaml(recipe_named("quickstart")).split())
-    for wrong, said in (
+    for wrong, message in (
         ({"name": "relu", "fitted": "relu"}, "fitted must be for squaf alone"),
         ({"name": "squaf", "trained": "first"}, "trained must be beside learn"),
     ):
-        with pytest.raises(RecipeError, match=said):
+        with pytest.raises(RecipeError, match=message):
             Choice(**wrong)

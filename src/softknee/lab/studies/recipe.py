@@ -1,7 +1,7 @@
 """What a study asks for: data, model, activations, training, seeds, what to measure. Plain values, checked when made.
 
 A recipe is a YAML file (`reading.py`) with the names of these fields; every field that has a default may be left out.
-Each part checks its own types and ranges; whether names exist and parts fit together is `checking.py`.
+Each part checks its own types and ranges; whether names exist and parts fit together is `reading.check`.
 """
 
 from __future__ import annotations

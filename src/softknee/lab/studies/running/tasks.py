@@ -15,14 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ....errors import RecipeError
+from ....train.losses import Loss
 from ...rates import BitPrice, measure_coding
 from ..building import Maker, model_maker
 from ..examples import Examples
 from ..recipe import Code, Distil, Model
 from ..trial import Chosen, Trial
 from .training import Trainer, read_tensors, spread_out
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
