@@ -64,6 +64,7 @@ def same(one: sk.train.Replicas, two: sk.train.Replicas, x: Tensor, **near: floa
     torch.testing.assert_close(one.predict(x), two.predict(x), **near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "options"),
     [("sgd", {"momentum": 0.9}), ("adagrad", {}), ("adamw", {"weight_decay": 0.05})],
@@ -222,6 +223,7 @@ def counters() -> Any:
 X, Y = ROWS[:30].view(3, 10, 6), LABELS[:30].view(3, 10)
 
 
+@pytest.mark.slow
 def test_one_compiled_graph_serves_all_replicas(counters):
     """Through torch.compile in earnest, with a knob for each replica, dropout and a step that goes on."""
     kept: list[tuple[Tensor, list[list[Tensor]]]] = []
@@ -239,6 +241,7 @@ def test_one_compiled_graph_serves_all_replicas(counters):
     assert not counters["graph_break"]
 
 
+@pytest.mark.slow
 def test_many_models_are_compiled_one_after_the_other(counters, monkeypatch):
     """As many as there are, with a graph each, though torch keeps few versions of one piece of code."""
     real = torch.compile
@@ -254,6 +257,7 @@ def test_many_models_are_compiled_one_after_the_other(counters, monkeypatch):
     assert not counters["unimplemented"]
 
 
+@pytest.mark.slow
 def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, **kwargs | {"backend": "eager"}))

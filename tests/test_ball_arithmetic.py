@@ -83,6 +83,7 @@ LOWEST = {p.Log1p: -0.96875, p.Log1pMinus: -0.96875, p.Log1pUnit: 0.0, p.Log1pMi
 SINGLE = [kind for kind in FUNCTIONS if kind not in (p.Line, sympy.Max, sympy.Min, sympy.sign)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SINGLE, ids=lambda kind: kind.__name__)
 @given(number, number, share)
 @settings(max_examples=25, deadline=None)
@@ -142,6 +143,7 @@ SETTLING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize("expr", SETTLING, ids=str)
 def test_forms_near_infinity(expr: Any, side: int):
@@ -187,6 +189,7 @@ CURVES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expr", CURVES, ids=str)
 @given(number, number, share)
 @settings(max_examples=20, deadline=None)

@@ -74,6 +74,7 @@ HARD = {"gelu", "gelu_tanh", "lambda_gelu", "swish", "silu", "mish", "tanhexp", 
         "gelu_python", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in sk.names() if name != "squaf"])
 def test_every_function_gets_what_its_knob_is(name: str):
     model = alone(name)

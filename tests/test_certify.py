@@ -78,6 +78,7 @@ def narrow(number: Enclosure) -> bool:
 # -- the zoo ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_subject
 def test_every_question_is_settled_in_time(name: str):
     for values, certificate, seconds in certified(name):
@@ -220,6 +221,7 @@ def test_the_printed_constant_of_gelu_fails():
 # -- soft quantisation ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["gaussian", "laplacian"])
 @pytest.mark.parametrize("window", [None, 3])
 def test_soft_quantisation(weights: str, window: int | None):
@@ -241,6 +243,7 @@ def test_soft_quantisation(weights: str, window: int | None):
     assert slope.max() <= float(result.largest_slope.upper) + 1e-13
 
 
+@pytest.mark.slow
 def test_soft_quantisation_by_default():
     full, windowed = certify("squaf", window=None), certify("squaf")
     assert full.monotone is True

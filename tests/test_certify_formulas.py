@@ -42,6 +42,7 @@ def piecewise(draw: st.DrawFn) -> Any:
     return ends, parts
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(piecewise())
 def test_random_functions_against_dense_sampling(made: Any):
@@ -180,6 +181,7 @@ OPEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", OPEN)
 def test_what_is_not_settled_is_said(words: str):
     start = time.process_time()
@@ -205,6 +207,7 @@ def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
 # -- what the engines make --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["box", "triangle", "epanechnikov", "biweight", "gaussian", "logistic"])
 @pytest.mark.parametrize("name", ["relu", "leaky_relu"])
 def test_mollified_functions(name: str, kernel: str):
@@ -215,6 +218,7 @@ def test_mollified_functions(name: str, kernel: str):
     assert result.limit == name
 
 
+@pytest.mark.slow
 def test_mollified_functions_with_several_seams():
     result = certify(sk.design.mollify("relu6", "gaussian"))
     assert result.monotone is True
@@ -224,6 +228,7 @@ def test_mollified_functions_with_several_seams():
     assert overlapping.smoothness == 4
 
 
+@pytest.mark.slow
 def test_joined_functions():
     beta = positive("beta", 1.0)
     dip = [

@@ -101,6 +101,7 @@ def test_monotone_exactly_where_claimed(act: Activation):
         assert (slope >= 0 and not falls) == bool(claim), (values, slope, falls)
 
 
+@pytest.mark.slow
 @every_claimed
 def test_lipschitz_constant_holds_and_is_attained(act: Activation):
     for values in moderate_settings(act):

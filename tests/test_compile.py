@@ -40,6 +40,7 @@ def tensors(act: Activation, dtype: torch.dtype = F64) -> dict[str, Tensor]:
     return {name: torch.full((1,), value, dtype=dtype) for name, value in ordinary_values(act).items()}
 
 
+@pytest.mark.slow
 @every_subject
 def test_forward_and_backward_equal_eager(act: Activation):
     """Also at extremes: the compiler must not differentiate a piece that overflows beside the one that is selected."""
@@ -55,6 +56,7 @@ def test_forward_and_backward_equal_eager(act: Activation):
     torch.testing.assert_close(slope, expected_slope, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relu", "srelu", "selu", "hardshrink_epanechnikov", "generalized_smelu"])
 def test_without_a_gradient(name: str):
     """Under no_grad, and with nothing to learn: torch 2.12 calls a Function with two parameters without its context."""
@@ -113,6 +115,7 @@ def knob_values(act: Activation, step: int) -> dict[str, float]:
     return {name: abs(value) / (1 + 0.1 * step) + 1 for name, value in ordinary_values(act).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lambda_gelu", "generalized_smelu"])
 @pytest.mark.parametrize("learn", [False, True], ids=["fixed", "learned"])
 def test_a_hundred_knob_steps_of_a_module_compile_once(name: str, learn: bool):
@@ -143,6 +146,7 @@ def test_a_hundred_tensors_as_knobs_compile_once(name: str):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "leaky_relu", "crrelu_exact", "squaf"])
 def test_numbers_as_knobs_compile_twice_at_most(name: str):
     """Once for the first number as it is; from the second one on torch.compile takes a number for a variable."""

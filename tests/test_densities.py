@@ -35,6 +35,7 @@ def test_a_formula_means_the_same_as_the_name():
     assert of_formula("where(abs(x) < 1, 1 - x**2, 0)").reach == (-1, 1)
 
 
+@pytest.mark.slow
 def test_samples_give_about_what_their_density_gives():
     exact = sk.design.eafo("softplus", "normal")
     result = sk.design.eafo("softplus", normal_samples(50_000))
@@ -64,6 +65,7 @@ def mean(curve, density) -> float:
     return mean_of(curve, read(density), -math.inf, math.inf)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", ["normal", "laplace", "uniform"])
 @pytest.mark.parametrize("at", [0.0, 1 / 3, -0.71], ids=str)
 def test_a_pole_has_no_mean(density: str, at: float):

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,20 @@ MODULES = sorted(
     for path in FOLDER.rglob("*.py")
     if path.name != "__main__.py"
 )
+# What the extras bring that the lab and the command need.
+LAB = ("typer", "rich", "sklearn", "pandas", "vl_convert", "yaml", "fsspec", "starlette", "latex2mathml")
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def is_missing(package: str) -> bool:
+    return importlib.util.find_spec(package) is None
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    try:
-        module = importlib.import_module(name)
-    except ImportError as error:
-        if not name.startswith(("softknee.lab", "softknee.app")):
-            raise
-        pytest.skip(f"{error.name} is not installed; {name} needs it")
+    if name.startswith(("softknee.lab", "softknee.app")) and (missing := next(filter(is_missing, LAB), None)):
+        pytest.skip(f"{missing} is not installed; the extra 'lab' brings it")
+    module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(module, optionflags=OPTIONS, extraglobs={"torch": torch})
     assert result.failed == 0

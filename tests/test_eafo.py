@@ -107,6 +107,7 @@ FALLS = {(name, "normal") for name in FUNCTIONS} | WORST_ALREADY
 FALLS |= {(name, DENSITIES[1 + place % 3]) for place, name in enumerate(FUNCTIONS)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "density"), sorted(FALLS))
 def test_the_entropy_falls_as_predicted_in_the_limit_of_small_eps(name: str, density: str):
     result = sk.design.eafo(name, density)
@@ -123,6 +124,7 @@ def test_the_entropy_falls_as_predicted_in_the_limit_of_small_eps(name: str, den
     assert result.change(-1e-3) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "density"), [("softplus", "normal"), ("tanh", "laplace"), ("elu", "logistic")])
 def test_the_measured_change_is_that_of_the_definition(name: str, density: str):
     result = sk.design.eafo(name, density, eps=0.02)
@@ -212,6 +214,7 @@ def test_a_tail_where_the_slope_dies_faster_than_the_density_is_left_alone_and_s
 # -- the definition ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "density"), [("relu", "normal"), ("softplus", "normal"), ("gelu", "laplace")])
 @pytest.mark.parametrize("index", [(), ("x",), ("eps",), ("x", "x"), ("x", "eps")], ids=lambda index: "".join(index))
 def test_values_and_slopes_against_fifty_digits(name: str, density: str, index: tuple[str, ...]):
@@ -224,6 +227,7 @@ def test_values_and_slopes_against_fifty_digits(name: str, density: str, index: 
         assert_close_to_reference(act.partial(*index), act.partial(*index)(here, **params), here, params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "density"), [("relu", "normal"), ("swish", "normal"), ("smelu", "laplace")])
 def test_limits_at_infinity_and_nan(name: str, density: str):
     act = sk.design.eafo(name, density, eps=0.05).activation

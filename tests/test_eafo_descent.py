@@ -123,6 +123,7 @@ def test_a_leaky_relu_is_a_minimum_and_softplus_ends_as_one():
         assert float(gradient[high].max()) < -1e-3
 
 
+@pytest.mark.slow
 def test_the_cost_grows_like_n_log_n():
     """Processor time, best of two in turns: from 1e5 to 1e6 samples n log n grows 12-fold, n squared 100-fold.
 

@@ -34,6 +34,7 @@ def close(found: Tensor, expected: Tensor, name: str) -> None:
 
 
 # With fixed parameters one of each kind; every activation is exported below with learned ones, all in one.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["relu", "gelu", "generalized_smelu", *LONG])
 def test_an_exported_program_equals_eager(name: str):
     act = SUBJECTS[name]
@@ -50,6 +51,7 @@ def exported() -> tuple[nn.Module, torch.export.ExportedProgram]:
     return whole, torch.export.export(whole, (X,), dynamic_shapes={"x": {0: batch}})
 
 
+@pytest.mark.slow
 def test_an_export_with_a_free_batch_size(exported):
     whole, program = exported
     wide = torch.randn(7, 4, 5, generator=torch.Generator().manual_seed(0))

@@ -13,6 +13,7 @@ from softknee.spec import Activation
 TYPES = pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
 
 
+@pytest.mark.slow
 @TYPES
 @every_formula
 def test_the_limit_where_it_exists(act: Activation, dtype: torch.dtype):

@@ -150,6 +150,7 @@ def smelu_quarter(t: Any) -> Any:
     return 0 if t < -0.25 else t if t > 0.25 else (t + 0.25) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "params", "function", "seams", "e"),
     [

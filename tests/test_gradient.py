@@ -43,6 +43,7 @@ def test_gradcheck(act: Activation):
     assert gradcheck(apply(act), inputs, atol=tolerance(F64, "gradcheck"), fast_mode=False, check_forward_ad=True)
 
 
+@pytest.mark.slow
 @every_subject
 def test_gradgradcheck(act: Activation):
     inputs = leaves(act, smooth_points(act, 7))
@@ -83,6 +84,7 @@ def test_parameter_gradients_repeat_to_the_last_bit(act: Activation):
     assert_repeats(act, 3 * torch.randn(LARGE, generator=torch.Generator().manual_seed(0)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 @three
 def test_parameter_gradients_repeat_with_two_threads(name: str):

@@ -27,6 +27,7 @@ def extreme_values(act: Activation) -> list[dict[str, float]]:
 # -- distances --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [a for a in ZOO.values() if a.knobs], ids=lambda a: a.name)
 def test_a_claimed_distance_is_the_proved_one(act: Activation):
     for values in extreme_values(act):

@@ -20,6 +20,7 @@ def run(net, optimizer, hardener, epochs, trace) -> None:
         trace.append([p.detach().clone() for p in net.state_dict().values()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [1, 2, 3, 5])
 @pytest.mark.parametrize("start", [0.25, "plateau"])
 @pytest.mark.parametrize("make", [Net, srelu_net], ids=["lambda_gelu", "srelu"])

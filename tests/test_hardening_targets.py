@@ -92,6 +92,7 @@ def test_the_bisection_finds_the_largest_share():
         largest_within(lambda s: 1.0, 0.5, "f")
 
 
+@pytest.mark.slow
 def test_a_distance_that_is_open_is_not_guessed():
     bump = sk.nn.make(sk.design.mollify("relu", "bump"), delta=0.5)
     with pytest.raises(ParameterError, match=r"not settled .*target="):

@@ -257,6 +257,7 @@ def test_names_do_not_depend_on_the_wrapper():
     assert [site.path for site in sk.Hardener(inside, total=8).sites] == ["acts.0", "acts.1"]
 
 
+@pytest.mark.slow
 def test_a_compiled_model_sees_every_step_and_compiles_once_for_the_freeze():
     from torch._dynamo.testing import CompileCounter
 

@@ -27,6 +27,7 @@ def many_draws() -> torch.Tensor:
     return torch.randn(400_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.2, 1.0, 9.0])
 @pytest.mark.parametrize("name", ["tanh", "silu", "smelu", "softplus", "squaf", "crrelu"])
 def test_a_gain_keeps_the_variance(name: str, q: float):

@@ -109,6 +109,7 @@ GRADS = {
 }
 
 
+@pytest.mark.slow
 @each_kind
 def test_an_incoming_gradient_of_any_layout(act: Activation):
     params = {name: spread(value, (1,)) for name, value in ordinary_values(act).items()}
@@ -117,6 +118,7 @@ def test_an_incoming_gradient_of_any_layout(act: Activation):
         assert_same(run(act, x, params, g), run(act, x, params, g.contiguous()), (shape, kind))
 
 
+@pytest.mark.slow
 @each_kind
 def test_empty_and_tiny_tensors(act: Activation):
     params = {name: torch.full((1,), value, dtype=F64) for name, value in ordinary_values(act).items()}

@@ -174,6 +174,7 @@ def check_against_the_integral(pieces, kernel: str, at: float, width: float, all
 POINTS = {"at": st.floats(-5, 5), "width": st.floats(0.05, 8)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", COMPACT)
 @settings(max_examples=3, deadline=None)
 @given(pieces=piecewise_polynomials(), **POINTS)
@@ -181,6 +182,7 @@ def test_compact_kernels_are_exact_for_random_pieces(kernel, pieces, at, width):
     check_against_the_integral(pieces, kernel, at, width, allowed=1e-28)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["gaussian", "logistic"])
 @settings(max_examples=4, deadline=None)
 @given(pieces=piecewise_polynomials(degree=1), **POINTS)
@@ -188,6 +190,7 @@ def test_smooth_kernels_are_exact_for_random_lines(kernel, pieces, at, width):
     check_against_the_integral(pieces, kernel, at, width, allowed=1e-26)
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(pieces=piecewise_polynomials(degree=2, most=2), **POINTS)
 def test_the_bump_is_within_its_error_for_random_pieces(pieces, at, width):
@@ -197,6 +200,7 @@ def test_the_bump_is_within_its_error_for_random_pieces(pieces, at, width):
 # -- values, slopes and slopes by parameters --------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernel"), PAIRS)
 def test_computed_as_the_reference_says(name: str, kernel: str):
     """The value and its slopes by x and by the width, which goes from 1e-6 to 1e6: far beyond the seams' distance."""
@@ -206,6 +210,7 @@ def test_computed_as_the_reference_says(name: str, kernel: str):
         assert_close_to_reference(quantity, quantity(points, **params), points, params)
 
 
+@pytest.mark.slow
 def test_a_slope_is_the_slope_of_the_integral():
     """By x and by the width, from differences of the 30-digit integral: not through our own derivatives."""
     made = sk.design.mollify("relu6", "triweight", "w")
@@ -234,6 +239,7 @@ def test_flat_ground_stays_exactly_flat():
 
 
 # Three kernels, and two seams: both at once would take the algebra fifteen seconds.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hard", "names"), [("leaky_relu", ("box", "epanechnikov", "triweight")), ("relu6", ("box", "epanechnikov"))]
 )

@@ -80,6 +80,7 @@ def _definitions(seed: int, count: int) -> list[Activation]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_values_and_slopes_of_random_formulas(seed: int) -> None:
     points = torch.tensor(POINTS, dtype=torch.float64)
@@ -149,6 +150,7 @@ def test_roots_and_their_powers(text, truth):
     assert torch.autograd.gradgradcheck(function, (x,))
 
 
+@pytest.mark.slow
 def test_definitions_that_nobody_holds_are_gone() -> None:
     """A search over thousands of functions stays in bounded memory, with gradients, modules and exact values."""
 

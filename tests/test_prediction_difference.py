@@ -69,6 +69,7 @@ def cases(draw: Callable[..., Any]) -> tuple[list[list[list[float]]], list[int],
     return table, truth, draw(st.sampled_from([1.0, 1.5, 3.0, 7.0]))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases())
 def test_the_definitions_as_loops(case: tuple[list[list[list[float]]], list[int], float]):
@@ -210,6 +211,7 @@ def test_intervals_stay_among_what_the_numbers_can_be():
     assert result.hamming.interval[1] <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [4, 6])
 def test_intervals_cover_the_mean_of_such_models(models: int):
     """Models with a bias and a noise of their own: 95 % intervals hold the mean difference 95 times in 100.

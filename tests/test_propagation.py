@@ -48,6 +48,7 @@ def test_relu_against_fifty_digits():
     assert abs(sk.measure.propagation("relu", 2000).one_minus_c[-1] / float(e) - 1) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_gauss_hermite_rule_would_be_far_off():
     """What the quadrature is for: with 200 nodes that know nothing of the kink, depth 2000 is wrong by 48 times."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
@@ -72,6 +73,7 @@ def test_the_table_of_the_map_is_as_good_as_the_closed_form():
     assert abs(by_quadrature_at_depth("relu", 2000) / sk.measure.propagation("relu", 2000).one_minus_c[-1] - 1) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gelu", "silu", "tanh", "origin_smelu"])
 def test_smooth_functions_have_exponent_minus_one(name: str):
     result = sk.measure.propagation(name, 2000)
@@ -82,6 +84,7 @@ def test_smooth_functions_have_exponent_minus_one(name: str):
     assert abs(result.coefficient / result.edge.limit_coefficient - 1) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hardtanh", "crrelu"])
 def test_functions_whose_slope_jumps_have_exponent_minus_two(name: str):
     result = sk.measure.propagation(name, 2000)
@@ -127,6 +130,7 @@ def test_it_starts_where_it_is_told_to():
 # -- where there is no edge -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1e-3, 0.3, 20.0])
 @pytest.mark.parametrize(("name", "knob"), SMOOTHED)
 def test_smoothed_relus_have_no_edge_and_it_says_why(name: str, knob: str, width: float):
@@ -139,6 +143,7 @@ def test_smoothed_relus_have_no_edge_and_it_says_why(name: str, knob: str, width
     assert f"{name}({knob}={width:g}) has no edge of chaos" in str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["triangle", "biweight", "gaussian", "logistic"])
 def test_no_mollified_relu_has_an_edge(kernel: str):
     result = sk.measure.propagation(sk.design.mollify("relu", kernel, width=0.5), 10)
@@ -152,6 +157,7 @@ def test_a_users_own_formula_of_one_has_none_either():
     assert "symmetric kernel" in result.why
 
 
+@pytest.mark.slow
 def test_a_mollified_hardtanh_has_one():
     result = sk.measure.propagation(sk.design.mollify("hardtanh", width=0.5), 50)
     assert result.edge is not None

@@ -44,6 +44,7 @@ def test_marginal_against_a_loop(shape, weights, window):
     assert float(result.sum()) == pytest.approx(1, abs=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "weights", "window"),
     [((1,), "gaussian", 5), ((3, 1), "gaussian", None), ((3, 1), "laplacian", 5), ((1,), "laplacian", None)],
@@ -99,6 +100,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 0])
 def test_no_tensor_of_elements_times_points(window):
     x = torch.randn(400_000, generator=torch.Generator().manual_seed(0))

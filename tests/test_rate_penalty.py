@@ -90,6 +90,7 @@ def test_gradient_equals_finite_differences():
     assert torch.autograd.gradcheck(value, values)
 
 
+@pytest.mark.slow
 def test_the_rate_falls_with_the_weight():
     x = torch.linspace(-1, 1, 64)[:, None]
     results = []
@@ -188,6 +189,7 @@ def test_reentrant_checkpointing_is_refused():
 
 
 # The compiler looks at .grad of what passes between two graphs, and hides the warning itself where it is not an error.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compiled_gives_the_same_numbers():
     model = net()

@@ -167,6 +167,7 @@ def test_an_implicit_definition_solves_its_equation():
         torch.testing.assert_close(act.derivative(1)(X, c=c), 1 / (1 + 3 * c * y**2), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_an_implicit_definition_has_gradients_of_both_orders():
     act = cubic_inverse()
     inputs = [X[::5].clone().requires_grad_(), torch.tensor([0.7], dtype=F64, requires_grad=True)]
@@ -178,6 +179,7 @@ def test_an_implicit_definition_has_gradients_of_both_orders():
         assert got == pytest.approx(float(exact), rel=1e-13)
 
 
+@pytest.mark.slow
 def test_a_definition_made_with_spec_alone_computes_itself() -> None:
     code = (
         "import torch; from softknee.spec import Activation, Sigmoid, x\n"
@@ -187,6 +189,7 @@ def test_a_definition_made_with_spec_alone_computes_itself() -> None:
     assert done.stdout.strip() == "[0.0, 0.0]"
 
 
+@pytest.mark.slow
 def test_a_name_used_again_does_not_find_the_old_function() -> None:
     for factor in (2, 3, 4):
         again = Activation("fleeting", factor * x * Sigmoid(x))

@@ -60,6 +60,7 @@ def plain_loop(make, seed: int, *, steps: int, batch: int, lr: float, order_seed
     return model, torch.tensor(losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "clip"), [(mlp, None), (ConvNet, 0.5)])
 def test_without_dropout_each_replica_is_a_plain_loop_over_100_steps(make, clip):
     replicas = sk.train.Replicas(make, count=3, seeds=SEEDS)
@@ -78,6 +79,7 @@ def test_without_dropout_each_replica_is_a_plain_loop_over_100_steps(make, clip)
     assert replicas.losses[-4:].mean() < 0.7 * replicas.losses[:4].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [with_dropout, lambda: ConvNet(0.3)])
 def test_with_dropout_each_replica_is_the_same_alone_over_100_steps(make):
     settings = {"epochs": 25, "batch": 20, "optimizer": "adam", "lr": 0.003}
@@ -148,6 +150,7 @@ def test_a_rate_for_each_replica_and_a_schedule():
     assert torch.equal(still.predict(X), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "rmsprop"])
 def test_resuming_gives_the_same_bits(optimizer: str):
     make = lambda: ConvNet(0.3)  # noqa: E731

@@ -89,6 +89,7 @@ def test_normed_weights_train_in_a_stack_as_alone(norm):
     torch.testing.assert_close(many.losses, sk.train.OneByOne(make, count=2).fit(x, y, **options).losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sk.names())
 def test_every_function_of_the_zoo_trains_in_a_stack_as_alone(name):
     """Also those that run under vmap alone, such as squaf with its table of values."""

@@ -43,6 +43,7 @@ def by_hand(seed: int, optimizer: str, options: dict, *, frozen: tuple[str, ...]
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "options"), [("sgd", {"momentum": 0.9}), ("adamw", {})])
 @pytest.mark.parametrize(
     ("knobs", "frozen"),

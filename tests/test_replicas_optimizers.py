@@ -36,6 +36,7 @@ def rates(step: int) -> float:
     return 0.02 * (1 - step / STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("each", [True, False], ids=["a rate each", "one rate"])
 @pytest.mark.parametrize(("name", "options"), CASES)

@@ -20,6 +20,7 @@ class Inside(nn.Module):
         return self.inner(x)
 
 
+@pytest.mark.slow
 @EACH
 def test_replicas_become_what_single_models_do(name):
     together = sk.train.Replicas(lambda: mlp(name), count=4)
@@ -37,6 +38,7 @@ def test_replicas_become_what_single_models_do(name):
     assert all(not torch.equal(start[key], together.weights()[key]) for key in trained)
 
 
+@pytest.mark.slow
 @EACH
 def test_the_chain_is_what_vmap_gives(name):
     direct = sk.train.Replicas(lambda: mlp(name), count=3).fit(X, Y, **FIT)

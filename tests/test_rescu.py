@@ -106,6 +106,7 @@ JOINS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "smoothness", "fixed"), JOINS)
 def test_a_join_is_as_smooth_as_asked_and_no_smoother(name: str, smoothness: int, fixed: bool) -> None:
     sides = GENERIC[name]
@@ -261,6 +262,7 @@ TAILS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
 @pytest.mark.parametrize("act", TAILS.values(), ids=TAILS)
 def test_a_vanishing_tail_has_its_limit_far_out(act: Activation, dtype: torch.dtype) -> None:

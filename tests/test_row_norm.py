@@ -58,6 +58,7 @@ def test_what_comes_into_a_neuron_has_the_norm(number: int, p: float):
         assert new == pytest.approx(1.5 * old / np.linalg.norm(old, ord=p), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("p", [1, 2, 3.5, math.inf])
 def test_gradients_against_finite_differences(p: float, groups: int | None):
@@ -147,6 +148,7 @@ def test_a_state_goes_to_another_model_and_copies_are_their_own():
     assert torch.equal(item(x), other(x))
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph():
     model, x = net(), torch.randn(4, 1, 5, 5)
     row_norm(model, v=2.0, p=3)

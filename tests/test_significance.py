@@ -118,6 +118,7 @@ def compared(draw: int, sizes: tuple[float, float], count: int = 8) -> Compariso
     return compare_sets(first, second, margin=0.1)
 
 
+@pytest.mark.slow
 def test_the_level_of_the_jackknife_pairs_on_drawn_models() -> None:
     results = [compared(draw, (0.7, 0.7)) for draw in range(200)]
     alarms = sum(result.p is not None and result.p <= 0.05 for result in results) / len(results)

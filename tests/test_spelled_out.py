@@ -319,6 +319,7 @@ SPELLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("build", "function"), SPELLED.items(), ids=[cls.__name__ for cls in SPELLED])
 def test_an_expression_is_one_site_and_is_replaced_whole(
     build: Callable[[], Net], function: str, tmp_path: Path

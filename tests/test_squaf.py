@@ -239,6 +239,7 @@ def test_no_softness_overflows(h, dtype, window):
 # ---- layouts and determinism -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 def test_parameter_gradients_are_the_same_bits_every_time():
     p = {name: t.requires_grad_() for name, t in parameters(dtype=torch.float32, k=16).items()}

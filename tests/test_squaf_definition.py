@@ -41,6 +41,7 @@ def test_it_is_one_of_the_names():
         act.param("alpa")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_the_formula_and_its_derivatives_are_what_is_computed(order, weights):

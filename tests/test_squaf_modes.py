@@ -69,6 +69,7 @@ def test_symbols_are_as_frequent_as_they_are_likely(kind, weights):
             assert chi2.sf(statistic, len(due) - 1) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_the_mean_of_samples_is_squaf_within_its_standard_error(kind, weights):
@@ -287,6 +288,7 @@ def test_layouts_keep_their_strides_and_pieces_change_nothing(monkeypatch):
     assert (whole != cut).sum() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1,), (3, 1)], ids=["layer", "channel"])
 def test_a_general_grid_is_drawn_from_without_a_tensor_of_elements_times_points(shape, monkeypatch):
     p, x, seed = setting("grid", "gaussian", F64, shape), inputs(40, 3, 7), torch.tensor(21)

@@ -240,6 +240,7 @@ def test_activation_checkpointing_draws_the_same_again(reentrant):
 # ---- compilers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", "inductor"])
 def test_compiled_in_one_graph_it_draws_the_same(backend):
     # Without a parameter to train or an operation to fuse, inductor has no C++ to compile: that would take 10 s.
@@ -271,6 +272,7 @@ def test_compiled_in_one_graph_it_draws_the_same(backend):
     torch.testing.assert_close(results[1], results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sampled", "step"])
 def test_switching_a_compiled_model_is_noticed(mode):
     model, x = net(), inputs(20, 3, dtype=F32)
@@ -284,6 +286,7 @@ def test_switching_a_compiled_model_is_noticed(mode):
     assert torch.equal(ours, model(x))
 
 
+@pytest.mark.slow
 def test_opcheck():
     p = parameters((2, 1))
     x, seed = inputs(4, 2, 3).requires_grad_(), torch.tensor(5)

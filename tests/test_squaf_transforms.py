@@ -82,6 +82,7 @@ def test_compiled_in_one_graph_it_stays_one_operator():
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.slow
 def test_opcheck_passes_for_both_operators():
     p = parameters((2, 1))
     tensors = [t.requires_grad_() for t in (inputs(3, 2, 4), p["q"], p["alpha"], p["z"])]

@@ -75,6 +75,7 @@ def test_gradients_of_both_orders(subject: Subject):
 
 
 # torch loads its forward-mode formulas with its own deprecated function on first use.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @every_differentiable
 def test_transforms(subject: Subject):
@@ -149,6 +150,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.slow
 @every_differentiable
 def test_every_layout_gives_the_contiguous_result(subject: Subject):
     module = subject.module(dtype=F64)
@@ -200,6 +202,7 @@ def test_what_is_no_tensor_of_real_numbers_is_refused(subject: Subject):
 # -- compiled and exported ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every_kind
 def test_compiled_whole_and_never_again_for_a_new_value(subject: Subject):
     module, x, counter = subject.module(dtype=F64), inputs(), CompileCounter()
@@ -214,6 +217,7 @@ def test_compiled_whole_and_never_again_for_a_new_value(subject: Subject):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_through_the_compilers_autograd():
     """The way behind Dynamo's graph does not ask for the formula: one of each kind stands for all."""
     for name in ("squaf", "squaf_sampled", "swiglu", "ditac"):
@@ -235,6 +239,7 @@ class Everything(nn.Module):
         return tuple(part(x) for part in self.parts.values())
 
 
+@pytest.mark.slow
 def test_an_exported_program_holds_plain_operations_and_computes_the_same():
     whole, x = Everything(list(MODULES)), inputs(dtype=F32)
     program = torch.export.export(whole, (x,))

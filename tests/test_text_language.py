@@ -197,6 +197,7 @@ def test_an_expression_is_written_and_read_again(expr: Expr) -> None:
     assert parse(write(expr), params=(BETA, G)) == expr
 
 
+@pytest.mark.slow
 def test_random_formulas_are_written_and_read_again() -> None:
     draw = random.Random(3)
 
@@ -251,6 +252,7 @@ def designed() -> dict[str, Activation]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", designed())
 def test_a_designed_definition_is_pickled_with_its_module(name: str, tmp_path: Path) -> None:
     act = designed()[name]
@@ -267,6 +269,7 @@ def test_a_designed_definition_is_pickled_with_its_module(name: str, tmp_path: P
     assert torch.equal(loaded(POINTS), module(POINTS))
 
 
+@pytest.mark.slow
 def test_another_process_unpickles_it(tmp_path: Path) -> None:
     file = tmp_path / "acts.pickle"
     file.write_bytes(pickle.dumps((list(designed().values()), POINTS)))

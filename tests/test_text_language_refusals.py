@@ -220,6 +220,7 @@ def answer(text: str) -> None:
     act.latex()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", SLOW)
 def test_texts_that_took_long_answer_in_time(text: str) -> None:
     """On an idle machine they take about two seconds at most; what is caught here took minutes."""
@@ -246,6 +247,7 @@ def hostile_text(draw: random.Random, depth: int) -> str:
     return draw.choice(shapes)
 
 
+@pytest.mark.slow
 def test_hostile_formulas_answer_in_time() -> None:
     draw, answered = random.Random(7), 0
     for _ in range(60):
@@ -299,6 +301,7 @@ def random_text(draw: random.Random, depth: int) -> str:
     return draw.choice(shapes).format(a, b, c)
 
 
+@pytest.mark.slow
 def test_random_texts_of_the_right_form_end_in_a_definition_or_a_formula_error() -> None:
     draw, read = random.Random(2), 0
     for _ in range(300):

@@ -114,6 +114,7 @@ def report(what):
 """
 
 
+@pytest.mark.slow
 def test_importing_any_part_does_not_load_the_compiler() -> None:
     """It takes 2 to 10 s. SymPy comes with the first definition, and not with the package."""
     assert printed(f"""{REPORT}
@@ -129,6 +130,7 @@ print("none")
 """) == ["none"]
 
 
+@pytest.mark.slow
 def test_a_module_in_eager_mode_does_not_load_the_compiler() -> None:
     """Every function of the zoo and every baseline: made, called, differentiated."""
     assert printed(f"""{REPORT}

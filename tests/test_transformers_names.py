@@ -107,6 +107,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MODULES)
 def test_a_module_comes_back_from_its_text(case: str):
     module = MODULES[case]()

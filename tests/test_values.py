@@ -31,6 +31,7 @@ def test_every_quantity_matches_fifty_digits(act: Activation, dtype: torch.dtype
         assert_close_to_reference(quantity, quantity(x, **params), x, params)
 
 
+@pytest.mark.slow
 @EXACT_TYPES
 @every_formula
 def test_autograd_gives_the_same_derivatives(act: Activation, dtype: torch.dtype):

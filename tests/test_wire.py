@@ -35,6 +35,7 @@ def drawn(kind: str, levels: int, count: int) -> torch.Tensor:
     return result.long().clamp(0, levels - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coder", CODERS)
 @pytest.mark.parametrize("kind", ["even", "leaning", "two", "rare"])
 @pytest.mark.parametrize("levels", [1, 2, 3, 33, 4096])

@@ -43,6 +43,7 @@ def random_monotone(density: sk.design.Density, low: float, high: float, seed: i
     return through
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DENSITIES)
 def test_the_worst_function_has_the_largest_entropy_of_a_hundred(name: str):
     density, (low, high) = read(name), (-1.0, 2.0)
@@ -84,6 +85,7 @@ def test_the_worst_functions_have_closed_forms_and_hold_their_claims():
         assert float(slope.max()) == pytest.approx(float(act.claims.lipschitz), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["1/(1+x**2)", "exp(-x**4)", "where(abs(x)<1, 1-x**2, 0)"])
 def test_the_worst_function_of_a_formula_is_its_distribution_function(given: str):
     act, density = sk.design.worst(given, 0, 1), of_formula(given)
@@ -93,6 +95,7 @@ def test_the_worst_function_of_a_formula_is_its_distribution_function(given: str
     assert act(torch.tensor([-math.inf, math.inf])).tolist() == pytest.approx([0, 1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_worst_function_of_samples_makes_them_uniform():
     seen = normal_samples(5000) * 2 - 1
     act = sk.design.worst(seen, 0, 1)

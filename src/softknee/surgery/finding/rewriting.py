@@ -197,12 +197,15 @@ def _class_of(code: CodeType) -> str:
     return around[-1] if around and around[-1] != "<locals>" else ""
 
 
-def calls_of(function: FunctionType) -> Iterator[tuple[ast.Call, str]]:
+@functools.lru_cache(maxsize=4096)
+def calls_of(function: FunctionType) -> tuple[tuple[ast.Call, str], ...]:
     """Every call in a function, with the owner's attribute that is called, if it is one."""
     code = function.__code__
+    if not code.co_argcount:
+        return ()
     calls = [node for node in ast.walk(definition_of(function)) if isinstance(node, ast.Call)]
-    for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset)) if code.co_argcount else ():
-        yield node, _attribute(node, code.co_varnames[0], code)
+    calls.sort(key=lambda node: (node.lineno, node.col_offset))
+    return tuple((node, _attribute(node, code.co_varnames[0], code)) for node in calls)
 
 
 def tensor_of(node: ast.Call, *, on_tensor: bool) -> ast.expr | None:
@@ -249,7 +252,7 @@ def _rebinds(definition: ast.FunctionDef, me: str, node: ast.AST) -> bool:
 # A file may have been edited since it was imported, and a tool may have changed the function.
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=4096)
 def definition_of(function: FunctionType) -> ast.FunctionDef:
     """The source of a function, which is checked to be what runs."""
     code = function.__code__
