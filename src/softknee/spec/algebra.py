@@ -4,6 +4,7 @@ SymPy declares its operators and functions in ways that a type checker reads as 
 its names are `Any`, and everything of ours around them is typed. The zoo imports its mathematics from here.
 """
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -50,3 +51,8 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
         return results[part]
 
     return visit(expr)
+
+
+def is_longer(expr: Expr, most: int) -> bool:
+    """Whether the expression has more than so many parts, counted no further than that."""
+    return next(itertools.islice(sympy.preorder_traversal(expr), most, None), None) is not None

@@ -8,12 +8,11 @@ in u, so that a derivative is a function of the clipped u and has its limit at i
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, rewrite, sympy
+from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, is_longer, rewrite, sympy
 from .primitives import FiniteLeft, u, v, x
 
 # Factoring is exponential in the worst case. In the zoo it helps expressions of up to 58 operations, 6 unknowns and a
@@ -127,8 +126,7 @@ def _tidy(expr: Expr) -> Expr:
 
 def _quickly_factored(expr: Expr) -> bool:
     # Counting operations takes long where there are thousands; each has eight parts at most.
-    parts = sum(1 for _ in itertools.islice(sympy.preorder_traversal(expr), 8 * LONGEST_FACTORED))
-    if parts == 8 * LONGEST_FACTORED or expr.count_ops() > LONGEST_FACTORED:
+    if is_longer(expr, 8 * LONGEST_FACTORED) or expr.count_ops() > LONGEST_FACTORED:
         return False
     plain = _with_unknowns(expr, {})
     if len(plain.free_symbols) > MOST_UNKNOWNS or any(map(_wide, plain.atoms(sympy.Number))):
@@ -139,7 +137,12 @@ def _quickly_factored(expr: Expr) -> bool:
         return False
     if any(not power.exp.is_Integer and power.base.free_symbols for power in expr.atoms(Pow)):
         return False  # a root and what is under it are not independent
-    return _terms(plain) * _terms(_common_denominator(plain)) <= MOST_TERMS
+    return has_few_terms(plain)
+
+
+def has_few_terms(expr: Expr) -> bool:
+    """Whether a fraction of polynomials can be brought over one denominator and written out in little time."""
+    return _terms(expr) * _terms(_common_denominator(expr)) <= MOST_TERMS
 
 
 def _with_unknowns(expr: Expr, names: dict[Expr, Symbol]) -> Expr:
