@@ -193,6 +193,10 @@ def test_what_is_not_settled_is_said(words: str):
     assert "not settled" in str(result)
 
 
+def test_a_piece_without_a_value_is_said():
+    assert "divides by 0 on a whole piece" in str(certify("max(cos(relu(x)**-2), x)"))
+
+
 def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
     from softknee.design.proof import ball_proof
 
