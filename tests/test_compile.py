@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 import softknee as sk
 from helpers import F32, F64, SUBJECTS, every_subject, ordinary_values, rounding
-from softknee.kernels.pointwise import runtime_of
+from softknee.kernels.pointwise import traced_of
 from softknee.spec import Activation
 
 X = torch.linspace(-4.0, 4.0, 64, dtype=F64).reshape(8, 8)
@@ -86,7 +86,7 @@ def test_what_is_traced_ends_in_an_operation(dtype: torch.dtype):
     troubled = []
     for name, act in SUBJECTS.items():
         with LastTensor() as last:
-            runtime_of(act).traced.apply(X.to(dtype, copy=True).requires_grad_(), *tensors(act, dtype).values())
+            traced_of(act).function.apply(X.to(dtype, copy=True).requires_grad_(), *tensors(act, dtype).values())
         if last.given_back:
             troubled.append(name)
     assert not troubled

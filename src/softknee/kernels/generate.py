@@ -49,10 +49,15 @@ def torch_function(act: Activation, *indices: Index, coarse: bool = False) -> Ca
 
     coarse: with as many digits as a half type can hold, which is for a compiler that makes one kernel of it.
     """
+    label = f"{act.root.key} {' '.join('.'.join(index) or 'value' for index in indices)}{' coarse' * coarse}"
+    namespace = _NAMESPACE | _COARSE if coarse else _NAMESPACE
+    return load(_torch_source(act, *indices), label, namespace, "compute", torch_math.__name__)
+
+
+@once_per_definition
+def _torch_source(act: Activation, *indices: Index) -> str:
     code = body(act, indices, TORCH)
     names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = [f"def compute({names}):", *(f"    {line}" for line in code.lines)]
     lines.append(f"    return ({', '.join(code.results)},)")
-    label = f"{act.root.key} {' '.join('.'.join(index) or 'value' for index in indices)}{' coarse' * coarse}"
-    namespace = _NAMESPACE | _COARSE if coarse else _NAMESPACE
-    return load("\n".join(lines) + "\n", label, namespace, "compute", torch_math.__name__)
+    return "\n".join(lines) + "\n"

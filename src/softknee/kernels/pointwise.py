@@ -26,12 +26,18 @@ from .layout import check_nested, like, sum_to_shape, values_of
 
 @dataclass(frozen=True)
 class Runtime:
-    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
+    """The autograd Functions of a definition: for eager calls, and inside torch.func."""
 
     eager: Any
     transformed: Any
-    traced: Any
-    traced_value: Any
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What torch.compile traces of a definition: an autograd Function, and the value alone."""
+
+    function: Any
+    value: Any
 
 
 class Shelf:
@@ -51,7 +57,10 @@ def prepare(key: str) -> str:
     """
     act = by_key(key)
     if act.derived.runtime is None:
-        act.derived.runtime = Runtime(*_functions(act), *_traced_functions(act))
+        torch_function(act, ())
+        if not act.index:
+            torch_function(act, *_slopes(act))  # what cannot be trained is refused before anybody tries
+        act.derived.runtime = Runtime(*_functions(act))
     return key
 
 
@@ -59,6 +68,20 @@ def runtime_of(act: Activation) -> Runtime:
     """The Functions of a definition."""
     prepare(act.key)
     return act.derived.runtime
+
+
+@beside_the_trace
+def _prepare_traced(key: str) -> str:
+    act = by_key(key)
+    if act.derived.traced is None:
+        act.derived.traced = _traced(act)
+    return key
+
+
+def traced_of(act: Activation) -> Traced:
+    """What torch.compile traces of a definition."""
+    _prepare_traced(act.key)
+    return act.derived.traced
 
 
 @beside_the_trace
@@ -140,8 +163,13 @@ def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     return runtime.eager.apply(x, *params)
 
 
-def _traced_functions(act: Activation) -> tuple[Any, Any]:
-    """What torch.compile traces: plain operations both ways, and the value alone. It takes no Function with a jvp.
+def _slopes(act: Activation) -> list[tuple[str]]:
+    """The indices of the first derivatives."""
+    return [("x",), *((p.name,) for p in act.params)]
+
+
+def _traced(act: Activation) -> Traced:
+    """Plain operations both ways, and the value alone: torch.compile takes no Function with a jvp.
 
     Without a Function the compiler would differentiate the operations themselves, and a piece that overflows beside
     the one that is selected would make a NaN of the gradient.
@@ -150,7 +178,7 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
     compiler of an old torch does not come to an end with them (see torch_compat), and is given the operators instead.
     """
     key, opaque = act.key, torch_compat.FOLLOWS_EVERY_PATH and act.implicit is not None
-    derivatives = ("x",), *((p.name,) for p in act.params)
+    derivatives = _slopes(act)
     value, coarse_value = torch_function(act, ()), torch_function(act, (), coarse=True)
     slopes, coarse_slopes = torch_function(act, *derivatives), torch_function(act, *derivatives, coarse=True)
 
@@ -161,7 +189,7 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
         # torch 2.11's compiler loses the gradient of a Function that ends in a conversion to the type there was.
         return operators.own(result if result.dtype == x.dtype else result.to(x.dtype), x)
 
-    class Traced(torch.autograd.Function):
+    class TracedFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
             ctx.save_for_backward(x, *params)
@@ -179,7 +207,7 @@ def _traced_functions(act: Activation) -> tuple[Any, Any]:
             chosen = coarse_slopes if _is_half_on_gpu(x) else slopes
             return _from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
 
-    return Traced, traced_value
+    return Traced(TracedFunction, traced_value)
 
 
 def _is_half_on_gpu(x: Tensor) -> bool:
@@ -213,15 +241,15 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     if x.is_nested:
         values, params = values_of(act, x, params)
         return like(call(act, values, params, inplace=inplace), x)
-    runtime = runtime_of(act)
     if torch.compiler.is_compiling():
         # Where no gradient is wanted torch 2.12 would call a Function's forward without its context. In a strict export
         # a Function becomes a part without gradient, and torch 2.6 has no Function whose sizes are free there.
         differentiated = _wants_gradient(x, params) and not exporting()
-        return (runtime.traced.apply if differentiated else runtime.traced_value)(x, *params)
+        traced = traced_of(act)
+        return (traced.function.apply if differentiated else traced.value)(x, *params)
     if inplace and ordinary(x) and not _wants_gradient(x, params) and writable(x):
         return operators.value_into(act, x, params)
-    return _apply(runtime, x, params)
+    return _apply(runtime_of(act), x, params)
 
 
 def writable(x: Tensor) -> bool:
@@ -303,4 +331,4 @@ def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float
 
 set_engine(run)
 
-__all__ = ["call", "check_input", "choose", "find", "fit_shape", "run", "runtime_of"]
+__all__ = ["call", "check_input", "choose", "find", "fit_shape", "run", "runtime_of", "traced_of"]

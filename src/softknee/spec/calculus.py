@@ -7,11 +7,12 @@ in u, so that a derivative is a function of the clipped u and has its limit at i
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, sympy
+from .algebra import Add, Expr, Function, Mul, Piecewise, Pow, Symbol, is_longer, rewrite, sympy
 from .primitives import FiniteLeft, u, v, x
 
 # Factoring is exponential in the worst case. In the zoo it helps expressions of up to 58 operations, 6 unknowns and a
@@ -22,27 +23,64 @@ MOST_SUM_POWER = 8  # of a sum: the time for factoring (a + b)**16 is seconds, t
 MOST_BITS = 200  # of a number in what is factored: SymPy looks for primes as large as all of them together
 
 if TYPE_CHECKING:
-    from .activation import Activation
+    from .activation import Activation, Implicit, Inner
 
 
 def partial(act: Activation, index: tuple[str, ...]) -> Expr:
     """The expression of the derivative of `act` by everything in `index`, one at a time."""
     before, last = index[:-1], index[-1]
     symbol = x if last == "x" else act.param(last).symbol
+    return _partial(act.partial(*before).bound_formula, symbol, act.inner, act.implicit)
+
+
+@functools.lru_cache(maxsize=256)  # a definition and its guarded form ask for the same derivatives
+def _partial(formula: Expr, symbol: Symbol, inner: Inner | None, implicit: Implicit | None) -> Expr:
     along: dict[Symbol, Expr] = {symbol: sympy.Integer(1)}
-    if act.inner is not None:
-        along[u] = sympy.diff(act.inner.value, symbol)
-    if act.implicit is not None:
-        slope = sympy.diff(act.implicit.inverse, v)
-        along[v] = (1 if symbol is x else -sympy.diff(act.implicit.inverse, symbol)) / slope
-    as_x = act.inner.as_x if act.inner is not None else x
+    if inner is not None:
+        along[u] = sympy.diff(inner.value, symbol)
+    if implicit is not None:
+        slope = sympy.diff(implicit.inverse, v)
+        along[v] = (1 if symbol is x else -sympy.diff(implicit.inverse, symbol)) / slope
+    as_x = inner.as_x if inner is not None else x
 
     def total(piece: Expr) -> Expr:
-        result = Add(*(sympy.diff(piece, variable) * rate for variable, rate in along.items()))
-        result = without_jumps(replaced(result, FiniteLeft, lambda arg: arg))
-        return _tidy(_outside_seams(result, lambda part: part.xreplace({x: as_x})))
+        result = Add(*(derivative(piece, variable) * rate for variable, rate in along.items()))
+        result = without_jumps(result)
+        return _tidy(result if as_x is x else _outside_seams(result, lambda part: part.xreplace({x: as_x})))
 
-    return each_piece(act.partial(*before).bound_formula, total)
+    return each_piece(formula, total)
+
+
+def derivative(expr: Expr, symbol: Symbol) -> Expr:
+    """SymPy's `diff`, with the derivative of each part taken once and no Piecewise evaluated."""
+    zero, results = sympy.Integer(0), {}
+
+    def slope(part: Expr) -> Expr:
+        if part not in results:
+            results[part] = by_rule(part)
+        return results[part]
+
+    def by_rule(part: Expr) -> Expr:
+        if not part.args:
+            return sympy.Integer(part == symbol)
+        if isinstance(part, Piecewise):
+            pieces = [(slope(piece), when) for piece, when in part.args]
+            alike = all(piece == pieces[0][0] for piece, _ in pieces)
+            return pieces[0][0] if alike else Piecewise(*pieces, evaluate=False)
+        slopes = [slope(arg) for arg in part.args]
+        if not any(slopes):
+            return zero
+        if isinstance(part, Add):
+            return Add(*slopes)
+        if isinstance(part, Mul):
+            return Add(*(Mul(*part.args[:i], rate, *part.args[i + 1 :]) for i, rate in enumerate(slopes) if rate))
+        if isinstance(part, Pow) and slopes[1] == 0:
+            return part * (slopes[0] * part.exp / part.base)
+        if type(part)._eval_derivative is Function._eval_derivative:
+            return Add(*(part.fdiff(i) * rate for i, rate in enumerate(slopes, 1) if rate))
+        return sympy.diff(part, symbol)
+
+    return slope(expr)
 
 
 def each_piece(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
@@ -57,13 +95,15 @@ def without_jumps(expr: Expr) -> Expr:
 
     As everywhere in this field the derivative at a kink is that of one side, and a jump adds nothing.
     """
-    expr = replaced(expr, sympy.DiracDelta, lambda *args: sympy.Integer(0))
-    return replaced(expr, sympy.Heaviside, lambda arg, *value: Piecewise((1, arg > 0), (0, True)))
 
+    def change(part: Expr) -> Expr:
+        if isinstance(part, FiniteLeft):
+            return part.args[0]
+        if isinstance(part, sympy.DiracDelta):
+            return sympy.Integer(0)
+        return Piecewise((1, part.args[0] > 0), (0, True)) if isinstance(part, sympy.Heaviside) else part
 
-def replaced(expr: Expr, function: Any, by: Callable[..., Expr]) -> Expr:
-    """SymPy's `replace`, which rebuilds every part of the expression, where there is something to replace."""
-    return expr.replace(function, by) if expr.has(function) else expr
+    return rewrite(expr, change)
 
 
 def _outside_seams(expr: Expr, do: Callable[[Expr], Expr]) -> Expr:
@@ -85,7 +125,8 @@ def _tidy(expr: Expr) -> Expr:
 
 
 def _quickly_factored(expr: Expr) -> bool:
-    if expr.count_ops() > LONGEST_FACTORED:
+    # Counting operations takes long where there are thousands; each has eight parts at most.
+    if is_longer(expr, 8 * LONGEST_FACTORED) or expr.count_ops() > LONGEST_FACTORED:
         return False
     plain = _with_unknowns(expr, {})
     if len(plain.free_symbols) > MOST_UNKNOWNS or any(map(_wide, plain.atoms(sympy.Number))):
@@ -96,7 +137,12 @@ def _quickly_factored(expr: Expr) -> bool:
         return False
     if any(not power.exp.is_Integer and power.base.free_symbols for power in expr.atoms(Pow)):
         return False  # a root and what is under it are not independent
-    return _terms(plain) * _terms(_common_denominator(plain)) <= MOST_TERMS
+    return has_few_terms(plain)
+
+
+def has_few_terms(expr: Expr) -> bool:
+    """Whether a fraction of polynomials can be brought over one denominator and written out in little time."""
+    return _terms(expr) * _terms(_common_denominator(expr)) <= MOST_TERMS
 
 
 def _with_unknowns(expr: Expr, names: dict[Expr, Symbol]) -> Expr:

@@ -16,7 +16,7 @@ from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import ITE, And, Boolean, BooleanFalse, BooleanTrue, Not, Or
 
 from ..errors import DefinitionError
-from .algebra import Add, Expr, Mul, Piecewise, Pow, sympy
+from .algebra import Add, Expr, Mul, Piecewise, Pow, rewrite, sympy
 from .precision import to_digits
 from .primitives import BOUNDED, NormalCdf, NormalPdf, SechSquared, Sigmoid, Tanh, u, v, x
 
@@ -64,7 +64,7 @@ def share(expressions: Sequence[Expr]) -> tuple[list[tuple[Local, Expr]], list[E
     """
     names = (Local(f"s{i}", real=True) for i in itertools.count())
     # Constants become numbers first: part of one given a name would be computed on no tensor at all.
-    numeric = [e.replace(_is_constant, lambda c: to_digits(c, 30)) for e in expressions]
+    numeric = [rewrite(e, lambda part: to_digits(part, 30) if _is_constant(part) else part) for e in expressions]
     shared, reduced = sympy.cse(numeric, symbols=names, order="canonical", list=True)
     for name, meaning in shared:
         name.own = is_per_element(meaning)

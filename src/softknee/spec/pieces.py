@@ -117,8 +117,14 @@ def _split(expr: Expr) -> Pieces:
     if type(expr) in _CORNERS:
         # A corner of something with corners: its pieces first, so that each comparison is one of smooth expressions.
         inner = [_split(arg) for arg in expr.args]
-        return _together(inner, lambda args: _CORNERS[type(expr)](*args))
+        return _together(inner, lambda args: _cornered(expr, args))
     return _together([_split(arg) for arg in expr.args], lambda args: expr.func(*args))
+
+
+def _cornered(expr: Expr, args: Sequence[Expr]) -> Expr:
+    if any(arg.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo) for arg in args):
+        raise DefinitionError(f"{expr} divides by 0 on a whole piece of the line; give that piece a value of its own.")
+    return _CORNERS[type(expr)](*args)
 
 
 def _together(several: Sequence[Pieces], build: Callable[[Sequence[Expr]], Expr]) -> Pieces:

@@ -75,8 +75,7 @@ class Primitive(sympy.Function):
     @classmethod
     def eval(cls, *args: Any) -> Expr | None:
         if all(isinstance(arg, Float) or arg.is_Rational for arg in args):
-            value = cls.elementary(*args)
-            return value if any(isinstance(arg, Float) for arg in args) else sympy.simplify(value)
+            return cls.elementary(*args)
         return None
 
     def _eval_is_extended_real(self) -> bool | None:

@@ -18,7 +18,8 @@ from ...errors import DefinitionError, ParameterError
 from ...registry import get
 from ...spec import Activation, Implicit, Param, Sigmoid, SoftTable, elementary
 from ...spec import primitives as p
-from ...spec.algebra import Add, Expr, Pow, Symbol, exp, log, oo, sympy
+from ...spec.algebra import Add, Expr, Pow, Symbol, exp, is_longer, log, oo, sympy
+from ...spec.calculus import derivative
 from ...spec.pieces import Pieces, split
 from .balls import (
     INFINITY,
@@ -64,7 +65,7 @@ class Patch:
     def derivative(self, order: int) -> Expr:
         """The derivative by x of that order, written in t."""
         while len(self._orders) <= order:
-            by_t = sympy.diff(self._orders[-1], self.symbol)
+            by_t = derivative(self._orders[-1], self.symbol)
             self._orders.append(tidy(by_t / sympy.diff(self.place, self.symbol)))
         return self._orders[order]
 
@@ -313,6 +314,7 @@ def _needs(expr: Expr, symbol: Symbol) -> Iterator[tuple[Expr, str]]:
 
 
 HIGHEST_ORDER = 24
+LONGEST_DIFFERENTIATED = 10_000  # parts of a derivative of which the next is taken to see how smooth a seam is
 
 
 @dataclass(frozen=True)
@@ -353,6 +355,8 @@ def meet(left: Patch, right: Patch, value: Expr) -> Meeting:
         certain = any(jump.sign in (1, -1) for jump in jumps)
         return Meeting(left.end, value, -1, certain, jumps)
     for order in range(1, HIGHEST_ORDER):
+        if any(is_longer(patch.derivative(order - 1), LONGEST_DIFFERENTIATED) for patch in (left, right)):
+            return Meeting(left.end, value, order - 1, False)
         gap = right.end_value(-1, order) - left.end_value(1, order)
         if gap.sign in (1, -1):
             return Meeting(left.end, value, order - 1, True)

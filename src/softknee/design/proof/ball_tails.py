@@ -35,6 +35,7 @@ from .balls import (
     below,
     constant,
     flint,
+    is_quickly_expanded,
     rational,
     smaller,
     tidy,
@@ -627,9 +628,12 @@ def unfolded(expr: Expr, symbol: Symbol, side: int) -> Expr | None:
         other = _FAR[type(node)](node.args[0], 1 if end.hi > 0 else -1)
         return node if other is None else other
 
-    if expr.count_ops() > LONGEST_FACTORED:
+    if expr.count_ops() > LONGEST_FACTORED or not is_quickly_expanded(expr):
         return None
-    rewritten_expr = sympy.expand(expr.replace(lambda node: isinstance(node, _UNFOLDED), rewritten))
+    rewritten_expr = expr.replace(lambda node: isinstance(node, _UNFOLDED), rewritten)
+    if not is_quickly_expanded(rewritten_expr):
+        return None
+    rewritten_expr = sympy.expand(rewritten_expr)
     shorter = len(Add.make_args(rewritten_expr)) <= len(Add.make_args(sympy.expand(expr)))
     return tidy(rewritten_expr) if shorter and rewritten_expr != expr else None
 

@@ -20,6 +20,7 @@ from ...errors import DefinitionError
 from ...spec import elementary
 from ...spec import primitives as p
 from ...spec.algebra import Add, Expr, Mul, Pow, Symbol, exp, log, sympy
+from ...spec.calculus import has_few_terms
 
 flint: Any = _flint
 Arb: TypeAlias = Any
@@ -403,10 +404,16 @@ def masked(expr: Expr, *, numbers: bool = False) -> tuple[Expr, dict[Expr, Expr]
     return hide(expr), {letter: node for node, letter in letters.items()}
 
 
+def is_quickly_expanded(expr: Expr) -> bool:
+    """Whether the expression, with what stands inside its functions, can be written out in little time."""
+    inside = (arg for function in expr.atoms(sympy.Function) for arg in function.args)
+    return all(has_few_terms(masked(part)[0]) for part in (expr, *inside))
+
+
 def factored(expr: Expr) -> Expr:
-    """The expression in factors, its functions and roots untouched."""
+    """The expression in factors, its functions and roots untouched; as it is where that would take long."""
     plain, back = masked(expr, numbers=True)
-    return sympy.factor(plain).xreplace(back)
+    return sympy.factor(plain).xreplace(back) if has_few_terms(plain) else expr
 
 
 @functools.lru_cache(maxsize=4096)
@@ -414,7 +421,7 @@ def tidy(expr: Expr) -> Expr:
     """In factors where that is no longer: a product of one-signed factors shows its sign."""
     if expr.count_ops() > LONGEST_FACTORED:
         return expr
-    if expr.has(sympy.sin, sympy.cos):
+    if expr.has(sympy.sin, sympy.cos) and is_quickly_expanded(expr):
         # sin a cos a as sin(2a)/2: the range of one wave is known, that of a product of two is not.
         waves = TR8(sympy.expand(expr))
         expr = waves if waves.count(_is_wave) < expr.count(_is_wave) else expr

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...spec.algebra import Expr, Symbol, sympy
+from ...spec.algebra import Expr, Symbol
+from ...spec.calculus import derivative
 from .ball_tails import Tail, unfolded
 from .balls import (
     INFINITY,
@@ -53,7 +54,7 @@ class Curve:
 
     def derivative(self, order: int) -> Expr:
         while len(self._orders) <= order:
-            self._orders.append(tidy(sympy.diff(self._orders[-1], self.symbol)))
+            self._orders.append(tidy(derivative(self._orders[-1], self.symbol)))
         return self._orders[order]
 
     def at(self, box: Span, order: int = 0) -> Span:
