@@ -8,6 +8,7 @@ Both inputs may be halves of one tensor: rows that lie a fixed step apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -100,7 +101,7 @@ def row_step(x: Tensor) -> int | None:
     if x.dim() == 0 or (strides[-1] != 1 and sizes[-1] != 1):
         return None
     leading = [d for d in range(x.dim() - 1) if sizes[d] != 1]
-    for outer, inner in zip(leading, leading[1:], strict=False):
+    for outer, inner in pairwise(leading):
         if strides[outer] != strides[inner] * sizes[inner]:
             return None
     return strides[leading[-1]] if leading else sizes[-1]
