@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import softknee as sk
-from helpers import BF16, F16, F32, each_kind, ordinary_values
+from helpers import BF16, F16, F32, KINDS, ordinary_values
 from softknee.kernels.gated import _plan
 from softknee.spec import Activation
 
@@ -19,6 +19,9 @@ if os.environ.get("TRITON_INTERPRET") != "1":
 
 # The interpreter computes with NumPy, which warns of an overflow in a piece that is not selected; a GPU does not.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+
+
+SOME = ("gelu", "generalized_smelu", "lambda_gelu", "srelu", "crrelu_exact")
 
 
 def run(gate: sk.nn.Gated, *inputs: Tensor, g: Tensor) -> list[Tensor]:
@@ -46,15 +49,15 @@ def numbers(*shape: int, dtype: torch.dtype = F32) -> Tensor:
     return (2 * torch.randn(shape, generator=torch.Generator().manual_seed(3))).to(dtype)
 
 
-@each_kind
+@pytest.mark.parametrize(
+    "act", [KINDS[name] for name in ("gelu", "generalized_smelu", "lambda_gelu", "srelu", "crrelu_exact")]
+)
 def test_two_tensors_and_two_halves(act: Activation):
     gate = sk.nn.Gated(act, learn=True, dtype=F32, **ordinary_values(act))
     both = numbers(3, 5, 140)
     a, b = (t.contiguous() for t in both.chunk(2, -1))
     for x, other in ((a, b), both.chunk(2, -1)):
-        plan = _plan(act, x, other, gate.act.fitted(x))
-        assert plan is not None
-        assert plan.halves == (x is not a)
+        assert _plan(act, x, other, gate.act.fitted(x)) is not None
     assert_like_float64(gate, a, b)
     assert_like_float64(gate, both)
 
@@ -71,6 +74,37 @@ def test_half_types_are_rounded_once(dtype):
 )
 def test_layouts(layout):
     assert_like_float64(sk.nn.Gated("srelu", learn=True), layout(numbers(3, 5, 6)), layout(numbers(3, 5, 6) + 1))
+
+
+def test_expanded_rows_are_no_rows_apart():
+    row, other = numbers(1, 12).expand(4, 12), numbers(4, 12)
+    assert_like_float64(sk.nn.Gated("silu"), row, other)
+
+
+@pytest.mark.parametrize("halves", [True, False])
+def test_inplace_overwrites_what_the_backward_pass_needs_no_more(halves):
+    x, weight = numbers(5, 6), numbers(6, 20).requires_grad_()
+    results = []
+    for inplace in (False, True):
+        gate = sk.nn.Gated("srelu", learn=True, inplace=inplace)
+        whole = x @ weight
+        a, b = whole.chunk(2, -1) if halves else (whole[:, :10] * 1, whole[:, 10:] * 1)
+        before = a.detach().clone()
+        y = gate(a, b)
+        results.append(torch.autograd.grad(y.sum(), [weight, *gate.parameters()], retain_graph=True))
+        assert torch.equal(a.detach(), before) != inplace
+        if inplace:
+            with pytest.raises(RuntimeError, match="inplace"):
+                torch.autograd.grad(y.sum(), weight)
+    for plain, other in zip(*results, strict=True):
+        torch.testing.assert_close(plain, other)
+
+
+def test_inplace_leaves_leaves_alone():
+    a, b = numbers(4, 8).requires_grad_(), (numbers(4, 8) + 1).requires_grad_()
+    before = a.detach().clone()
+    sk.nn.Gated("silu", inplace=True)(a, b).sum().backward()
+    assert torch.equal(a.detach(), before)
 
 
 def test_the_last_half_may_be_the_gate():

@@ -28,12 +28,16 @@ from .triton_source import compute, factors_of
 _BLOCK, _WARPS, _PER_CORE = 1024, 4, 64
 
 
-def call_gated(act: Activation, x: Tensor, params: Sequence[Tensor], gate: Tensor) -> Tensor:
-    """f(x) * gate, with parameters given as tensors that broadcast against x."""
+def call_gated(act: Activation, x: Tensor, params: Sequence[Tensor], gate: Tensor, *, inplace: bool = False) -> Tensor:
+    """f(x) * gate, with parameters given as tensors that broadcast against x.
+
+    inplace: a fused backward pass writes the gradients of x and of the gate over them, unless they are leaves.
+    """
     alike = x.shape == gate.shape and x.dtype == gate.dtype and x.device == gate.device and not x.is_nested
     if not alike or torch.compiler.is_compiling() or not ordinary(x) or not ordinary(gate) or _forward_mode():
         return call(act, x, params) * gate
-    return _function(act).apply(x, gate, *params)
+    overwrites = inplace and x.grad_fn is not None and gate.grad_fn is not None
+    return _function(act).apply(overwrites, x, gate, *params)
 
 
 def _forward_mode() -> bool:
@@ -44,7 +48,8 @@ def _forward_mode() -> bool:
 def _function(act: Activation) -> Any:
     names, key = ["x", *(p.name for p in act.params)], act.key
 
-    def forward(ctx: Any, x: Tensor, gate: Tensor, *params: Tensor) -> Tensor:
+    def forward(ctx: Any, overwrites: bool, x: Tensor, gate: Tensor, *params: Tensor) -> Tensor:
+        ctx.overwrites = overwrites
         ctx.save_for_backward(x, gate, *params)
         plan = _plan(act, x, gate, params)
         if plan is not None:
@@ -53,19 +58,19 @@ def _function(act: Activation) -> Any:
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, gate, *params = ctx.saved_tensors
-        (g,), (need_x, need_gate, *need_params) = grad_outputs, ctx.needs_input_grad
+        (g,), (_, need_x, need_gate, *need_params) = grad_outputs, ctx.needs_input_grad
         needs = [need_x, *need_params]
         if torch.is_grad_enabled() or not ordinary(g) or batched(g):
             d_gate = g * call(act, x, params) if need_gate else None
             rest = [along(act, n, x, params, g * gate) if need else None for n, need in zip(names, needs, strict=True)]
-            return rest[0], d_gate, *rest[1:]
+            return None, rest[0], d_gate, *rest[1:]
         plan = _plan(act, x, gate, params)
         if plan is not None:
-            return plan.backward(g, x, gate, params, needs)
+            return None, *plan.backward(g, x, gate, params, needs, overwrites=ctx.overwrites)
         d_gate = g * torch.ops.softknee.pointwise.default(x, params, key) if need_gate else None
         gradients = iter(operators.pointwise_backward(g * gate, x, params, key, needs) if any(needs) else ())
         d_x, *d_params = [next(gradients) if need else None for need in needs]
-        return d_x, d_gate, *d_params
+        return None, d_x, d_gate, *d_params
 
     body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(f"Softknee_gated_{act.name}", (torch.autograd.Function,), body)
@@ -92,7 +97,7 @@ def _plan(act: Activation, x: Tensor, gate: Tensor, params: Sequence[Tensor]) ->
 
 
 def row_step(x: Tensor) -> int | None:
-    """How far apart the rows along the last dimension begin; None where a row has holes, or the steps differ.
+    """How far apart the rows along the last dimension begin; None where a row has holes, or rows overlap or vary.
 
     >>> row_step(torch.zeros(2, 3, 8)[..., :4])
     8
@@ -104,7 +109,8 @@ def row_step(x: Tensor) -> int | None:
     for outer, inner in pairwise(leading):
         if strides[outer] != strides[inner] * sizes[inner]:
             return None
-    return strides[leading[-1]] if leading else sizes[-1]
+    step = strides[leading[-1]] if leading else sizes[-1]
+    return step if step >= sizes[-1] else None
 
 
 class GatedPlan:
@@ -112,23 +118,17 @@ class GatedPlan:
 
     def __init__(self, act: Activation, x: Tensor, gate: Tensor) -> None:
         self.act, self.dtype, self.device = act, x.dtype, x.device
-        self.copies = row_step(x) is None or row_step(gate) is None
         width = x.shape[-1] if x.dim() else 1
-        steps = (width, width) if self.copies else (row_step(x) or width, row_step(gate) or width)
-        self.halves = (
-            not self.copies
-            and x.dim() > 0
-            and steps == (2 * width, 2 * width)
-            and gate.storage_offset() - x.storage_offset() in (width, -width)
-            and gate.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
-        )
+        x_step, gate_step = row_step(x), row_step(gate)
+        self.copies = x_step is None or gate_step is None
+        steps = (width, width) if x_step is None or gate_step is None else (x_step, gate_step)
         if steps == (width, width):  # no rows apart: one long one
             width, steps = x.numel(), (x.numel(), x.numel())
         self.width, self.steps, self.rows = width, steps, x.numel() // width
         self.block = min(_BLOCK if x.dtype == torch.float32 else 2 * _BLOCK, max(64, power_of_two(width)))
         self.blocks = divide_up(width, self.block)
         self._forward: Launch | None = None
-        self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, int]]] = {}
+        self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, int]]] = {}  # by what is needed, and where
 
     def forward(self, x: Tensor, gate: Tensor, params: Sequence[Tensor]) -> Tensor:
         if self.copies:
@@ -142,21 +142,29 @@ class GatedPlan:
         return y
 
     def backward(
-        self, g: Tensor, x: Tensor, gate: Tensor, params: Sequence[Tensor], needs: Sequence[bool]
+        self,
+        g: Tensor,
+        x: Tensor,
+        gate: Tensor,
+        params: Sequence[Tensor],
+        needs: Sequence[bool],
+        *,
+        overwrites: bool,
     ) -> tuple[Tensor | None, ...]:
         """The gradients of x, of the gate, and of the parameters that need one."""
         if self.copies:
             x, gate = x.contiguous(), gate.contiguous()
         g = g.contiguous() if g.dtype == x.dtype else g.to(x.dtype).contiguous()
-        made = self._backwards.get(tuple(needs[1:]))
+        overwrites = overwrites and not self.copies
+        made = self._backwards.get((overwrites, *needs[1:]))
         if made is None:
-            made = self._backwards[tuple(needs[1:])] = self._make_backward(needs)
+            made = self._backwards[overwrites, *needs[1:]] = self._make_backward(needs, overwrites=overwrites)
         launch, partial_shape = made
         partial = torch.empty(partial_shape, dtype=torch.float32, device=x.device)
-        if self.halves:  # side by side, as x and the gate are: the gradient of the whole tensor is one piece
-            both = torch.empty((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype, device=x.device)
-            first, second = both.chunk(2, -1)
-            dx, dgate = (first, second) if gate.storage_offset() > x.storage_offset() else (second, first)
+        if overwrites:
+            dx, dgate = x.detach(), gate.detach()
+            for changed in (dx, dgate):  # who else has saved them, or goes through this graph again, hears of it
+                torch.autograd.graph.increment_version(changed)
         else:
             dx, dgate = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
         launch(g, x, gate, dx, dgate, partial, *params)
@@ -166,13 +174,13 @@ class GatedPlan:
         ]
         return dx, dgate, *d_params
 
-    def _make_backward(self, needs: Sequence[bool]) -> tuple[Launch, tuple[int, int]]:
+    def _make_backward(self, needs: Sequence[bool], *, overwrites: bool) -> tuple[Launch, tuple[int, int]]:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
         every = self.rows * self.blocks
         programs = min(every, _PER_CORE * cores(self.device)) if needed else every
         kernel = _backward_kernel(self.act, needed, self.dtype)
-        out = 2 * self.width if self.halves else self.width
-        numbers = (self.width, *self.steps, out, self.blocks, every)
+        out = self.steps if overwrites else (self.width, self.width)
+        numbers = (self.width, *self.steps, *out, self.blocks, every)
         return Launch(kernel, (programs,), numbers, warps=_WARPS, BLOCK=self.block), (len(needed), programs)
 
 
@@ -210,8 +218,8 @@ def _backward_kernel(act: Activation, needed: tuple[str, ...], dtype: torch.dtyp
     )
     text = f"""{slopes}
 @triton.jit
-def gated_backward(g_ptr, x_ptr, gate_ptr, dx_ptr, dgate_ptr, partial_ptr, {pointers}width, x_step, gate_step, out_step,
-                   blocks, every, BLOCK: tl.constexpr):
+def gated_backward(g_ptr, x_ptr, gate_ptr, dx_ptr, dgate_ptr, partial_ptr, {pointers}width, x_step, gate_step, dx_step,
+                   dgate_step, blocks, every, BLOCK: tl.constexpr):
 {loads}{zero}    for at in range(tl.program_id(0), every, tl.num_programs(0)):
         row = (at // blocks).to(tl.int64)
         column = (at % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -220,7 +228,7 @@ def gated_backward(g_ptr, x_ptr, gate_ptr, dx_ptr, dgate_ptr, partial_ptr, {poin
         gate = tl.load(gate_ptr + row * gate_step + column, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(g_ptr + row * width + column, mask=inside, other=0.0).to(tl.float32)
         {", ".join(["value", "dx", *factors])} = slopes({", ".join(["x", *params])})
-        tl.store(dx_ptr + row * out_step + column, g * gate * dx, mask=inside)
-        tl.store(dgate_ptr + row * out_step + column, g * value, mask=inside)
+        tl.store(dx_ptr + row * dx_step + column, g * gate * dx, mask=inside)
+        tl.store(dgate_ptr + row * dgate_step + column, g * value, mask=inside)
 {add}{total}{lines}{out}"""
     return load_kernel(text, f"{act.key} gated_backward {' '.join(needed)}", "gated_backward", dtype)

@@ -19,14 +19,17 @@ from .parameters import require_tensor
 
 
 class GatedPointwise(Pointwise):
-    """An element-wise activation times a gate; its arguments and its state are those of `Pointwise`."""
+    """An element-wise activation times a gate; its arguments and its state are those of `Pointwise`.
+
+    With `inplace` the gradients overwrite both inputs in the backward pass: see `Gated`.
+    """
 
     def forward(self, input: Tensor, gate: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(input, torch.fx.Proxy):
             tracer: Any = input.tracer
             return tracer.create_proxy("call_module", tracer.path_of_module(self), (input, gate), {})
         require_tensor(self.title, gate)
-        return call_gated(self.definition, input, self.fitted(input), gate)
+        return call_gated(self.definition, input, self.fitted(input), gate, inplace=self.inplace)
 
 
 class Gated(nn.Module):
@@ -43,7 +46,9 @@ class Gated(nn.Module):
         split: the dimension that a single input is halved along.
         gate_last: which half of a single input goes through the activation: the first one (Llama's order), or with
             True the last one, as in `torch.nn.GLU`.
-        arguments: what `sk.nn.make` takes: the parameters by name, learn, per, size, dim, device, dtype.
+        arguments: what `sk.nn.make` takes: the parameters by name, learn, per, size, dim, device, dtype. With
+            inplace=True the gradients of a and b overwrite them in the backward pass, on a GPU, which saves two tensors
+            more; whoever needs a or b after it, or goes backward twice, gets an error from torch.
 
     >>> import softknee as sk, torch
     >>> swiglu = sk.nn.Gated("silu")
