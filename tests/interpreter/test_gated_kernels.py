@@ -100,6 +100,20 @@ def test_inplace_overwrites_what_the_backward_pass_needs_no_more(halves):
         torch.testing.assert_close(plain, other)
 
 
+@pytest.mark.parametrize(
+    "views",
+    [lambda t: (t, t), lambda t: (t[:, :8], t[:, 4:12]), lambda t: (t[1:], t[:-1])],
+    ids=["same", "over", "rows"],
+)
+def test_inplace_does_not_overwrite_what_lies_over_one_another(views):
+    x = numbers(5, 12).requires_grad_()
+    gradients = []
+    for inplace in (False, True):
+        a, b = views(x * 1)
+        gradients.append(torch.autograd.grad(sk.nn.Gated("silu", inplace=inplace)(a, b).sum(), x)[0])
+    torch.testing.assert_close(*gradients)
+
+
 def test_inplace_leaves_leaves_alone():
     a, b = numbers(4, 8).requires_grad_(), (numbers(4, 8) + 1).requires_grad_()
     before = a.detach().clone()

@@ -155,7 +155,7 @@ class GatedPlan:
         if self.copies:
             x, gate = x.contiguous(), gate.contiguous()
         g = g.contiguous() if g.dtype == x.dtype else g.to(x.dtype).contiguous()
-        overwrites = overwrites and not self.copies
+        overwrites = overwrites and not self.copies and self._apart(x, gate)
         made = self._backwards.get((overwrites, *needs[1:]))
         if made is None:
             made = self._backwards[overwrites, *needs[1:]] = self._make_backward(needs, overwrites=overwrites)
@@ -173,6 +173,14 @@ class GatedPlan:
             next(sums).reshape(p.shape).to(p.dtype) if need else None for p, need in zip(params, needs[1:], strict=True)
         ]
         return dx, dgate, *d_params
+
+    def _apart(self, x: Tensor, gate: Tensor) -> bool:
+        """Whether no number of x lies where one of the gate does."""
+        if x.untyped_storage().data_ptr() != gate.untyped_storage().data_ptr():
+            return True
+        step = self.steps[0]
+        distance = (gate.storage_offset() - x.storage_offset()) % step
+        return self.steps[1] == step and self.width <= distance <= step - self.width
 
     def _make_backward(self, needs: Sequence[bool], *, overwrites: bool) -> tuple[Launch, tuple[int, int]]:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
