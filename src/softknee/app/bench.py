@@ -111,6 +111,33 @@ def bench_model(
     print_model(_measure("model:", models.measure, settings, json=json))
 
 
+@bench.command("gated")
+def bench_gated(
+    tokens: Annotated[int, typer.Option(min=1, help="rows")] = 16384,
+    hidden: Annotated[int, typer.Option(min=1, help="numbers in a row")] = 3072,
+    dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "bf16",
+    device: Device = "auto",
+    repeats: CallSamples = 25,
+    seconds: CallSeconds = 2.0,
+    json: RecordFile = None,
+) -> None:
+    """Time act(a) * b, as language models use it, beside torch's own and Liger-Kernel's where that is installed."""
+    from ..lab.bench import gated
+    from ..lab.bench.speed import DTYPES, choose_device
+
+    if dtype not in DTYPES:
+        raise ParameterError(f"There is no dtype called {dtype!r} to measure: it is {', '.join(DTYPES)}.")
+    settings = gated.Settings(
+        device=choose_device(device),
+        tokens=tokens,
+        hidden=hidden,
+        dtype=dtype,
+        repeats=repeats,
+        seconds_per_call=seconds,
+    )
+    print_table(gated.gated_table(_measure("gated:", gated.measure, settings, json=json)))
+
+
 @bench.command("replicas")
 def bench_replicas(
     counts: Annotated[str, typer.Option(help="numbers of replicas; default 1,12,48,240 (CPU: 1,12)")] = "",

@@ -33,7 +33,8 @@ _COARSE_VALUES = ("normal_cdf", "tanh", "log1p_minus_near")
 _COARSE = {torch.float16: _COARSE_VALUES, torch.bfloat16: (*_COARSE_VALUES, "normal_pair", "tanh_pair")}
 
 
-def _load(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[..., Any]:
+def load_kernel(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[..., Any]:
+    """A kernel from its text, with the functions that such numbers need."""
     from . import triton_math  # here, because a torch without Triton must be able to import this file
 
     names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
@@ -48,7 +49,7 @@ def _load(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[...,
 def _forward_kernel(act: Activation, rows: bool, dtype: torch.dtype) -> Callable[..., Any]:
     name = "forward_rows" if rows else "forward_flat"
     text = source.compute(act, "value", [()]) + getattr(source, name)(act)
-    return _load(text, f"{act.key} {name}", name, dtype)
+    return load_kernel(text, f"{act.key} {name}", name, dtype)
 
 
 @once_per_definition
@@ -57,7 +58,7 @@ def _backward_kernel(
 ) -> Callable[..., Any]:
     text = getattr(source, f"backward_{shape}")(act, needed, want_x)
     label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)}"
-    return _load(text, label, "backward_flat" if shape == "flat" else "backward_rows", dtype)
+    return load_kernel(text, label, "backward_flat" if shape == "flat" else "backward_rows", dtype)
 
 
 class FusedPlan:
@@ -132,7 +133,7 @@ class FusedPlan:
             block = _block(n, block)
             programs = divide_up(n, block)
             if needed:
-                programs = min(programs, per_core * _cores(self.device))
+                programs = min(programs, per_core * cores(self.device))
             kernel = _backward_kernel(self.act, needed, want_x, "flat", self.dtype)
             launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0)
             return launch, (len(needed), programs)
@@ -150,7 +151,8 @@ class FusedPlan:
 
 
 @functools.cache
-def _cores(device: torch.device) -> int:
+def cores(device: torch.device) -> int:
+    """The multiprocessors of a GPU."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 

@@ -20,7 +20,7 @@ from .fused import FusedPlan
 from .layout import storage_order
 
 # A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
-_MOST_PLANS = 4096
+MOST_PLANS = 4096
 
 
 def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
@@ -36,7 +36,7 @@ def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
     plans = _plans(act)
     plan = plans.get(layout)
     if plan is None:
-        if len(plans) >= _MOST_PLANS:
+        if len(plans) >= MOST_PLANS:
             plans.clear()
         path = choose_kernel(act, x, params).path
         plan = plans[layout] = FusedPlan(act, x, params) if path == "fused" else path

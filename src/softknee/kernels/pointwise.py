@@ -110,8 +110,8 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
         (g,), needs = grad_outputs, list(ctx.needs_input_grad)
-        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or _batched(g):
-            return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
+        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or batched(g):
+            return tuple(along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
         gradients = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
         return tuple([next(gradients) if need else None for need in needs])
 
@@ -144,7 +144,7 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     return _function(act, eager), _function(act, apart, generate_vmap_rule=True)
 
 
-def _batched(g: Tensor) -> bool:
+def batched(g: Tensor) -> bool:
     """Whether this stands for several gradients at once: torch.autograd.grad(..., is_grads_batched=True).
 
     That is not torch.func's vmap, and no operator of ours can have a rule for it.
@@ -230,7 +230,7 @@ def _slope(act: Activation, name: str, x: Tensor, params: Sequence[Tensor]) -> T
     return _apply(runtime_of(act.partial(name)), x.to(plain.working_type(x.dtype)), params)
 
 
-def _along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: Tensor) -> Tensor:
+def along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: Tensor) -> Tensor:
     slope = _slope(act, name, x, params)
     target = x if name == "x" else params[[p.name for p in act.params].index(name)]
     return sum_to_shape(g.to(slope.dtype) * slope, target.shape).to(target.dtype)

@@ -77,7 +77,7 @@ def backward_flat(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params)
     loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
-    slopes, factors, combine = _factors(act, needed, want_x)
+    slopes, factors, combine = factors_of(act, needed, want_x=want_x)
     zero = "".join(f"    sum_{f} = tl.zeros([BLOCK], tl.float32)\n" for f in factors)
     add = "".join(f"        sum_{f} += g * {f}\n" for f in factors)
     total = "".join(f"    {f} = tl.sum(sum_{f}, axis=0)\n" for f in factors)
@@ -110,9 +110,14 @@ def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.cons
 {total}{lines}{out}"""
 
 
-def _factors(act: Activation, needed: Sequence[str], want_x: bool) -> tuple[str, list[str], Body]:
-    """The device function of the slope and of what is summed, the names of the sums, and how they are combined."""
-    first = [("x",)] if want_x else []
+def factors_of(
+    act: Activation, needed: Sequence[str], *, want_x: bool, want_value: bool = False
+) -> tuple[str, list[str], Body]:
+    """The device function of the slope and of what is summed, the names of the sums, and how they are combined.
+
+    want_x, want_value: whether it returns the slope by x, and before that the value, as well.
+    """
+    first: list[Index] = [*([()] if want_value else []), *([("x",)] if want_x else [])]
     split = split_slopes(act, needed)
     if split is None:
         factors = [f"f{i}" for i in range(len(needed))]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import zoo
 from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
+from .gated import Gated
 from .make import explain, make
 from .module import Pointwise, RowwiseModule
 from .rate import RatePenalty
@@ -31,6 +32,7 @@ __all__ = [
     "SQUAFS",
     "DiTAC",
     "EntropicSpline",
+    "Gated",
     "Pointwise",
     "PolyNorm",
     "PolyReLU",

@@ -363,6 +363,7 @@ class Target:
     on_tensor: whether it was a method of its tensor.
     whole:     whether all arguments go along, or the tensor alone.
     tensor:    of an expression that is replaced whole, how its input reads.
+    gate:      of a product that is replaced whole, how its other factor reads, which goes along.
     """
 
     name: str
@@ -370,6 +371,7 @@ class Target:
     on_tensor: bool = False
     whole: bool = False
     tensor: str = ""
+    gate: str = ""
 
 
 Edits = Mapping[str, Mapping[Position, Target]]
@@ -418,6 +420,32 @@ def count_calls(owner: type, name: str) -> int:
         with contextlib.suppress(CannotRewrite):
             count += sum(attribute == name for _, attribute in calls_of(method.function))
     return count
+
+
+def gate_products(owner: type, name: str) -> dict[str, dict[Position, Target]]:
+    """The products `self.NAME(a) * b` of a class as edits that make them `self.NAME(a, b)`.
+
+    None of them where a call of the attribute is anything else: the module that takes two inputs serves them all. A
+    factor before the call must be no call itself, because it would be computed after the other one.
+    """
+    edits: dict[str, dict[Position, Target]] = {}
+    for method in methods(edits_of(owner)[0], below=nn.Module):
+        with contextlib.suppress(CannotRewrite):
+            parents = parents_of(definition_of(method.function))
+            for call in (node for node, attribute in calls_of(method.function) if attribute == name):
+                product, tensor = parents.get(call), tensor_of(call, on_tensor=False)
+                if not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult) or tensor is None:
+                    return {}
+                gate = product.right if product.left is call else product.left
+                if len(call.args) != 1 or call.keywords or (gate is product.left and _calls_something(gate)):
+                    return {}
+                target = Target(name, ast.unparse(product), tensor=ast.unparse(tensor), gate=ast.unparse(gate))
+                edits.setdefault(method.name, {})[span(product, method.function)] = target
+    return edits
+
+
+def _calls_something(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
 def _frozen(edits: Edits) -> _Frozen:
@@ -517,8 +545,7 @@ class _Replace(ast.NodeTransformer):
         if target is None or not isinstance(node, ast.expr) or ast.unparse(node) != target.text:
             return self.generic_visit(node)
         if target.tensor:
-            parts = (part for part in ast.walk(node) if isinstance(part, ast.expr))
-            argument = next((part for part in parts if ast.unparse(part) == target.tensor), None)
+            argument = _part(node, target.tensor)
         else:
             argument = tensor_of(node, on_tensor=target.on_tensor) if isinstance(node, ast.Call) else None
         if argument is None:
@@ -531,4 +558,11 @@ class _Replace(ast.NodeTransformer):
         if target.whole and isinstance(node, ast.Call):
             self.generic_visit(node)
             return ast.copy_location(ast.Call(func=attribute, args=node.args, keywords=node.keywords), node)
-        return ast.copy_location(ast.Call(func=attribute, args=[self.visit(argument)], keywords=[]), node)
+        gate = _part(node, target.gate) if target.gate else None
+        arguments = [self.visit(part) for part in (argument, gate) if part is not None]
+        return ast.copy_location(ast.Call(func=attribute, args=arguments, keywords=[]), node)
+
+
+def _part(node: ast.expr, text: str) -> ast.expr | None:
+    """The part of an expression that reads so."""
+    return next((part for part in ast.walk(node) if isinstance(part, ast.expr) and ast.unparse(part) == text), None)

@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ...nn.gated import GatedPointwise
 from ..modules import run_example, tensors_in
 from .expressions import ELEMENTWISE, MISSING, Part, Scope, whole_of
 from .identify import FUNCTIONS, GATES, Identity, identify
@@ -707,7 +708,7 @@ def _enter(watch: _Watch, module: nn.Module, args: Any, kwargs: Any) -> None:
     tensor = next(iter(tensors_in([*args, *kwargs.values()])), None)
     watch.current.pop(id(module), None)
     if tensor is not None and not watch.deep:
-        alone = len(args) + len(kwargs) == 1
+        alone = len(args) + len(kwargs) == 1 or isinstance(module, GatedPointwise)
         watch.current[id(module)] = _used(watch, id(module), watch.sites[id(module)], tensor, alone=alone)
     watch.deep += 1
 

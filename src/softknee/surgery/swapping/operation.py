@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError
+from ...nn.gated import GatedPointwise
 from ...nn.parameters import Parameterised, require_model
 from ..finding.expressions import redirect
 from ..finding.identify import identify_module
-from ..finding.rewriting import count_calls, edits_for, with_calls, without_calls
+from ..finding.rewriting import count_calls, edits_for, gate_products, with_calls, without_calls
 from ..finding.sites import Place, Site
 from ..modules import table_lines
 
@@ -194,11 +195,16 @@ def _put_in_attribute(place: Place, new: nn.Module) -> Undo:
     before = vars(owner).pop(name, None)
     owner._modules[name] = new
     lists = _put_in_lists(owner, old, new)
+    before_gate, after_gate = (isinstance(module, GatedPointwise) for module in (old, new))
+    if before_gate != after_gate:
+        _fuse_products(owner, name, fused=after_gate)
     if isinstance(owner, nn.TransformerDecoderLayer):
         # torch fills in F.relu where the state of a copy has no such entry, and would not see the module.
         vars(owner)[name] = new
 
     def undo() -> None:
+        if before_gate != after_gate:
+            _fuse_products(owner, name, fused=before_gate)
         lists()
         vars(owner).pop(name, None)
         if isinstance(old, nn.Module):
@@ -209,6 +215,12 @@ def _put_in_attribute(place: Place, new: nn.Module) -> Undo:
             vars(owner)[name] = before
 
     return undo
+
+
+def _fuse_products(owner: nn.Module, name: str, *, fused: bool) -> None:
+    """The products `self.NAME(a) * b` of the owner's methods become `self.NAME(a, b)`, or themselves again."""
+    edits: Any = gate_products(type(owner), name)
+    owner.__class__ = (with_calls if fused else without_calls)(type(owner), edits)
 
 
 def _put_in_lists(owner: nn.Module, old: Any, new: nn.Module) -> Undo:

@@ -62,6 +62,8 @@ def check(plan: Any, *, source: str) -> dict[str, Any]:
             _check_change(change, part, source)
     if not plan["changes"]:
         raise _damaged(source, "it changes nothing")
+    if not isinstance(plan.setdefault("fuse", False), bool):  # a plan from before there were gates does not say
+        raise _damaged(source, "its 'fuse' is neither true nor false")
     places = [(change["owner"], change["name"]) for part in ("changes", "kept") for change in plan[part]]
     if len(set(places)) != len(places):
         raise _damaged(source, "it puts two activations into one place")
@@ -157,6 +159,8 @@ def describe(
     chosen: Sequence[Site],
     arguments: Sequence[Mapping[str, Any]],
     kept: Sequence[Step],
+    *,
+    fuse: bool,
 ) -> dict[str, Any]:
     """The plan of a swap; the definition and the arguments become text when it is saved."""
     paths = {id(module): path for path, module in model.named_modules()}
@@ -175,6 +179,7 @@ def describe(
         "activation": definition,
         "changes": changes,
         "kept": aside,
+        "fuse": fuse,
     }
 
 

@@ -18,10 +18,11 @@ from ...errors import InputError, ParameterError, SoftkneeError, did_you_mean
 from ...kernels import find
 from ...nn import Squaf, make
 from ...nn.baselines import Baseline
+from ...nn.gated import GatedPointwise
 from ...registry import resolve
 from ...spec import Activation, Param, Rowwise, SoftTable
 from ..finding.identify import GATES, double, identify_module, stand_in
-from ..finding.rewriting import edits_of
+from ..finding.rewriting import edits_of, gate_products
 from ..finding.sites import Site, find_sites, unrun
 from ..modules import compare, first_line, number_by_depth, read_where, run_example
 from . import plan as plans
@@ -329,6 +330,7 @@ def swap_(
     learn: bool | str | Iterable[str] | None = None,
     per: str = "layer",
     example: Any = None,
+    fuse: bool = False,
     dry_run: bool = False,
     **values: Any,
 ) -> Report:
@@ -345,6 +347,8 @@ def swap_(
             learn.
         example: what the model is called with. Needed for functions called inside forward, for per="channel" or
             "neuron", and for the change of the output in the report.
+        fuse: where a block computes `self.act(a) * b`, as those of Llama, Mistral, Qwen and Gemma do, compute the
+            product in the activation's kernel, which then saves a and b alone (see `sk.nn.Gated`).
         dry_run: only report.
         values: parameters of the new function: a number, a list with one for each site, or "uniform", "increasing",
             "decreasing" with depth. For SQUAF, z="fit" fits the table to the function that is replaced.
@@ -381,14 +385,14 @@ def swap_(
     shared = resolve_shared(chosen, sites, apart=per != "layer" or bool(learn and definition.params))
     chosen, kept = shared.sites, shared.kept
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
-    steps = _steps(model, definition, chosen, arguments)
+    steps = _steps(model, definition, chosen, arguments, fuse=fuse)
     changes, more = update_configs(model, sites, chosen, steps)
     report = Report(
         changed=_changed(chosen, steps, shared.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=shared.notes + more + _unknown(model, run),
+        notes=shared.notes + more + (_unfused(steps) if fuse else []) + _unknown(model, run),
         dry_run=dry_run,
-        plan=plans.describe(model, definition, chosen, arguments, kept),
+        plan=plans.describe(model, definition, chosen, arguments, kept, fuse=fuse),
     )
     if dry_run:
         return report
@@ -475,7 +479,7 @@ def apply_(model: nn.Module, path: str | os.PathLike[str]) -> Report:
     plan = plans.read(path)
     definition, chosen, arguments, kept = plans.resolve(model, plan, source=os.fspath(path))
     with plans.blamed_on(os.fspath(path)):
-        steps = _steps(model, definition, chosen, arguments)
+        steps = _steps(model, definition, chosen, arguments, fuse=plan["fuse"])
     changes, notes = update_configs(model, find_sites(model)[0], chosen, steps)
     done = perform([*steps, *kept], extra=[*fast_paths(steps, model), *changes])
     changed = _changed(chosen, steps)
@@ -515,7 +519,12 @@ def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
 
 
 def _steps(
-    model: nn.Module, definition: Definition, chosen: Sequence[Site], arguments: Sequence[dict[str, Any]]
+    model: nn.Module,
+    definition: Definition,
+    chosen: Sequence[Site],
+    arguments: Sequence[dict[str, Any]],
+    *,
+    fuse: bool,
 ) -> list[Step]:
     """A new module for each site, on the device and in the type of the weights nearest to it."""
     around = dict(model.named_modules(remove_duplicate=False))
@@ -523,9 +532,27 @@ def _steps(
     for site, values in zip(chosen, arguments, strict=True):
         parts = site.owner.split(".") if site.owner else []
         parents = [around[".".join(parts[:n])] for n in range(len(parts), -1, -1)]
-        steps.append(Step(site.place, make(definition, **(home_of(site.place.old, *parents) | values))))
+        values = home_of(site.place.old, *parents) | values
+        gated = fuse and isinstance(definition, Activation) and _multiplies(site)
+        steps.append(Step(site.place, GatedPointwise(definition, **values) if gated else make(definition, **values)))
     number_by_depth(step.new for step in steps)
     return steps
+
+
+def _multiplies(site: Site) -> bool:
+    """Whether all that its owner does with the result of the site is to multiply it."""
+    place = site.place
+    return not place.calls and not place.node and bool(gate_products(type(place.owner), place.name))
+
+
+def _unfused(steps: Sequence[Step]) -> list[str]:
+    left = [step.place.name for step in steps if not isinstance(step.new, GatedPointwise)]
+    if not left:
+        return []
+    return [
+        f"fuse=True: of {len(steps)} activations {len(left)} stay apart, because they are no factor of a product "
+        "written as self.act(a) * b, or no function of single elements."
+    ]
 
 
 def _changed(
