@@ -52,7 +52,12 @@ def precise() -> nn.Module:
 
 @functools.cache
 def by_hand(
-    seed: int, *, own: Any = torch.optim.Adam, rate: float = RATE, clip: float | None = None, frozen: tuple[str, ...] = ()
+    seed: int,
+    *,
+    own: Any = torch.optim.Adam,
+    rate: float = RATE,
+    clip: float | None = None,
+    frozen: tuple[str, ...] = (),
 ) -> nn.Module:
     """What one would write without softknee.train: SGD for the weights, and another optimiser for the activations.
 
