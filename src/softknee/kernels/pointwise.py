@@ -19,14 +19,19 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
+from .calls import Call, Calls, for_numbers, for_tensors, may_be_quick, unwatched
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
-from .layout import check_nested, like, sum_to_shape, values_of
+from .layout import check_nested, like, sum_to_shape, values_of, writable
+from .triton_source import Source
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces."""
+    """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces.
+
+    Those for eager calls and for torch.func take a `Call` first, or None where x and the values of the parameters follow.
+    """
 
     eager: Any
     transformed: Any
@@ -51,6 +56,7 @@ def prepare(key: str) -> str:
     """
     act = by_key(key)
     if act.derived.runtime is None:
+        act.derived.calls = Calls()
         act.derived.runtime = Runtime(*_functions(act), *_traced_functions(act))
     return key
 
@@ -85,14 +91,19 @@ def _functions(act: Activation) -> tuple[Any, Any]:
             return torch.ops.softknee.pointwise.default(x, params, key)
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        x, *params = ctx.saved_tensors
-        (g,), needs = grad_outputs, list(ctx.needs_input_grad)
-        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or _batched(g):
-            return tuple(_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
-        gradients = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
-        return tuple([next(gradients) if need else None for need in needs])
+        x, *tensors = ctx.saved_tensors
+        (g,), call, needs = grad_outputs, ctx.call, ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled() or not unwatched(g) or not ordinary(x) or _batched(g):
+            params = tensors if call is None else call.effective(x, tensors)
+            gradients = [_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=False)]
+            return None, *(gradients if call is None else call.chained(gradients, tensors))
+        if call is None:
+            made = iter(torch.ops.softknee.pointwise_backward.default(g, x, tensors, key, needs))
+        else:
+            made = iter(call.plan.backward(g, x, tensors, needs[: len(names)], call.numbers))
+        return None, *[next(made) if need else None for need in needs]
 
-    def jvp(ctx: Any, *grad_inputs: Tensor | None) -> Tensor:
+    def jvp(ctx: Any, _: None, *grad_inputs: Tensor | None) -> Tensor:
         x, *params = ctx.saved_tensors
         parts = [
             _slope(act, name, x, params) * tangent
@@ -101,19 +112,24 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         ]
         return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
 
-    def remember(ctx: Any, inputs: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+    def remember(ctx: Any, inputs: Sequence[Any]) -> None:
+        ctx.call, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
-    def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
-        remember(ctx, (x, *params))
-        return value(x, params)
+    def forward(ctx: Any, call: Call | None, x: Tensor, *tensors: Tensor) -> Tensor:
+        if call is None:
+            remember(ctx, (None, x, *tensors))
+            return value(x, tensors)
+        ctx.call = call
+        ctx.save_for_backward(x, *tensors)
+        return call.plan.forward(x, tensors, call.numbers)
 
     # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
     # torch.func needs that kind.
     eager = {"forward": forward, "backward": backward, "jvp": jvp}
     apart = {
-        "forward": lambda x, *params: value(x, params),
+        "forward": lambda call, x, *params: value(x, params),
         "setup_context": lambda ctx, inputs, output: remember(ctx, inputs),
         "backward": backward,
         "jvp": jvp,
@@ -136,8 +152,8 @@ def _function(act: Activation, methods: Mapping[str, Any], **attributes: Any) ->
 
 def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     if torch._C._are_functorch_transforms_active():
-        return runtime.transformed.apply(x, *params)
-    return runtime.eager.apply(x, *params)
+        return runtime.transformed.apply(None, x, *params)
+    return runtime.eager.apply(None, x, *params)
 
 
 def _traced_functions(act: Activation) -> tuple[Any, Any]:
@@ -224,10 +240,31 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     return _apply(runtime, x, params)
 
 
-def writable(x: Tensor) -> bool:
-    """Whether torch lets x be overwritten: it has no expanded dimension, and inference mode has not been left."""
-    expanded = any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
-    return not expanded and (torch.is_inference_mode_enabled() or not x.is_inference())
+def quick_call(
+    calls: Calls,
+    act: Activation,
+    x: Any,
+    sources: tuple[Source, ...],
+    parameters: Mapping[str, Any],
+    buffers: Mapping[str, Any],
+    names: Sequence[str],
+) -> Call | None:
+    """A call of a module that needs no further check, found among its calls or made; None where there is none.
+
+    `names` are those of the module's tensors for the parameters, then of their anchors.
+    """
+    if not may_be_quick(x) or x.is_nested:
+        return None
+    call = calls.get(x.shape)
+    if call is not None and call.takes(x, parameters, buffers):
+        return call
+    call = for_tensors(act, x, sources, parameters, buffers, names, _apply_of(act))
+    return None if call is None else calls.add(x.shape, call)
+
+
+def _apply_of(act: Activation) -> Any:
+    """The eager Function's `apply` in C: what torch does in Python before it is for torch.func's transforms."""
+    return super(torch.autograd.Function, runtime_of(act).eager).apply
 
 
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
@@ -270,6 +307,9 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
 
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
+    quick = None if torch.compiler.is_compiling() or not may_be_quick(x) or x.is_nested else _call_with(act, x, values)
+    if quick is not None:
+        return quick(x)
     if act.variants and not act.index:
         act, values = act.choose_variant(values, find)
     if act.groups:
@@ -288,6 +328,28 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
             value = p.constraint.within(value)  # a learned number; a module has its own within its range already
         params.append(fit_shape(act, p.name, value, x))
     return call(act, x, params)
+
+
+def _call_with(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Call | None:
+    """The call with these numbers that needs no further check, found or made; None where there is none."""
+    for value in values.values():
+        # 0.0 and -0.0 would find each other's call.
+        if type(value) not in (float, int) or not value:
+            return None
+    key = (x.shape, *values.items())
+    calls: Calls | None = act.derived.calls
+    call = None if calls is None else calls.get(key)
+    if call is not None and call.takes(x):
+        return call
+    known = {p.name for p in act.params}
+    if not known.issuperset(values):
+        return None
+    check_input(act, x)
+    act.check(values)
+    work = plain.working_type(x.dtype)
+    numbers = [held_number(act.name, p, float(values.get(p.name, p.default)), work) for p in act.params]
+    call = for_numbers(act, x, numbers, _apply_of(act))
+    return None if call is None else act.derived.calls.add(key, call)
 
 
 def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float:

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare
+from ..kernels.calls import Call, Calls, lifted, may_be_quick
 from ..kernels.layout import like
-from ..kernels.pointwise import check_input
+from ..kernels.pointwise import check_input, quick_call
+from ..kernels.triton_source import Source
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
-from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, lifted
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
 
 # -- the arguments of torch's modules as arguments of ours ------------------------------------------------
 #
@@ -137,7 +139,7 @@ def pointwise(
         return proxy
     act = by_key(key)
     values = [
-        lifted(p, held[f"raw_{p.name}"], held.get(f"anchor_{p.name}"))
+        lifted(p.constraint, held[f"raw_{p.name}"], held.get(f"anchor_{p.name}"))
         if p.name in learned and p.constraint.lifted
         else held[p.name]
         for p in act.params
@@ -239,12 +241,37 @@ class Pointwise(Parameterised):
 
     def forward(self, input: Tensor) -> Tensor:
         drawn = self.drawn if self.training else ""
+        if not drawn and not torch.compiler.is_compiling():
+            call = self._quick_call(input)
+            if call is not None:
+                return call(input, self.inplace)
         if isinstance(input, torch.fx.Proxy):
             return node_of(self, input, drawn)
         return compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
 
     # torch.fx writes these into the code that it generates, where the name of a type would not do.
     forward.__annotations__.update({"input": Tensor, "return": Tensor})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
+        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
+
+    def _quick_call(self, input: Any) -> Call | None:
+        """A call with all checks made, for one number of each parameter."""
+        held = self.__dict__.get("_calls")
+        if held is None:
+            if self.granularity.per != "layer" or not may_be_quick(input):
+                return None
+            held = self.__dict__["_calls"] = self._prepare_calls()
+        calls, sources, names = held
+        return quick_call(calls, self.definition, input, sources, self._parameters, self._buffers, names)
+
+    def _prepare_calls(self) -> tuple[Calls, tuple[Source, ...], list[str]]:
+        """No calls yet, what stands for each parameter, and the names of the tensors: of parameters, then of anchors."""
+        raw = [p for p in self.params if p.name in self.learned and p.constraint.lifted]
+        sources = tuple(p.constraint if p in raw else None for p in self.params)
+        names = [self._raw_name(p) if p.name in self.learned else p.name for p in self.params]
+        return Calls(), sources, names + [f"anchor_{p.name}" for p in raw]
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""
