@@ -87,24 +87,25 @@ def _flat_backward_kernel(
 
 
 # The ways to a new tensor and to the stream that cost a host least; torch has these names where it has CUDA.
-_new_on_gpu: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", None)
-_current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
-_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+new_on_gpu: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", None)
+current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
+current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _scratches: dict[tuple[torch.device, int], tuple[Tensor, Tensor]] = {}
 
 
-def _scratch(device: torch.device, stream: int, size: int) -> tuple[Tensor, Tensor]:
+def scratch_for(device: torch.device, stream: int, size: int) -> tuple[Tensor, Tensor]:
     """Room for partial sums and a counter at 0, to which the kernel that has used it sets it back.
 
     Kernels on one stream follow each other and share it. A graph has its own, set to 0 by a node of the graph: it may
     be replayed on any stream.
     """
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        return torch.empty(size, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+        return torch.empty(size, dtype=torch.float32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
     scratch = _scratches.get((device, stream))
     if scratch is None or scratch[0].numel() < size:
         counter = torch.zeros(1, dtype=torch.int32, device=device) if scratch is None else scratch[1]
-        scratch = _scratches[device, stream] = torch.empty(power_of_two(size), device=device), counter
+        partial = torch.empty(power_of_two(size), dtype=torch.float32, device=device)
+        scratch = _scratches[device, stream] = partial, counter
     return scratch
 
 
@@ -133,12 +134,12 @@ class FusedPlan:
         self.n = x.numel()
         self.device = x.device
         self.index = x.device.index if x.is_cuda else None
-        self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
-        self._forward: Launch | None = None
+        self.backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
+        self.forward_launch: Launch | None = None
 
     def _empty(self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        if self.index is not None and _new_on_gpu is not None:
-            return _new_on_gpu(shape, stride, dtype)
+        if self.index is not None and new_on_gpu is not None:
+            return new_on_gpu(shape, stride, dtype)
         return torch.empty_strided(shape, stride, dtype=dtype, device=self.device)
 
     # -- forward ----------------------------------------------------------------------------------------
@@ -150,8 +151,8 @@ class FusedPlan:
         index = self.index
         if index is None:
             stream = 0
-        elif index == _current_device():
-            stream = _current_stream(index)
+        elif index == current_device():
+            stream = current_stream(index)
         else:
             with torch.cuda.device(index):
                 return self.forward(x, tensors, numbers, out)
@@ -159,9 +160,9 @@ class FusedPlan:
         y = self._empty(self.shape, self.stride, self.dtype) if out is None else out
         if not self.flat:
             tensors = [self.pattern.flat(p) for p in tensors]
-        if self._forward is None:
-            self._forward = self._make_forward()
-        self._forward(stream, (x, y, *tensors), numbers)
+        if self.forward_launch is None:
+            self.forward_launch = self._make_forward()
+        self.forward_launch(stream, (x, y, *tensors), numbers)
         return y
 
     def _make_forward(self) -> Launch:
@@ -183,24 +184,24 @@ class FusedPlan:
         index = self.index
         if index is None:
             stream = 0
-        elif index == _current_device():
-            stream = _current_stream(index)
+        elif index == current_device():
+            stream = current_stream(index)
         else:
             with torch.cuda.device(index):
                 return self.backward(g, x, tensors, needs, numbers)
         x = x if self.dense else x.contiguous()
         if g.stride() != self.stride or g.dtype is not self.dtype:
             g = self._empty(self.shape, self.stride, self.dtype).copy_(g)
-        made = self._backwards.get(needs)
+        made = self.backwards.get(needs)
         if made is None:
-            made = self._backwards[needs] = self._make_backward(needs)
+            made = self.backwards[needs] = self._make_backward(needs)
         launch, partial_shape = made
         dx = self._empty(self.shape, self.stride, self.dtype) if needs[0] else x
         grads = [dx] if needs[0] else []
         wanted = [p for p, need in zip(tensors, needs[1:], strict=False) if need]
         if self.flat:
             totals = [self._empty(tuple(p.shape), p.stride(), p.dtype) for p in wanted]
-            scratch = _scratch(self.device, stream, partial_shape[0] * partial_shape[1]) if wanted else ()
+            scratch = scratch_for(self.device, stream, partial_shape[0] * partial_shape[1]) if wanted else ()
             launch(stream, (g, x, dx, *scratch, *totals, *tensors), numbers)
             return grads + totals
         partial = self._empty(partial_shape, (partial_shape[1] * partial_shape[2], partial_shape[2], 1), torch.float32)

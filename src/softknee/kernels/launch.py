@@ -34,62 +34,59 @@ def on_device_of(x: Tensor) -> AbstractContextManager[Any]:
 
 
 class Launch:
-    """One kernel with its grid, its whole numbers and its compile-time constants, launched on the current device."""
+    """One kernel with its grid, its whole numbers and its compile-time constants, launched on the current device.
+
+    Once it has run on tensors that are all aligned, `handle(stream, pointers, rest)` launches it; `rest` ends with
+    `last`.
+    """
 
     def __init__(
         self, kernel: Any, grid: tuple[int, ...], integers: Sequence[int], *, warps: int, **constants: Any
     ) -> None:
         self.kernel = kernel
         self.grid = (*grid, 1, 1)[:3]
+        self.options = {**constants, "num_warps": warps}
         self.integers = tuple(integers)
-        self.constants = constants
-        self.warps = warps
+        self.last = (*integers, *constants.values())
         self._interpreted = interpreting()
-        self._aligned: Callable[..., None] | None = None
-        self._others: dict[tuple[bool, ...], Callable[..., None]] = {}
+        self._handles: dict[tuple[bool, ...], Handle] = {}
+        self.handle: Handle | None = None
 
     def __call__(self, stream: int, tensors: Sequence[Tensor], numbers: Sequence[float] = ()) -> None:
         """Launch on this stream (the current one) with these tensors, and these numbers after them."""
-        if self._interpreted:
-            self.kernel[self.grid](*tensors, *numbers, *self.integers, **self.constants)
-            return
         pointers = [tensor.data_ptr() for tensor in tensors]
-        bits = 0
-        for pointer in pointers:
-            bits |= pointer
-        aligned = None if bits & 15 == 0 else tuple([pointer & 15 == 0 for pointer in pointers])
-        ready = self._aligned if aligned is None else self._others.get(aligned)
-        if ready is not None:
-            ready(stream, pointers, numbers)
+        aligned = tuple([pointer & 15 == 0 for pointer in pointers])
+        handle = self._handles.get(aligned)
+        if handle is not None:
+            handle(stream, pointers, (*numbers, *self.last))
             return
-        options = {**self.constants, "num_warps": self.warps}
-        compiled = self.kernel[self.grid](*tensors, *numbers, *self.integers, **options)
-        ready = _handle(compiled, self.grid, (*self.integers, *self.constants.values()))
-        if aligned is None:
-            self._aligned = ready
-        else:
-            self._others[aligned] = ready
+        compiled = self.kernel[self.grid](*tensors, *numbers, *self.integers, **self.options)
+        if not self._interpreted:
+            handle = self._handles[aligned] = _handle(compiled, self.grid)
+            self.handle = handle if all(aligned) else self.handle
 
 
-def _handle(compiled: Any, grid: tuple[int, ...], rest: tuple[Any, ...]) -> Callable[..., None]:
-    """(stream, pointers, numbers) -> a launch of the compiled kernel.
+Handle = Callable[[int, Sequence[int], Sequence[Any]], None]
 
-    Triton's launcher, some Python above a C function, is called once with that function replaced by one that notes its
-    arguments: their order is another in each version.
+
+def _handle(compiled: Any, grid: tuple[int, ...]) -> Handle:
+    """(stream, pointers, rest) -> a launch of the compiled kernel.
+
+    Triton's launcher is some Python above a C function, whose arguments have another order in each version. It is
+    called once with that function replaced by one that notes them.
     """
     run, fixed = compiled.run, (compiled.function, compiled.packed_metadata, None, None, None)
     noted: list[tuple[Any, ...]] = []
-    stream = object()
+    mark, stream = object(), object()
     try:
         launcher = copy.copy(run)
         function, launcher.launch = run.launch, lambda *arguments: noted.append(arguments)
-        launcher(*grid, stream, *fixed, *rest)
+        launcher(*grid, stream, *fixed, mark)
         (arguments,) = noted
-        assert arguments[:4] == (*grid, stream)
+        assert arguments[:4] == (*grid, stream) and arguments[-1] in (mark, (mark,))
     except Exception:  # another launcher than those that we have seen
-        return lambda stream, pointers, numbers: run(*grid, stream, *fixed, *pointers, *numbers, *rest)
-    if arguments[-1] == rest:
-        middle = arguments[4:-1]
-        return lambda stream, pointers, numbers: function(*grid, stream, *middle, (*pointers, *numbers, *rest))
-    middle = arguments[4 : -len(rest)]
-    return lambda stream, pointers, numbers: function(*grid, stream, *middle, *pointers, *numbers, *rest)
+        return lambda stream, pointers, rest: run(*grid, stream, *fixed, *pointers, *rest)
+    (x, y, z), middle = grid, arguments[4:-1]
+    if arguments[-1] is mark:
+        return lambda stream, pointers, rest: function(x, y, z, stream, *middle, *pointers, *rest)
+    return lambda stream, pointers, rest: function(x, y, z, stream, *middle, (*pointers, *rest))

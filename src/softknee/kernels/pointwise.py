@@ -8,7 +8,7 @@ partial derivatives, which are definitions themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
-from .calls import Call, Calls, for_numbers, for_tensors, may_be_quick, unwatched
+from .calls import Call, Calls, call_with_numbers, call_with_tensors, has_kernels, unwatched
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
 from .layout import check_nested, like, sum_to_shape, values_of, writable
@@ -37,6 +37,7 @@ class Runtime:
     transformed: Any
     traced: Any
     traced_value: Any
+    calls: Calls = field(default_factory=Calls)
 
 
 class Shelf:
@@ -56,7 +57,6 @@ def prepare(key: str) -> str:
     """
     act = by_key(key)
     if act.derived.runtime is None:
-        act.derived.calls = Calls()
         act.derived.runtime = Runtime(*_functions(act), *_traced_functions(act))
     return key
 
@@ -91,17 +91,22 @@ def _functions(act: Activation) -> tuple[Any, Any]:
             return torch.ops.softknee.pointwise.default(x, params, key)
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        x, *tensors = ctx.saved_tensors
+        x, *params = ctx.saved_tensors
         (g,), call, needs = grad_outputs, ctx.call, ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled() or not unwatched(g) or not ordinary(x) or _batched(g):
-            params = tensors if call is None else call.effective(x, tensors)
-            gradients = [_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=False)]
-            return None, *(gradients if call is None else call.chained(gradients, tensors))
-        if call is None:
-            made = iter(torch.ops.softknee.pointwise_backward.default(g, x, tensors, key, needs))
+        again = torch.is_grad_enabled()
+        if call is not None:
+            fits, params, wanted = call.still_fits(x, ctx.versions), (), needs
+            needs = call.needs(wanted)
+            if fits and not again and unwatched(g):
+                made = iter(call.gradients(g, x, needs))
+                return None, *[next(made) if need else None for need in wanted]
+            params = call.effective(x)
+        if again or not ordinary(g) or not ordinary(x) or _batched(g):
+            gradients = [_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True)]
         else:
-            made = iter(call.plan.backward(g, x, tensors, needs[: len(names)], call.numbers))
-        return None, *[next(made) if need else None for need in needs]
+            made = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+            gradients = [next(made) if need else None for need in needs]
+        return None, *(gradients if call is None else call.chained(gradients))
 
     def jvp(ctx: Any, _: None, *grad_inputs: Tensor | None) -> Tensor:
         x, *params = ctx.saved_tensors
@@ -122,8 +127,9 @@ def _functions(act: Activation) -> tuple[Any, Any]:
             remember(ctx, (None, x, *tensors))
             return value(x, tensors)
         ctx.call = call
-        ctx.save_for_backward(x, *tensors)
-        return call.plan.forward(x, tensors, call.numbers)
+        ctx.versions = call.versions()
+        ctx.save_for_backward(x)
+        return call.value(x)
 
     # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
     # torch.func needs that kind.
@@ -240,26 +246,14 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     return _apply(runtime, x, params)
 
 
-def quick_call(
-    calls: Calls,
-    act: Activation,
-    x: Any,
-    sources: tuple[Source, ...],
-    parameters: Mapping[str, Any],
-    buffers: Mapping[str, Any],
-    names: Sequence[str],
+def prepare_call(
+    act: Activation, x: Tensor, sources: tuple[Source, ...], names: Sequence[str], tensors: Sequence[Any]
 ) -> Call | None:
-    """A call of a module that needs no further check, found among its calls or made; None where there is none.
+    """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
 
-    `names` are those of the module's tensors for the parameters, then of their anchors.
+    None where something watches or there is no fused kernel: then each call is checked anew.
     """
-    if not may_be_quick(x) or x.is_nested:
-        return None
-    call = calls.get(x.shape)
-    if call is not None and call.takes(x, parameters, buffers):
-        return call
-    call = for_tensors(act, x, sources, parameters, buffers, names, _apply_of(act))
-    return None if call is None else calls.add(x.shape, call)
+    return call_with_tensors(act, x, _apply_of(act), sources, names, tensors)
 
 
 def _apply_of(act: Activation) -> Any:
@@ -307,9 +301,10 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
 
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
-    quick = None if torch.compiler.is_compiling() or not may_be_quick(x) or x.is_nested else _call_with(act, x, values)
-    if quick is not None:
-        return quick(x)
+    if not torch.compiler.is_compiling() and has_kernels(x):
+        prepared = _call_with(act, x, values)
+        if prepared is not None:
+            return prepared(x)
     if act.variants and not act.index:
         act, values = act.choose_variant(values, find)
     if act.groups:
@@ -337,8 +332,8 @@ def _call_with(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Call | 
         if type(value) not in (float, int) or not value:
             return None
     key = (x.shape, *values.items())
-    calls: Calls | None = act.derived.calls
-    call = None if calls is None else calls.get(key)
+    runtime: Runtime | None = act.derived.runtime
+    call = None if runtime is None else runtime.calls.get(key)
     if call is not None and call.takes(x):
         return call
     known = {p.name for p in act.params}
@@ -348,8 +343,7 @@ def _call_with(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Call | 
     act.check(values)
     work = plain.working_type(x.dtype)
     numbers = [held_number(act.name, p, float(values.get(p.name, p.default)), work) for p in act.params]
-    call = for_numbers(act, x, numbers, _apply_of(act))
-    return None if call is None else act.derived.calls.add(key, call)
+    return runtime_of(act).calls.add(key, call_with_numbers(act, x, _apply_of(act), numbers))
 
 
 def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float:

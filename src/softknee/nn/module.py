@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare
-from ..kernels.calls import Call, Calls, lifted, may_be_quick
+from ..kernels.calls import Call, Calls, has_kernels, lifted
 from ..kernels.layout import like
-from ..kernels.pointwise import check_input, quick_call
-from ..kernels.triton_source import Source
+from ..kernels.pointwise import check_input, prepare_call
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
@@ -166,6 +165,7 @@ class Pointwise(Parameterised):
     drawn: ClassVar[str] = ""
     learns: ClassVar[bool] = False
     torch_arguments: ClassVar[Table] = {}
+    _calls: Calls = Calls()  # a module that has some has its own
 
     def __init__(
         self,
@@ -241,8 +241,10 @@ class Pointwise(Parameterised):
 
     def forward(self, input: Tensor) -> Tensor:
         drawn = self.drawn if self.training else ""
-        if not drawn and not torch.compiler.is_compiling():
-            call = self._quick_call(input)
+        if not drawn and not torch.compiler.is_compiling() and has_kernels(input):
+            call = self._calls.get(input.shape)
+            if call is None or not call.takes(input, self._parameters, self._buffers):
+                call = self._prepare_call(input)
             if call is not None:
                 return call(input, self.inplace)
         if isinstance(input, torch.fx.Proxy):
@@ -256,22 +258,17 @@ class Pointwise(Parameterised):
         """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
         return {name: value for name, value in self.__dict__.items() if name != "_calls"}
 
-    def _quick_call(self, input: Any) -> Call | None:
-        """A call with all checks made, for one number of each parameter."""
-        held = self.__dict__.get("_calls")
-        if held is None:
-            if self.granularity.per != "layer" or not may_be_quick(input):
-                return None
-            held = self.__dict__["_calls"] = self._prepare_calls()
-        calls, sources, names = held
-        return quick_call(calls, self.definition, input, sources, self._parameters, self._buffers, names)
-
-    def _prepare_calls(self) -> tuple[Calls, tuple[Source, ...], list[str]]:
-        """No calls yet, what stands for each parameter, and the names of the tensors: of parameters, then of anchors."""
+    def _prepare_call(self, input: Tensor) -> Call | None:
+        """A call with all checks made, for inputs like this one; None where the general way must be taken."""
+        if self.granularity.per != "layer":
+            return None
         raw = [p for p in self.params if p.name in self.learned and p.constraint.lifted]
         sources = tuple(p.constraint if p in raw else None for p in self.params)
         names = [self._raw_name(p) if p.name in self.learned else p.name for p in self.params]
-        return Calls(), sources, names + [f"anchor_{p.name}" for p in raw]
+        names += [f"anchor_{p.name}" for p in raw]
+        tensors = [self._parameters.get(name, self._buffers.get(name)) for name in names]
+        call = prepare_call(self.definition, input, sources, names, tensors)
+        return self.__dict__.setdefault("_calls", Calls()).add(input.shape, call)
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""

@@ -124,7 +124,6 @@ class Derived:
     def __init__(self) -> None:
         self.results: dict[Any, Any] = {}
         self.runtime: Any = None
-        self.calls: Any = None
 
 
 def once_per_definition(function: Callable[Concatenate[Activation, P], T]) -> Callable[Concatenate[Activation, P], T]:
