@@ -13,9 +13,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch._C import _are_functorch_transforms_active, _is_tracing, _len_torch_dispatch_stack
-from torch.autograd import forward_ad
+from torch import Tensor, is_grad_enabled
+from torch._C import _are_functorch_transforms_active as functorch_is_active
+from torch._C import _is_tracing as is_tracing
+from torch._C import _len_torch_dispatch_stack as count_of_modes
+from torch.autograd import forward_ad, profiler
 from torch.nn import Parameter
 
 from ..spec import Activation, Constraint
@@ -24,7 +26,6 @@ from . import operators, torch_math
 from .dispatch import interpreting
 from .fused import FusedPlan, current_device, current_stream, new_on_gpu, scratch_for
 from .generate import load
-from .launch import Launch
 from .layout import writable
 from .plain import working_type
 from .triton_source import NUMBER, Source, lift_bodies
@@ -32,28 +33,31 @@ from .triton_source import NUMBER, Source, lift_bodies
 _MOST_CALLS = 256  # of one module or definition; a program that sees ever new shapes must not grow for ever
 _NONE: Mapping[str, Any] = {}
 _INTERPRETED = interpreting()
-_profiled: Any = torch._C._autograd._profiler_enabled  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def has_memory(x: Tensor) -> bool:
+    """Whether x is memory and nothing more: not a batch, nor what a transform has left, nor zeros that are none."""
+    try:
+        return x.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 def unwatched(x: Tensor) -> bool:
-    """Whether x is memory and nothing more, and no one would see the operator that is called on it.
+    """Whether x is a plain tensor, and no one would see the operator that is called on it.
 
     (A tensor that stands for its negative, such as the imaginary part of a conjugate, is never dense unless it has one
     element: those have no prepared call.)
     """
-    if (
-        type(x) not in (Tensor, Parameter)
-        or _are_functorch_transforms_active()
-        or _len_torch_dispatch_stack()
-        or _is_tracing()
-        or forward_ad._current_level >= 0
-        or _profiled()
-    ):
-        return False
-    try:
-        return x.data_ptr() != 0  # it is 0 for a tensor of zeros without memory
-    except RuntimeError:  # of a batch, or of a transform that has ended
-        return False
+    return (
+        type(x) is Tensor
+        and not functorch_is_active()
+        and not count_of_modes()
+        and not is_tracing()
+        and forward_ad._current_level < 0
+        and not profiler._is_profiler_enabled
+        and has_memory(x)
+    )
 
 
 def has_kernels(x: Any) -> bool:
@@ -64,12 +68,17 @@ def has_kernels(x: Any) -> bool:
 class Call:
     """The call of a definition on inputs of one layout, with these tensors or numbers as its parameters.
 
-    `tensors` are those of the parameters, then the anchors; `names` are theirs in a module.
+    `tensors` are those of the parameters, then the anchors; `names` are theirs in a module. `ends` are what launches
+    take after their first pointers, once they have been made: by None for the forward pass, by what autograd says of
+    the inputs that need gradients for the backward pass.
+
+    What follows is written flat: each call of a Python function is 1 % of what a call of a module may cost, and more in
+    autograd's own thread.
     """
 
     __slots__ = (
         *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held", "alone"),
-        *("shape", "stride", "dtype", "device", "forward_end", "backward_ends", "needed"),
+        *("shape", "stride", "dtype", "device", "index", "ends"),
     )
 
     def __init__(
@@ -85,34 +94,41 @@ class Call:
     ) -> None:
         self.act, self.plan, self.sources, self.apply = act, plan, plan.sources, apply
         self.tensors, self.numbers = tuple(tensors), tuple(numbers)
-        count = len(self.sources)
-        self.places = [i for i, t in enumerate(tensors[:count]) if type(t) is Parameter or t.requires_grad]
+        values = tensors[: len(self.sources)]
+        self.places = [place for place, t in enumerate(values) if type(t) is Parameter or t.requires_grad]
         self.trained = tuple(tensors[place] for place in self.places)
         self.shape, self.stride, self.dtype, self.device = plan.shape, x.stride(), x.dtype, x.device
+        self.index = plan.index
         self.pointers = [tensor.data_ptr() for tensor in tensors]
         self.held = [
             (name, tensors[place], self.pointers[place], tensors[place].dtype, place in self.places)
             for place, name in enumerate(names)
         ]
         self.alone = not x.is_cuda or torch.cuda.device_count() == 1
-        # A handle of the launch and its arguments after the pointers of x and of results, once both are known.
-        self.forward_end: tuple[Any, tuple[Any, ...]] | None = None
-        self.backward_ends: dict[tuple[bool, ...], tuple[Any, tuple[Any, ...], list[Any], int]] = {}
-        self.needed: dict[tuple[bool, ...], tuple[bool, ...]] = {}
+        self.ends: dict[tuple[bool, ...] | None, Any] = {}
 
     def takes(self, x: Tensor, parameters: Mapping[str, Any] = _NONE, buffers: Mapping[str, Any] = _NONE) -> bool:
         """Whether it was made for an input like x, of the same shape, and for these tensors of a module."""
-        if x.dtype is not self.dtype or x.device != self.device or x.stride() != self.stride or not unwatched(x):
+        if (
+            x.dtype is not self.dtype
+            or x.device != self.device
+            or x.stride() != self.stride
+            or functorch_is_active()
+            or count_of_modes()
+            or is_tracing()
+            or forward_ad._current_level >= 0
+            or profiler._is_profiler_enabled
+        ):
             return False
         for name, tensor, pointer, dtype, trained in self.held:
             if (parameters if trained else buffers).get(name) is not tensor or tensor.dtype is not dtype:
                 return False
             if tensor.data_ptr() != pointer or (not trained and tensor.requires_grad):
                 return False
-        return True
+        return has_memory(x)
 
     def __call__(self, x: Tensor, inplace: bool = False) -> Tensor:
-        if torch.is_grad_enabled() and (x.requires_grad or any([tensor.requires_grad for tensor in self.trained])):
+        if is_grad_enabled() and (x.requires_grad or any(tensor.requires_grad for tensor in self.trained)):
             return self.apply(self, x, *self.trained)
         if inplace and self.plan.dense and writable(x):
             self.plan.forward(x, self.tensors, self.numbers, out=x)
@@ -121,67 +137,83 @@ class Call:
         return self.value(x)
 
     def value(self, x: Tensor) -> Tensor:
-        pointer, end = x.data_ptr(), self.forward_end
-        if end is None or pointer & 15 or not (self.alone or current_device() == self.plan.index):
+        pointer, end = x.data_ptr(), self.ends.get(None)
+        if end is None or pointer & 15 or not (self.alone or current_device() == self.index):
             y = self.plan.forward(x, self.tensors, self.numbers)
-            self.forward_end = self._end_of(self.plan.forward_launch)
+            launch = self.plan.forward_launch
+            if launch is not None and launch.handle is not None and self.plan.dense and new_on_gpu is not None:
+                self.ends[None] = launch.handle, (*self.pointers, *self.numbers, *launch.last)
             return y
         y = new_on_gpu(self.shape, self.stride, self.dtype)
-        end[0](current_stream(self.plan.index), (pointer, y.data_ptr()), end[1])
+        handle, rest = end
+        handle(current_stream(self.index), (pointer, y.data_ptr()), rest)
         return y
 
-    def _end_of(self, launch: Launch | None) -> tuple[Any, tuple[Any, ...]] | None:
-        """How to launch with pointers alone; None where the plan has to see to more."""
-        if launch is None or launch.handle is None or not self.plan.dense or new_on_gpu is None:
-            return None
-        return launch.handle, (*self.pointers, *self.numbers, *launch.last)
+    def forward(self, ctx: Any, x: Tensor) -> Tensor:
+        """The value, with what the backward pass needs."""
+        ctx.call = self
+        if self.tensors:
+            ctx.versions = [tensor._version for tensor in self.tensors]
+        ctx.to_save = (x,)  # as save_for_backward does
+        return self.value(x)
 
-    def versions(self) -> list[int]:
-        """What tells whether a parameter was written to."""
-        return [tensor._version for tensor in self.tensors]
-
-    def still_fits(self, x: Tensor, versions: Sequence[int]) -> bool:
-        """Whether the kernel can be launched on x, which was saved, and on the tensors as they are now."""
-        if self.versions() != versions:
+    def backward(self, ctx: Any, g: Tensor, x: Tensor) -> tuple[Tensor | None, ...] | None:
+        """The gradients of x and the trained tensors; None where the general way must be taken."""
+        tensors, stride, dtype = self.tensors, self.stride, self.dtype
+        if tensors and ctx.versions != [tensor._version for tensor in tensors]:
             raise RuntimeError(
                 f"{self.act.name}: one of its parameters has been modified by an inplace operation between the forward "
                 "and the backward pass, which needs the value that it had."
             )
-        # A hook on saved tensors may have made another one of x.
-        same = x.stride() == self.stride and x.dtype is self.dtype and x.device == self.device
-        return same and type(x) in (Tensor, Parameter) and [t.data_ptr() for t in self.tensors] == self.pointers
+        if (
+            is_grad_enabled()
+            or not unwatched(g)
+            # A hook on saved tensors may have made another one of x.
+            or type(x) not in (Tensor, Parameter)
+            or x.stride() != stride
+            or x.dtype is not dtype
+            or x.device != self.device
+            or (tensors and [tensor.data_ptr() for tensor in tensors] != self.pointers)
+        ):
+            return None
+        needs, from_g, from_x = ctx.needs_input_grad, g.data_ptr(), x.data_ptr()
+        end = self.ends.get(needs)
+        aligned = (from_g | from_x) & 15 == 0 and (self.alone or current_device() == self.index)
+        if end is None or not aligned or g.stride() != stride or g.dtype is not dtype:
+            return self._first_backward(g, x, needs)
+        handle, rest, layout, sums = end
+        stream = current_stream(self.index)
+        dx = new_on_gpu(self.shape, stride, dtype) if needs[1] else None
+        pointers = [from_g, from_x, from_x if dx is None else dx.data_ptr()]
+        if not sums:
+            handle(stream, pointers, rest)
+            return None, dx, *[None] * len(self.trained)
+        partial, counter = scratch_for(self.device, stream, sums)
+        totals = new_on_gpu(*layout)
+        totals = [totals] if len(layout[0]) == 1 else totals.unbind(0)
+        handle(stream, [*pointers, partial.data_ptr(), counter.data_ptr(), *[t.data_ptr() for t in totals]], rest)
+        made = iter(totals)
+        return None, dx, *[next(made) if need else None for need in needs[2:]]
 
-    def needs(self, wanted: tuple[bool, ...]) -> tuple[bool, ...]:
+    def _first_backward(self, g: Tensor, x: Tensor, needs: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+        """The gradients by the plan itself, which sees to whatever is not as it is at most times."""
+        plan, needed = self.plan, self.needs(needs[1:])
+        made = iter(plan.backward(g, x, self.tensors, needed, self.numbers))
+        launch, (count, programs) = plan.backwards[needed]
+        kinds = {(tuple(t.shape), t.dtype) for t, need in zip(self.trained, needs[2:], strict=True) if need}
+        if launch.handle is not None and plan.dense and new_on_gpu is not None and len(kinds) <= 1:
+            # Sums of several parameters are rows of one tensor, 16 bytes apart.
+            (shape, kind) = next(iter(kinds), ((1,), torch.float32))
+            layout = ((1,), (1,), kind) if count == 1 else ((count, 1), (16 // kind.itemsize, 1), kind)
+            rest = (*self.pointers, *self.numbers, *launch.last)
+            if shape == (1,):
+                self.ends[needs] = launch.handle, rest, layout, count * programs
+        return None, *[next(made) if need else None for need in needs[1:]]
+
+    def needs(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
         """Which gradients are needed, of x and all parameters, where `wanted` says it of x and the trained tensors."""
-        if wanted not in self.needed:
-            by_place = dict(zip(self.places, wanted[1:], strict=True))
-            self.needed[wanted] = wanted[0], *(by_place.get(place, False) for place in range(len(self.sources)))
-        return self.needed[wanted]
-
-    def gradients(self, g: Tensor, x: Tensor, needs: tuple[bool, ...]) -> list[Tensor]:
-        """The gradients that are needed, of x and the parameters, by the fused kernel."""
-        end = self.backward_ends.get(needs)
-        from_g, from_x = g.data_ptr(), x.data_ptr()
-        aligned = (from_g | from_x) & 15 == 0 and (self.alone or current_device() == self.plan.index)
-        if end is None or not aligned or g.stride() != self.stride or g.dtype is not self.dtype:
-            made = self.plan.backward(g, x, self.tensors, needs, self.numbers)
-            launch, shape = self.plan.backwards[needs]
-            if (end := self._end_of(launch)) is not None:
-                wanted = [t for t, need in zip(self.tensors, needs[1:], strict=False) if need]
-                layouts = [(tuple(t.shape), t.stride(), t.dtype) for t in wanted]
-                self.backward_ends[needs] = (*end, layouts, shape[0] * shape[1])
-            return made
-        handle, rest, layouts, sums = end
-        stream = current_stream(self.plan.index)
-        made = [new_on_gpu(self.shape, self.stride, self.dtype)] if needs[0] else []
-        pointers = [from_g, from_x, made[0].data_ptr() if made else from_x]
-        if sums:
-            partial, counter = scratch_for(self.device, stream, sums)
-            totals = [new_on_gpu(*layout) for layout in layouts]
-            pointers += [partial.data_ptr(), counter.data_ptr(), *[total.data_ptr() for total in totals]]
-            made += totals
-        handle(stream, pointers, rest)
-        return made
+        by_place = dict(zip(self.places, wanted[1:], strict=True))
+        return wanted[0], *(by_place.get(place, False) for place in range(len(self.sources)))
 
     # -- where gradients are differentiated again, or something watches -----------------------------------
 

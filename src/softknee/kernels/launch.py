@@ -83,7 +83,8 @@ def _handle(compiled: Any, grid: tuple[int, ...]) -> Handle:
         function, launcher.launch = run.launch, lambda *arguments: noted.append(arguments)
         launcher(*grid, stream, *fixed, mark)
         (arguments,) = noted
-        assert arguments[:4] == (*grid, stream) and arguments[-1] in (mark, (mark,))
+        assert arguments[:4] == (*grid, stream)
+        assert arguments[-1] in (mark, (mark,))
     except Exception:  # another launcher than those that we have seen
         return lambda stream, pointers, rest: run(*grid, stream, *fixed, *pointers, *rest)
     (x, y, z), middle = grid, arguments[4:-1]

@@ -19,7 +19,7 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
-from .calls import Call, Calls, call_with_numbers, call_with_tensors, has_kernels, unwatched
+from .calls import Call, Calls, call_with_numbers, call_with_tensors, has_kernels
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
 from .layout import check_nested, like, sum_to_shape, values_of, writable
@@ -30,7 +30,7 @@ from .triton_source import Source
 class Runtime:
     """The autograd Functions of a definition: for eager calls, inside torch.func, and while torch.compile traces.
 
-    Those for eager calls and for torch.func take a `Call` first, or None where x and the values of the parameters follow.
+    Those for eager calls and for torch.func take a `Call` first, or None: then x and the parameters' values follow.
     """
 
     eager: Any
@@ -92,16 +92,13 @@ def _functions(act: Activation) -> tuple[Any, Any]:
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
-        (g,), call, needs = grad_outputs, ctx.call, ctx.needs_input_grad[1:]
-        again = torch.is_grad_enabled()
+        (g,), call = grad_outputs, ctx.call
+        needs = ctx.needs_input_grad[1:]
         if call is not None:
-            fits, params, wanted = call.still_fits(x, ctx.versions), (), needs
-            needs = call.needs(wanted)
-            if fits and not again and unwatched(g):
-                made = iter(call.gradients(g, x, needs))
-                return None, *[next(made) if need else None for need in wanted]
-            params = call.effective(x)
-        if again or not ordinary(g) or not ordinary(x) or _batched(g):
+            if (done := call.backward(ctx, g, x)) is not None:
+                return done
+            params, needs = call.effective(x), call.needs(needs)
+        if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or _batched(g):
             gradients = [_along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True)]
         else:
             made = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
@@ -122,14 +119,11 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    def forward(ctx: Any, call: Call | None, x: Tensor, *tensors: Tensor) -> Tensor:
-        if call is None:
-            remember(ctx, (None, x, *tensors))
-            return value(x, tensors)
-        ctx.call = call
-        ctx.versions = call.versions()
-        ctx.save_for_backward(x)
-        return call.value(x)
+    def forward(ctx: Any, call: Call | None, x: Tensor, *params: Tensor) -> Tensor:
+        if call is not None:
+            return call.forward(ctx, x)
+        remember(ctx, (None, x, *params))
+        return value(x, params)
 
     # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
     # torch.func needs that kind.
