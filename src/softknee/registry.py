@@ -197,6 +197,8 @@ def resolve_call(text: str) -> Resolved | None:
 
 def get(name: str | os.PathLike[str]) -> Any:
     """The definition that a text stands for, see `resolve`; values in it become the parameters' defaults."""
+    if type(name) is str and name in _built and name not in _CONSTANTS and callable(_built[name]):
+        return _built[name]
     if not isinstance(name, str | os.PathLike):
         raise UnknownActivationError(f"An activation is asked for by name, and {type(name).__name__} was given.")
     definition = resolve(name).as_definition()

@@ -66,6 +66,29 @@ def bench_kernels(
         print_table(table, markdown=markdown)
 
 
+@bench.command("calls")
+def bench_calls(
+    device: Device = "auto",
+    only: Annotated[str, typer.Option(help="function names with commas between; default ten")] = "",
+    calls: Annotated[int, typer.Option(min=1, help="calls in a row")] = 400,
+    repeats: Samples = 9,
+    threads: Threads = None,
+    json: RecordFile = None,
+) -> None:
+    """Time what a call costs its host, beside nn.GELU, nn.PReLU and F.gelu."""
+    from ..lab.bench import calls as host
+    from ..lab.bench.speed import choose_device
+
+    settings = host.Settings(
+        device=choose_device(device),
+        functions=several(only) or host.FUNCTIONS,
+        calls=calls,
+        repeats=repeats,
+        **_threads(threads),
+    )
+    print_table(host.calls_table(_measure("calls:", host.measure, settings, json=json)))
+
+
 @bench.command("model")
 def bench_model(
     model: Annotated[str, typer.Argument(help="timm:NAME, or transformers:KIND (bert, distilbert, gpt2, llama, vit)")],

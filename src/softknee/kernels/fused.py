@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..spec import Activation, NormalCdf
+from ..spec import Activation, Constraint, NormalCdf
 from ..spec.activation import once_per_definition
-from . import triton_source as source
+from ..spec.emit import PARAMETER
+from . import triton_source as source_text
 from .dispatch import interpreting
 from .generate import load
 from .launch import Launch, divide_up, power_of_two
 from .layout import Pattern, find_pattern, storage_order
+from .triton_source import Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
 # flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
@@ -33,7 +35,9 @@ _COARSE_VALUES = ("normal_cdf", "tanh", "log1p_minus_near")
 _COARSE = {torch.float16: _COARSE_VALUES, torch.bfloat16: (*_COARSE_VALUES, "normal_pair", "tanh_pair")}
 
 
-def load_kernel(text: str, label: str, name: str, dtype: torch.dtype) -> Callable[..., Any]:
+def load_kernel(
+    text: str, label: str, name: str, dtype: torch.dtype, lifts: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """A kernel from its text, with the functions that such numbers need."""
     from . import triton_math  # here, because a torch without Triton must be able to import this file
 
@@ -42,100 +46,186 @@ def load_kernel(text: str, label: str, name: str, dtype: torch.dtype) -> Callabl
     names |= {key: names[f"{key}_half"] for key in coarse}
     if coarse and not interpreting():
         names["log1p"] = names["log1p_half"]  # an instruction of the GPU, which the interpreter does not have
-    return load(text, f"{label} {dtype}", names, name, triton_math.__name__)
+    return load(text, f"{label} {dtype}", names | (lifts or {}), name, triton_math.__name__)
 
 
 @once_per_definition
-def _forward_kernel(act: Activation, rows: bool, dtype: torch.dtype) -> Callable[..., Any]:
-    name = "forward_rows" if rows else "forward_flat"
-    text = source.compute(act, "value", [()]) + getattr(source, name)(act)
-    return load_kernel(text, f"{act.key} {name}", name, dtype)
+def _lifts(act: Activation, sources: tuple[Source, ...]) -> dict[str, Any]:
+    """The functions that lift raw parameters, and their derivatives; with all digits in kernels of every type."""
+    functions = {}
+    for p, source in zip(act.params, sources, strict=True):
+        if isinstance(source, Constraint):
+            for slope, title in enumerate(("lift", "lift_slope")):
+                name = f"{title}_{PARAMETER}{p.name}"
+                text = source_text.lift(source, name, bool(slope))
+                functions[name] = load_kernel(text, f"{act.key} {name} {source}", name, torch.float32)
+    return functions
+
+
+@once_per_definition
+def _forward_kernel(act: Activation, sources: tuple[Source, ...] | None, dtype: torch.dtype) -> Callable[..., Any]:
+    name = "forward_rows" if sources is None else "forward_flat"
+    text = source_text.compute(act, "value", [()])
+    text += source_text.forward_rows(act) if sources is None else source_text.forward_flat(act, sources)
+    return load_kernel(text, f"{act.key} {name} {sources}", name, dtype, _lifts(act, sources) if sources else None)
 
 
 @once_per_definition
 def _backward_kernel(
     act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, dtype: torch.dtype
 ) -> Callable[..., Any]:
-    text = getattr(source, f"backward_{shape}")(act, needed, want_x)
-    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)}"
-    return load_kernel(text, label, "backward_flat" if shape == "flat" else "backward_rows", dtype)
+    text = getattr(source_text, f"backward_{shape}")(act, needed, want_x)
+    return load_kernel(text, f"{act.key} backward_{shape} {want_x} {' '.join(needed)}", "backward_rows", dtype)
+
+
+@once_per_definition
+def _flat_backward_kernel(
+    act: Activation, sources: tuple[Source, ...], needed: tuple[str, ...], want_x: bool, dtype: torch.dtype
+) -> Callable[..., Any]:
+    text = source_text.backward_flat(act, sources, needed, want_x)
+    label = f"{act.key} backward_flat {sources} {want_x} {' '.join(needed)}"
+    return load_kernel(text, label, "backward_flat", dtype, _lifts(act, sources))
+
+
+# The ways to a new tensor and to the stream that cost a host least; torch has these names where it has CUDA.
+new_on_gpu: Any = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "_empty_strided_cuda", None)
+current_device: Any = getattr(torch._C, "_cuda_getDevice", None)
+current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_scratches: dict[tuple[torch.device, int], tuple[Tensor, Tensor]] = {}
+
+
+def scratch_for(device: torch.device, stream: int, size: int) -> tuple[Tensor, Tensor]:
+    """Room for partial sums and a counter at 0, to which the kernel that has used it sets it back.
+
+    Kernels on one stream follow each other and share it. A graph has its own, set to 0 by a node of the graph: it may
+    be replayed on any stream.
+    """
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return torch.empty(size, dtype=torch.float32, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    scratch = _scratches.get((device, stream))
+    if scratch is None or scratch[0].numel() < size:
+        counter = torch.zeros(1, dtype=torch.int32, device=device) if scratch is None else scratch[1]
+        partial = torch.empty(power_of_two(size), dtype=torch.float32, device=device)
+        scratch = _scratches[device, stream] = partial, counter
+    return scratch
 
 
 class FusedPlan:
-    """Everything about a call that does not depend on the numbers: made once per layout, then only launched."""
+    """Everything about a call that does not depend on the numbers: made once per layout, then only launched.
 
-    def __init__(self, act: Activation, x: Tensor, params: Sequence[Tensor]) -> None:
+    `sources` says what stands for each parameter, by default a tensor with its value. The tensors of a call are those
+    of the parameters, in their order, and then the anchors; `numbers` are for the parameters that are numbers.
+    """
+
+    def __init__(
+        self, act: Activation, x: Tensor, params: Sequence[Tensor], sources: tuple[Source, ...] | None = None
+    ) -> None:
         pattern = find_pattern(x, params)
         assert pattern is not None
         self.act = act
         self.pattern: Pattern = pattern
+        self.flat = pattern.channels == 1
+        self.sources = sources or (None,) * len(act.params)
+        assert self.flat or not any(self.sources)
         self.dense = storage_order(x) is not None
         self.dtype = x.dtype
+        self.shape = tuple(x.shape)
+        self.stride = x.stride() if self.dense else torch.empty(x.shape, device="meta").stride()
         self.steps = [0 if p.numel() == 1 else 1 for p in params]
         self.n = x.numel()
         self.device = x.device
-        self._backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
-        self._forward: Launch | None = None
+        self.index = x.device.index if x.is_cuda else None
+        self.backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
+        self.forward_launch: Launch | None = None
+
+    def _empty(self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        if self.index is not None and new_on_gpu is not None:
+            return new_on_gpu(shape, stride, dtype)
+        return torch.empty_strided(shape, stride, dtype=dtype, device=self.device)
 
     # -- forward ----------------------------------------------------------------------------------------
 
-    def forward(self, x: Tensor, params: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, tensors: Sequence[Tensor], numbers: Sequence[float] = (), out: Tensor | None = None
+    ) -> Tensor:
         """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
+        index = self.index
+        if index is None:
+            stream = 0
+        elif index == current_device():
+            stream = current_stream(index)
+        else:
+            with torch.cuda.device(index):
+                return self.forward(x, tensors, numbers, out)
         x = x if self.dense else x.contiguous()
-        y = torch.empty_like(x) if out is None else out
-        if self._forward is None:
-            self._forward = self._make_forward()
-        self._forward(x, y, *[self.pattern.flat(p) for p in params])
+        y = self._empty(self.shape, self.stride, self.dtype) if out is None else out
+        if not self.flat:
+            tensors = [self.pattern.flat(p) for p in tensors]
+        if self.forward_launch is None:
+            self.forward_launch = self._make_forward()
+        self.forward_launch(stream, (x, y, *tensors), numbers)
         return y
 
     def _make_forward(self) -> Launch:
         pattern, n = self.pattern, self.n
-        if pattern.channels == 1:
+        if self.flat:
             block = _block(n, _forward_block(self.act, self.dtype))
-            kernel = _forward_kernel(self.act, False, self.dtype)
+            kernel = _forward_kernel(self.act, self.sources, self.dtype)
             return Launch(kernel, (divide_up(n, block),), (n,), warps=4, BLOCK=block)
-        kernel = _forward_kernel(self.act, True, self.dtype)
-        numbers = (*self.steps, n, pattern.channels, pattern.inner)
-        return Launch(kernel, (divide_up(n, 1024),), numbers, warps=4, BLOCK=1024)
+        kernel = _forward_kernel(self.act, None, self.dtype)
+        integers = (*self.steps, n, pattern.channels, pattern.inner)
+        return Launch(kernel, (divide_up(n, 1024),), integers, warps=4, BLOCK=1024)
 
     # -- backward ---------------------------------------------------------------------------------------
 
-    def backward(self, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
+    def backward(
+        self, g: Tensor, x: Tensor, tensors: Sequence[Tensor], needs: tuple[bool, ...], numbers: Sequence[float] = ()
+    ) -> list[Tensor]:
         """The gradients that are needed: of x, and of each parameter the sums, added up in a fixed order."""
+        index = self.index
+        if index is None:
+            stream = 0
+        elif index == current_device():
+            stream = current_stream(index)
+        else:
+            with torch.cuda.device(index):
+                return self.backward(g, x, tensors, needs, numbers)
         x = x if self.dense else x.contiguous()
-        if g.stride() != x.stride() or g.dtype != x.dtype:
-            g = torch.empty_like(x).copy_(g)
-        made = self._backwards.get(tuple(needs))
+        if g.stride() != self.stride or g.dtype is not self.dtype:
+            g = self._empty(self.shape, self.stride, self.dtype).copy_(g)
+        made = self.backwards.get(needs)
         if made is None:
-            made = self._backwards[tuple(needs)] = self._make_backward(needs)
+            made = self.backwards[needs] = self._make_backward(needs)
         launch, partial_shape = made
-        partial = torch.empty(partial_shape, dtype=torch.float32, device=x.device)
-        dx = torch.empty_like(x) if needs[0] else x
-        launch(g, x, dx, partial, *[self.pattern.flat(p) for p in params])
+        dx = self._empty(self.shape, self.stride, self.dtype) if needs[0] else x
         grads = [dx] if needs[0] else []
-        if partial_shape[0]:
-            wanted = [p for p, need in zip(params, needs[1:], strict=True) if need]
-            totals = partial.sum(dim=1)
-            if len({p.dtype for p in wanted}) == 1:
-                totals = totals.to(wanted[0].dtype)  # one conversion for all
-            sums = iter(totals.unbind(0))
-            if self.pattern.channels == 1:
-                grads += [next(sums).reshape(p.shape).to(p.dtype) for p in wanted]
-            else:
-                grads += [self.pattern.restore(next(sums), p) for p in wanted]
-        return grads
+        wanted = [p for p, need in zip(tensors, needs[1:], strict=False) if need]
+        if self.flat:
+            totals = [self._empty(tuple(p.shape), p.stride(), p.dtype) for p in wanted]
+            scratch = scratch_for(self.device, stream, partial_shape[0] * partial_shape[1]) if wanted else ()
+            launch(stream, (g, x, dx, *scratch, *totals, *tensors), numbers)
+            return grads + totals
+        partial = self._empty(partial_shape, (partial_shape[1] * partial_shape[2], partial_shape[2], 1), torch.float32)
+        launch(stream, (g, x, dx, partial, *[self.pattern.flat(p) for p in tensors]))
+        if not wanted:
+            return grads
+        totals = partial.sum(dim=1)
+        if len({p.dtype for p in wanted}) == 1:
+            totals = totals.to(wanted[0].dtype)  # one conversion for all
+        return grads + [self.pattern.restore(total, p) for total, p in zip(totals.unbind(0), wanted, strict=True)]
 
     def _make_backward(self, needs: Sequence[bool]) -> tuple[Launch, tuple[int, ...]]:
-        needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=True) if need)
+        needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=False) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
-        if pattern.channels == 1:
+        if self.flat:
             block, warps, per_core = _BACKWARD[min(len(needed), 5)]
             block = _block(n, block)
             programs = divide_up(n, block)
             if needed:
                 programs = min(programs, per_core * cores(self.device))
-            kernel = _backward_kernel(self.act, needed, want_x, "flat", self.dtype)
-            launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0)
+            kernel = _flat_backward_kernel(self.act, self.sources, needed, want_x, self.dtype)
+            constants = {"SUM": min(1024, power_of_two(programs))} if needed else {}
+            launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0, **constants)
             return launch, (len(needed), programs)
         columns_vary = pattern.inner == 1
         items = pattern.outer if columns_vary else pattern.outer * pattern.inner
@@ -145,8 +235,8 @@ class FusedPlan:
         share = divide_up(divide_up(items, max(1, min(SPLITS, divide_up(items, 4 * unit)))), unit) * unit
         splits = max(1, divide_up(items, share))
         kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.dtype)
-        numbers = (*self.steps, items, pattern.channels, pattern.inner, share)
-        launch = Launch(kernel, (strips, splits), numbers, warps=4, ROWS=rows, COLUMNS=columns)
+        integers = (*self.steps, items, pattern.channels, pattern.inner, share)
+        launch = Launch(kernel, (strips, splits), integers, warps=4, ROWS=rows, COLUMNS=columns)
         return launch, (len(needed), splits, pattern.channels)
 
 

@@ -20,7 +20,7 @@ from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
 from . import operators
 from .dispatch import choose_kernel, ordinary
-from .fused import cores, load_kernel
+from .fused import cores, current_device, current_stream, load_kernel
 from .launch import Launch, divide_up, power_of_two
 from .pointwise import along, batched, call
 from .triton_source import compute, factors_of
@@ -118,6 +118,7 @@ class GatedPlan:
 
     def __init__(self, act: Activation, x: Tensor, gate: Tensor) -> None:
         self.act, self.dtype, self.device = act, x.dtype, x.device
+        self.index = x.device.index if x.is_cuda else None
         width = x.shape[-1] if x.dim() else 1
         x_step, gate_step = row_step(x), row_step(gate)
         self.copies = x_step is None or gate_step is None
@@ -138,7 +139,7 @@ class GatedPlan:
             kernel = _forward_kernel(self.act, self.dtype)
             numbers = (self.width, *self.steps, self.blocks)
             self._forward = Launch(kernel, (self.rows * self.blocks,), numbers, warps=_WARPS, BLOCK=self.block)
-        self._forward(x, gate, y, *params)
+        self._run(self._forward, x, gate, y, *params)
         return y
 
     def backward(
@@ -167,12 +168,21 @@ class GatedPlan:
                 torch.autograd.graph.increment_version(changed)
         else:
             dx, dgate = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
-        launch(g, x, gate, dx, dgate, partial, *params)
+        self._run(launch, g, x, gate, dx, dgate, partial, *params)
         sums = iter(partial.sum(dim=1).unbind(0) if partial_shape[0] else ())
         d_params = [
             next(sums).reshape(p.shape).to(p.dtype) if need else None for p, need in zip(params, needs[1:], strict=True)
         ]
         return dx, dgate, *d_params
+
+    def _run(self, launch: Launch, *tensors: Tensor) -> None:
+        if self.index is None:
+            launch(0, tensors)
+        elif self.index == current_device():
+            launch(current_stream(self.index), tensors)
+        else:
+            with torch.cuda.device(self.index):
+                launch(current_stream(self.index), tensors)
 
     def _apart(self, x: Tensor, gate: Tensor) -> bool:
         """Whether no number of x lies where one of the gate does."""

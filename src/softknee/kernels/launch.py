@@ -1,12 +1,14 @@
 """Launching a Triton kernel with little Python in the way.
 
 Triton binds and specialises the arguments at each launch (15 to 20 microseconds). For one plan everything but
-the pointers is fixed, and of the pointers only their alignment matters; so the compiled kernel is kept per alignment.
+the pointers and some numbers is fixed, and of the pointers only their alignment matters; so the compiled kernel is kept
+per alignment, and launched through the C function below Triton's own launcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -32,35 +34,60 @@ def on_device_of(x: Tensor) -> AbstractContextManager[Any]:
 
 
 class Launch:
-    """One kernel with its grid, its numbers and its compile-time constants."""
+    """One kernel with its grid, its whole numbers and its compile-time constants, launched on the current device.
+
+    Once it has run on tensors that are all aligned, `handle(stream, pointers, rest)` launches it; `rest` ends with
+    `last`.
+    """
 
     def __init__(
-        self, kernel: Any, grid: tuple[int, ...], numbers: Sequence[int], *, warps: int, **constants: Any
+        self, kernel: Any, grid: tuple[int, ...], integers: Sequence[int], *, warps: int, **constants: Any
     ) -> None:
         self.kernel = kernel
         self.grid = (*grid, 1, 1)[:3]
-        self.numbers = tuple(numbers)
-        self.constants = constants
-        self.warps = warps
-        self._compiled: dict[tuple[bool, ...], Any] = {}
+        self.options = {**constants, "num_warps": warps}
+        self.integers = tuple(integers)
+        self.last = (*integers, *constants.values())
+        self._interpreted = interpreting()
+        self._handles: dict[tuple[bool, ...], Handle] = {}
+        self.handle: Handle | None = None
 
-    def __call__(self, *tensors: Tensor) -> None:
-        if interpreting():
-            self.kernel[self.grid](*tensors, *self.numbers, **self.constants)
+    def __call__(self, stream: int, tensors: Sequence[Tensor], numbers: Sequence[float] = ()) -> None:
+        """Launch on this stream (the current one) with these tensors, and these numbers after them."""
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        aligned = tuple([pointer & 15 == 0 for pointer in pointers])
+        handle = self._handles.get(aligned)
+        if handle is not None:
+            handle(stream, pointers, (*numbers, *self.last))
             return
-        device = tensors[0].device.index
-        if device != torch.cuda.current_device():
-            with torch.cuda.device(device):
-                self._launch(tensors)
-        else:
-            self._launch(tensors)
+        compiled = self.kernel[self.grid](*tensors, *numbers, *self.integers, **self.options)
+        if not self._interpreted:
+            handle = self._handles[aligned] = _handle(compiled, self.grid)
+            self.handle = handle if all(aligned) else self.handle
 
-    def _launch(self, tensors: tuple[Tensor, ...]) -> None:
-        aligned = tuple([t.data_ptr() & 15 == 0 for t in tensors])
-        ready = self._compiled.get(aligned)
-        if ready is None:
-            self._compiled[aligned] = self.kernel[self.grid](
-                *tensors, *self.numbers, **self.constants, num_warps=self.warps
-            )
-        else:
-            ready[self.grid](*tensors, *self.numbers, *self.constants.values())
+
+Handle = Callable[[int, Sequence[int], Sequence[Any]], None]
+
+
+def _handle(compiled: Any, grid: tuple[int, ...]) -> Handle:
+    """(stream, pointers, rest) -> a launch of the compiled kernel.
+
+    Triton's launcher is some Python above a C function, whose arguments have another order in each version. It is
+    called once with that function replaced by one that notes them.
+    """
+    run, fixed = compiled.run, (compiled.function, compiled.packed_metadata, None, None, None)
+    noted: list[tuple[Any, ...]] = []
+    mark, stream = object(), object()
+    try:
+        launcher = copy.copy(run)
+        function, launcher.launch = run.launch, lambda *arguments: noted.append(arguments)
+        launcher(*grid, stream, *fixed, mark)
+        (arguments,) = noted
+        assert arguments[:4] == (*grid, stream)
+        assert arguments[-1] in (mark, (mark,))
+    except Exception:  # another launcher than those that we have seen
+        return lambda stream, pointers, rest: run(*grid, stream, *fixed, *pointers, *rest)
+    (x, y, z), middle = grid, arguments[4:-1]
+    if arguments[-1] is mark:
+        return lambda stream, pointers, rest: function(x, y, z, stream, *middle, *pointers, *rest)
+    return lambda stream, pointers, rest: function(x, y, z, stream, *middle, (*pointers, *rest))

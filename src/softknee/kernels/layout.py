@@ -30,6 +30,12 @@ def storage_order(x: Tensor) -> list[int] | None:
     return order
 
 
+def writable(x: Tensor) -> bool:
+    """Whether torch lets x be overwritten: it has no expanded dimension, and inference mode has not been left."""
+    expanded = any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
+    return not expanded and (torch.is_inference_mode_enabled() or not x.is_inference())
+
+
 @dataclass(frozen=True)
 class Pattern:
     """Storage seen as (outer, channels, inner); `run` are the dimensions that make the channels, slowest first."""

@@ -1,7 +1,7 @@
 """The registered operators `softknee::pointwise` and `softknee::pointwise_backward`.
 
-Fused kernels are launched from here and nowhere else, so tracers, profilers and fake tensors see one operator with a
-schema. A definition travels through the operator by its key, a string.
+Tracers, profilers and fake tensors see one operator with a schema. A definition travels through the operator by its
+key, a string. An eager call that nothing watches goes past the operators (see `calls`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,23 @@ from . import plain
 from .dispatch import choose_kernel
 from .fused import FusedPlan
 from .layout import storage_order
+from .triton_source import Source
 
 # A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
 MOST_PLANS = 4096
 
 
-def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
-    """The fused plan for such tensors, or the name of the other path they take."""
+def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Source, ...] = ()) -> FusedPlan | str:
+    """The fused plan for such tensors, or the name of the other path they take.
+
+    `sources` says what the kernels are given for each parameter, where it is not the tensor of its value.
+    """
     layout = (
         x.shape,
         x.stride(),
         x.dtype,
         x.device,
+        sources,
         *[(p.shape, p.stride(), p.dtype, p.device) for p in params],
     )
     act = by_key(key)
@@ -39,7 +44,7 @@ def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
         if len(plans) >= MOST_PLANS:
             plans.clear()
         path = choose_kernel(act, x, params).path
-        plan = plans[layout] = FusedPlan(act, x, params) if path == "fused" else path
+        plan = plans[layout] = FusedPlan(act, x, params, sources) if path == "fused" else path
     return plan
 
 
@@ -51,7 +56,7 @@ def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
 
 def pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
     """The value, on any device."""
-    plan = _plan(x, params, key)
+    plan = find_plan(x, params, key)
     if isinstance(plan, FusedPlan):
         return plan.forward(x, params)
     if plan == "blocks":
@@ -66,7 +71,7 @@ def own(result: Tensor, x: Tensor) -> Tensor:
 
 def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Overwrite x with the value (no gradient will be asked for)."""
-    plan = _plan(x, params, act.key)
+    plan = find_plan(x, params, act.key)
     if isinstance(plan, FusedPlan) and plan.dense:
         plan.forward(x, params, out=x)
         torch.autograd.graph.increment_version(x)
@@ -78,9 +83,9 @@ def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
 
 def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters."""
-    plan = _plan(x, params, key)
+    plan = find_plan(x, params, key)
     if isinstance(plan, FusedPlan):
-        return plan.backward(g, x, params, needs)
+        return plan.backward(g, x, params, tuple(needs))
     if plan == "blocks":
         return [grad for grad in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if grad is not None]
     gradients = [grad for grad in plain.gradients(by_key(key), g, x, params, needs) if grad is not None]

@@ -8,7 +8,7 @@ partial derivatives, which are definitions themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,17 +19,23 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
+from .calls import Call, Calls, call_with_numbers, call_with_tensors, has_kernels
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
-from .layout import check_nested, like, sum_to_shape, values_of
+from .layout import check_nested, like, sum_to_shape, values_of, writable
+from .triton_source import Source
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The autograd Functions of a definition: for eager calls, and inside torch.func."""
+    """The autograd Functions of a definition: for eager calls, and inside torch.func.
+
+    Both take a `Call` first, or None: then x and the parameters' values follow.
+    """
 
     eager: Any
     transformed: Any
+    calls: Calls = field(default_factory=Calls)
 
 
 @dataclass(frozen=True)
@@ -109,13 +115,20 @@ def _functions(act: Activation) -> tuple[Any, Any]:
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
-        (g,), needs = grad_outputs, list(ctx.needs_input_grad)
+        (g,), call = grad_outputs, ctx.call
+        needs = ctx.needs_input_grad[1:]
+        if call is not None:
+            if (done := call.backward(ctx, g, x)) is not None:
+                return done
+            params, needs = call.effective(x), call.needs(needs)
         if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or batched(g):
-            return tuple(along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True))
-        gradients = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
-        return tuple([next(gradients) if need else None for need in needs])
+            gradients = [along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True)]
+        else:
+            made = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+            gradients = [next(made) if need else None for need in needs]
+        return None, *(gradients if call is None else call.chained(gradients))
 
-    def jvp(ctx: Any, *grad_inputs: Tensor | None) -> Tensor:
+    def jvp(ctx: Any, _: None, *grad_inputs: Tensor | None) -> Tensor:
         x, *params = ctx.saved_tensors
         parts = [
             _slope(act, name, x, params) * tangent
@@ -124,19 +137,22 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         ]
         return sum(parts[1:], parts[0]).to(x.dtype).expand(x.shape)
 
-    def remember(ctx: Any, inputs: Sequence[Tensor]) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+    def remember(ctx: Any, inputs: Sequence[Any]) -> None:
+        ctx.call, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
-    def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
-        remember(ctx, (x, *params))
+    def forward(ctx: Any, call: Call | None, x: Tensor, *params: Tensor) -> Tensor:
+        if call is not None:
+            return call.forward(ctx, x)
+        remember(ctx, (None, x, *params))
         return value(x, params)
 
     # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
     # torch.func needs that kind.
     eager = {"forward": forward, "backward": backward, "jvp": jvp}
     apart = {
-        "forward": lambda x, *params: value(x, params),
+        "forward": lambda call, x, *params: value(x, params),
         "setup_context": lambda ctx, inputs, output: remember(ctx, inputs),
         "backward": backward,
         "jvp": jvp,
@@ -159,8 +175,8 @@ def _function(act: Activation, methods: Mapping[str, Any], **attributes: Any) ->
 
 def _apply(runtime: Runtime, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     if torch._C._are_functorch_transforms_active():
-        return runtime.transformed.apply(x, *params)
-    return runtime.eager.apply(x, *params)
+        return runtime.transformed.apply(None, x, *params)
+    return runtime.eager.apply(None, x, *params)
 
 
 def _slopes(act: Activation) -> list[tuple[str]]:
@@ -252,10 +268,19 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     return _apply(runtime_of(act), x, params)
 
 
-def writable(x: Tensor) -> bool:
-    """Whether torch lets x be overwritten: it has no expanded dimension, and inference mode has not been left."""
-    expanded = any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
-    return not expanded and (torch.is_inference_mode_enabled() or not x.is_inference())
+def prepare_call(
+    act: Activation, x: Tensor, sources: tuple[Source, ...], names: Sequence[str], tensors: Sequence[Any]
+) -> Call | None:
+    """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
+
+    None where something watches or there is no fused kernel: then each call is checked anew.
+    """
+    return call_with_tensors(act, x, _apply_of(act), sources, names, tensors)
+
+
+def _apply_of(act: Activation) -> Any:
+    """The eager Function's `apply` in C: what torch does in Python before it is for torch.func's transforms."""
+    return super(torch.autograd.Function, runtime_of(act).eager).apply
 
 
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
@@ -298,6 +323,10 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
 
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
+    if not torch.compiler.is_compiling() and has_kernels(x):
+        prepared = _call_with(act, x, values)
+        if prepared is not None:
+            return prepared(x)
     if act.variants and not act.index:
         act, values = act.choose_variant(values, find)
     if act.groups:
@@ -316,6 +345,27 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
             value = p.constraint.within(value)  # a learned number; a module has its own within its range already
         params.append(fit_shape(act, p.name, value, x))
     return call(act, x, params)
+
+
+def _call_with(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Call | None:
+    """The call with these numbers that needs no further check, found or made; None where there is none."""
+    for value in values.values():
+        # 0.0 and -0.0 would find each other's call.
+        if type(value) not in (float, int) or not value:
+            return None
+    key = (x.shape, *values.items())
+    runtime: Runtime | None = act.derived.runtime
+    call = None if runtime is None else runtime.calls.get(key)
+    if call is not None and call.takes(x):
+        return call
+    known = {p.name for p in act.params}
+    if not known.issuperset(values):
+        return None
+    check_input(act, x)
+    act.check(values)
+    work = plain.working_type(x.dtype)
+    numbers = [held_number(act.name, p, float(values.get(p.name, p.default)), work) for p in act.params]
+    return runtime_of(act).calls.add(key, call_with_numbers(act, x, _apply_of(act), numbers))
 
 
 def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float:

@@ -2,18 +2,24 @@
 
 Two shapes of each kernel: `flat` for parameters that are one number each, and `rows` for parameters that repeat
 along storage as (outer, channels, inner). A backward kernel writes the gradient of x and, for each parameter
-that needs one, a partial sum per program; summing those in a second step, in a fixed order, needs no atomics.
+that needs one, a partial sum per program. In the flat kernel the program that ends last adds them up, in a fixed order;
+those of the rows are summed by a second kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..spec import Activation
-from ..spec.emit import PARAMETER, Emitter
+from ..spec import Activation, Constraint
+from ..spec.algebra import sympy
+from ..spec.emit import PARAMETER, Dialect, Emitter, Local
 from ..spec.printers import TRITON, Body, body, expressions_body, split_slopes
 
 Index = tuple[str, ...]
+# What a flat kernel is given for a parameter: a pointer to its value (None), a number (NUMBER), or pointers to a raw
+# value and its anchor (the constraint that lifts them).
+Source = str | Constraint | None
+NUMBER = "number"
 
 
 def compute(act: Activation, name: str, indices: Sequence[Index]) -> str:
@@ -27,14 +33,45 @@ def _device_function(act: Activation, name: str, code: Body) -> str:
     return "\n".join([*lines, f"    return {', '.join(code.results)}", ""])
 
 
-def forward_flat(act: Activation) -> str:
-    params = [PARAMETER + p.name for p in act.params]
-    pointers = "".join(f"{p}_ptr, " for p in params)
-    loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
-    call = f"value({', '.join(['x', *params])})"
+def lift_bodies(constraint: Constraint, dialect: Dialect) -> tuple[Body, Body]:
+    """The effective value of `raw` beside `anchor`, and its derivative by `raw`."""
+    raw, anchor = Local("raw", real=True), Local("anchor", real=True)
+    formula = constraint.lift_formula(raw, anchor)
+    emitters = [Emitter(dialect, [expr]) for expr in (formula, sympy.diff(formula, raw))]
+    value, slope = (Body(tuple(emitter.lines), tuple(emitter.names)) for emitter in emitters)
+    return value, slope
+
+
+def lift(constraint: Constraint, name: str, slope: bool) -> str:
+    """A device function of that name: (raw, anchor) -> the effective value, or its derivative."""
+    code = lift_bodies(constraint, TRITON)[slope]
+    lines = ["@triton.jit", f"def {name}(raw, anchor):", *(f"    {line}" for line in code.lines)]
+    return "\n".join([*lines, f"    return {code.results[0]}", ""])
+
+
+def _flat_arguments(act: Activation, sources: Sequence[Source]) -> tuple[str, str]:
+    """The arguments of a flat kernel for its parameters (pointers, to anchors too, and numbers), and how to read them."""
+    names = [PARAMETER + p.name for p in act.params]
+    pointers = [f"{p}_ptr" for p, source in zip(names, sources, strict=True) if source != NUMBER]
+    pointers += [f"anchor_{p}_ptr" for p, source in zip(names, sources, strict=True) if isinstance(source, Constraint)]
+    numbers = [p for p, source in zip(names, sources, strict=True) if source == NUMBER]
+    loads = ""
+    for p, source in zip(names, sources, strict=True):
+        if isinstance(source, Constraint):
+            loads += f"    raw_{p} = tl.load({p}_ptr).to(tl.float32)\n"
+            loads += f"    anchor_{p} = tl.load(anchor_{p}_ptr).to(tl.float32)\n"
+            loads += f"    {p} = lift_{p}(raw_{p}, anchor_{p})\n"
+        elif source is None:
+            loads += f"    {p} = tl.load({p}_ptr).to(tl.float32)\n"
+    return "".join(f"{name}, " for name in (*pointers, *numbers)), loads
+
+
+def forward_flat(act: Activation, sources: Sequence[Source]) -> str:
+    arguments, loads = _flat_arguments(act, sources)
+    call = f"value({', '.join(['x', *(PARAMETER + p.name for p in act.params)])})"
     return f"""
 @triton.jit
-def forward_flat(x_ptr, y_ptr, {pointers}n, BLOCK: tl.constexpr):
+def forward_flat(x_ptr, y_ptr, {arguments}n, BLOCK: tl.constexpr):
     base = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = tl.arange(0, BLOCK)
 {loads}    if n - base >= BLOCK:
@@ -72,11 +109,15 @@ def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     return f"{', '.join(names)} = slopes({arguments})"
 
 
-def backward_flat(act: Activation, needed: Sequence[str], want_x: bool) -> str:
-    """One number per parameter: a program strides over blocks and keeps its sums in registers until its end."""
+def backward_flat(act: Activation, sources: Sequence[Source], needed: Sequence[str], want_x: bool) -> str:
+    """One number per parameter: a program strides over blocks and keeps its sums in registers until its end.
+
+    With `needed`, the program that counts itself last adds up the sums of all, always in the same order, and sets the
+    counter back to 0.
+    """
     params = [PARAMETER + p.name for p in act.params]
-    pointers = "".join(f"{p}_ptr, " for p in params)
-    loads = "".join(f"    {p} = tl.load({p}_ptr).to(tl.float32)\n" for p in params)
+    arguments, loads = _flat_arguments(act, sources)
+    by_name = {p.name: source for p, source in zip(act.params, sources, strict=True)}
     slopes, factors, combine = factors_of(act, needed, want_x=want_x)
     zero = "".join(f"    sum_{f} = tl.zeros([BLOCK], tl.float32)\n" for f in factors)
     add = "".join(f"        sum_{f} += g * {f}\n" for f in factors)
@@ -85,13 +126,33 @@ def backward_flat(act: Activation, needed: Sequence[str], want_x: bool) -> str:
         f"    tl.store(partial_ptr + {i} * tl.num_programs(0) + tl.program_id(0), {text})\n"
         for i, text in enumerate(combine.results)
     )
+    last = ""
+    for i, name in enumerate(needed):
+        p = PARAMETER + name
+        chain = f" * lift_slope_{p}(raw_{p}, anchor_{p})" if isinstance(by_name[name], Constraint) else ""
+        last += f"""        total = tl.zeros([SUM], tl.float32)
+        for first in range(0, tl.num_programs(0), SUM):
+            place = first + tl.arange(0, SUM)
+            inside = place < tl.num_programs(0)
+            place += {i} * tl.num_programs(0)
+            total += tl.load(partial_ptr + place, mask=inside, other=0.0, cache_modifier=".cg")
+        tl.store(d_{p}_ptr, tl.sum(total, axis=0){chain})
+"""
+    if needed:
+        out += f"""    tl.debug_barrier()
+    if tl.atomic_add(counter_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+{last}        tl.store(counter_ptr, 0)
+"""
     lines = "".join(f"    {line}\n" for line in combine.lines)
     even = "            tl.store(dx_ptr + base + offsets, g * dx)\n" if want_x else "            pass\n"
     odd = "            tl.store(dx_ptr + base + offsets, g * dx, mask=inside)\n" if want_x else "            pass\n"
     names = ", ".join([*(["dx"] if want_x else []), *factors])
+    sums = "".join(f"d_{PARAMETER}{name}_ptr, " for name in needed)
+    scratch = f"partial_ptr, counter_ptr, {sums}" if needed else ""
+    constants = "BLOCK: tl.constexpr, EVEN: tl.constexpr" + ", SUM: tl.constexpr" * bool(needed)
     return f"""{slopes}
 @triton.jit
-def backward_flat(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+def backward_flat(g_ptr, x_ptr, dx_ptr, {scratch}{arguments}n, {constants}):
     offsets = tl.arange(0, BLOCK)
     base = tl.program_id(0).to(tl.int64) * BLOCK
     stride = tl.num_programs(0).to(tl.int64) * BLOCK

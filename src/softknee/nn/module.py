@@ -12,11 +12,12 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare
+from ..kernels.calls import Call, Calls, has_kernels, lifted
 from ..kernels.layout import like
-from ..kernels.pointwise import check_input
+from ..kernels.pointwise import check_input, prepare_call
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
-from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, lifted
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
 
 # -- the arguments of torch's modules as arguments of ours ------------------------------------------------
 #
@@ -137,7 +138,7 @@ def pointwise(
         return proxy
     act = by_key(key)
     values = [
-        lifted(p, held[f"raw_{p.name}"], held.get(f"anchor_{p.name}"))
+        lifted(p.constraint, held[f"raw_{p.name}"], held.get(f"anchor_{p.name}"))
         if p.name in learned and p.constraint.lifted
         else held[p.name]
         for p in act.params
@@ -164,6 +165,7 @@ class Pointwise(Parameterised):
     drawn: ClassVar[str] = ""
     learns: ClassVar[bool] = False
     torch_arguments: ClassVar[Table] = {}
+    _calls: Calls = Calls()  # a module that has some has its own
 
     def __init__(
         self,
@@ -239,12 +241,34 @@ class Pointwise(Parameterised):
 
     def forward(self, input: Tensor) -> Tensor:
         drawn = self.drawn if self.training else ""
+        if not drawn and not torch.compiler.is_compiling() and has_kernels(input):
+            call = self._calls.get(input.shape)
+            if call is None or not call.takes(input, self._parameters, self._buffers):
+                call = self._prepare_call(input)
+            if call is not None:
+                return call(input, self.inplace)
         if isinstance(input, torch.fx.Proxy):
             return node_of(self, input, drawn)
         return compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
 
     # torch.fx writes these into the code that it generates, where the name of a type would not do.
     forward.__annotations__.update({"input": Tensor, "return": Tensor})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
+        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
+
+    def _prepare_call(self, input: Tensor) -> Call | None:
+        """A call with all checks made, for inputs like this one; None where the general way must be taken."""
+        if self.granularity.per != "layer":
+            return None
+        raw = [p for p in self.params if p.name in self.learned and p.constraint.lifted]
+        sources = tuple(p.constraint if p in raw else None for p in self.params)
+        names = [self._raw_name(p) if p.name in self.learned else p.name for p in self.params]
+        names += [f"anchor_{p.name}" for p in raw]
+        tensors = [self._parameters.get(name, self._buffers.get(name)) for name in names]
+        call = prepare_call(self.definition, input, sources, names, tensors)
+        return self.__dict__.setdefault("_calls", Calls()).add(input.shape, call)
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""

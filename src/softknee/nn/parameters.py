@@ -14,6 +14,7 @@ import torch.fx
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
+from ..kernels.calls import lifted
 from ..spec import AtLeastOne, Between, Constraint, Positive
 from ..spec.param import check_name, read_number
 
@@ -344,7 +345,7 @@ class Parameterised(nn.Module):
         raw = self._held(self._raw_name(p))
         if not p.constraint.lifted:
             return raw
-        return lifted(p, raw, self._held(f"anchor_{p.name}") if p.constraint.anchored else None)
+        return lifted(p.constraint, raw, self._held(f"anchor_{p.name}") if p.constraint.anchored else None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What .to(), .half() and .cuda() do; here .half() is refused where a number would be lost."""
@@ -387,12 +388,6 @@ class Parameterised(nn.Module):
         if self.learned or self.granularity.per != "layer":
             parts.append(str(self.granularity))
         return parts
-
-
-def lifted(p: Held, raw: Tensor, anchor: Tensor | None) -> Tensor:
-    """The effective value of a raw one, at least in float32."""
-    work = torch.float64 if raw.dtype == torch.float64 else torch.float32
-    return p.constraint.lift(raw.to(work), None if anchor is None else anchor.to(work))
 
 
 def leaf_of_graph(module: nn.Module, input: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels import find
-from ..kernels.pointwise import writable
+from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails

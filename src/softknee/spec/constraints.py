@@ -12,6 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from .algebra import Expr, sympy
+from .primitives import Softplus, Tanh
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -86,6 +89,10 @@ class Constraint:
         """The effective value, always inside the range."""
         return raw
 
+    def lift_formula(self, raw: Expr, anchor: Expr) -> Expr:
+        """`lift` as a formula, from which kernels get it and its derivative."""
+        return raw
+
 
 @dataclass(frozen=True)
 class Real(Constraint):
@@ -136,6 +143,11 @@ class Positive(Constraint):
         assert anchor is not None
         return (anchor * softplus(raw)).clamp(*self.learned_range)
 
+    def lift_formula(self, raw: Expr, anchor: Expr) -> Expr:
+        value = anchor * Softplus(raw)
+        low, high = self.learned_range
+        return sympy.Piecewise((low, value < low), (high, value > high), (value, True))
+
 
 @dataclass(frozen=True)
 class AtLeastOne(Constraint):
@@ -182,6 +194,10 @@ class AtLeastOne(Constraint):
         assert anchor is not None
         return 1 + softplus(raw / anchor).clamp(max=WIDEST)
 
+    def lift_formula(self, raw: Expr, anchor: Expr) -> Expr:
+        excess = Softplus(raw / anchor)
+        return 1 + sympy.Piecewise((WIDEST, excess > WIDEST), (excess, True))
+
 
 @dataclass(frozen=True)
 class Between(Constraint):
@@ -217,6 +233,10 @@ class Between(Constraint):
         assert anchor is not None
         room = self._room(raw, anchor)
         return anchor + room * (raw / room).tanh()
+
+    def lift_formula(self, raw: Expr, anchor: Expr) -> Expr:
+        room = sympy.Float(0.999) * sympy.Piecewise((self.high - anchor, raw >= 0), (anchor - self.low, True))
+        return anchor + room * Tanh(raw / room)
 
     def _room(self, way: Tensor, anchor: Tensor) -> Tensor:
         """How far a value may go from the anchor: up where `way` is not negative, down where it is."""

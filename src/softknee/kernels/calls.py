@@ -1,0 +1,298 @@
+"""Calls whose checks have all been made: what an eager call of a module or a definition with numbers costs its host.
+
+A `Call` is made for one layout of the input (shape, strides, type, device) and for certain tensors or numbers as
+parameters. Where the next input is such a one and nothing watches (no tracer, mode, transform or profiler), the call
+launches the fused kernel and does nothing else; raw parameters go into it as they are. Everything else takes the
+general way in `pointwise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, is_grad_enabled
+from torch._C import _are_functorch_transforms_active as functorch_is_active
+from torch._C import _is_tracing as is_tracing
+from torch._C import _len_torch_dispatch_stack as count_of_modes
+from torch.autograd import forward_ad, profiler
+from torch.nn import Parameter
+
+from ..spec import Activation, Constraint
+from ..spec.printers import TORCH
+from . import operators, torch_math
+from .dispatch import interpreting
+from .fused import FusedPlan, current_device, current_stream, new_on_gpu, scratch_for
+from .generate import load
+from .layout import writable
+from .plain import working_type
+from .triton_source import NUMBER, Source, lift_bodies
+
+_MOST_CALLS = 256  # of one module or definition; a program that sees ever new shapes must not grow for ever
+_NONE: Mapping[str, Any] = {}
+_INTERPRETED = interpreting()
+
+
+def has_memory(x: Tensor) -> bool:
+    """Whether x is memory and nothing more: not a batch, nor what a transform has left, nor zeros that are none."""
+    try:
+        return x.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def unwatched(x: Tensor) -> bool:
+    """Whether x is a plain tensor, and no one would see the operator that is called on it.
+
+    (A tensor that stands for its negative, such as the imaginary part of a conjugate, is never dense unless it has one
+    element: those have no prepared call.)
+    """
+    return (
+        type(x) is Tensor
+        and not functorch_is_active()
+        and not count_of_modes()
+        and not is_tracing()
+        and forward_ad._current_level < 0
+        and not profiler._is_profiler_enabled
+        and has_memory(x)
+    )
+
+
+def has_kernels(x: Any) -> bool:
+    """Whether there may be a fused kernel for such a tensor: cheap, for the many that have none."""
+    return type(x) is Tensor and (x.is_cuda or _INTERPRETED) and not x.is_nested
+
+
+class Call:
+    """The call of a definition on inputs of one layout, with these tensors or numbers as its parameters.
+
+    `tensors` are those of the parameters, then the anchors; `names` are theirs in a module. `ends` are what launches
+    take after their first pointers, once they have been made: by None for the forward pass, by what autograd says of
+    the inputs that need gradients for the backward pass.
+
+    What follows is written flat: each call of a Python function is 1 % of what a call of a module may cost, and more in
+    autograd's own thread.
+    """
+
+    __slots__ = (
+        *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held", "alone"),
+        *("shape", "stride", "dtype", "device", "index", "ends"),
+    )
+
+    def __init__(
+        self,
+        act: Activation,
+        plan: FusedPlan,
+        x: Tensor,
+        apply: Any,
+        *,
+        tensors: Sequence[Tensor] = (),
+        names: Sequence[str] = (),
+        numbers: Sequence[float] = (),
+    ) -> None:
+        self.act, self.plan, self.sources, self.apply = act, plan, plan.sources, apply
+        self.tensors, self.numbers = tuple(tensors), tuple(numbers)
+        values = tensors[: len(self.sources)]
+        self.places = [place for place, t in enumerate(values) if type(t) is Parameter or t.requires_grad]
+        self.trained = tuple(tensors[place] for place in self.places)
+        self.shape, self.stride, self.dtype, self.device = plan.shape, x.stride(), x.dtype, x.device
+        self.index = plan.index
+        self.pointers = [tensor.data_ptr() for tensor in tensors]
+        self.held = [
+            (name, tensors[place], self.pointers[place], tensors[place].dtype, place in self.places)
+            for place, name in enumerate(names)
+        ]
+        self.alone = not x.is_cuda or torch.cuda.device_count() == 1
+        self.ends: dict[tuple[bool, ...] | None, Any] = {}
+
+    def takes(self, x: Tensor, parameters: Mapping[str, Any] = _NONE, buffers: Mapping[str, Any] = _NONE) -> bool:
+        """Whether it was made for an input like x, of the same shape, and for these tensors of a module."""
+        if (
+            x.dtype is not self.dtype
+            or x.device != self.device
+            or x.stride() != self.stride
+            or functorch_is_active()
+            or count_of_modes()
+            or is_tracing()
+            or forward_ad._current_level >= 0
+            or profiler._is_profiler_enabled
+        ):
+            return False
+        for name, tensor, pointer, dtype, trained in self.held:
+            if (parameters if trained else buffers).get(name) is not tensor or tensor.dtype is not dtype:
+                return False
+            if tensor.data_ptr() != pointer or (not trained and tensor.requires_grad):
+                return False
+        return has_memory(x)
+
+    def __call__(self, x: Tensor, inplace: bool = False) -> Tensor:
+        if is_grad_enabled() and (x.requires_grad or any(tensor.requires_grad for tensor in self.trained)):
+            return self.apply(self, x, *self.trained)
+        if inplace and self.plan.dense and writable(x):
+            self.plan.forward(x, self.tensors, self.numbers, out=x)
+            torch.autograd.graph.increment_version(x)
+            return x
+        return self.value(x)
+
+    def value(self, x: Tensor) -> Tensor:
+        pointer, end = x.data_ptr(), self.ends.get(None)
+        if end is None or pointer & 15 or not (self.alone or current_device() == self.index):
+            y = self.plan.forward(x, self.tensors, self.numbers)
+            launch = self.plan.forward_launch
+            if launch is not None and launch.handle is not None and self.plan.dense and new_on_gpu is not None:
+                self.ends[None] = launch.handle, (*self.pointers, *self.numbers, *launch.last)
+            return y
+        y = new_on_gpu(self.shape, self.stride, self.dtype)
+        handle, rest = end
+        handle(current_stream(self.index), (pointer, y.data_ptr()), rest)
+        return y
+
+    def forward(self, ctx: Any, x: Tensor) -> Tensor:
+        """The value, with what the backward pass needs."""
+        ctx.call = self
+        if self.tensors:
+            ctx.versions = [tensor._version for tensor in self.tensors]
+        ctx.to_save = (x,)  # as save_for_backward does
+        return self.value(x)
+
+    def backward(self, ctx: Any, g: Tensor, x: Tensor) -> tuple[Tensor | None, ...] | None:
+        """The gradients of x and the trained tensors; None where the general way must be taken."""
+        tensors, stride, dtype = self.tensors, self.stride, self.dtype
+        if tensors and ctx.versions != [tensor._version for tensor in tensors]:
+            raise RuntimeError(
+                f"{self.act.name}: one of its parameters has been modified by an inplace operation between the forward "
+                "and the backward pass, which needs the value that it had."
+            )
+        if (
+            is_grad_enabled()
+            or not unwatched(g)
+            # A hook on saved tensors may have made another one of x.
+            or type(x) not in (Tensor, Parameter)
+            or x.stride() != stride
+            or x.dtype is not dtype
+            or x.device != self.device
+            or (tensors and [tensor.data_ptr() for tensor in tensors] != self.pointers)
+        ):
+            return None
+        needs, from_g, from_x = ctx.needs_input_grad, g.data_ptr(), x.data_ptr()
+        end = self.ends.get(needs)
+        aligned = (from_g | from_x) & 15 == 0 and (self.alone or current_device() == self.index)
+        if end is None or not aligned or g.stride() != stride or g.dtype is not dtype:
+            return self._first_backward(g, x, needs)
+        handle, rest, layout, sums = end
+        stream = current_stream(self.index)
+        dx = new_on_gpu(self.shape, stride, dtype) if needs[1] else None
+        pointers = [from_g, from_x, from_x if dx is None else dx.data_ptr()]
+        if not sums:
+            handle(stream, pointers, rest)
+            return None, dx, *[None] * len(self.trained)
+        partial, counter = scratch_for(self.device, stream, sums)
+        totals = new_on_gpu(*layout)
+        totals = [totals] if len(layout[0]) == 1 else totals.unbind(0)
+        handle(stream, [*pointers, partial.data_ptr(), counter.data_ptr(), *[t.data_ptr() for t in totals]], rest)
+        made = iter(totals)
+        return None, dx, *[next(made) if need else None for need in needs[2:]]
+
+    def _first_backward(self, g: Tensor, x: Tensor, needs: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+        """The gradients by the plan itself, which sees to whatever is not as it is at most times."""
+        plan, needed = self.plan, self.needs(needs[1:])
+        made = iter(plan.backward(g, x, self.tensors, needed, self.numbers))
+        launch, (count, programs) = plan.backwards[needed]
+        kinds = {(tuple(t.shape), t.dtype) for t, need in zip(self.trained, needs[2:], strict=True) if need}
+        if launch.handle is not None and plan.dense and new_on_gpu is not None and len(kinds) <= 1:
+            # Sums of several parameters are rows of one tensor, 16 bytes apart.
+            (shape, kind) = next(iter(kinds), ((1,), torch.float32))
+            layout = ((1,), (1,), kind) if count == 1 else ((count, 1), (16 // kind.itemsize, 1), kind)
+            rest = (*self.pointers, *self.numbers, *launch.last)
+            if shape == (1,):
+                self.ends[needs] = launch.handle, rest, layout, count * programs
+        return None, *[next(made) if need else None for need in needs[1:]]
+
+    def needs(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
+        """Which gradients are needed, of x and all parameters, where `wanted` says it of x and the trained tensors."""
+        by_place = dict(zip(self.places, wanted[1:], strict=True))
+        return wanted[0], *(by_place.get(place, False) for place in range(len(self.sources)))
+
+    # -- where gradients are differentiated again, or something watches -----------------------------------
+
+    def effective(self, x: Tensor) -> list[Tensor]:
+        """The values of the parameters, differentiable by the tensors."""
+        if self.numbers:
+            work = working_type(x.dtype)
+            values = [torch.full((1,), number, dtype=work, device=x.device) for number in self.numbers]
+        else:
+            anchors = iter(self.tensors[len(self.sources) :])
+            values = [
+                lifted(source, raw, next(anchors)) if isinstance(source, Constraint) else raw
+                for source, raw in zip(self.sources, self.tensors, strict=False)
+            ]
+        return [value.reshape([1] * x.dim()) if value.dim() > x.dim() else value for value in values]
+
+    def chained(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """The gradients by x and the trained tensors, from those by x and the values of all parameters."""
+        made = list(gradients[1:])
+        anchors = iter(self.tensors[len(self.sources) :])
+        for place, (source, raw) in enumerate(zip(self.sources, self.tensors, strict=False)):
+            anchor, gradient = next(anchors) if isinstance(source, Constraint) else None, made[place]
+            if gradient is not None:
+                made[place] = gradient = gradient.reshape(raw.shape)
+                if isinstance(source, Constraint) and anchor is not None:
+                    work = working_type(raw.dtype)
+                    made[place] = (gradient * _slope(source)(raw.to(work), anchor.to(work))).to(raw.dtype)
+        return [gradients[0], *[made[place] for place in self.places]]
+
+
+def lifted(constraint: Constraint, raw: Tensor, anchor: Tensor | None) -> Tensor:
+    """The effective value of a raw one, at least in float32."""
+    work = working_type(raw.dtype)
+    return constraint.lift(raw.to(work), None if anchor is None else anchor.to(work))
+
+
+@cache
+def _slope(constraint: Constraint) -> Any:
+    """The derivative of an effective value by the raw one, as differentiable operations on (raw, anchor)."""
+    code = lift_bodies(constraint, TORCH)[1]
+    lines = ["def slope(raw, anchor):", *(f"    {line}" for line in code.lines), f"    return {code.results[0]}", ""]
+    return load("\n".join(lines), f"slope of {constraint}", vars(torch_math), "slope", torch_math.__name__)
+
+
+class Calls(dict[Any, Call]):
+    """The calls of one module or definition, by the shape of the input (and the numbers given)."""
+
+    def add(self, key: Any, call: Call | None) -> Call | None:
+        if call is not None:
+            if len(self) >= _MOST_CALLS:
+                self.clear()
+            self[key] = call
+        return call
+
+
+def call_with_tensors(
+    act: Activation,
+    x: Tensor,
+    apply: Any,
+    sources: tuple[Source, ...],
+    names: Sequence[str],
+    tensors: Sequence[Any],
+) -> Call | None:
+    """The call with tensors of a module (those of the parameters, then the anchors), or None where there is none."""
+    if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
+        return None
+    for tensor in tensors:
+        known = type(tensor) in (Tensor, Parameter) and tensor.device == x.device and tensor.numel() == 1
+        if not known or not tensor.is_leaf or not tensor.is_floating_point() or (any(sources) and tensor.itemsize > 4):
+            return None
+    if any(anchor.requires_grad for anchor in tensors[len(sources) :]):
+        return None
+    plan = operators.find_plan(x, tensors[: len(sources)], act.key, sources)
+    return Call(act, plan, x, apply, tensors=tensors, names=names) if isinstance(plan, FusedPlan) else None
+
+
+def call_with_numbers(act: Activation, x: Tensor, apply: Any, numbers: Sequence[float]) -> Call | None:
+    """The call with numbers, or None where there is none."""
+    if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
+        return None
+    plan = operators.find_plan(x, (), act.key, (NUMBER,) * len(numbers))
+    return Call(act, plan, x, apply, numbers=numbers) if isinstance(plan, FusedPlan) else None
