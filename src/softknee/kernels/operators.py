@@ -15,16 +15,20 @@ from torch import Tensor
 from ..spec import Activation, by_key
 from ..spec.activation import once_per_definition
 from . import plain
+from .compiled import CompiledPlan
 from .dispatch import choose_kernel
 from .fused import FusedPlan
 from .layout import storage_order
+
+Plan = FusedPlan | CompiledPlan | str
+"""What computes tensors of one layout: kernels, or the name of a path without any."""
 
 # A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
 _MOST_PLANS = 4096
 
 
-def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
-    """The fused plan for such tensors, or the name of the other path they take."""
+def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> Plan:
+    """How such tensors are computed."""
     layout = (
         x.shape,
         x.stride(),
@@ -39,12 +43,13 @@ def _plan(x: Tensor, params: Sequence[Tensor], key: str) -> FusedPlan | str:
         if len(plans) >= _MOST_PLANS:
             plans.clear()
         path = choose_kernel(act, x, params).path
-        plan = plans[layout] = FusedPlan(act, x, params) if path == "fused" else path
+        kind = {"fused": FusedPlan, "compiled": CompiledPlan}.get(path)
+        plan = plans[layout] = kind(act, x, params) if kind else path
     return plan
 
 
 @once_per_definition
-def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
+def _plans(act: Activation) -> dict[tuple[Any, ...], Plan]:
     """The plans of a definition so far, by the layout of the tensors."""
     return {}
 
@@ -52,7 +57,7 @@ def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
 def pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
     """The value, on any device."""
     plan = _plan(x, params, key)
-    if isinstance(plan, FusedPlan):
+    if not isinstance(plan, str):
         return plan.forward(x, params)
     if plan == "blocks":
         return plain.value_in_blocks(by_key(key), x, params)
@@ -67,7 +72,7 @@ def own(result: Tensor, x: Tensor) -> Tensor:
 def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Overwrite x with the value (no gradient will be asked for)."""
     plan = _plan(x, params, act.key)
-    if isinstance(plan, FusedPlan) and plan.dense:
+    if not isinstance(plan, str) and plan.dense:
         plan.forward(x, params, out=x)
         torch.autograd.graph.increment_version(x)
         return x
@@ -79,7 +84,7 @@ def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
 def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters."""
     plan = _plan(x, params, key)
-    if isinstance(plan, FusedPlan):
+    if not isinstance(plan, str):
         return plan.backward(g, x, params, needs)
     if plan == "blocks":
         return [grad for grad in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if grad is not None]
