@@ -26,42 +26,43 @@ INLINE float where(int when, float a, float b) { return when ? a : b; }
 INLINE float absolute(float u) { return __builtin_fabsf(u); }
 INLINE float sqrt(float u) { return __builtin_sqrtf(u); }
 INLINE float sign(float u) { return u > 0.0f ? 1.0f : u < 0.0f ? -1.0f : u; }
-INLINE float maximum(float a, float b) { return (a > b) | (a != a) ? a : b; }
-INLINE float minimum(float a, float b) { return (a < b) | (a != a) ? a : b; }
+/* A comparison with NaN is false: beside a constant it falls through to a, and elsewhere it is asked for. */
+INLINE float maximum(float a, float b) {
+    return __builtin_constant_p(b) ? (a < b ? b : a) : (a > b) | (a != a) ? a : b;
+}
+INLINE float minimum(float a, float b) {
+    return __builtin_constant_p(b) ? (a > b ? b : a) : (a < b) | (a != a) ? a : b;
+}
 INLINE float clip(float u, float low, float high) { return minimum(maximum(u, low), high); }
-/* A comparison with NaN is false: it falls through to u. */
-INLINE float between(float u, float low, float high) { u = u < low ? low : u; return u > high ? high : u; }
-INLINE float unit(float u) { return between(u, 0.0f, 1.0f); }
-INLINE float clip_unit(float u) { return between(u, -1.0f, 1.0f); }
+INLINE float unit(float u) { return clip(u, 0.0f, 1.0f); }
+INLINE float clip_unit(float u) { return clip(u, -1.0f, 1.0f); }
 INLINE float ramp(float u) { return u < 0.0f ? 0.0f : u; }
 INLINE float finite_left(float u) { return u < LOWEST ? LOWEST : u; }
-INLINE float line(float g, float u) { return g * (g == 0.0f ? between(u, LOWEST, HIGHEST) : u); }
+INLINE float line(float g, float u) { return g * (g == 0.0f ? clip(u, LOWEST, HIGHEST) : u); }
 
-/* e^u = 2^k e^r with |r| <= log(2)/2: e^r, and k + 2^23 + 2^22, which has k in its last bits. */
-INLINE float exp_parts(float u, float *shifted) {
-    float t = u < -104.5f ? -104.5f : u;
-    *shifted = t * 1.44269504f + 12582912.0f;
-    float k = *shifted - 12582912.0f;
-    float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    return p * (r * r) + r + 1.0f;
+INLINE float exp_near(float r) { /* |r| <= log(2)/2, to 0.07 units (2^-23) */
+    float p = 0.0013829185627400875f * r + 0.008368979208171368f;
+    p = p * r + 0.041668035089969635f;
+    p = p * r + 0.16666507720947266f;
+    p = p * r + 0.4999999403953552f;
+    p = p * r + 1.0f;
+    return p * r + 1.0f;
 }
 
-/* The power of two in two factors: one alone would not reach the largest or the subnormal numbers. */
+/* e^u = 2^k e^r. k stands in the last bits of k + 2^23 + 2^22; the power of two comes in two factors, as one alone would
+   not reach the largest or the subnormal numbers. */
 INLINE float exp(float u) {
-    float shifted, p = exp_parts(u > 89.0f ? 89.0f : u, &shifted);
-    int32_t k = (int32_t)(to_bits(shifted) - 0x4B400000u), half = k >> 1;
-    return p * from_bits((uint32_t)(half + 127) << 23) * from_bits((uint32_t)(k - half + 127) << 23);
+    float t = clip(u, -104.5f, 89.0f), shifted = t * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
+    float p = exp_near((t - k * 0.693359375f) + k * 2.12194440e-4f);
+    int32_t whole = (int32_t)(to_bits(shifted) - 0x4B400000u), half = whole >> 1;
+    return p * from_bits((uint32_t)(half + 127) << 23) * from_bits((uint32_t)(whole - half + 127) << 23);
 }
 
-/* The same for u <= 70, where a constant does as the second factor. */
+/* The same for u <= 70, in particular below 0, where errors relative to the result are small ones to 1: log(2) in one
+   part, and a constant as the second factor. */
 INLINE float exp_below(float u) {
-    float shifted, p = exp_parts(u, &shifted);
-    return p * from_bits((to_bits(shifted) - 0x4B400000u + 151u) << 23) * 5.9604644775390625e-8f;
+    float t = maximum(u, -104.5f), shifted = t * 1.44269504f + 12583063.0f, k = shifted - 12583063.0f; /* k + 151 */
+    return exp_near(t - k * 0.6931471805599453f) * from_bits(to_bits(shifted) << 23) * 5.9604644775390625e-8f;
 }
 
 INLINE float sigmoid(float u) { return 1.0f / (1.0f + exp(-u)); }

@@ -44,6 +44,7 @@ _FLAGS = (
     "-std=gnu11",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fno-thread-jumps",
     "-fopenmp-simd",
     "-w",
     "-fPIC",
