@@ -2,10 +2,12 @@
 
 import functools
 import gc
+import getpass
 import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +21,8 @@ from softknee.registry import names, unregister
 
 # Processes of its own to compile in would each import torch first, for a handful of kernels.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# Compiled kernels stay out of the user's own cache, and are there for the next run.
+os.environ.setdefault("SOFTKNEE_CACHE", str(Path(tempfile.gettempdir()) / f"softknee-tests-{getpass.getuser()}"))
 
 
 # A file that imports one of these asks something of every function.

@@ -88,7 +88,7 @@ def test_parameter_gradients_repeat_to_the_last_bit(act: Activation):
 @pytest.mark.usefixtures("two_threads")
 @three
 def test_parameter_gradients_repeat_with_two_threads(name: str):
-    assert_repeats(sk.get(name), 3 * torch.randn(REALLY_LARGE, generator=torch.Generator().manual_seed(0)))
+    assert_repeats(sk.get(name), 3 * torch.randn(REALLY_LARGE, generator=torch.Generator().manual_seed(0), dtype=F64))
 
 
 @small_blocks

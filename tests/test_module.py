@@ -153,7 +153,7 @@ def test_a_module_inside_a_model():
 
 @each_kind
 def test_explain_names_a_path_and_a_reason(act: Activation):
-    small, large = torch.zeros(3), torch.zeros(600_000)
+    small, large = torch.zeros(3), torch.zeros(600_000, dtype=torch.float64)
     for what in (act, sk.nn.make(act)):
         assert sk.explain(what, small).path == "plain"
         assert sk.explain(what, large).path == "blocks"

@@ -17,7 +17,7 @@ from .. import torch_compat
 from ..spec import Activation
 from ..spec.activation import once_per_definition
 from ..spec.emit import UnsupportedError
-from . import plain
+from . import compiled, plain
 from .layout import find_pattern, values_of
 
 FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -25,7 +25,7 @@ FUSED_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Choice:
-    """A path ("fused", "blocks" or "plain") and the sentence that says why it was taken."""
+    """A path ("fused", "compiled", "blocks" or "plain") and the sentence that says why it was taken."""
 
     path: str
     reason: str
@@ -103,9 +103,12 @@ def choose_kernel(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choic
         where = "a GPU" if x.is_cuda else "Triton's interpreter"
         return Choice("plain", reason) if reason else Choice("fused", f"one fused kernel each way on {where}")
     if x.device.type == "cpu":
+        reason = compiled.why_not(act, x, params)
+        if not reason:
+            return Choice("compiled", "on a CPU with a C compiler a large tensor takes one compiled pass each way")
         if plain.fits_blocks(x, params):
-            return Choice("blocks", "on a CPU a large tensor is worked on in blocks that stay in its cache")
-        return Choice("plain", "on a CPU a small or scattered tensor is worked on in one piece")
+            return Choice("blocks", f"on a CPU a large tensor is worked on in blocks that stay in its cache ({reason})")
+        return Choice("plain", f"on a CPU a small or scattered tensor is worked on in one piece ({reason})")
     return Choice("plain", f"there are no fused kernels for the device type {x.device.type!r}")
 
 

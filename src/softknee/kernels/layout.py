@@ -31,9 +31,9 @@ def storage_order(x: Tensor) -> list[int] | None:
 
 
 def writable(x: Tensor) -> bool:
-    """Whether torch lets x be overwritten: it has no expanded dimension, and inference mode has not been left."""
+    """Whether x can be overwritten: it has no expanded dimension, is no lazy minus, and inference mode is not left."""
     expanded = any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True))
-    return not expanded and (torch.is_inference_mode_enabled() or not x.is_inference())
+    return not expanded and not x.is_neg() and (torch.is_inference_mode_enabled() or not x.is_inference())
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,23 @@ from torch import Tensor
 from ..spec import Activation, by_key
 from ..spec.activation import once_per_definition
 from . import plain
+from .compiled import CompiledPlan
 from .dispatch import choose_kernel
 from .fused import FusedPlan
 from .layout import storage_order
 from .triton_source import Source
 
+Plan = FusedPlan | CompiledPlan | str
+"""What computes tensors of one layout: kernels, or the name of a path without any."""
+
 # A program that sees ever new shapes must not grow for ever; making a plan again is cheap.
 MOST_PLANS = 4096
 
 
-def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Source, ...] = ()) -> FusedPlan | str:
-    """The fused plan for such tensors, or the name of the other path they take.
+def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Source, ...] = ()) -> Plan:
+    """How such tensors are computed.
 
-    `sources` says what the kernels are given for each parameter, where it is not the tensor of its value.
+    `sources` says what the kernels of a GPU are given for each parameter, where it is not the tensor of its value.
     """
     layout = (
         x.shape,
@@ -44,12 +48,16 @@ def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Sour
         if len(plans) >= MOST_PLANS:
             plans.clear()
         path = choose_kernel(act, x, params).path
-        plan = plans[layout] = FusedPlan(act, x, params, sources) if path == "fused" else path
+        if path == "fused":
+            plan = FusedPlan(act, x, params, sources)
+        else:
+            plan = CompiledPlan(act, x, params) if path == "compiled" else path
+        plans[layout] = plan
     return plan
 
 
 @once_per_definition
-def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
+def _plans(act: Activation) -> dict[tuple[Any, ...], Plan]:
     """The plans of a definition so far, by the layout of the tensors."""
     return {}
 
@@ -57,7 +65,7 @@ def _plans(act: Activation) -> dict[tuple[Any, ...], FusedPlan | str]:
 def pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
     """The value, on any device."""
     plan = find_plan(x, params, key)
-    if isinstance(plan, FusedPlan):
+    if not isinstance(plan, str):
         return plan.forward(x, params)
     if plan == "blocks":
         return plain.value_in_blocks(by_key(key), x, params)
@@ -72,7 +80,7 @@ def own(result: Tensor, x: Tensor) -> Tensor:
 def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Overwrite x with the value (no gradient will be asked for)."""
     plan = find_plan(x, params, act.key)
-    if isinstance(plan, FusedPlan) and plan.dense:
+    if not isinstance(plan, str) and plan.dense:
         plan.forward(x, params, out=x)
         torch.autograd.graph.increment_version(x)
         return x
@@ -84,7 +92,7 @@ def value_into(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Tensor:
 def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str, needs: Sequence[bool]) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters."""
     plan = find_plan(x, params, key)
-    if isinstance(plan, FusedPlan):
+    if not isinstance(plan, str):
         return plan.backward(g, x, params, tuple(needs))
     if plan == "blocks":
         return [grad for grad in plain.gradients_in_blocks(by_key(key), g, x, params, needs) if grad is not None]

@@ -1,4 +1,4 @@
-"""The two dialects (torch, Triton) and the text of the functions generated from a definition."""
+"""The three dialects (torch, Triton, C) and the text of the functions generated from a definition."""
 
 from __future__ import annotations
 
@@ -67,6 +67,14 @@ TRITON = Dialect(
     full="{}",
     loop_start=("moving = 1", "steps = 0", f"while (moving > 0) & (steps < {NEWTON_STEPS}):"),
     loop_end=("moving = tl.max(tl.where(tl.abs(guess - v) > 2e-7 * tl.abs(guess), 1, 0))", "steps += 1"),
+)
+# Float32, one element at a time: `kernels/c_source.py` makes declarations of the assignments and braces of the indents.
+C = Dialect(
+    {node: name for node, name in _SHARED.items() if name not in ("sin", "cos", "erf")},
+    where="where",
+    full="{}",
+    loop_start=(f"for (int moving = 1, steps = 0; moving & (steps < {NEWTON_STEPS}); ++steps)",),
+    loop_end=("moving = absolute(guess - v) > 2e-7 * absolute(guess)",),
 )
 
 

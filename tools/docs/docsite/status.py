@@ -96,7 +96,7 @@ def _computes(name: str, key: str) -> bool:
 
 def _in_blocks(name: str) -> bool:
     """A large tensor takes that path, and has the values of its parts."""
-    module, x = sk.nn.make(name), torch.linspace(-4.0, 4.0, 1 << 20)
+    module, x = sk.nn.make(name), torch.linspace(-4.0, 4.0, 1 << 20, dtype=torch.float64)
     near = all(torch.allclose(module(x)[place], module(x[place])) for place in (slice(0, 999), slice(-999, None)))
     return sk.explain(module, x).path == "blocks" and near
 

@@ -1,0 +1,447 @@
+"""The compiled CPU kernels: right to the last digits, in every layout, with any number of threads, never in the way."""
+
+import itertools
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import softknee as sk
+from extremes import assert_is_the_limit, extreme_points
+from helpers import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    assert_close_to_reference,
+    draw,
+    each_kind,
+    each_learned_kind,
+    every_subject,
+    ordinary_values,
+    rounding,
+    settings,
+    tolerance,
+)
+from softknee.kernels import c_source, compiled
+from softknee.spec import Activation
+
+try:
+    compiled.compile_command()
+except compiled.CompileError as error:
+    pytest.skip(f"There are no compiled kernels here: {error}.", allow_module_level=True)
+
+LEAST = compiled.SMALLEST
+# More than two chunks for several threads, and no whole number of blocks.
+LARGE = 3 * c_source.CHUNK + 1001
+
+
+def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = F32) -> Tensor:
+    return (2 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))).to(dtype)
+
+
+def leaves(act: Activation, x: Tensor, dtype: torch.dtype = F32) -> list[Tensor]:
+    # Numbers of float32 in any type, so that all compute the same.
+    values = torch.tensor(list(ordinary_values(act).values()), dtype=F32).to(dtype)
+    return [t.detach().clone().requires_grad_() for t in (x, *values.reshape(-1, 1))]
+
+
+def run(act: Activation, inputs: list[Tensor], g: Tensor) -> list[Tensor]:
+    value = act(inputs[0], **dict(zip((p.name for p in act.params), inputs[1:], strict=True)))
+    return [value.detach(), *torch.autograd.grad(value, inputs, g)]
+
+
+def assert_path(act: Activation, x: Tensor, path: str = "compiled") -> None:
+    choice = sk.explain(act, x)
+    assert choice.path == path, choice
+
+
+# -- numbers --------------------------------------------------------------------------------------------------
+
+
+def slopes(act: Activation, x: Tensor, values: dict[str, Tensor], filler: float = 1.0) -> dict[tuple[str, ...], Tensor]:
+    """Value and derivatives at some points, each parameter's one point at a time: a kernel gives their sum."""
+    wide = torch.full((LEAST,), filler)
+    inputs = [wide, *values.values()]
+    inputs = [t.detach().clone().requires_grad_() for t in inputs]
+    inputs[0].data[: len(x)] = x
+    assert_path(act, inputs[0])
+    value, dx, *_ = run(act, inputs, torch.ones(LEAST))
+    columns: list[list[Tensor]] = []
+    for at in x.tolist() if values else ():
+        inputs[0].data.fill_(filler)[7] = at
+        g = torch.zeros(LEAST)
+        g[7] = 1.0
+        columns.append(run(act, inputs, g)[2:])
+    rows = {(name,): torch.cat(sums) for name, sums in zip(values, zip(*columns, strict=True), strict=False)}
+    return {(): value[: len(x)], ("x",): dx[: len(x)]} | rows
+
+
+def places(act: Activation, values: dict[str, Tensor], seed: int) -> Tensor:
+    """Points drawn as everywhere, and some at multiples of these widths."""
+    points = [draw(act, 24, F32, seed)[0]]
+    for value in values.values():
+        width = value.abs() + 1e-30
+        multiples = torch.tensor([-20.0, -3.0, -1.0, -0.999, -0.3, 0.3, 0.999, 1.0, 3.0, 20.0])
+        points += [multiples * width, multiples / width]
+    spread = torch.cat(points).clamp(-50, 50)
+    return spread[torch.randperm(len(spread), generator=torch.Generator().manual_seed(seed))[:36]]
+
+
+@every_subject
+def test_every_quantity_matches_fifty_digits(act: Activation):
+    rows = [{name: value.float() for name, value in row.items()} for row in settings(act)]
+    for seed, values in enumerate(rows[:: max(1, len(rows) // 4)]):
+        x = places(act, values, seed)
+        x = x[:8] if act.implicit is not None else x
+        for index, result in slopes(act, x, values).items():
+            assert_close_to_reference(act.partial(*index), result, x, values)
+
+
+@each_kind
+def test_the_limit_where_it_exists_and_nan_for_nan_alone(act: Activation):
+    points = torch.tensor([math.nan, *extreme_points(F32)])
+    for values in settings(act)[:4]:
+        numbers = {name: value.item() for name, value in values.items()}
+        for index, result in slopes(act, points, {n: v.float() for n, v in values.items()}).items():
+            assert torch.equal(result.isnan(), points.isnan()), (index, values)
+            for at, value in zip(points.tolist()[1:], result.tolist()[1:], strict=True):
+                assert_is_the_limit(act.partial(*index), value, at, numbers, F32)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=["bfloat16", "float16"])
+def test_every_half_number_comes_back(dtype: torch.dtype):
+    """The conversions in C are torch's: the identity changes no bit, and results are rounded to the nearest."""
+    every = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    x = every[~every.isnan()]
+    identity = sk.Activation("same", sk.spec.x)
+    assert_path(identity, x)
+    assert torch.equal(identity(x), x)
+    assert sk.Activation("same_again", sk.spec.x)(every)[every.isnan()].isnan().all()
+    third = sk.Activation("third", sk.spec.x / 3)
+    assert torch.equal(third(x), (x.float() * torch.tensor(1 / 3)).to(dtype))
+    wide = sk.Activation("wide", sk.spec.x * 1e4)
+    assert torch.equal(wide(x), (x.float() * 1e4).to(dtype))
+
+
+@each_kind
+def test_gradients_are_those_of_float64(act: Activation):
+    x, g = numbers(LARGE), numbers(LARGE, seed=1)
+    result, exact = run(act, leaves(act, x), g), run(act, leaves(act, x.double(), F64), g.double())
+    for item, truth in zip(result[:2], exact, strict=False):
+        torch.testing.assert_close(item.double(), truth, rtol=rounding(F32), atol=rounding(F32))
+    size = [term.abs().sum() for term in run(act, leaves(act, x.double(), F64), g.double().abs())[2:]]
+    for item, truth, bound in zip(result[2:], exact[2:], size, strict=True):
+        assert abs(item.double() - truth) <= tolerance(F32, "sum") * (1 + bound)
+
+
+@pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
+def test_only_what_is_needed(needs: tuple[bool, bool]):
+    act, x = sk.get("generalized_smelu"), numbers(LARGE)
+    whole = run(act, leaves(act, x), torch.ones(LARGE))[1:]
+    wanted = [needs[0], needs[1], False, *[True] * (len(act.params) - 2)]
+    inputs = [t.requires_grad_(need) for t, need in zip(leaves(act, x), wanted, strict=True)]
+    value = act(inputs[0], **dict(zip((p.name for p in act.params), inputs[1:], strict=True)))
+    grads = torch.autograd.grad(value, [t for t in inputs if t.requires_grad], torch.ones(LARGE))
+    for grad, truth in zip(grads, itertools.compress(whole, wanted), strict=True):
+        assert torch.equal(grad, truth)
+
+
+def test_double_backward_of_a_large_tensor():
+    act = sk.get("gelu")
+    x = numbers(LARGE).requires_grad_()
+    (first,) = torch.autograd.grad(act(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(second, act.derivative(2)(x.detach().double()).float(), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [F64, BF16], ids=["float64", "bfloat16"])
+def test_a_parameter_of_another_type(dtype: torch.dtype):
+    act, x = sk.get("srelu"), numbers(LARGE)
+    delta = torch.tensor([0.75], dtype=dtype, requires_grad=True)
+    value = act(x, delta=delta)
+    assert torch.equal(value, act(x, delta=0.75))
+    value.sum().backward()
+    assert delta.grad is not None
+    assert delta.grad.dtype == dtype
+
+
+# -- layouts --------------------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "transposed": lambda: numbers(130, 260).t(),
+    "channels_last": lambda: numbers(5, 8, 33, 29).contiguous(memory_format=torch.channels_last),
+    "slice": lambda: numbers(200, 400)[::2, 1::2],
+    "offset": lambda: numbers(LARGE + 3)[3:],
+    "expanded": lambda: numbers(1, 300).expand(100, 300),
+    "least": lambda: numbers(LEAST),
+    "odd": lambda: numbers(LEAST + 1),
+    "blocks": lambda: numbers(2 * LEAST),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_changes_nothing(layout: str):
+    for name in ("srelu", "lambda_gelu"):
+        act, x = sk.get(name), LAYOUTS[layout]()
+        assert_path(act, x)
+        for g in (numbers(*x.shape, seed=1), numbers(*reversed(x.shape), seed=2).permute(*range(x.dim())[::-1])):
+            inputs = [x.detach().requires_grad_(), *leaves(act, x)[1:]]
+            result = run(act, inputs, g)
+            flat = run(act, leaves(act, x.contiguous()), g.contiguous())
+            assert result[0].stride() == torch.ops.softknee.pointwise(x.to("meta"), [], act.key).stride()
+            # The sums follow storage, which is another order.
+            for item, other in zip(result, flat, strict=True):
+                torch.testing.assert_close(item, other, rtol=1e-5 if item.dim() == 1 else 0, atol=0)
+
+
+def test_a_value_does_not_depend_on_its_place():
+    act, x = sk.get("gelu"), numbers(LARGE)
+    for start in (1, 5, 1024, 4099):
+        assert torch.equal(act(x)[start:], act(x[start:]))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=["float32", "bfloat16"])
+def test_in_place_and_nothing_beside(dtype: torch.dtype):
+    act, module = sk.get("smelu"), sk.nn.SmeLU(inplace=True)
+    around = numbers(LARGE + 2, dtype=dtype)
+    inner, before = around[1:-1], around.clone()
+    version = inner._version
+    assert module(inner) is inner
+    assert inner._version > version
+    assert torch.equal(inner, act(before[1:-1]))
+    assert torch.equal(around[[0, -1]], before[[0, -1]])
+
+
+def test_a_lazy_minus_is_a_minus():
+    x = torch.complex(torch.zeros(LEAST), numbers(LEAST)).conj().imag
+    assert x.is_neg()
+    assert torch.equal(sk.get("srelu")(x), sk.get("srelu")(x.clone()))
+    assert torch.equal(sk.nn.SReLU(inplace=True)(x), sk.get("srelu")(x.resolve_neg()))
+
+
+def test_parameters_of_channels_go_another_way():
+    act, x = sk.get("srelu"), numbers(64, 32, 17)
+    plan = compiled.why_not(act, x, [torch.full((32, 1), 0.5)])
+    assert "one number" in plan
+    assert torch.isfinite(act(x, delta=torch.full((32, 1), 0.5))).all()
+
+
+# -- threads and processes ------------------------------------------------------------------------------------
+
+
+@each_learned_kind
+def test_the_bits_do_not_depend_on_the_threads(act: Activation):
+    x, g = numbers(LARGE), numbers(LARGE, seed=1)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(run(act, leaves(act, x), g))
+    finally:
+        torch.set_num_threads(before)
+    for again in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], again, strict=True))
+
+
+def fresh(name: str = "srelu") -> Activation:
+    """The same function as a definition of its own, for which nothing has been compiled in this process."""
+    return sk.get(name).with_(name=f"{name}_again")
+
+
+def expected(x: Tensor) -> Tensor:
+    return sk.get("srelu")(x.double()).float()
+
+
+def assert_right(act: Activation, x: Tensor) -> None:
+    torch.testing.assert_close(act(x), expected(x), rtol=1e-6, atol=1e-6)
+
+
+def test_several_threads_meet_at_one_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path))
+    act, x, runs = fresh(), numbers(LARGE), []
+    original = compiled._run
+    monkeypatch.setattr(compiled, "_run", lambda *a: runs.append(1) or original(*a))
+    workers = [threading.Thread(target=assert_right, args=(act, x)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert_path(act, x)
+    assert len(runs) == 1
+
+
+# In the child torch's own operations would wait for the threads that its parent had: it calls none on a large tensor.
+PROCESS = """
+import os, torch, softknee as sk
+torch.set_num_threads(2)
+act, x = sk.get("srelu"), torch.linspace(-3, 3, 100_000)
+assert sk.explain(act, x).path == "compiled", sk.explain(act, x)
+expected, positive = act(x).numpy().tobytes(), x.relu().numpy().tobytes()
+child = os.fork()
+if child == 0:
+    same = act(x).numpy().tobytes() == expected and sk.get("relu")(x).numpy().tobytes() == positive
+    os._exit(0 if same else 3)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_two_processes_at_once_and_their_forks(tmp_path: Path):
+    environment = os.environ | {"SOFTKNEE_CACHE": str(tmp_path / "cache")}
+    processes = [subprocess.Popen([sys.executable, "-c", PROCESS], env=environment) for _ in range(2)]
+    try:
+        assert [process.wait(240) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    folder = tmp_path / "cache"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert sorted(path.suffix for path in folder.iterdir()) == [".so", ".so"]  # no file of one that was still writing
+
+
+# -- what can go wrong ----------------------------------------------------------------------------------------
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "compiler"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+BROKEN = {
+    "fails": ("echo 'error: out of order' >&2; exit 1", "out of order"),
+    "dies": ("kill -9 $$", "failed: exit -9"),
+    "writes nothing": ("cat > /dev/null", "wrote nothing"),
+    "hangs": ("sleep 100 & sleep 100", "did not end in 0.5 seconds"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_compiler(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    text, reason = BROKEN[kind]
+    monkeypatch.setenv("SOFTKNEE_CC", script(tmp_path, text))
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiled, "_SECONDS", 0.5)
+    act, x = fresh(), numbers(600_000)
+    start = time.monotonic()
+    choice = sk.explain(act, x)
+    assert time.monotonic() - start < 30
+    assert choice.path == "blocks"
+    assert reason in choice.reason
+    assert_right(act, x)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(("setting", "reason"), [("0", "switches"), ("", "switches"), ("no-such-cc", "no C compiler")])
+def test_without_a_compiler(setting: str, reason: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SOFTKNEE_CC", setting)
+    act = fresh()
+    for size, path in ((600_000, "blocks"), (LEAST, "plain")):
+        x = numbers(size)
+        choice = sk.explain(act, x)
+        assert choice.path == path
+        assert reason in choice.reason
+        assert_right(act, x)
+
+
+def test_a_damaged_file_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path / "cache"))
+    x = numbers(LARGE)
+    assert_path(fresh(), x)
+    (path,) = (tmp_path / "cache").iterdir()
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"", whole[:-40] + b"x" + whole[-39:]):
+        path.unlink()  # the old one may be mapped
+        path.write_bytes(damaged)
+        path.chmod(0o700)
+        act = fresh()
+        assert_path(act, x)
+        assert_right(act, x)
+        assert path.stat().st_size == len(whole)
+
+
+def test_a_library_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path))
+    x = numbers(LARGE)
+    assert_path(fresh(), x)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(compiled, "_run", refuse)
+    assert_path(fresh(), x)
+
+
+def test_what_others_can_write_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(folder))
+    x = numbers(LARGE)
+    assert_path(fresh(), x)
+    (path,) = folder.iterdir()
+    for place in (path, folder):
+        place.chmod(0o777)
+        choice = sk.explain(fresh(), x)
+        assert choice.path == "plain"
+        assert "another user" in choice.reason
+        place.chmod(0o700)
+    target = path.rename(tmp_path / "elsewhere")
+    path.symlink_to(target)
+    assert sk.explain(fresh(), x).path == "plain"
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    places = [tmp_path / "file" / "cache", Path("/proc/softknee")]
+    (tmp_path / "file").write_text("")
+    if os.getuid():  # root writes everywhere
+        (tmp_path / "locked").mkdir(mode=0o500)
+        places.append(tmp_path / "locked")
+    for place in places:
+        monkeypatch.setenv("SOFTKNEE_CACHE", str(place))
+        act, x = fresh(), numbers(LARGE)
+        assert "could not be stored or loaded" in sk.explain(act, x).reason
+        assert_right(act, x)
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    choice = sk.explain(fresh(), numbers(LARGE))
+    assert choice.path == "plain"
+    assert "No space left" in choice.reason
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("compiled in a trace")
+
+    monkeypatch.setattr(compiled, "_library", refuse)
+    act, x = fresh(), numbers(LARGE)
+    for trace in (torch.compile(act, backend="eager"), torch.func.vmap(act)):
+        torch.testing.assert_close(trace(x), expected(x), rtol=1e-6, atol=1e-6)
+
+
+def test_a_function_without_c_goes_another_way():
+    act = sk.Activation("waves", sk.spec.x + sk.spec.parse("sin(x)"))
+    choice = sk.explain(act, numbers(LARGE))
+    assert choice.path == "plain"
+    assert "sin has no lowering" in choice.reason
+
+
+def test_a_strange_name_of_a_parameter():
+    other = sk.spec.Param("größe", 0.5)
+    act = sk.Activation("named", sk.spec.x * other.symbol, params=(other,))
+    assert torch.equal(act(numbers(LEAST)), 0.5 * numbers(LEAST))
