@@ -71,7 +71,7 @@ def test_a_solved_definition_stays_one_operator_where_the_compiler_follows_every
         return graph
 
     monkeypatch.setattr(torch_compat, "FOLLOWS_EVERY_PATH", True)
-    traced, _ = pointwise._traced_functions(act)
+    traced = pointwise._traced(act).function
     x = torch.linspace(-3, 3, 41, dtype=F64, requires_grad=True)
     eps = torch.full((1,), 0.3, dtype=F64, requires_grad=True)
     actual = torch.compile(lambda x, eps: traced.apply(x, eps), fullgraph=True, backend=backend)(x, eps)
