@@ -13,7 +13,7 @@ from torch import Tensor
 import softknee as sk
 from softknee.devices import missing_device
 from softknee.errors import InputError, ParameterError
-from softknee.lab.bench import candidates, clock, speed
+from softknee.lab.bench import calls, candidates, clock, speed
 from softknee.lab.bench.candidates import PSEUDOCODE
 from softknee.lab.bench.clock import Clock, Samples, bytes_held
 from softknee.lab.bench.speed import speed_tables
@@ -224,3 +224,21 @@ def test_numbers_of_the_squaf_baseline() -> None:
     x = torch.linspace(-5, 5, 400, dtype=torch.float64)
     near, full = (PSEUDOCODE["squaf"](x, **parameters, window=window) for window in (5, 65))
     assert float((near - full).detach().abs().max()) < 40 * math.exp(-9)
+
+
+def test_what_a_call_costs_its_host() -> None:
+    chosen = calls.Settings(device=CPU, functions=("relu", "srelu"), calls=2, repeats=2)
+    record = calls.measure(chosen, command="softknee bench calls")
+    kinds = [(row["function"], row["kind"], row["reference"]) for row in record.rows]
+    assert kinds == [
+        ("relu", "fixed", "nn.GELU"),
+        ("srelu", "fixed", "nn.GELU"),
+        ("srelu", "learned", "nn.PReLU"),
+        ("srelu", "function", "F.gelu"),
+    ]
+    for row in record.rows:
+        assert all(row[column].value > 0 and row[f"{column}_ratio"].repeats == 2 for column in calls.COLUMNS)
+    table = calls.calls_table(record).markdown()
+    assert "| srelu | learned |" in table
+    with pytest.raises(ParameterError, match="Did you mean 'srelu'"):
+        calls.Settings(device=CPU, functions=("sreluu",))

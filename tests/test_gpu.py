@@ -1,5 +1,7 @@
 """The fused kernels on a real GPU: the same properties that Triton's interpreter shows on a CPU, at full size."""
 
+import copy
+
 import pytest
 import torch
 
@@ -88,6 +90,58 @@ def test_a_cuda_graph_replays_the_kernels() -> None:
     x.copy_(torch.linspace(-2, 2, 4096, device="cuda"))
     graph.replay()
     torch.testing.assert_close(y, module(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "crrelu_exact", "generalized_smelu"])
+def test_a_prepared_call_reaches_the_raw_parameters(name: str, dtype: torch.dtype) -> None:
+    module = sk.nn.make(name, learn=True).cuda()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.1)
+    for x in (torch.randn(257, 300, device="cuda"), torch.randn(77101, device="cuda")[1:].reshape(257, 300)):
+        x = x.to(dtype).requires_grad_()
+        g = torch.randn_like(x)
+        first, *others = [torch.autograd.grad(module(x), [x, *module.parameters()], g) for _ in range(3)]
+        assert len(module._calls) == 1
+        assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+        wide = copy.deepcopy(module).double()
+        exact = x.detach().double().requires_grad_()
+        truth = torch.autograd.grad(wide(exact), [exact, *wide.parameters()], g.double())
+        fine = 1e-5 if dtype == torch.float32 else 1e-2
+        for got, want in zip(first, truth, strict=True):
+            torch.testing.assert_close(got.double(), want, rtol=fine, atol=fine * x.numel() ** 0.5)
+
+
+def test_sums_of_graphs_and_streams_do_not_mix() -> None:
+    """Programs count themselves to find the last; each graph and each stream has a counter of its own."""
+    module = sk.nn.make("srelu", learn=True).cuda()
+    x = torch.randn(4096, 2048, device="cuda", requires_grad=True)
+    g = torch.ones_like(x)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(module(x), [x, *module.parameters()], g)
+
+    expected, streams = gradients(), [torch.cuda.Stream() for _ in range(3)]
+    torch.cuda.synchronize()
+    with torch.cuda.stream(streams[0]):
+        gradients()
+    torch.cuda.synchronize()
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    results = []
+    for graph in graphs:
+        with torch.cuda.graph(graph):
+            results.append(gradients())
+    for _ in range(10):
+        for graph, stream in zip(graphs, streams, strict=False):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        with torch.cuda.stream(streams[2]):
+            beside = gradients()
+        now = gradients()
+        torch.cuda.synchronize()
+        for made in (*results, beside, now):
+            assert all(torch.equal(a, b) for a, b in zip(made, expected, strict=True))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second GPU")

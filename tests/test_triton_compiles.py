@@ -1,4 +1,4 @@
-"""Hand-written Triton kernels compile for a GPU, without one: the interpreter runs Python, and lets through what the
+"""Triton kernels compile for a GPU, without one: the interpreter runs Python, and lets through what the
 compiler refuses."""
 
 from typing import Any
@@ -12,7 +12,9 @@ if not torch.cuda.is_available():  # with a GPU, its own tests compile them
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from softknee.kernels import keyed_mask, packing
+    import softknee as sk
+    from softknee.kernels import fused, keyed_mask, packing
+    from softknee.kernels.triton_source import NUMBER
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the tests on the GPU compile them")
 
@@ -33,3 +35,22 @@ def test_packing_and_masks() -> None:
         assert compiled(getattr(packing, name), types, sizes).asm["cubin"]
     constants = {"SECOND": 7, "BLOCK": 1024}
     assert compiled(keyed_mask._keyed_mask, "*i64 *fp32 i32 i64 fp32", constants).asm["cubin"]
+
+
+@pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "crrelu_exact"])
+@pytest.mark.parametrize("kind", ["lifted", "value", "number"])
+def test_what_stands_for_a_parameter(name: str, kind: str) -> None:
+    """A raw value with its anchor, the value, or a number; the sum of its gradient is completed in the kernel."""
+    act = sk.get(name)
+    (p,) = act.params
+    sources = ({"lifted": p.constraint, "value": None, "number": NUMBER}[kind],)
+    given = {"lifted": "*fp32 *fp32", "value": "*fp32", "number": "fp32"}[kind]
+    for dtype, pointer in ((torch.float32, "*fp32"), (torch.bfloat16, "*bf16")):
+        forward = fused._forward_kernel(act, sources, dtype)
+        assert compiled(forward, f"{pointer} {pointer} {given} i32", {"BLOCK": 1024}).asm["cubin"]
+        needed = () if kind == "number" else (p.name,)
+        backward = fused._flat_backward_kernel(act, sources, needed, True, dtype)
+        sums, constants = ("*fp32 *i32 *fp32 ", {"SUM": 256}) if needed else ("", {})
+        types = f"{pointer} {pointer} {pointer} {sums}{given} i32"
+        made = compiled(backward, types, {"BLOCK": 1024, "EVEN": True, **constants})
+        assert ("acq_rel" in made.asm["ptx"]) == bool(needed)

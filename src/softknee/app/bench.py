@@ -79,13 +79,8 @@ def bench_calls(
     from ..lab.bench import calls as host
     from ..lab.bench.speed import choose_device
 
-    settings = host.Settings(
-        device=choose_device(device),
-        functions=several(only) or host.FUNCTIONS,
-        calls=calls,
-        repeats=repeats,
-        **_threads(threads),
-    )
+    chosen, functions = choose_device(device), several(only) or host.FUNCTIONS
+    settings = host.Settings(device=chosen, functions=functions, calls=calls, repeats=repeats, **_threads(threads))
     print_table(host.calls_table(_measure("calls:", host.measure, settings, json=json)))
 
 

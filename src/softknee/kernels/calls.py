@@ -26,6 +26,7 @@ from . import operators, torch_math
 from .dispatch import interpreting
 from .fused import FusedPlan, current_device, current_stream, new_on_gpu, scratch_for
 from .generate import load
+from .launch import Handle
 from .layout import writable
 from .plain import working_type
 from .triton_source import NUMBER, Source, lift_bodies
@@ -68,9 +69,9 @@ def has_kernels(x: Any) -> bool:
 class Call:
     """The call of a definition on inputs of one layout, with these tensors or numbers as its parameters.
 
-    `tensors` are those of the parameters, then the anchors; `names` are theirs in a module. `ends` are what launches
-    take after their first pointers, once they have been made: by None for the forward pass, by what autograd says of
-    the inputs that need gradients for the backward pass.
+    `tensors` are those of the parameters, then the anchors; `names` are theirs in a module. `handle` launches the
+    forward kernel, with `rest` after the pointers of x and of the result, and `ends` has the same for the backward
+    kernels by the inputs that need gradients: once the plan has launched each.
 
     What follows is written flat: each call of a Python function is 1 % of what a call of a module may cost, and more in
     autograd's own thread.
@@ -78,7 +79,7 @@ class Call:
 
     __slots__ = (
         *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held", "alone"),
-        *("shape", "stride", "dtype", "device", "index", "ends"),
+        *("shape", "stride", "dtype", "device", "index", "handle", "rest", "ends"),
     )
 
     def __init__(
@@ -86,13 +87,15 @@ class Call:
         act: Activation,
         plan: FusedPlan,
         x: Tensor,
-        apply: Any,
         *,
         tensors: Sequence[Tensor] = (),
         names: Sequence[str] = (),
         numbers: Sequence[float] = (),
     ) -> None:
-        self.act, self.plan, self.sources, self.apply = act, plan, plan.sources, apply
+        self.act, self.plan, self.sources = act, plan, plan.sources
+        # In C; what Function.apply does in Python before it is for torch.func's transforms.
+        function: Any = super(torch.autograd.Function, act.derived.runtime.eager)
+        self.apply = function.apply
         self.tensors, self.numbers = tuple(tensors), tuple(numbers)
         values = tensors[: len(self.sources)]
         self.places = [place for place, t in enumerate(values) if type(t) is Parameter or t.requires_grad]
@@ -105,10 +108,21 @@ class Call:
             for place, name in enumerate(names)
         ]
         self.alone = not x.is_cuda or torch.cuda.device_count() == 1
-        self.ends: dict[tuple[bool, ...] | None, Any] = {}
+        self.handle: Handle | None = None
+        self.rest: tuple[Any, ...] = ()
+        self.ends: dict[tuple[bool, ...], tuple[Handle, tuple[Any, ...], tuple[Any, ...], int]] = {}
 
-    def takes(self, x: Tensor, parameters: Mapping[str, Any] = _NONE, buffers: Mapping[str, Any] = _NONE) -> bool:
-        """Whether it was made for an input like x, of the same shape, and for these tensors of a module."""
+    def run(
+        self,
+        x: Tensor,
+        inplace: bool = False,
+        parameters: Mapping[str, Any] = _NONE,
+        buffers: Mapping[str, Any] = _NONE,
+    ) -> Tensor | None:
+        """The value for a plain x of the shape that it was made for, with these tensors of a module.
+
+        None where something else has changed or something watches.
+        """
         if (
             x.dtype is not self.dtype
             or x.device != self.device
@@ -119,15 +133,17 @@ class Call:
             or forward_ad._current_level >= 0
             or profiler._is_profiler_enabled
         ):
-            return False
+            return None
         for name, tensor, pointer, dtype, trained in self.held:
             if (parameters if trained else buffers).get(name) is not tensor or tensor.dtype is not dtype:
-                return False
+                return None
             if tensor.data_ptr() != pointer or (not trained and tensor.requires_grad):
-                return False
-        return has_memory(x)
-
-    def __call__(self, x: Tensor, inplace: bool = False) -> Tensor:
+                return None
+        try:
+            if not x.data_ptr():
+                return None
+        except RuntimeError:  # it has no memory, see has_memory
+            return None
         if is_grad_enabled() and (x.requires_grad or any(tensor.requires_grad for tensor in self.trained)):
             return self.apply(self, x, *self.trained)
         if inplace and self.plan.dense and writable(x):
@@ -137,25 +153,16 @@ class Call:
         return self.value(x)
 
     def value(self, x: Tensor) -> Tensor:
-        pointer, end = x.data_ptr(), self.ends.get(None)
-        if end is None or pointer & 15 or not (self.alone or current_device() == self.index):
+        pointer, handle = x.data_ptr(), self.handle
+        if handle is None or pointer & 15 or not (self.alone or current_device() == self.index):
             y = self.plan.forward(x, self.tensors, self.numbers)
             launch = self.plan.forward_launch
-            if launch is not None and launch.handle is not None and self.plan.dense and new_on_gpu is not None:
-                self.ends[None] = launch.handle, (*self.pointers, *self.numbers, *launch.last)
+            if launch is not None and self.plan.dense and new_on_gpu is not None:
+                self.handle, self.rest = launch.handle, (*self.pointers, *self.numbers, *launch.last)
             return y
         y = new_on_gpu(self.shape, self.stride, self.dtype)
-        handle, rest = end
-        handle(current_stream(self.index), (pointer, y.data_ptr()), rest)
+        handle(current_stream(self.index), (pointer, y.data_ptr()), self.rest)
         return y
-
-    def forward(self, ctx: Any, x: Tensor) -> Tensor:
-        """The value, with what the backward pass needs."""
-        ctx.call = self
-        if self.tensors:
-            ctx.versions = [tensor._version for tensor in self.tensors]
-        ctx.to_save = (x,)  # as save_for_backward does
-        return self.value(x)
 
     def backward(self, ctx: Any, g: Tensor, x: Tensor) -> tuple[Tensor | None, ...] | None:
         """The gradients of x and the trained tensors; None where the general way must be taken."""
@@ -261,23 +268,20 @@ def _slope(constraint: Constraint) -> Any:
 class Calls(dict[Any, Call]):
     """The calls of one module or definition, by the shape of the input (and the numbers given)."""
 
-    def add(self, key: Any, call: Call | None) -> Call | None:
-        if call is not None:
-            if len(self) >= _MOST_CALLS:
-                self.clear()
-            self[key] = call
+    def add(self, key: Any, call: Call) -> Call:
+        if len(self) >= _MOST_CALLS:
+            self.clear()
+        self[key] = call
         return call
 
 
 def call_with_tensors(
-    act: Activation,
-    x: Tensor,
-    apply: Any,
-    sources: tuple[Source, ...],
-    names: Sequence[str],
-    tensors: Sequence[Any],
+    act: Activation, x: Tensor, sources: tuple[Source, ...], names: Sequence[str], tensors: Sequence[Any]
 ) -> Call | None:
-    """The call with tensors of a module (those of the parameters, then the anchors), or None where there is none."""
+    """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
+
+    None where something watches or there is no fused kernel. The definition has been prepared.
+    """
     if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
         return None
     for tensor in tensors:
@@ -287,12 +291,12 @@ def call_with_tensors(
     if any(anchor.requires_grad for anchor in tensors[len(sources) :]):
         return None
     plan = operators.find_plan(x, tensors[: len(sources)], act.key, sources)
-    return Call(act, plan, x, apply, tensors=tensors, names=names) if isinstance(plan, FusedPlan) else None
+    return Call(act, plan, x, tensors=tensors, names=names) if isinstance(plan, FusedPlan) else None
 
 
-def call_with_numbers(act: Activation, x: Tensor, apply: Any, numbers: Sequence[float]) -> Call | None:
-    """The call with numbers, or None where there is none."""
+def call_with_numbers(act: Activation, x: Tensor, numbers: Sequence[float]) -> Call | None:
+    """The same with a number for each parameter."""
     if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
         return None
     plan = operators.find_plan(x, (), act.key, (NUMBER,) * len(numbers))
-    return Call(act, plan, x, apply, numbers=numbers) if isinstance(plan, FusedPlan) else None
+    return Call(act, plan, x, numbers=numbers) if isinstance(plan, FusedPlan) else None

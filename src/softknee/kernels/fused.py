@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ _COARSE = {torch.float16: _COARSE_VALUES, torch.bfloat16: (*_COARSE_VALUES, "nor
 
 
 def load_kernel(
-    text: str, label: str, name: str, dtype: torch.dtype, lifts: Mapping[str, Any] | None = None
+    text: str, label: str, name: str, dtype: torch.dtype, lifts: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     """A kernel from its text, with the functions that such numbers need."""
     from . import triton_math  # here, because a torch without Triton must be able to import this file

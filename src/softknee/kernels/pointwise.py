@@ -19,11 +19,10 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
-from .calls import Call, Calls, call_with_numbers, call_with_tensors, has_kernels
+from .calls import Call, Calls, call_with_numbers, has_kernels
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
 from .layout import check_nested, like, sum_to_shape, values_of, writable
-from .triton_source import Source
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,13 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         ctx.save_for_forward(*tensors)
 
     def forward(ctx: Any, call: Call | None, x: Tensor, *params: Tensor) -> Tensor:
-        if call is not None:
-            return call.forward(ctx, x)
-        remember(ctx, (None, x, *params))
-        return value(x, params)
+        if call is None:
+            remember(ctx, (None, x, *params))
+            return value(x, params)
+        ctx.call, ctx.to_save = call, (x,)  # as save_for_backward(x) does
+        if call.tensors:
+            ctx.versions = [tensor._version for tensor in call.tensors]
+        return call.value(x)
 
     # torch binds the arguments of a Function that sets its context up apart by `inspect`, which takes 40 us; only
     # torch.func needs that kind.
@@ -268,21 +270,6 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
     return _apply(runtime_of(act), x, params)
 
 
-def prepare_call(
-    act: Activation, x: Tensor, sources: tuple[Source, ...], names: Sequence[str], tensors: Sequence[Any]
-) -> Call | None:
-    """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
-
-    None where something watches or there is no fused kernel: then each call is checked anew.
-    """
-    return call_with_tensors(act, x, _apply_of(act), sources, names, tensors)
-
-
-def _apply_of(act: Activation) -> Any:
-    """The eager Function's `apply` in C: what torch does in Python before it is for torch.func's transforms."""
-    return super(torch.autograd.Function, runtime_of(act).eager).apply
-
-
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
     return torch.is_grad_enabled() and (x.requires_grad or any(p.requires_grad for p in params))
 
@@ -324,9 +311,9 @@ def fit_shape(act: Activation, name: str, p: Tensor, x: Tensor) -> Tensor:
 def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     """What `act(x, **values)` does."""
     if not torch.compiler.is_compiling() and has_kernels(x):
-        prepared = _call_with(act, x, values)
-        if prepared is not None:
-            return prepared(x)
+        result = _run_with_numbers(act, x, values)
+        if result is not None:
+            return result
     if act.variants and not act.index:
         act, values = act.choose_variant(values, find)
     if act.groups:
@@ -347,25 +334,26 @@ def run(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor:
     return call(act, x, params)
 
 
-def _call_with(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Call | None:
-    """The call with these numbers that needs no further check, found or made; None where there is none."""
+def _run_with_numbers(act: Activation, x: Tensor, values: Mapping[str, Any]) -> Tensor | None:
+    """What a prepared call with these numbers gives; None where there is none."""
     for value in values.values():
-        # 0.0 and -0.0 would find each other's call.
-        if type(value) not in (float, int) or not value:
+        if type(value) not in (float, int):
             return None
     key = (x.shape, *values.items())
+    if 0 in values.values():
+        key += tuple(map(repr, values.values()))  # 0.0 and -0.0 are equal
     runtime: Runtime | None = act.derived.runtime
     call = None if runtime is None else runtime.calls.get(key)
-    if call is not None and call.takes(x):
-        return call
-    known = {p.name for p in act.params}
-    if not known.issuperset(values):
-        return None
+    result = None if call is None else call.run(x)
+    if result is not None or not {p.name for p in act.params}.issuperset(values):
+        return result
     check_input(act, x)
     act.check(values)
     work = plain.working_type(x.dtype)
     numbers = [held_number(act.name, p, float(values.get(p.name, p.default)), work) for p in act.params]
-    return runtime_of(act).calls.add(key, call_with_numbers(act, x, _apply_of(act), numbers))
+    calls = runtime_of(act).calls
+    call = call_with_numbers(act, x, numbers)
+    return None if call is None else calls.add(key, call).run(x)
 
 
 def held_number(title: str, p: Param, number: float, work: torch.dtype) -> float:

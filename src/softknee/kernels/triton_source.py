@@ -50,7 +50,7 @@ def lift(constraint: Constraint, name: str, slope: bool) -> str:
 
 
 def _flat_arguments(act: Activation, sources: Sequence[Source]) -> tuple[str, str]:
-    """The arguments of a flat kernel for its parameters (pointers, to anchors too, and numbers), and how to read them."""
+    """The arguments of a flat kernel for its parameters (pointers, also to anchors; numbers), and how it reads them."""
     names = [PARAMETER + p.name for p in act.params]
     pointers = [f"{p}_ptr" for p, source in zip(names, sources, strict=True) if source != NUMBER]
     pointers += [f"anchor_{p}_ptr" for p, source in zip(names, sources, strict=True) if isinstance(source, Constraint)]

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare
-from ..kernels.calls import Call, Calls, has_kernels, lifted
+from ..kernels.calls import Calls, call_with_tensors, has_kernels, lifted
 from ..kernels.layout import like
-from ..kernels.pointwise import check_input, prepare_call
+from ..kernels.pointwise import check_input
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
@@ -241,12 +241,12 @@ class Pointwise(Parameterised):
 
     def forward(self, input: Tensor) -> Tensor:
         drawn = self.drawn if self.training else ""
-        if not drawn and not torch.compiler.is_compiling() and has_kernels(input):
-            call = self._calls.get(input.shape)
-            if call is None or not call.takes(input, self._parameters, self._buffers):
-                call = self._prepare_call(input)
-            if call is not None:
-                return call(input, self.inplace)
+        if not drawn and not torch.compiler.is_compiling() and type(input) is Tensor:
+            calls = self._calls
+            call = calls.get(input.shape) if calls and not input.is_nested else None
+            result = None if call is None else call.run(input, self.inplace, self._parameters, self._buffers)
+            if result is not None or (result := self._run_first(input)) is not None:
+                return result
         if isinstance(input, torch.fx.Proxy):
             return node_of(self, input, drawn)
         return compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
@@ -258,17 +258,21 @@ class Pointwise(Parameterised):
         """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
         return {name: value for name, value in self.__dict__.items() if name != "_calls"}
 
-    def _prepare_call(self, input: Tensor) -> Call | None:
-        """A call with all checks made, for inputs like this one; None where the general way must be taken."""
-        if self.granularity.per != "layer":
+    def _run_first(self, input: Tensor) -> Tensor | None:
+        """What a call gives that is prepared for inputs like this one; None where the general way must be taken."""
+        if self.granularity.per != "layer" or not has_kernels(input):
             return None
         raw = [p for p in self.params if p.name in self.learned and p.constraint.lifted]
         sources = tuple(p.constraint if p in raw else None for p in self.params)
         names = [self._raw_name(p) if p.name in self.learned else p.name for p in self.params]
         names += [f"anchor_{p.name}" for p in raw]
         tensors = [self._parameters.get(name, self._buffers.get(name)) for name in names]
-        call = prepare_call(self.definition, input, sources, names, tensors)
-        return self.__dict__.setdefault("_calls", Calls()).add(input.shape, call)
+        prepare(self.definition.key)
+        call = call_with_tensors(self.definition, input, sources, names, tensors)
+        if call is None:
+            return None
+        self.__dict__.setdefault("_calls", Calls()).add(input.shape, call)
+        return call.run(input, self.inplace, self._parameters, self._buffers)
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""

@@ -25,6 +25,7 @@ from .clock import check_settings, chosen_settings, cpu_threads, now, why_not
 FUNCTIONS = (
     *("relu", "gelu", "srelu", "smelu", "crrelu", "lambda_gelu", "swish", "softplus", "prelu", "generalized_smelu"),
 )
+SHAPE = (256, 768)
 COLUMNS = {"no_grad": "without gradients", "grad": "with gradients", "step": "forward and backward"}
 # What each kind of call is compared with, and the largest ratio that is aimed at.
 REFERENCES = {"fixed": ("nn.GELU", 1.5), "learned": ("nn.PReLU", 1.5), "function": ("F.gelu", 2.0)}
@@ -36,7 +37,6 @@ class Settings:
 
     device: torch.device
     functions: tuple[str, ...] = FUNCTIONS
-    shape: tuple[int, ...] = (256, 768)
     calls: int = 400
     repeats: int = 9
     threads: int = field(default_factory=torch.get_num_threads)
@@ -61,7 +61,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         command=command,
         rows=rows,
         baseline="nn.GELU for fixed modules, nn.PReLU for learned ones, F.gelu for functions, measured in turns",
-        settings=chosen_settings(settings, "shape", "calls", "repeats", "threads") | {"dtype": "float32"},
+        settings=chosen_settings(settings, "calls", "repeats", "threads") | {"shape": SHAPE, "dtype": "float32"},
         notes=(
             "microseconds of one call of many in a row, until the device has done them all",
             "forward and backward: module(x).backward(g), which adds to the gradients of x and of the parameters",
@@ -101,7 +101,7 @@ def _samples(
 ) -> list[tuple[float, float]]:
     generator = torch.Generator(device=settings.device).manual_seed(0)
     like = {"device": settings.device, "generator": generator}
-    x, g = torch.randn(settings.shape, **like), torch.randn(settings.shape, **like)
+    x, g = torch.randn(SHAPE, **like), torch.randn(SHAPE, **like)
     if column != "no_grad":
         x.requires_grad_()
 
