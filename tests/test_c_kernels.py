@@ -331,6 +331,7 @@ def test_a_broken_compiler(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("SOFTKNEE_CC", script(tmp_path, text))
     monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(compiled, "_SECONDS", 0.5)
+    monkeypatch.setattr(compiled, "_process", compiled._Process())
     act, x = fresh(), numbers(600_000)
     start = time.monotonic()
     choice = sk.explain(act, x)
@@ -339,6 +340,9 @@ def test_a_broken_compiler(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert reason in choice.reason
     assert_right(act, x)
     assert list((tmp_path / "cache").iterdir()) == []
+    if kind == "hangs":  # one wait is enough, however many definitions there are
+        monkeypatch.setattr(compiled, "_compile", None)
+        assert reason in sk.explain(fresh("smelu"), x).reason
 
 
 @pytest.mark.parametrize(("setting", "reason"), [("0", "switches"), ("", "switches"), ("no-such-cc", "no C compiler")])

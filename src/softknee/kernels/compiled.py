@@ -26,9 +26,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..errors import DefinitionError
 from ..spec import Activation
 from ..spec.activation import once_per_definition
-from ..spec.emit import UnsupportedError
 from . import c_source
 from .layout import storage_order
 
@@ -121,10 +121,11 @@ class CompiledPlan:
 
 
 class _Process:
-    """What belongs to this process: a lock around compiling, and whether it is a fork of another."""
+    """What belongs to this process: a lock around compiling, which compiler hung, and whether it is a fork."""
 
     def __init__(self, *, forked: bool = False) -> None:
         self.lock = threading.RLock()
+        self.hung = ""  # one wait is enough
         # OpenMP's threads do not survive a fork, and waiting for them would never end.
         self.forked = forked
 
@@ -154,7 +155,7 @@ def _build(act: Activation) -> ctypes.CDLL | str:
     try:
         command = compile_command()
         library = ctypes.CDLL(str(_compiled_file(command, c_source.kernels(act))))
-    except (CompileError, UnsupportedError) as error:
+    except (CompileError, DefinitionError) as error:
         return str(error)
     except (OSError, RuntimeError) as error:  # a folder that cannot be written or found, a library that does not load
         return f"the compiled kernels could not be stored or loaded: {error}"
@@ -235,6 +236,8 @@ def _compiled_file(command: Sequence[str], text: str) -> Path:
     _check_own(folder, folder.stat())
     path = folder / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()}.so"
     if not _is_whole(path):
+        if _process.hung:
+            raise CompileError(_process.hung)
         _compile(command, text, path)
     return path
 
@@ -279,13 +282,15 @@ def _run(command: Sequence[str], text: str) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
     )
     try:
         complaints = process.communicate(text, timeout=_SECONDS)[1]
     except subprocess.TimeoutExpired:
-        raise CompileError(f"the compiler {command[0]} did not end in {_SECONDS:g} seconds") from None
+        _process.hung = f"the compiler {command[0]} did not end in {_SECONDS:g} seconds"
+        raise CompileError(_process.hung) from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -176,7 +176,8 @@ def page(rows: Mapping[str, Mapping[str, str]]) -> str:
 Every function of the zoo against every dtype, path and export. A tick was earned by running:
 
 - **f64 to f16**: value and gradient in that dtype on a CPU, against float64.
-- **blocks**: a large tensor on a CPU is worked on in blocks that stay in the cache.
+- **blocks**: a large float64 tensor on a CPU is worked on in blocks that stay in the cache, as every large one is where
+  there is no C compiler.
 - **fused**: the language that one kernel each way is generated in for an NVIDIA GPU, for {types}. float64 on a GPU,
   ROCm and MPS take plain operations.
 - **func**: `torch.func.vmap` of `torch.func.grad`, against autograd.
