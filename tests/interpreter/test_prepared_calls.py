@@ -148,10 +148,14 @@ def test_copies_and_pickles_have_no_calls():
 
 def test_what_has_no_memory_of_its_own():
     module = learned("srelu")
-    for make in (lambda: torch.randn(1, dtype=torch.complex64).conj().imag, lambda: torch._efficientzerotensor((6, 5))):
-        x = make()
+    part = [torch.randn(shape, dtype=torch.complex64).conj().imag for shape in ((1,), (6, 5))]
+    for x in (*part, torch._efficientzerotensor((6, 5))):
         module(torch.zeros(x.shape))
         torch.testing.assert_close(module(x), module(x.clone()))
+    x = numbers(6, 5).requires_grad_()
+    for _ in range(2):
+        got, want = (torch.autograd.grad(module(x), x, g)[0] for g in (part[1], part[1].clone()))
+        torch.testing.assert_close(got, want)
 
 
 def test_numbers_are_told_apart():

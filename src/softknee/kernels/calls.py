@@ -78,8 +78,8 @@ class Call:
     """
 
     __slots__ = (
-        *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held", "alone"),
-        *("shape", "stride", "dtype", "device", "index", "handle", "rest", "ends"),
+        *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held"),
+        *("shape", "stride", "dtype", "device", "index", "alone", "simple", "handle", "rest", "ends"),
     )
 
     def __init__(
@@ -108,6 +108,8 @@ class Call:
             for place, name in enumerate(names)
         ]
         self.alone = not x.is_cuda or torch.cuda.device_count() == 1
+        aligned = all(pointer & 15 == 0 for pointer in self.pointers)
+        self.simple = plan.dense and aligned and new_on_gpu is not None  # launched with pointers alone
         self.handle: Handle | None = None
         self.rest: tuple[Any, ...] = ()
         self.ends: dict[tuple[bool, ...], tuple[Handle, tuple[Any, ...], tuple[Any, ...], int]] = {}
@@ -157,8 +159,9 @@ class Call:
         if handle is None or pointer & 15 or not (self.alone or current_device() == self.index):
             y = self.plan.forward(x, self.tensors, self.numbers)
             launch = self.plan.forward_launch
-            if launch is not None and self.plan.dense and new_on_gpu is not None:
-                self.handle, self.rest = launch.handle, (*self.pointers, *self.numbers, *launch.last)
+            if launch is not None and self.simple:
+                self.rest = (*self.pointers, *self.numbers, *launch.last)
+                self.handle = launch.handle  # last: another thread may look
             return y
         y = new_on_gpu(self.shape, self.stride, self.dtype)
         handle(current_stream(self.index), (pointer, y.data_ptr()), self.rest)
@@ -207,14 +210,13 @@ class Call:
         plan, needed = self.plan, self.needs(needs[1:])
         made = iter(plan.backward(g, x, self.tensors, needed, self.numbers))
         launch, (count, programs) = plan.backwards[needed]
-        kinds = {(tuple(t.shape), t.dtype) for t, need in zip(self.trained, needs[2:], strict=True) if need}
-        if launch.handle is not None and plan.dense and new_on_gpu is not None and len(kinds) <= 1:
+        kinds = {t.dtype for t, need in zip(self.trained, needs[2:], strict=True) if need}
+        if launch.handle is not None and self.simple and len(kinds) <= 1 and all(t.dim() == 1 for t in self.trained):
             # Sums of several parameters are rows of one tensor, 16 bytes apart.
-            (shape, kind) = next(iter(kinds), ((1,), torch.float32))
+            kind = kinds.pop() if kinds else torch.float32
             layout = ((1,), (1,), kind) if count == 1 else ((count, 1), (16 // kind.itemsize, 1), kind)
             rest = (*self.pointers, *self.numbers, *launch.last)
-            if shape == (1,):
-                self.ends[needs] = launch.handle, rest, layout, count * programs
+            self.ends[needs] = launch.handle, rest, layout, count * programs
         return None, *[next(made) if need else None for need in needs[1:]]
 
     def needs(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
