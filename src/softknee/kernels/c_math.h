@@ -151,23 +151,37 @@ INLINE float log1p_minus(float u) {
 INLINE float log1p_unit(float v) { float s = v / (2.0f + v); return 2.0f * s + 2.0f * s * (s * s) * log_series(s * s); }
 INLINE float softplus(float u) { return ramp(u) + log1p_unit(exp_below(-absolute(u))); }
 
-INLINE float normal_tail(float z) { /* Phi(-z) e^{z^2/2} for z >= 0 */
+/* 2^24 e^{-u^2/2}, as a power of 2 with |f| <= 1/2 left over for a polynomial (0.08 units). The factor keeps subnormal
+   numbers for those who multiply by 2^-24 last. */
+#define SCALED 5.9604644775390625e-8f
+INLINE float scaled_bell(float u) {
+    float w = minimum(u * u, 209.0f), shifted = w * -0.7213475204444817f + 12583063.0f, k = shifted - 12583063.0f;
+    float f = w * -0.7213475204444817f - k;
+    float p = 0.00015337315562646836f * f + 0.0013390592066571116f;
+    p = p * f + 0.009618445299565792f;
+    p = p * f + 0.05550358071923256f;
+    p = p * f + 0.24022649228572845f;
+    p = p * f + 0.6931471824645996f;
+    return (p * f + 1.0f) * from_bits(to_bits(shifted) << 23);
+}
+
+INLINE float scaled_tail(float z) { /* 2^-24 Phi(-z) e^{z^2/2} for z >= 0 */
     float t = 1.0f / (1.0f + 0.21f * z);
-    float p = -0.07129407674074173f * t + 0.2818009853363037f;
-    p = p * t - 0.3264857828617096f;
-    p = p * t + 0.3449779748916626f;
-    p = p * t - 0.09076650440692902f;
-    p = p * t + 0.12346945703029633f;
-    p = p * t + 0.06957044452428818f;
-    p = p * t + 0.08501233905553818f;
-    return (p * t + 0.08371515572071075f) * t;
+    float p = -0.07129407674074173f * SCALED * t + 0.2818009853363037f * SCALED;
+    p = p * t - 0.3264857828617096f * SCALED;
+    p = p * t + 0.3449779748916626f * SCALED;
+    p = p * t - 0.09076650440692902f * SCALED;
+    p = p * t + 0.12346945703029633f * SCALED;
+    p = p * t + 0.06957044452428818f * SCALED;
+    p = p * t + 0.08501233905553818f * SCALED;
+    return (p * t + 0.08371515572071075f * SCALED) * t;
 }
 
 INLINE void normal_pair(float u, float *first, float *second) {
-    float bell = exp_below(-0.5f * u * u), tail = bell * normal_tail(absolute(u));
+    float bell = scaled_bell(u), tail = bell * scaled_tail(absolute(u));
     *first = u < 0.0f ? tail : 1.0f - tail;
-    *second = 0.3989422804014327f * bell;
+    *second = 0.3989422804014327f * SCALED * bell;
 }
 
 INLINE float normal_cdf(float u) { float value, slope; normal_pair(u, &value, &slope); return value; }
-INLINE float normal_pdf(float u) { return 0.3989422804014327f * exp_below(-0.5f * u * u); }
+INLINE float normal_pdf(float u) { return 0.3989422804014327f * SCALED * scaled_bell(u); }
