@@ -105,6 +105,7 @@ def test_every_quantity_matches_fifty_digits(act: Activation):
             assert_close_to_reference(act.partial(*index), result, x, values)
 
 
+@pytest.mark.slow
 @each_kind
 def test_the_limit_where_it_exists_and_nan_for_nan_alone(act: Activation):
     points = torch.tensor([math.nan, *extreme_points(F32)])
@@ -293,6 +294,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_and_their_forks(tmp_path: Path):
     environment = os.environ | {"SOFTKNEE_CACHE": str(tmp_path / "cache")}
     processes = [subprocess.Popen([sys.executable, "-c", PROCESS], env=environment) for _ in range(2)]

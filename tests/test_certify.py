@@ -89,6 +89,7 @@ def test_every_question_is_settled_in_time(name: str):
         assert seconds < SECONDS, values
 
 
+@pytest.mark.slow
 @every_subject
 def test_every_claim_agrees(name: str):
     verdicts: dict[str, set[str]] = {}

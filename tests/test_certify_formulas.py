@@ -208,6 +208,7 @@ def test_a_budget_ends_every_search(monkeypatch: pytest.MonkeyPatch):
     assert result.lipschitz.lower <= 1.1289041 <= result.lipschitz.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "smoothness"), [("erf(smelu(x)**16)", 1), ("erfc((smelu(x) + gelu(x))**5)", 1), ("log1p(relu(x)**16)", 15)]
 )

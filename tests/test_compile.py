@@ -159,6 +159,7 @@ def test_numbers_as_knobs_compile_twice_at_most(name: str):
     assert counter.frame_count <= 2
 
 
+@pytest.mark.slow
 def test_training_a_knob_compiles_once():
     module = sk.nn.make("smelu", learn=True)
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1)

@@ -63,6 +63,7 @@ def operations(program: torch.export.ExportedProgram) -> set[str]:
     return {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
 
 
+@pytest.mark.slow
 def test_an_exported_program_holds_plain_operations_only(exported):
     """Nothing of ours is needed to run it elsewhere."""
     _, program = exported

@@ -34,6 +34,7 @@ def assert_nan_only_for_nan(act: Activation, dtype: torch.dtype) -> None:
             assert torch.equal(got.isnan(), x.isnan()), (index, values)
 
 
+@pytest.mark.slow
 @TYPES
 @every_formula
 def test_nan_out_exactly_for_nan_in(act: Activation, dtype: torch.dtype):

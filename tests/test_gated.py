@@ -48,6 +48,7 @@ def test_it_is_the_activation_times_the_gate(gate):
     torch.testing.assert_close(gate(torch.cat([a, b], -1)), gate(a, b), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @each_gate
 def test_gradients(gate):
     gate = copy.deepcopy(gate).double()
@@ -120,6 +121,7 @@ def test_transforms():
         torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(dual).tangent, slope * b)
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph():
     gate = sk.nn.Gated("srelu", learn=True)
     a, b = pair(dtype=torch.float32)

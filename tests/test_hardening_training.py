@@ -243,6 +243,7 @@ def test_attached_to_an_optimiser_that_accelerate_has_prepared():
         sk.Hardener(srelu_net(), total=6).attach(3)
 
 
+@pytest.mark.slow
 def test_names_do_not_depend_on_the_wrapper():
     from torch.nn.parallel import DataParallel
 

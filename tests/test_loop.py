@@ -57,6 +57,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_loop_trains_what_replicas_train(way: str):
     options = {"epochs": 20, "batch": 16, "gradient_norms": True, "lr_scale": 5.0, **WAYS[way]}

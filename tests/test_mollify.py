@@ -281,6 +281,7 @@ def test_a_mixture_with_extreme_weights_has_no_nan():
 # -- the bump kernel --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_bump_table_is_proved():
     slope, value, *_ = error_bounds()
     assert 0 < slope < 1e-14

@@ -72,6 +72,7 @@ def test_a_definition_takes_them_too():
     assert sk.explain(sk.nn.SmeLU(), x).path == "plain"
 
 
+@pytest.mark.slow
 def test_inside_torch_compile():
     module = sk.nn.SmeLU(learn=True, dtype=F64)
     compiled, x = torch.compile(module, backend="aot_eager"), jagged()
