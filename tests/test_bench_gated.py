@@ -1,4 +1,4 @@
-"""`softknee bench gated`: every way is timed, what is not installed is said, and the table has its ratios."""
+"""`softknee bench gated`: it times every way, names what is not installed, and prints ratios."""
 
 import json
 import sys

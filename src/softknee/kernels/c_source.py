@@ -22,7 +22,7 @@ CHUNK = 1 << 14
 """The elements that a thread takes at a time."""
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""The types of a tensor; a kernel is told one by its place here. All are computed in float32."""
+"""The types of a tensor; a kernel gets the place of its type in this list. All are computed in float32."""
 
 # A number as Python writes it, and not the end of a name: in C it needs a suffix to be a float.
 _NUMBER = re.compile(r"(?<![\w.])(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")

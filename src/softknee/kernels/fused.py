@@ -94,6 +94,13 @@ current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _scratches: dict[tuple[torch.device, int], tuple[Tensor, Tensor]] = {}
 
 
+def stream_on(index: int | None) -> int | None:
+    """The current stream of a GPU, None where it is not the current GPU; 0 in Triton's interpreter, which has none."""
+    if index is None:
+        return 0
+    return current_stream(index) if index == current_device() else None
+
+
 def scratch_for(device: torch.device, stream: int, size: int) -> tuple[Tensor, Tensor]:
     """Room for partial sums and a counter at 0, to which the kernel that has used it sets it back.
 
@@ -149,13 +156,9 @@ class FusedPlan:
         self, x: Tensor, tensors: Sequence[Tensor], numbers: Sequence[float] = (), out: Tensor | None = None
     ) -> Tensor:
         """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
-        index = self.index
-        if index is None:
-            stream = 0
-        elif index == current_device():
-            stream = current_stream(index)
-        else:
-            with torch.cuda.device(index):
+        stream = stream_on(self.index)
+        if stream is None:
+            with torch.cuda.device(self.index):
                 return self.forward(x, tensors, numbers, out)
         x = x if self.dense else x.contiguous()
         y = self._empty(self.shape, self.stride, self.dtype) if out is None else out
@@ -182,13 +185,9 @@ class FusedPlan:
         self, g: Tensor, x: Tensor, tensors: Sequence[Tensor], needs: tuple[bool, ...], numbers: Sequence[float] = ()
     ) -> list[Tensor]:
         """The gradients that are needed: of x, and of each parameter the sums, added up in a fixed order."""
-        index = self.index
-        if index is None:
-            stream = 0
-        elif index == current_device():
-            stream = current_stream(index)
-        else:
-            with torch.cuda.device(index):
+        stream = stream_on(self.index)
+        if stream is None:
+            with torch.cuda.device(self.index):
                 return self.backward(g, x, tensors, needs, numbers)
         x = x if self.dense else x.contiguous()
         if g.stride() != self.stride or g.dtype is not self.dtype:

@@ -20,7 +20,7 @@ from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
 from . import operators
 from .dispatch import choose_kernel, ordinary
-from .fused import cores, current_device, current_stream, load_kernel
+from .fused import cores, load_kernel, stream_on
 from .launch import Launch, divide_up, power_of_two
 from .pointwise import along, batched, call
 from .triton_source import compute, factors_of
@@ -176,13 +176,11 @@ class GatedPlan:
         return dx, dgate, *d_params
 
     def _run(self, launch: Launch, *tensors: Tensor) -> None:
-        if self.index is None:
-            launch(0, tensors)
-        elif self.index == current_device():
-            launch(current_stream(self.index), tensors)
-        else:
+        stream = stream_on(self.index)
+        if stream is None:
             with torch.cuda.device(self.index):
-                launch(current_stream(self.index), tensors)
+                return self._run(launch, *tensors)
+        return launch(stream, tensors)
 
     def _apart(self, x: Tensor, gate: Tensor) -> bool:
         """Whether no number of x lies where one of the gate does."""

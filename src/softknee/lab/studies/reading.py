@@ -327,7 +327,7 @@ def _is_parameter(name: str, key: str) -> bool:
     try:
         return any(p.name == key for p in find(name).params)
     except SoftkneeError:
-        return True  # there is no such activation, which is what is said of it
+        return True  # there is no such activation; the error names it
 
 
 def _flat(choice: Choice) -> dict[str, Any]:
