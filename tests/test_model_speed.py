@@ -20,7 +20,7 @@ from softknee.surgery import module_of
 
 CPU = torch.device("cpu")
 VIT = {"depth": 2, "embed_dim": 32, "num_heads": 2, "patch_size": 8, "num_classes": 5}
-QUICK = {"device": CPU, "repeats": 3, "seconds_per_call": 0.05, "threads": 1}
+QUICK = {"device": CPU, "repeats": 3, "seconds_per_call": 0.05, "threads": 1, "ways": ("eager",)}
 
 
 def settings(**changes) -> Settings:
@@ -68,16 +68,16 @@ def test_two_models_are_compared_by_what_they_really_do():
 
 
 @pytest.mark.slow
-def test_both_can_be_compiled():
+def test_eager_and_compiled_take_turns():
     before = nn.Sequential(nn.Linear(8, 8), nn.GELU())
     after = nn.Sequential(before[0], module_of("srelu(delta=0.5, learn=delta)"))
     first, second = compare(
-        {"before": before, "after": after}, {"input": torch.randn(4, 8)}, settings=settings(compile=True)
+        {"before": before, "after": after}, {"input": torch.randn(4, 8)}, settings=settings(ways=("eager", "compiled"))
     )
     assert second["parameters"] == first["parameters"] + 1
     for row in (first, second):
         assert "not_run" not in row
-        assert {"forward", "step", "held"} <= set(row)
+        assert {"forward", "step", "held", "compiled_forward", "compiled_step", "compiled_held"} <= set(row)
     torch.compiler.reset()
 
 
@@ -181,12 +181,14 @@ def test_the_command_prints_a_table_and_writes_the_record(tmp_path: Path):
     result = CliRunner().invoke(
         app,
         ["bench", "model", "timm:vit_tiny_patch16_224", "--swap", "srelu", "--replacing", "gelu", "--learn", "delta",
+         "--no-compile",
          "--batch", "2", "--image", "32", "--device", "cpu", "--repeats", "3", "--seconds", "0.05", "--threads", "1",
          "--json", str(path), *options],
         catch_exceptions=False,
     )  # fmt: skip
     assert result.exit_code == 0
-    for words in ("inference, ms", "training step, ms", "held for backward", "not measured", "+2", "largest output",
+    for words in ("inference, ms", "training step, ms", "held, MiB", "Peak memory is counted by CUDA",
+                  "cpu, eager", "+2", "largest output",
                   "2 sites changed", "gelu → SReLU(delta=0.01 (learned)"):  # fmt: skip
         assert words in " ".join(result.stdout.split())
     assert json.loads(path.read_text())["settings"]["config"] == VIT
@@ -218,6 +220,10 @@ def test_what_cannot_be_measured_is_refused_with_a_sentence(changes: dict, error
 def test_settings_are_checked():
     with pytest.raises(ParameterError, match="dtype"):
         settings(dtype="f8")
+    with pytest.raises(ParameterError, match="weights in f32"):
+        settings(dtype="bf16", autocast=True)
+    with pytest.raises(ParameterError, match="eager or compiled"):
+        settings(ways=("captured",))
     with pytest.raises(ParameterError, match="batch"):
         settings(shape=Shape(batch=0))
     with pytest.raises(ParameterError, match="KEY=NUMBER"):

@@ -16,10 +16,12 @@ from squaf_reference import inputs, parameters
 @pytest.mark.parametrize("shape", [(1,), (8, 1), (8, 128), (16, 1, 1)])
 @pytest.mark.parametrize("softness", [0.3, 1.5, 30.0])
 @pytest.mark.parametrize(
-    ("window", "weights"), [(5, "gaussian"), (7, "gaussian"), (None, "gaussian"), (5, "laplacian")]
-)
-def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness, window, weights):
-    p = parameters(shape, k=16, dtype=torch.float32)
+    ("window", "weights", "k"),
+    [(5, "gaussian", 16), (5, "gaussian", 2), (5, "gaussian", 4), (7, "gaussian", 16), (None, "gaussian", 16),
+     (5, "laplacian", 16)],
+)  # fmt: skip
+def test_gpu_kernels_match_float64_and_repeat_their_bits(dtype, shape, softness, window, weights, k):
+    p = parameters(shape, k=k, dtype=torch.float32)
     p["alpha"] = softness / (p["q"] if weights == "laplacian" else p["q"] ** 2)
     x = inputs(16, 8, 128, dtype=dtype, spread=8.0)
     # Where the window slides, float32 and float64 may stand on different sides of the jump.

@@ -99,13 +99,16 @@ def bench_model(
     config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
     device: Device = "auto",
     dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
-    compile: Annotated[bool, typer.Option("--compile", help="through torch.compile, both of them")] = False,
+    autocast: Annotated[bool, typer.Option("--autocast", help="weights in f32, computed in bf16 autocast")] = False,
+    compile: Annotated[
+        bool | None, typer.Option(help="only through torch.compile, or only eager; default both")
+    ] = None,
     repeats: CallSamples = 15,
     seconds: CallSeconds = 5.0,
     threads: Threads = None,
     json: RecordFile = None,
 ) -> None:
-    """Step time, memory and output change of a whole model before and after swaps, with random weights."""
+    """Step time (eager and compiled), memory and output change of a whole model before and after swaps."""
     from ..lab.bench import models
     from ..lab.bench.speed import choose_device
 
@@ -120,7 +123,8 @@ def bench_model(
         where=where,
         learn=several(learn),
         dtype=dtype,
-        compile=compile,
+        autocast=autocast,
+        ways=(models.EAGER, models.COMPILED) if compile is None else (models.COMPILED if compile else models.EAGER,),
         config=models.read_config(config or []),
         repeats=repeats,
         seconds_per_call=seconds,
@@ -212,54 +216,46 @@ def _machine(record: Record) -> str:
 
 
 def print_model(record: Record) -> None:
-    """Times, memory and parameters before and after, then the sites."""
+    """Times, memory and parameters of the model as it is built and after each swap, then the sites of a single one."""
     console = console_of()
-    rows = list(record.rows)
-    if len(rows) > 2:
-        _print_several(console, record)
-        return
-    before, after = rows
-    lines = []
-    for label, key in (("inference, ms", "forward"), ("training step, ms", "step")):
-        first, second = before.get(key), after.get(key)
-        lines.append((label, _time(first), _time(second), _ratio(_value(first), _value(second))))
-    for label, key in (("held for backward, MiB", "held"), ("peak of a step, MiB", "peak")):
-        first, second = before.get(key), after.get(key)
-        if key == "peak" and first is None and second is None:
-            lines.append((label, "not measured", "not measured", ""))
-        else:
-            lines.append((label, _mib(first), _mib(second), _ratio(first, second)))
-    added = after["parameters"] - before["parameters"]
-    counts = [f"{row['parameters']:,}" for row in rows]
-    lines.append(("parameters", *counts, f"{added:+,}" if added else "same"))
-    print_table(Table(title=_title(record), head=("", "before", "after", "ratio"), rows=lines))
+    before, *_ = record.rows
+    for way in record.settings["ways"]:
+        print_table(_model_table(record, way))
     if "peak" not in before and record.settings["device"] != "cuda":
         console.print("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.", style="dim")
-    if "output_change" in after:
-        console.print(
-            f"Largest change of an output before any training: {after['output_change']:.3g}, "
-            f"{after['relative_change']:.2%} of the largest output (random weights)."
-        )
     _print_failures(console, record, lambda row: row["variant"])
-    _print_sites(console, after)
+    if len(record.rows) == 2:
+        after = record.rows[1]
+        if "output_change" in after:
+            console.print(
+                f"Largest change of an output before any training: {after['output_change']:.3g}, "
+                f"{after['relative_change']:.2%} of the largest output (random weights)."
+            )
+        _print_sites(console, after)
 
 
-def _print_several(console: Console, record: Record) -> None:
-    """One line for each swap, with ratios to the model as it is built."""
-    before = record.rows[0]
-    head = ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters")
+def _model_table(record: Record, way: str) -> Table:
+    """One line for each variant, with ratios to the model as it is built in parentheses."""
+    from ..lab.bench.models import PREFIX
+
+    before, prefix = record.rows[0], PREFIX[way]
+    columns = {"inference, ms": "forward", "training step, ms": "step", "held, MiB": "held", "peak, MiB": "peak"}
+    if prefix + "peak" not in before:
+        del columns["peak, MiB"]
     lines = []
     for row in record.rows:
-        times = [
-            text
-            for key in ("forward", "step")
-            for text in (_time(row.get(key)), _ratio(_value(before.get(key)), _value(row.get(key))))
-        ]
-        memory = [_mib(row.get("peak")), _ratio(before.get("peak"), row.get("peak"))]
+        line = [row["variant"]]
+        for key in columns.values():
+            value = row.get(prefix + key)
+            text = _time(value) if key in ("forward", "step") else _mib(value)
+            ratio = _ratio(_value(before.get(prefix + key)), _value(value))
+            line.append(f"{text} ({ratio})" if ratio and row is not before else text)
+        busy = row.get(prefix + "busy")
         added = row["parameters"] - before["parameters"]
-        lines.append((row["variant"], *times, *memory, f"{added:+,}" if added else f"{row['parameters']:,}"))
-    print_table(Table(title=_title(record), head=head, rows=lines))
-    _print_failures(console, record, lambda row: row["variant"])
+        line += ["-" if busy is None else f"{min(busy, 1):.0%}", f"{added:+,}" if added else f"{row['parameters']:,}"]
+        lines.append(tuple(line))
+    head = ("", *columns, "GPU busy", "parameters")
+    return Table(title=_title(record, way), head=head, rows=lines)
 
 
 def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
@@ -277,20 +273,20 @@ def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
         console.print(note, markup=False)
 
 
-def _title(record: Record) -> str:
+def _title(record: Record, way: str) -> str:
     settings = record.settings
     shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
-    how = ", compiled" if settings["compile"] else ""
+    dtype = "bf16 autocast" if settings["autocast"] else settings["dtype"]
     what = f"{1 + len(settings['others'])} swaps" if settings.get("others") else settings["swap"]
-    return f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
+    return f"{settings['model']}, {what}: {shapes} in {dtype} on {settings['device']}, {way}"
 
 
 def _time(quantity: Quantity | None) -> str:
     return "-" if quantity is None else quantity.text(2)
 
 
-def _value(quantity: Quantity | None) -> float | None:
-    return None if quantity is None else quantity.value
+def _value(quantity: Quantity | float | None) -> float | None:
+    return quantity.value if isinstance(quantity, Quantity) else quantity
 
 
 def _mib(count: int | None) -> str:

@@ -22,7 +22,7 @@ from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails
-from ..kernels.squaf.quick import TableParameters, quick_squaf, usual
+from ..kernels.squaf.quick import TableParameters, quick_squaf, usual, usual_types
 from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
@@ -251,28 +251,31 @@ class SQUAF(Parameterised):
         if (node := leaf_of_graph(self, input)) is not None:
             return node
         require_tensor(self.title, input)
-        if input.is_cuda and (params := self._usual(input)) is not None:
-            return quick_squaf(input, params, mode=self.mode)
+        if input.is_cuda and (params := self._usual()) is not None:
+            if torch.compiler.is_compiling():
+                if self.mode == "soft" and usual_types(input, params):
+                    return torch.ops.softknee.squaf_table(input, *params)
+            elif usual(input, params):
+                return quick_squaf(input, params, mode=self.mode)
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if writable(input) else result
         return result
 
-    def _usual(self, input: Tensor) -> TableParameters | None:
+    def _usual(self) -> TableParameters | None:
         """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
         if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
             return None
         if self.granularity.per != "layer" or self.definition.order or type(self).compute not in _QUICK:
             return None
         learned, buffers = self.learned, self._buffers
-        params = TableParameters(
+        return TableParameters(
             self._held("raw_q" if "q" in learned else "q"),
             self._held("raw_alpha" if "alpha" in learned else "alpha"),
             self._held("z"),
             buffers.get("anchor_q"),
             buffers.get("anchor_alpha"),
         )
-        return params if usual(input, params) else None
 
     # -- modes ------------------------------------------------------------------------------------------
 

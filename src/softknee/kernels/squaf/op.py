@@ -259,14 +259,14 @@ def fold_replicas(
     return x, tuple(folded)
 
 
-def _replicas(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...], value: Callable[..., Tensor]) -> Any:
+def replicas(info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...], value: Callable[..., Tensor]) -> Any:
     """vmap's rule of `value`, the operator or the Function around it."""
     x, q, alpha, z, window, laplacian = args
     x, parameters = fold_replicas(info.batch_size, in_dims[:4], x, (q, alpha, z), always=False)
     return value(x, *parameters, window, laplacian), 0
 
 
-def _backward_replicas(
+def backward_replicas(
     info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...], backward: Callable[..., Gradients]
 ) -> Any:
     """The same for gradients: those of the parameters in their own shapes, and where the replicas are."""
@@ -289,11 +289,11 @@ def shape_without(parameter: Tensor, dim: int | None) -> tuple[int, ...]:
 
 
 torch.library.register_vmap(
-    "softknee::squaf", lambda info, in_dims, *args: _replicas(info, in_dims, args, torch.ops.softknee.squaf)
+    "softknee::squaf", lambda info, in_dims, *args: replicas(info, in_dims, args, torch.ops.softknee.squaf)
 )
 torch.library.register_vmap(
     "softknee::squaf_backward",
-    lambda info, in_dims, *args: _backward_replicas(info, in_dims, args, torch.ops.softknee.squaf_backward),
+    lambda info, in_dims, *args: backward_replicas(info, in_dims, args, torch.ops.softknee.squaf_backward),
 )
 
 
@@ -318,7 +318,7 @@ class SquafFunction(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        return _replicas(info, in_dims, args, SquafFunction.apply)  # pyright: ignore[reportArgumentType]
+        return replicas(info, in_dims, args, SquafFunction.apply)  # pyright: ignore[reportArgumentType]
 
 
 class SquafBackwardFunction(torch.autograd.Function):
@@ -333,4 +333,4 @@ class SquafBackwardFunction(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        return _backward_replicas(info, in_dims, args, SquafBackwardFunction.apply)  # pyright: ignore
+        return backward_replicas(info, in_dims, args, SquafBackwardFunction.apply)  # pyright: ignore

@@ -1,25 +1,30 @@
-"""SQUAF's usual case in eager mode on a GPU, with as little work for the host as it can be done with.
+"""SQUAF's usual case on a GPU, with as little work for the host as it can be done with.
 
 A layer of a small model takes a GPU a few microseconds, and Python many more to ask for it: the operator's dispatch,
 the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host many
-times what the kernels take. Here one autograd function goes straight to the kernels, which take the parameters
-as the module holds them: one for the values; back, one for the gradients and one that adds them up. Values and
-gradients are those of the operator; what is not usual (see `usual`) takes the operator.
+times what the kernels take. Here one autograd function (in a compiled model, the operator `softknee::squaf_table`) goes
+straight to the kernels, which take the parameters as the module holds them: one for the values; back, one for the
+gradients and one that adds them up. Values and gradients are those of the operator `softknee::squaf`, which takes what
+is not usual (see `usual`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...spec.constraints import Positive
+from . import op
 from .cuda import launch, modes, soft
 from .cuda.launch import KINDS, Kernel, compiled
 from .cuda.source import SOURCE
 from .dispatch import inside_transform, must_differentiate_through
-from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, wanted_of
+from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, only_wanted, wanted_of
+from .op import Gradients
 from .symbols import draw_seed
 
 _THREADS = 128
@@ -36,25 +41,29 @@ class TableParameters(NamedTuple):
     alpha_anchor: Tensor | None = None
 
 
+def usual_types(x: Tensor, params: TableParameters) -> bool:
+    """Whether types, devices and the layout are what this path was written for; a compiler can trace the question."""
+    kind, points = params.z.dtype, params.z.numel()
+    if x.dtype not in KINDS or kind not in KINDS or points < 5 or launch.backward_threads(points) == 0:
+        return False
+    if any(tensor is not None and (tensor.dtype != kind or tensor.device != x.device) for tensor in params):
+        return False
+    return params.z.is_contiguous() and _memory_format(x) is not None and not must_differentiate_through()
+
+
 def usual(x: Tensor, params: TableParameters) -> bool:
     """Whether x and one row of parameters are what this path was written for; asked before every call, so cheap."""
-    z, device = params.z, x.device
-    kind, points, count = z.dtype, z.numel(), x.numel()
-    if type(x) not in _PLAIN or x.dtype not in KINDS or kind not in KINDS or torch.compiler.is_compiling():
+    device, points = x.device, params.z.numel()
+    if type(x) not in _PLAIN or any(tensor is not None and type(tensor) not in _PLAIN for tensor in params):
         return False
-    for tensor in params:
-        if tensor is not None and (type(tensor) not in _PLAIN or tensor.dtype != kind or tensor.device != device):
-            return False
-    if points < 5 or launch.backward_threads(points) == 0 or not z.is_contiguous():
-        return False
-    if not 0 < count < 2**33 or _memory_format(x) is None:
+    if not 0 < x.numel() < 2**33 or not x.is_cuda or not usual_types(x, params):
         return False
     # Whoever watches operations (a mode, a transform) should see the operator.
-    if torch._C._len_torch_dispatch_stack() or inside_transform() or must_differentiate_through():  # pyright: ignore
+    if torch._C._len_torch_dispatch_stack() or inside_transform():  # pyright: ignore
         return False
     if device.index != torch._C._cuda_getDevice() or x.data_ptr() % 16:  # pyright: ignore
         return False
-    return _gather(device.index, KINDS[kind], points) is not None
+    return _gather(device.index, KINDS[params.z.dtype], points) is not None
 
 
 def _memory_format(x: Tensor) -> torch.memory_format | None:
@@ -74,21 +83,12 @@ def quick_squaf(x: Tensor, params: TableParameters, *, mode: str = "soft") -> Te
 class _Quick(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, params: TableParameters, mode: str) -> Tensor:
-        points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), KINDS[z.dtype]
-        out = torch.empty_like(x)
         if mode == "soft":
-            kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, None)
-            assert kernel is not None
-            kernel(
-                grid=(soft.forward_blocks(row, device), 1),
-                threads=soft.FORWARD_THREADS,
-                args=[x.data_ptr(), out.data_ptr(), *_addresses(params), *launch.shape(row)],
-                shared=launch.forward_bytes(points),
-                device=device,
-            )
+            out = _values(x, params)
         else:
+            out = torch.empty_like(x)
             seed = draw_seed(x) if mode == "sampled" else None
-            how: Any = {"points": points, "layout": row, "parameters": kind}
+            how: Any = {"points": z.numel(), "layout": _row_of(x.numel()), "parameters": KINDS[z.dtype]}
             modes.launch_choice(x, seed, _addresses(params), out=out, **how)
         ctx.save_for_backward(x, q, alpha, z)
         ctx.anchors, ctx.mode = (params.q_anchor, params.alpha_anchor), mode
@@ -102,42 +102,62 @@ class _Quick(torch.autograd.Function):
         needs = ctx.needs_input_grad[:4]
         if ctx.mode == "step" or torch.is_grad_enabled() or type(grad) is not Tensor:
             return *_by_operator(grad, x, params, needs, ctx.mode), None, None
-        laid = _memory_format(x)
-        assert laid is not None
-        if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
-            grad = grad.to(x.dtype, memory_format=laid, copy=True)
-        points, device, wanted = z.numel(), x.device.index, wanted_of(needs)
-        row, kind = _row_of(x.numel()), KINDS[z.dtype]
-        count, bins = soft.backward_blocks(row, points), launch.bins_of(points, wanted)
-        dx = torch.empty_like(x) if wanted & BY_X else None
-        partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
-        kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, wanted)
-        assert kernel is not None
-        threads = launch.backward_threads(points)
-        places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
-        kernel(
-            grid=(count, 1),
-            threads=threads,
-            args=[*places, *_addresses(params), *launch.shape(row)],
-            shared=launch.backward_bytes(points, threads, bins=bins),
-            device=device,
-        )
-        if partial is None:
-            return dx, None, None, None, None, None
-        dq = torch.empty_like(q) if wanted & BY_Q else None
-        dalpha = torch.empty_like(alpha) if wanted & BY_ALPHA else None
-        dz = torch.empty_like(z) if wanted & BY_Z else None
-        gather = _gather(device, kind, points)
-        assert gather is not None
-        into = [_address(dq), _address(dalpha), _address(dz)]
-        gather(
-            grid=(bins, 1),
-            threads=_THREADS,
-            args=[partial.data_ptr(), *_addresses(params)[:4], *into, count, bins],
-            shared=0,
-            device=device,
-        )
-        return dx, dq, dalpha, dz, None, None
+        return *_gradients(grad, x, params, wanted_of(needs)), None, None
+
+
+def _values(x: Tensor, params: TableParameters) -> Tensor:
+    points, device, row = params.z.numel(), x.device.index, _row_of(x.numel())
+    out = torch.empty_like(x)
+    kernel = soft.soft_kernel(device, KINDS[x.dtype], KINDS[params.z.dtype], points, True, None)
+    assert kernel is not None
+    kernel(
+        grid=(soft.forward_blocks(row, device), 1),
+        threads=soft.FORWARD_THREADS,
+        args=[x.data_ptr(), out.data_ptr(), *_addresses(params), *launch.shape(row)],
+        shared=launch.forward_bytes(points),
+        device=device,
+    )
+    return out
+
+
+def _gradients(grad: Tensor, x: Tensor, params: TableParameters, wanted: int) -> tuple[Tensor | None, ...]:
+    """The gradients by x and by q, alpha and z as they are held; None where not wanted."""
+    laid = _memory_format(x)
+    assert laid is not None
+    if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
+        grad = grad.to(x.dtype, memory_format=laid, copy=True)
+    q, alpha, z, *_ = params
+    points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), KINDS[z.dtype]
+    count, bins = soft.backward_blocks(row, points), launch.bins_of(points, wanted)
+    dx = torch.empty_like(x) if wanted & BY_X else None
+    partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
+    kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, wanted)
+    assert kernel is not None
+    threads = launch.backward_threads(points)
+    places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
+    kernel(
+        grid=(count, 1),
+        threads=threads,
+        args=[*places, *_addresses(params), *launch.shape(row)],
+        shared=launch.backward_bytes(points, threads, bins=bins),
+        device=device,
+    )
+    if partial is None:
+        return dx, None, None, None
+    dq = torch.empty_like(q) if wanted & BY_Q else None
+    dalpha = torch.empty_like(alpha) if wanted & BY_ALPHA else None
+    dz = torch.empty_like(z) if wanted & BY_Z else None
+    gather = _gather(device, kind, points)
+    assert gather is not None
+    into = [_address(dq), _address(dalpha), _address(dz)]
+    gather(
+        grid=(bins, 1),
+        threads=_THREADS,
+        args=[partial.data_ptr(), *_addresses(params)[:4], *into, count, bins],
+        shared=0,
+        device=device,
+    )
+    return dx, dq, dalpha, dz
 
 
 def _address(tensor: Tensor | None) -> int:
@@ -157,20 +177,158 @@ def _by_operator(
     sources = [tensor for tensor, needed in zip((x, *params[:3]), needs, strict=True) if needed]
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        q, alpha = _lifted(params.q, params.q_anchor).reshape(1), _lifted(params.alpha, params.alpha_anchor).reshape(1)
-        z, flat = params.z.reshape(1, -1), x.reshape(1) if x.dim() == 0 else x
         if mode == "step":
+            flat, q, _, z = _effective(x, params)
             value = torch.ops.softknee.squaf_step(flat, q, z).reshape(x.shape)
         else:
-            value = torch.ops.softknee.squaf(flat, q, alpha, z, 5, False).reshape(x.shape)
+            value = _table_by_operator(x, *params)
         gradients = iter(torch.autograd.grad(value, sources, grad, create_graph=again, allow_unused=True))
     return [next(gradients) if needed else None for needed in needs]
 
 
-def _lifted(raw: Tensor, anchor: Tensor | None) -> Tensor:
-    from ...spec.constraints import Positive
+def _effective(x: Tensor, params: TableParameters) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x, q, alpha and z as `softknee::squaf` takes them."""
+    q, alpha = _lifted(params.q, params.q_anchor).reshape(1), _lifted(params.alpha, params.alpha_anchor).reshape(1)
+    return x.reshape(1) if x.dim() == 0 else x, q, alpha, params.z.reshape(1, -1)
 
+
+def _lifted(raw: Tensor, anchor: Tensor | None) -> Tensor:
     return raw if anchor is None else Positive().lift(raw.float(), anchor.float())
+
+
+# -- the same as operators, for compiled models ------------------------------------------------------------
+#
+# In a compiled model the parameters' constraints, and the sums of the parts of their gradients, would be a dozen small
+# kernels a layer.
+
+
+_TABLE = "Tensor q, Tensor alpha, Tensor z, Tensor? q_anchor, Tensor? alpha_anchor"
+torch.library.define(
+    "softknee::squaf_table",
+    f"(Tensor x, {_TABLE}) -> Tensor",
+    tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
+)
+torch.library.define(
+    "softknee::squaf_table_backward",
+    f"(Tensor grad, Tensor x, {_TABLE}, int wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    tags=(torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag),
+)
+
+
+@torch.library.impl("softknee::squaf_table", "CompositeExplicitAutograd")
+def _table(x: Tensor, *held: Any) -> Tensor:
+    params = TableParameters(*held)
+    return _values(x, params) if usual(x, params) else _table_by_operator(x, *held)
+
+
+@torch.library.impl("softknee::squaf_table_backward", "CompositeExplicitAutograd")
+def _table_backward(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
+    *held, wanted = held
+    params = TableParameters(*held)
+    if not usual(x, params):
+        return _table_backward_by_operator(grad, x, *held, wanted)
+    gradients = _gradients(grad, x, params, wanted)
+    dx, dq, dalpha, dz = (x.new_empty(0) if gradient is None else gradient for gradient in gradients)
+    return dx, dq, dalpha, dz
+
+
+def _table_by_operator(x: Tensor, *held: Any) -> Tensor:
+    return torch.ops.softknee.squaf(*_effective(x, TableParameters(*held)), 5, False).reshape(x.shape)
+
+
+def _table_backward_by_operator(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
+    *held, wanted = held
+    params = TableParameters(*held)
+    flat, q, alpha, z = _effective(x, params)
+    gradients = torch.ops.softknee.squaf_backward(grad.reshape(flat.shape), flat, q, alpha, z, 5, False, wanted)
+    dx, dq, dalpha, dz = only_wanted(gradients, wanted)
+    return (
+        x.new_empty(0) if dx is None else dx.reshape(x.shape),
+        x.new_empty(0) if dq is None else _by_raw(dq, params.q, params.q_anchor),
+        x.new_empty(0) if dalpha is None else _by_raw(dalpha, params.alpha, params.alpha_anchor),
+        x.new_empty(0) if dz is None else dz.reshape(params.z.shape),
+    )
+
+
+def _by_raw(gradient: Tensor, raw: Tensor, anchor: Tensor | None) -> Tensor:
+    """The gradient by what is held, from that by the effective value."""
+    gradient = gradient.reshape(raw.shape)
+    if anchor is None:
+        return gradient
+    low, high = Positive().learned_range
+    grown = anchor * torch.nn.functional.softplus(raw)
+    return torch.where((grown < low) | (grown > high), 0.0, gradient * anchor * raw.sigmoid()).to(raw.dtype)
+
+
+@torch.library.register_fake("softknee::squaf_table")
+def _table_shapes(x: Tensor, *held: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.register_fake("softknee::squaf_table_backward")
+def _table_backward_shapes(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
+    q, alpha, z, _, _, wanted = held
+    sources = ((x, BY_X), (q, BY_Q), (alpha, BY_ALPHA), (z, BY_Z))
+    dx, dq, dalpha, dz = (torch.empty_like(t) if wanted & flag else x.new_empty(0) for t, flag in sources)
+    return dx, dq, dalpha, dz
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *tensors, q_anchor, alpha_anchor = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.anchors = q_anchor, alpha_anchor
+
+
+def _differentiate(ctx: Any, grad: Tensor) -> Any:
+    wanted = wanted_of(ctx.needs_input_grad[:4])
+    gradients = torch.ops.softknee.squaf_table_backward(grad, *ctx.saved_tensors, *ctx.anchors, wanted)
+    return *only_wanted(gradients, wanted), None, None
+
+
+torch.library.register_autograd("softknee::squaf_table", _differentiate, setup_context=_remember)
+
+
+def _replicas(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *held: Any) -> Any:
+    """vmap's rule: rows of parameters, which `softknee::squaf` takes."""
+    held = _in_front(info.batch_size, in_dims[1:], held)
+    arguments = (x, *_effective_rows(TableParameters(*held)), 5, False)
+    return op.replicas(info, (in_dims[0], 0, 0, 0), arguments, torch.ops.softknee.squaf)
+
+
+def _backward_replicas(info: Any, in_dims: tuple[int | None, ...], grad: Tensor, x: Tensor, *held: Any) -> Any:
+    *held, wanted = held
+    params = TableParameters(*_in_front(info.batch_size, in_dims[2:7], held))
+    arguments = (grad, x, *_effective_rows(params), 5, False, wanted)
+    backward = torch.ops.softknee.squaf_backward
+    (dx, *sums), dims = op.backward_replicas(info, (*in_dims[:2], 0, 0, 0), arguments, backward)
+    dq, dalpha, dz = (None if dim is None else gradient for gradient, dim in zip(sums, dims[1:], strict=True))
+    gradients = (
+        dx,
+        x.new_empty(0) if dq is None else _by_raw(dq, params.q, params.q_anchor),
+        x.new_empty(0) if dalpha is None else _by_raw(dalpha, params.alpha, params.alpha_anchor),
+        x.new_empty(0) if dz is None else dz.reshape(params.z.shape),
+    )
+    return gradients, dims
+
+
+def _in_front(count: int, dims: Sequence[int | None], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Every tensor with the replicas in front."""
+    return [
+        None if tensor is None else tensor.expand(count, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        for tensor, dim in zip(tensors, dims, strict=True)
+    ]
+
+
+def _effective_rows(params: TableParameters) -> tuple[Tensor, Tensor, Tensor]:
+    q, alpha = _lifted(params.q, params.q_anchor), _lifted(params.alpha, params.alpha_anchor)
+    return q.reshape(len(q), 1), alpha.reshape(len(q), 1), params.z.reshape(len(q), 1, -1)
+
+
+torch.library.register_vmap("softknee::squaf_table", _replicas)
+torch.library.register_vmap("softknee::squaf_table_backward", _backward_replicas)
+
+
+# -- the kernel that adds up ----------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)

@@ -1,13 +1,15 @@
 """What swaps cost a whole model before any training: step time, memory, parameters, change of the output.
 
-The model as it is built and the same model after each `sk.swap_` take turns in one run (see `clock`), first on
-inference and then on training steps: forward, backward, and a step of AdamW with the groups of `sk.param_groups`. The
-weights are random and the same in all.
+The model as it is built and the same model after each `sk.swap_`, eager and compiled, take turns in one run (see
+`clock`), first on inference and then on training steps: forward, backward, and a step of AdamW with the groups of
+`sk.param_groups`. The weights are random and the same in all. On a GPU a profile of a step says which share of the
+time the device computes: where it is small, the model waits for its host, and a faster kernel changes nothing.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import math
 import re
@@ -18,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import DeviceType
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
@@ -131,6 +134,10 @@ def _library(name: str) -> Any:
 # -- the measurement --------------------------------------------------------------------------------------
 
 BEFORE, AFTER = "before", "after"
+EAGER, COMPILED = "eager", "compiled"
+# In a record the times and bytes of an eager model stand under their own names, those of a compiled one under these.
+PREFIX = {EAGER: "", COMPILED: "compiled_"}
+_STEPS = 4  # training steps in a row: the host prepares one while the device does the one before
 _PEAK = "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count"
 
 
@@ -147,7 +154,8 @@ class Settings:
     where: str | None = None
     learn: tuple[str, ...] = ()
     dtype: str = "f32"
-    compile: bool = False
+    ways: tuple[str, ...] = (EAGER, COMPILED)
+    autocast: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 15
     seconds_per_call: float = 5.0
@@ -157,6 +165,10 @@ class Settings:
         if self.dtype not in DTYPES:
             hint = did_you_mean(self.dtype, DTYPES) or f" Known are {', '.join(DTYPES)}."
             raise ParameterError(f"There is no dtype called {self.dtype!r} to measure in.{hint}")
+        if not self.ways or not set(self.ways) <= set(PREFIX):
+            raise ParameterError(f"A model runs {' or '.join(PREFIX)}; {', '.join(self.ways)!r} was given.")
+        if self.autocast and self.dtype != "f32":
+            raise ParameterError(f"Autocast computes in bf16 from weights in f32, and dtype={self.dtype} was given.")
         check_settings(self.shape, "batch", "length", *(["image"] if self.shape.image is not None else []))
         check_settings(self, "repeats", "threads")
         for text in self.swaps:
@@ -209,7 +221,16 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         seeds=(0,),
         baseline="the same model without the swap, measured in turns in the same run",
         settings=chosen_settings(
-            settings, "model", "replacing", "where", "dtype", "compile", "repeats", "seconds_per_call", "threads"
+            settings,
+            "model",
+            "replacing",
+            "where",
+            "dtype",
+            "autocast",
+            "ways",
+            "repeats",
+            "seconds_per_call",
+            "threads",
         )
         | {
             "config": dict(settings.config),
@@ -220,7 +241,9 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             "optimizer": "AdamW, with the groups of param_groups",
         },
         notes=(
-            "forward runs in eval mode without autograd; step is forward, backward and the optimiser in train mode",
+            "forward runs in eval mode without autograd; step is forward, backward and the optimiser in train mode, "
+            f"the mean of {_STEPS} in a row, with what the device waits for its host",
+            "busy is the time that the kernels of a step take by torch's profiler, as a share of the step",
             "held counts the bytes that autograd keeps for the backward pass, parameters not included",
             _PEAK,
             "relative_change is the largest change of any output, as a share of the largest output; random weights",
@@ -250,28 +273,43 @@ def compare(
     first, *others = models
     for name in others:
         rows[name] |= _change(models[first], models[name], inputs)
-    called: dict[str, Any] = dict(models)
-    if settings.compile:
-        torch.compiler.reset()  # the caches of one code object are limited, and other models may have filled them
-        called = {name: torch.compile(model) for name, model in models.items()}
+    # All these models share the code of one class, which torch compiles eight times and runs eagerly from then on.
+    torch.compiler.reset()
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 4 * len(models))
+    called: dict[tuple[str, str], Any] = {
+        (name, way): torch.compile(model) if way == COMPILED else model
+        for name, model in models.items()
+        for way in settings.ways
+    }
     clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=settings.seconds_per_call)
     report("timing inference")
     for model in models.values():
         model.eval()
-    _note(rows, "forward", clock.race([_inference(model, inputs) for model in called.values()]))
-    report("timing training steps")
-    steps = {}
-    for name, model in models.items():
+    _note(rows, "forward", called, clock.race([_inference(call, inputs, settings) for call in called.values()]))
+    for model in models.values():
         model.train()
-        steps[name] = _step(called[name], model, inputs)
+    # A rate so small that the weights, and with them the work, stay what they are.
+    fused = {"fused": True} if settings.device.type == "cuda" else {}
+    optimizers = {
+        name: torch.optim.AdamW(param_groups(model, lr=1e-8, weight_decay=0.05), **fused)
+        for name, model in models.items()
+    }
+    steps = {key: _step(call, optimizers[key[0]], inputs, settings) for key, call in called.items()}
     report("counting memory")
-    for name, step in steps.items():
+    for (name, way), step in steps.items():
         try:
-            rows[name] |= _memory(called[name], models[name], step, inputs, settings.device)
+            memory = _memory(called[name, way], models[name], step, inputs, settings)
+            rows[name] |= {PREFIX[way] + key: value for key, value in memory.items()}
         except Exception as error:
             rows[name]["not_run"] = why_not(error)
     report("timing training steps")
-    _note(rows, "step", clock.race(list(steps.values())))
+    times = dataclasses.replace(clock, ahead=0).race([_in_a_row(step) for step in steps.values()])
+    _note(rows, "step", called, times, count=_STEPS)
+    if settings.device.type == "cuda":
+        report("profiling training steps")
+        for (name, way), step in steps.items():
+            if (time := rows[name].get(PREFIX[way] + "step")) is not None:
+                rows[name][PREFIX[way] + "busy"] = 1e3 * _device_seconds(step) / time.value
     gc.collect()
     return list(rows.values())
 
@@ -297,33 +335,52 @@ def _change(before: nn.Module, after: nn.Module, inputs: Mapping[str, Tensor]) -
     return {"output_change": change, "relative_change": change / scale if scale else float(change > 0)}
 
 
-def _inference(model: Any, inputs: Mapping[str, Tensor]) -> Callable[[], object]:
-    def run() -> Tensor:
-        with torch.no_grad():
-            return main_output(model(**inputs))
-
-    return run
+def _forward(call: Any, inputs: Mapping[str, Tensor], settings: Settings) -> Tensor:
+    with torch.autocast(settings.device.type, torch.bfloat16, enabled=settings.autocast):
+        return main_output(call(**inputs))
 
 
-def _step(called: Any, model: nn.Module, inputs: Mapping[str, Tensor]) -> Callable[[], object]:
-    # A rate so small that the weights, and with them the work, stay what they are.
-    optimizer = torch.optim.AdamW(param_groups(model, lr=1e-8, weight_decay=0.05))
+def _inference(call: Any, inputs: Mapping[str, Tensor], settings: Settings) -> Callable[[], object]:
+    return torch.no_grad()(lambda: _forward(call, inputs, settings))
 
+
+def _step(
+    call: Any, optimizer: torch.optim.Optimizer, inputs: Mapping[str, Tensor], settings: Settings
+) -> Callable[[], object]:
     def run() -> None:
         optimizer.zero_grad(set_to_none=True)
-        main_output(called(**inputs)).float().square().mean().backward()
+        _forward(call, inputs, settings).float().square().mean().backward()
         optimizer.step()
 
     return run
 
 
+def _in_a_row(step: Callable[[], object]) -> Callable[[], object]:
+    def run() -> None:
+        for _ in range(_STEPS):
+            step()
+
+    return run
+
+
+def _device_seconds(step: Callable[[], object]) -> float:
+    """What the kernels of a step take on the GPU, by torch's profiler."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        step()
+        torch.cuda.synchronize()
+    kernels = [e for e in profile.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+    return sum(event.self_device_time_total for event in kernels) / 1e6
+
+
 def _memory(
-    called: Any, model: nn.Module, step: Callable[[], object], inputs: Mapping[str, Tensor], device: torch.device
+    call: Any, model: nn.Module, step: Callable[[], object], inputs: Mapping[str, Tensor], settings: Settings
 ) -> dict[str, int]:
     """Bytes held for the backward pass; on a GPU also the peak of a step, with the model, gradients and optimiser."""
     own = [*model.parameters(), *model.buffers()]
     step()  # the optimiser's state is there from now on
-    memory = {"held": bytes_held(lambda: main_output(called(**inputs)), excluded=own)}
+    memory = {"held": bytes_held(lambda: _forward(call, inputs, settings), excluded=own)}
+    device = settings.device
     if device.type == "cuda":
         model.zero_grad(set_to_none=True)
         torch.cuda.synchronize(device)
@@ -337,9 +394,16 @@ def _memory(
     return memory
 
 
-def _note(rows: Mapping[str, dict[str, Any]], what: str, results: list[Samples | Exception]) -> None:
-    for row, samples in zip(rows.values(), results, strict=True):
+def _note(
+    rows: Mapping[str, dict[str, Any]],
+    what: str,
+    called: Mapping[tuple[str, str], Any],
+    results: list[Samples | Exception],
+    count: int = 1,
+) -> None:
+    for (name, way), samples in zip(called, results, strict=True):
         if isinstance(samples, Samples):
-            row[what] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
+            times = [1e3 * seconds / count for seconds in samples.device]
+            rows[name][PREFIX[way] + what] = Quantity.median(times, unit="ms")
         else:
-            row["not_run"] = why_not(samples)
+            rows[name]["not_run"] = why_not(samples)

@@ -59,10 +59,10 @@ __device__ __forceinline__ Key key_at(u64 seed, u64 position) {
 // for the ends of the grid and any h, where some of the weights may be 0.
 __device__ __forceinline__ int careful_symbol(float x, float drawn, const Group& s) {
     const Careful w = careful(x, s);
-    const float s1 = w.p[0] + w.p[1], s2 = s1 + w.p[2], s3 = s2 + w.p[3];
-    const float goal = (drawn * TO_UNIT) * (s3 + w.p[4]);
-    const int passed = (w.p[0] <= goal) + (s1 <= goal) + (s2 <= goal) + (s3 <= goal);
-    return min(max((int)w.c + K - 2 + passed, 0), POINTS - 1);
+    const float s1 = w.down2 + w.down, s2 = s1 + 1.0f, s3 = s2 + w.up;
+    const float goal = (drawn * TO_UNIT) * (s3 + w.up2);
+    const int passed = (w.down2 <= goal) + (s1 <= goal) + (s2 <= goal) + (s3 <= goal);
+    return min(max(w.row + K - 2 + passed, 0), POINTS - 1);
 }
 
 // The same inside the grid, from the bits of ROUNDER + c and E. Signs of differences are counted, which costs half of

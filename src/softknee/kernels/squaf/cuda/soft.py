@@ -45,27 +45,32 @@ struct Sums {
 
 __device__ __forceinline__ float careful_backward(float x, float g, const Group& s, float* bins, Sums& sums) {
     const Careful w = careful(x, s);
-    const int centre = (int)w.c + K;
-    float first = 0.0f, second = 0.0f;
+    const int centre = w.row + K;
+    const float weights[5] = {w.down2, w.down, 1.0f, w.up, w.up2};
+    const float share = reciprocal(w.sum()), z = s.value(centre);
+    float phi = 0.0f, first = 0.0f, second = 0.0f, mean = 0.0f, square = 0.0f;
 #pragma unroll
     for (int i = 0; i < 5; ++i) {
         const int at = centre + i - 2;
-        if (at < 0 || at >= POINTS) continue;
+        if (!s.has(at)) continue;
+        const float p = weights[i] * share;
 #if BY_SLOPE
-        const float j = (float)(i - 2);
-        const float centred = w.p[i] * (s.value(at) - w.phi);
-        first += centred * j;
-        second += centred * (j * j);
+        const float j = (float)(i - 2), t = p * (s.value(at) - z);
+        phi += t;
+        first += t * j;
+        second += t * (j * j);
+        mean += p * j;
+        square += p * (j * j);
 #endif
 #if BY_Z
-        bins[at * THREADS] += g * w.p[i];
+        bins[at * THREADS] += g * p;
 #endif
     }
-    const float m = g * first;
+    const float m = g * (first - phi * mean);
 #if BY_SCALE
     sums.m_d += m * w.d;
     sums.m_c += m * w.c;
-    sums.second += g * second;
+    sums.second += g * (second - phi * square);
 #endif
     return 2.0f * (s.alpha * s.q) * m;
 }
@@ -112,30 +117,43 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
             next_x = fetch(x_in, at);
             next_g = fetch(grad_in, at);
         }
+#if !SMALL
         u32 aside = set_aside(x, s.inside);
         if (aside != 0) {
 #pragma unroll
             for (int i = 0; i < VECTOR; ++i) g[i] = aside >> i & 1 ? 0.0f : g[i];
         }
+#endif
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
+            // Weights from c-2 to c+2: w0 .. w4; and the same times z - z[c]: t0, t1, 0, t3, t4.
+#if SMALL
+            const Careful w = careful(x[i], s);
+            const int row = w.row;
+            const float c = w.c, d = w.d, w0 = w.down2, w1 = w.down, w2 = 1.0f, w3 = w.up, w4 = w.up2;
+#else
             const float rounded = fmaf(x[i], s.inverse_q, ROUNDER);
             const float c = rounded - ROUNDER;
             const int row = __float_as_int(rounded) - ROUNDER_BITS;
             const float d = fmaf(-c, s.q, x[i]);
             const float e = power_of_two(d * s.scale);
             const float e2 = e * e, e3 = e2 * e, e4 = e2 * e2;
-            // Weights times E^2, from c-2 to c+2: g2, w1, e2, w3, w4; and the same times z - z[c]: a.x, t1, 0, t3, t4.
-            const float w1 = s.g1 * e, w3 = s.g1 * e3, w4 = s.g2 * e4;
-            const float w_near = w3 + w1, w_far = w4 + s.g2;
-            const float share = reciprocal(e2 + (w_near + w_far));
+            // Here all are times E^2.
+            const float w0 = s.g2, w1 = s.g1 * e, w2 = e2, w3 = s.g1 * e3, w4 = s.g2 * e4;
+#endif
+            const float w_near = w3 + w1, w_far = w4 + w0;
+            const float share = reciprocal(w2 + (w_near + w_far));
             const float gs = g[i] * share;
 #if BY_SLOPE
             const float4 a = *(const float4*)(fours + row * DIFFERENCE_BYTES);
-            const float t1 = a.y * e, t3 = a.z * e3, t4 = a.w * e4;
-            const float t_near = t3 + t1, t_far = t4 + a.x;
+#if SMALL
+            const float t0 = a.x * w0, t1 = a.y * w1, t3 = a.z * w3, t4 = a.w * w4;
+#else
+            const float t0 = a.x, t1 = a.y * e, t3 = a.z * e3, t4 = a.w * e4;
+#endif
+            const float t_near = t3 + t1, t_far = t4 + t0;
             const float phi = (t_near + t_far) * share;
-            const float first = fmaf(-phi, fmaf(2.0f, w4 - s.g2, w3 - w1), fmaf(2.0f, t4 - a.x, t3 - t1));
+            const float first = fmaf(-phi, fmaf(2.0f, w4 - w0, w3 - w1), fmaf(2.0f, t4 - t0, t3 - t1));
             const float m = gs * first;
 #if BY_SCALE
             const float second = fmaf(-phi, fmaf(4.0f, w_far, w_near), fmaf(4.0f, t_far, t_near));
@@ -147,21 +165,31 @@ squaf_backward(const void* grad_in, const void* x_in, void* dx, float* partial,
 #endif
 #if BY_Z
             float* bin = nearest + row * THREADS;
+#if SMALL
+            if (row > 1 - K) bin[-2 * THREADS] = fmaf(gs, w0, bin[-2 * THREADS]);
+            if (row > -K) bin[-THREADS] = fmaf(gs, w1, bin[-THREADS]);
+            bin[0] += gs;
+            if (row < K) bin[THREADS] = fmaf(gs, w3, bin[THREADS]);
+            if (row < K - 1) bin[2 * THREADS] = fmaf(gs, w4, bin[2 * THREADS]);
+#else
             const float b0 = bin[-2 * THREADS], b1 = bin[-THREADS], b2 = bin[0], b3 = bin[THREADS],
                         b4 = bin[2 * THREADS];
-            bin[-2 * THREADS] = fmaf(gs, s.g2, b0);
+            bin[-2 * THREADS] = fmaf(gs, w0, b0);
             bin[-THREADS] = fmaf(gs, w1, b1);
-            bin[0] = fmaf(gs, e2, b2);
+            bin[0] = fmaf(gs, w2, b2);
             bin[THREADS] = fmaf(gs, w3, b3);
             bin[2 * THREADS] = fmaf(gs, w4, b4);
 #endif
+#endif
         }
+#if !SMALL
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
             const u64 one = here * VECTOR + i;
             replace(g, i, careful_backward(load_one(x_in, one), load_one(grad_in, one), s, own, sums));
         }
+#endif
 #if BY_X
         store_vector(dx, here, g);
 #endif

@@ -177,7 +177,8 @@ _CONSTANTS = r"""
 // grid point, and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the
 // coefficients of one row of a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can
 // ask for it in the same cycle, so no two lanes meet in a bank. An element near an end of the grid, NaN, or h
-// above FAST_H takes the careful way.
+// above FAST_H takes the careful way, with two exponentials. On a SMALL grid most elements are near an end: there
+// all go that way, and none is set aside.
 //
 // The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that
 // neither an atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the
@@ -195,6 +196,7 @@ typedef unsigned long long u64;
 #define LOG2_E 1.4426950408889634f
 #define LIMIT 1.8446742974197924e19f
 #define FAST_H 16.0f  // E^4 = e^(4h) must stay a float32
+#define SMALL (POINTS <= 9)
 
 __device__ __forceinline__ float power_of_two(float a) {
     float r;
@@ -226,12 +228,13 @@ __device__ __forceinline__ float parameter(const void* base, u64 at) {
 
 struct Group {
     float q, inverse_q, alpha, scale;  // scale = 2 alpha q log2(e)
-    float g1, g2;                      // e^(-h), e^(-4h)
+    float g1, g2, fall;                // e^(-h), e^(-4h), e^(-2h)
     float inside;                      // |x| up to here has five neighbours on the grid; negative: never
     const void* z;
     u64 first;  // where this group's z begins
 
     __device__ __forceinline__ float value(int i) const { return parameter(z, first + i); }
+    __device__ __forceinline__ bool has(int i) const { return i >= 0 && i < POINTS; }
 };
 
 // A learned q or alpha is kept as a raw number and an anchor: anchor * softplus(raw), held inside the range of
@@ -256,6 +259,7 @@ __device__ __forceinline__ Group read_group(const void* q, const void* q_anchor,
     const float h = s.alpha * s.q * s.q;
     s.g1 = power_of_two(-h * LOG2_E);
     s.g2 = power_of_two(-4.0f * h * LOG2_E);
+    s.fall = power_of_two(-2.0f * h * LOG2_E);
     s.inside = h <= FAST_H ? ((float)(K - 2) + 0.499f) * s.q : -1.0f;
     s.z = z;
     s.first = (u64)group * POINTS;
@@ -267,15 +271,19 @@ __device__ __forceinline__ Group read_group(const void* q, const void* q_anchor,
 __device__ void fill_table(char* table, const Group& s) {
     for (u32 at = threadIdx.x; at < POINTS * 8; at += THREADS) {
         const int row = at / 8;
-        const bool whole = row >= 2 && row < POINTS - 2;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (whole)
+#if SMALL
+        four = make_float4(s.has(row - 2) ? s.value(row - 2) : 0.0f, s.has(row - 1) ? s.value(row - 1) : 0.0f,
+                           s.value(row), s.has(row + 1) ? s.value(row + 1) : 0.0f);
+#else
+        if (row >= 2 && row < POINTS - 2)
             four = make_float4(s.value(row - 2) * s.g2, s.value(row - 1) * s.g1, s.value(row), s.value(row + 1) * s.g1);
+#endif
         *(float4*)(table + row * ROW_BYTES + (at % 8) * 16) = four;
     }
     for (u32 at = threadIdx.x; at < POINTS * 32; at += THREADS) {
         const int row = at / 32;
-        const float last = row < POINTS - 2 ? s.value(row + 2) * s.g2 : 0.0f;
+        const float last = row < POINTS - 2 ? s.value(row + 2) * (SMALL ? 1.0f : s.g2) : 0.0f;
         *(float*)(table + row * ROW_BYTES + 128 + (at % 32) * 4) = last;
     }
 }
@@ -285,49 +293,58 @@ __device__ void fill_differences(char* table, const Group& s) {
     for (u32 at = threadIdx.x; at < POINTS * 8; at += THREADS) {
         const int row = at / 8;
         float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        const float z = s.value(row);
+#if SMALL
+        four = make_float4(s.has(row - 2) ? s.value(row - 2) - z : 0.0f, s.has(row - 1) ? s.value(row - 1) - z : 0.0f,
+                           s.has(row + 1) ? s.value(row + 1) - z : 0.0f, s.has(row + 2) ? s.value(row + 2) - z : 0.0f);
+#else
         if (row >= 2 && row < POINTS - 2) {
-            const float z = s.value(row);
             four = make_float4((s.value(row - 2) - z) * s.g2, (s.value(row - 1) - z) * s.g1,
                                (s.value(row + 1) - z) * s.g1, (s.value(row + 2) - z) * s.g2);
         }
+#endif
         *(float4*)(table + row * DIFFERENCE_BYTES + (at % 8) * 16) = four;
     }
 }
 
 // ---- the careful way: ends of the grid, any h, NaN ----
 
+// Weights relative to the nearest point's, from two exponentials: w(+-2) = w(+-1)^2 e^(-2h). 0 outside the grid.
 struct Careful {
-    float p[5];  // probabilities of c-2..c+2, 0 outside the grid
-    float c, d, phi;
+    int row;  // of the nearest point, -K..K
+    float c, d;
+    float down2, down, up, up2;
+
+    __device__ __forceinline__ float sum() const { return 1.0f + ((up + down) + (up2 + down2)); }
 };
 
 __device__ __forceinline__ Careful careful(float x, const Group& group) {
     Careful s;
-    const float q = group.q;
-    const bool nan = !(x == x);
-    const float bounded = nan ? x : fminf(fmaxf(x, -LIMIT), LIMIT);
-    const float ratio = nan ? 0.0f : fminf(fmaxf(bounded * group.inverse_q, -(float)K), (float)K);
-    s.c = (ratio + ROUNDER) - ROUNDER;
-    s.d = fmaf(-s.c, q, bounded);
-    const int centre = (int)s.c + K;
-    float sum = 0.0f;
-    float total = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 5; ++i) {
-        const float j = (float)(i - 2);
-        const bool on_grid = centre + i - 2 >= 0 && centre + i - 2 < POINTS;
-        const float e = (group.alpha * q * LOG2_E) * (j * (2.0f * s.d - j * q));
-        // Not fminf on e itself: it would turn a NaN into a number.
-        const float w = on_grid ? power_of_two(e > 60.0f ? 60.0f : e) : 0.0f;
-        s.p[i] = w;
-        sum += w;
-        if (on_grid) total += w * group.value(centre + i - 2);
-    }
-    const float share = reciprocal(sum);
-#pragma unroll
-    for (int i = 0; i < 5; ++i) s.p[i] *= share;
-    s.phi = total * share;
+    const float bounded = x == x ? fminf(fmaxf(x, -LIMIT), LIMIT) : x;
+    // A NaN becomes -K here, which is on the grid; it reaches the result through d.
+    const float rounded = fminf(fmaxf(bounded * group.inverse_q, -(float)K), (float)K) + ROUNDER;
+    s.c = rounded - ROUNDER;
+    s.row = __float_as_int(rounded) - ROUNDER_BITS;
+    s.d = fmaf(-s.c, group.q, bounded);
+    const float half = 0.5f * group.scale;
+    // Exponents are at most 0 but for the rounding of x/q, which a huge alpha magnifies. Not fminf: it loses a NaN.
+    const float above = half * fmaf(2.0f, s.d, -group.q), below = half * fmaf(-2.0f, s.d, -group.q);
+    s.up = s.row < K ? power_of_two(above > 60.0f ? 60.0f : above) : 0.0f;
+    s.down = s.row > -K ? power_of_two(below > 60.0f ? 60.0f : below) : 0.0f;
+    s.up2 = s.row < K - 1 ? s.up * s.up * group.fall : 0.0f;
+    s.down2 = s.row > 1 - K ? s.down * s.down * group.fall : 0.0f;
     return s;
+}
+
+__device__ __forceinline__ float careful_value(float x, const Group& s) {
+    const Careful w = careful(x, s);
+    const int at = w.row + K;
+    float total = s.value(at);
+    if (s.has(at - 2)) total += w.down2 * s.value(at - 2);
+    if (s.has(at - 1)) total += w.down * s.value(at - 1);
+    if (s.has(at + 1)) total += w.up * s.value(at + 1);
+    if (s.has(at + 2)) total += w.up2 * s.value(at + 2);
+    return total * reciprocal(w.sum());
 }
 
 template <typename T>
@@ -389,6 +406,16 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
         const Place here = place_at(rows, v, vectors);
         float x[VECTOR], y[VECTOR];
         open(fetch(x_in, here), x);
+#if SMALL
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) {
+            const Careful w = careful(x[i], s);
+            const float4 a = *(const float4*)(fours + w.row * ROW_BYTES);
+            const float last = *(const float*)(fifths + w.row * ROW_BYTES);
+            const float above = fmaf(last, w.up2, fmaf(a.w, w.up, fmaf(a.y, w.down, fmaf(a.x, w.down2, a.z))));
+            y[i] = above * reciprocal(w.sum());
+        }
+#else
         u32 aside = set_aside(x, s.inside);
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
@@ -405,13 +432,14 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
 #pragma unroll 1
         for (; aside != 0; aside &= aside - 1) {
             const int i = __ffs(aside) - 1;
-            replace(y, i, careful(load_one(x_in, here.element(i)), s).phi);
+            replace(y, i, careful_value(load_one(x_in, here.element(i)), s));
         }
+#endif
         store_vector(out, here, y);
     }
     if (blockIdx.x == 0 && threadIdx.x < tail) {
         const u64 at = (u64)vectors * VECTOR + threadIdx.x;
-        store_one(out, at, careful(load_one(x_in, at), s).phi);
+        store_one(out, at, careful_value(load_one(x_in, at), s));
     }
 }
 """
