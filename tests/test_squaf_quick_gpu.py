@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import softknee as sk
-from softknee.kernels.squaf.quick import usual
+from softknee.kernels.squaf.quick import usual_types
 from squaf_reference import inputs
 
 pytestmark = [
@@ -25,7 +25,7 @@ def by_operator(layer, x):
 
 
 def takes_short_way(layer, x):
-    return layer._usual(x) is not None
+    return layer._run_prepared(x) is not None
 
 
 @pytest.mark.parametrize("learn", [True, False, "z", "q", "alpha", ("q", "z")])
@@ -169,9 +169,45 @@ def test_a_sample_is_drawn_from_torchs_generator_and_has_squafs_gradients():
 def test_usual_refuses_parameters_elsewhere():
     layer = layer_of()
     x = torch.randn(8, device="cuda")
-    given = layer._usual(x)
-    assert given is not None
-    assert not usual(x, type(given)(given.q.cpu(), given.alpha, given.z))
+    given = layer._usual()
+    assert usual_types(x, given)
+    assert not usual_types(x, type(given)(given.q.cpu(), given.alpha, given.z))
+
+
+def test_a_prepared_call_sees_what_has_changed():
+    """Other tensors under the same names, another window, a copy, frozen parameters, another mode."""
+    layer, x = layer_of(), torch.randn(64, 64, device="cuda")
+    before = layer(x)
+    layer.z = torch.nn.Parameter(layer.z.detach() * 2)
+    assert torch.equal(layer(x), 2 * before)
+    layer.z.data = layer.z.data / 2
+    assert torch.equal(layer(x), before)
+    other = copy.deepcopy(layer)
+    other.z.data.zero_()
+    assert not other(x).any()
+    assert torch.equal(layer(x), before)
+    assert torch.equal(layer.as_step()(x), by_operator(layer.as_step(), x))
+    layer.requires_grad_(False)
+    assert not layer(x).requires_grad
+    layer.requires_grad_(True)
+    layer(x).sum().backward()
+    assert layer.z.grad is not None
+    layer.window = 3
+    assert torch.equal(layer(x), by_operator(layer, x))
+
+
+@pytest.mark.parametrize("k", [2, 16])
+def test_in_a_compiled_model_it_is_one_operator_with_the_same_bits(k):
+    torch._dynamo.reset()
+    layer = layer_of(k=k)
+    x = inputs(32, 64, dtype=torch.bfloat16, spread=3.0).cuda().requires_grad_()
+    g = torch.randn_like(x)
+    sources = [x, *layer.parameters()]
+    results = []
+    for run in (layer, torch.compile(layer, fullgraph=True)):
+        value = run(x)
+        results.append([value, *torch.autograd.grad(value, sources, g)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 def test_the_staircase_takes_the_short_way_too():

@@ -267,10 +267,10 @@ def _slope(constraint: Constraint) -> Any:
     return load("\n".join(lines), f"slope of {constraint}", vars(torch_math), "slope", torch_math.__name__)
 
 
-class Calls(dict[Any, Call]):
+class Calls(dict[Any, Any]):
     """The calls of one module or definition, by the shape of the input (and the numbers given)."""
 
-    def add(self, key: Any, call: Call) -> Call:
+    def add(self, key: Any, call: Any) -> Any:
         if len(self) >= _MOST_CALLS:
             self.clear()
         self[key] = call

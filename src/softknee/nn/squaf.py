@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
 from ..kernels import find
+from ..kernels.calls import Calls
 from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails
-from ..kernels.squaf.quick import TableParameters, quick_squaf, usual, usual_types
+from ..kernels.squaf.quick import TableCall, TableParameters, usual_types
 from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
@@ -73,6 +74,7 @@ class SQUAF(Parameterised):
 
     activation: ClassVar[str] = "squaf"
     mode: ClassVar[str] = "soft"
+    _calls: Calls = Calls()  # a module that has some has its own
 
     def __init__(
         self,
@@ -251,16 +253,36 @@ class SQUAF(Parameterised):
         if (node := leaf_of_graph(self, input)) is not None:
             return node
         require_tensor(self.title, input)
-        if input.is_cuda and (params := self._usual()) is not None:
+        if input.is_cuda:
             if torch.compiler.is_compiling():
-                if self.mode == "soft" and usual_types(input, params):
+                params = self._usual() if self.mode == "soft" else None
+                if params is not None and usual_types(input, params):
                     return torch.ops.softknee.squaf_table(input, *params)
-            elif usual(input, params):
-                return quick_squaf(input, params, mode=self.mode)
+            elif (value := self._run_prepared(input)) is not None:
+                return value
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if writable(input) else result
         return result
+
+    def _run_prepared(self, input: Tensor) -> Tensor | None:
+        """What a call gives that is prepared for inputs like this one; None where the general way must be taken."""
+        key = input.shape, self._common["window"], self.weights, self.tails, self.inplace
+        call = self._calls.get(key)
+        if call is not None and (value := call.run(input, self._parameters, self._buffers)) is not None:
+            return value
+        if (params := self._usual()) is None:
+            return None
+        call = TableCall.of(input, params, self._held_names(), self.mode)
+        if call is None:
+            return None
+        self.__dict__.setdefault("_calls", Calls()).add(key, call)
+        return call.run(input, self._parameters, self._buffers)
+
+    def _held_names(self) -> tuple[str, ...]:
+        learned = self.learned
+        q, alpha = ("raw_q" if "q" in learned else "q", "raw_alpha" if "alpha" in learned else "alpha")
+        return q, alpha, "z", "anchor_q", "anchor_alpha"
 
     def _usual(self) -> TableParameters | None:
         """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
@@ -268,14 +290,14 @@ class SQUAF(Parameterised):
             return None
         if self.granularity.per != "layer" or self.definition.order or type(self).compute not in _QUICK:
             return None
-        learned, buffers = self.learned, self._buffers
+        q, alpha, z, *anchors = self._held_names()
         return TableParameters(
-            self._held("raw_q" if "q" in learned else "q"),
-            self._held("raw_alpha" if "alpha" in learned else "alpha"),
-            self._held("z"),
-            buffers.get("anchor_q"),
-            buffers.get("anchor_alpha"),
+            self._held(q), self._held(alpha), self._held(z), *(self._buffers.get(name) for name in anchors)
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
+        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
 
     # -- modes ------------------------------------------------------------------------------------------
 
@@ -460,7 +482,9 @@ def in_mode(module: SQUAF, mode: str) -> Any:
     made = cls.__new__(cls)
     nn.Module.__init__(made)
     common = {"training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
-    vars(made).update({name: value for name, value in vars(module).items() if name in common or name not in vars(made)})
+    inherited = {name: value for name, value in vars(module).items() if name in common or name not in vars(made)}
+    inherited.pop("_calls", None)  # of the other mode
+    vars(made).update(inherited)
     return made
 
 

@@ -5,30 +5,37 @@ the layout of any tensor, and every learned parameter brought into its range by 
 times what the kernels take. Here one autograd function (in a compiled model, the operator `softknee::squaf_table`) goes
 straight to the kernels, which take the parameters as the module holds them: one for the values; back, one for the
 gradients and one that adds them up. Values and gradients are those of the operator `softknee::squaf`, which takes what
-is not usual (see `usual`).
+is not usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
+from torch._C import _are_functorch_transforms_active as functorch_is_active
+from torch._C import _is_tracing as is_tracing
+from torch._C import _len_torch_dispatch_stack as count_of_modes
+from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 from ...spec.constraints import Positive
+from ..calls import has_memory, unwatched
+from ..fused import current_device, current_stream, new_on_gpu, scratch_for
 from . import op
 from .cuda import launch, modes, soft
-from .cuda.launch import KINDS, Kernel, compiled
+from .cuda.launch import KINDS, Kernel, Prepared, compiled
 from .cuda.source import SOURCE
-from .dispatch import inside_transform, must_differentiate_through
+from .dispatch import must_differentiate_through
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, only_wanted, wanted_of
 from .op import Gradients
 from .symbols import draw_seed
 
 _THREADS = 128
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN = (Tensor, Parameter)
 
 
 class TableParameters(NamedTuple):
@@ -51,21 +58,6 @@ def usual_types(x: Tensor, params: TableParameters) -> bool:
     return params.z.is_contiguous() and _memory_format(x) is not None and not must_differentiate_through()
 
 
-def usual(x: Tensor, params: TableParameters) -> bool:
-    """Whether x and one row of parameters are what this path was written for; asked before every call, so cheap."""
-    device, points = x.device, params.z.numel()
-    if type(x) not in _PLAIN or any(tensor is not None and type(tensor) not in _PLAIN for tensor in params):
-        return False
-    if not 0 < x.numel() < 2**33 or not x.is_cuda or not usual_types(x, params):
-        return False
-    # Whoever watches operations (a mode, a transform) should see the operator.
-    if torch._C._len_torch_dispatch_stack() or inside_transform():  # pyright: ignore
-        return False
-    if device.index != torch._C._cuda_getDevice() or x.data_ptr() % 16:  # pyright: ignore
-        return False
-    return _gather(device.index, KINDS[params.z.dtype], points) is not None
-
-
 def _memory_format(x: Tensor) -> torch.memory_format | None:
     """How x lies in memory without gaps; one row of parameters does not care about the order."""
     if x.is_contiguous():
@@ -75,99 +67,190 @@ def _memory_format(x: Tensor) -> torch.memory_format | None:
     return None
 
 
-def quick_squaf(x: Tensor, params: TableParameters, *, mode: str = "soft") -> Tensor:
-    """SQUAF with five points and Gaussian weights, or one of its modes, of an x that `usual` has accepted."""
-    return _Quick.apply(x, params.q, params.alpha, params.z, params, mode)  # pyright: ignore[reportReturnType]
+# -- a plan for one layout -------------------------------------------------------------------------------------
+
+
+class TablePlan:
+    """Prepared launches for an x of one layout and a table of so many points, held in one type."""
+
+    def __init__(self, x: Tensor, z: Tensor, gather: Kernel) -> None:
+        self.shape, self.stride, self.dtype = x.shape, x.stride(), x.dtype
+        self.device, self.index = x.device, x.device.index
+        self.points, self.kind, self.row, self._gather = z.numel(), KINDS[z.dtype], _row_of(x.numel()), gather
+        self._forward: Prepared | None = None
+        self._backward: dict[int, tuple[Prepared, Prepared | None, int]] = {}
+
+    def can_take(self, x: Tensor) -> bool:
+        """Whether x, which has the layout, lies where the kernels can read it and this is the current device."""
+        return not x.data_ptr() & 15 and current_device() == self.index
+
+    def values(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
+        if self._forward is None:
+            kernel = soft.soft_kernel(self.index, KINDS[x.dtype], self.kind, self.points, True, None)
+            assert kernel is not None
+            self._forward = Prepared(
+                kernel,
+                grid=(soft.forward_blocks(self.row, self.index), 1),
+                threads=soft.FORWARD_THREADS,
+                args=[*[0] * 7, *launch.shape(self.row)],
+                shared=launch.forward_bytes(self.points),
+            )
+        out = new_on_gpu(self.shape, self.stride, self.dtype)
+        self._forward(current_stream(self.index), (x.data_ptr(), out.data_ptr(), *addresses))
+        return out
+
+    def gradients(
+        self, grad: Tensor, x: Tensor, params: Sequence[Tensor], addresses: Sequence[int], wanted: int
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients by x and by q, alpha and z as they are held; None where not wanted."""
+        if grad.dtype is not self.dtype or grad.stride() != self.stride or grad.data_ptr() & 15:
+            grad = new_on_gpu(self.shape, self.stride, self.dtype).copy_(grad)
+        backward, gather, size = self._backward.get(wanted) or self._prepare_backward(wanted)
+        stream = current_stream(self.index)
+        dx = new_on_gpu(self.shape, self.stride, self.dtype) if wanted & BY_X else None
+        partial = scratch_for(self.device, stream, size)[0].data_ptr() if size else 0
+        places = (grad.data_ptr(), x.data_ptr(), 0 if dx is None else dx.data_ptr(), partial)
+        backward(stream, (*places, *addresses))
+        if gather is None:
+            return dx, None, None, None
+        made = [
+            new_on_gpu(t.shape, t.stride(), t.dtype) if wanted & flag else None
+            for t, flag in zip(params, (BY_Q, BY_ALPHA, BY_Z), strict=True)
+        ]
+        gather(stream, (partial, *addresses[:4], *[0 if t is None else t.data_ptr() for t in made]))
+        return dx, *made
+
+    def _prepare_backward(self, wanted: int) -> tuple[Prepared, Prepared | None, int]:
+        points, threads = self.points, launch.backward_threads(self.points)
+        count, bins = soft.backward_blocks(self.row, points), launch.bins_of(points, wanted)
+        kernel = soft.soft_kernel(self.index, KINDS[self.dtype], self.kind, points, True, wanted)
+        assert kernel is not None
+        backward = Prepared(
+            kernel,
+            grid=(count, 1),
+            threads=threads,
+            args=[*[0] * 9, *launch.shape(self.row)],
+            shared=launch.backward_bytes(points, threads, bins=bins),
+        )
+        args = [*[0] * 8, count, bins]
+        gather = Prepared(self._gather, grid=(bins, 1), threads=_THREADS, args=args, shared=0) if bins else None
+        self._backward[wanted] = prepared = backward, gather, count * bins
+        return prepared
+
+
+_plans: dict[Any, TablePlan] = {}
+_MOST_PLANS = 1024
+
+
+def _plan(x: Tensor, z: Tensor) -> TablePlan | None:
+    """The plan for such an x and z, which `usual_types` has accepted; None where there are no kernels for them."""
+    key = x.shape, x.stride(), x.dtype, x.device, z.dtype, z.numel()
+    plan = _plans.get(key)
+    if plan is None and x.is_cuda and 0 < x.numel() < 2**33 and new_on_gpu is not None:
+        gather = _gather(x.device.index, KINDS[z.dtype], z.numel())
+        if gather is not None:
+            if len(_plans) >= _MOST_PLANS:
+                _plans.clear()
+            plan = _plans[key] = TablePlan(x, z, gather)
+    return plan
+
+
+# -- the call of a module --------------------------------------------------------------------------------------
+
+
+class TableCall:
+    """The call of a module in one mode, for one layout of x and the tensors that the module holds under these names.
+
+    Written flat, as `kernels.calls` is: at this size every function of Python's counts.
+    """
+
+    __slots__ = ("addresses", "apply", "held", "mode", "params", "plan", "sources")
+
+    def __init__(self, plan: TablePlan, params: TableParameters, names: Sequence[str], mode: str) -> None:
+        self.plan, self.params, self.mode = plan, params, mode
+        self.sources = params[:3]
+        self.addresses = _addresses(params)
+        self.held = [
+            (name, tensor, tensor.data_ptr(), type(tensor) is Parameter)
+            for name, tensor in zip(names, params, strict=True)
+            if tensor is not None
+        ]
+        # In C; what Function.apply does in Python before it is for torch.func's transforms.
+        function: Any = super(torch.autograd.Function, _Quick)
+        self.apply = function.apply
+
+    @classmethod
+    def of(cls, x: Tensor, params: TableParameters, names: Sequence[str], mode: str) -> TableCall | None:
+        """The call for inputs like x; None where something watches or the kernels were not written for them."""
+        if not unwatched(x) or any(tensor is not None and type(tensor) not in _PLAIN for tensor in params):
+            return None
+        plan = _plan(x, params.z) if usual_types(x, params) else None
+        return None if plan is None or not plan.can_take(x) else cls(plan, params, names, mode)
+
+    def run(self, x: Tensor, parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> Tensor | None:
+        """The value for a plain x of the shape that it was made for; None where something has changed or watches."""
+        plan = self.plan
+        if (
+            x.dtype is not plan.dtype
+            or x.device != plan.device
+            or x.stride() != plan.stride
+            or functorch_is_active()
+            or count_of_modes()
+            or is_tracing()
+            or forward_ad._current_level >= 0
+        ):
+            return None
+        for name, tensor, pointer, trained in self.held:
+            if (parameters if trained else buffers).get(name) is not tensor or tensor.data_ptr() != pointer:
+                return None
+        if not has_memory(x) or not plan.can_take(x):
+            return None
+        q, alpha, z = self.sources
+        if is_grad_enabled() and (x.requires_grad or q.requires_grad or alpha.requires_grad or z.requires_grad):
+            return self.apply(self, x, q, alpha, z)
+        return self.value(x)
+
+    def value(self, x: Tensor) -> Tensor:
+        plan = self.plan
+        if self.mode == "soft":
+            return plan.values(x, self.addresses)
+        out = new_on_gpu(plan.shape, plan.stride, plan.dtype)
+        seed = draw_seed(x) if self.mode == "sampled" else None
+        how: Any = {"points": plan.points, "layout": plan.row, "parameters": plan.kind}
+        modes.launch_choice(x, seed, self.addresses, out=out, **how)
+        return out
 
 
 class _Quick(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, params: TableParameters, mode: str) -> Tensor:
-        if mode == "soft":
-            out = _values(x, params)
-        else:
-            out = torch.empty_like(x)
-            seed = draw_seed(x) if mode == "sampled" else None
-            how: Any = {"points": z.numel(), "layout": _row_of(x.numel()), "parameters": KINDS[z.dtype]}
-            modes.launch_choice(x, seed, _addresses(params), out=out, **how)
+    def forward(ctx: Any, call: TableCall, x: Tensor, q: Tensor, alpha: Tensor, z: Tensor) -> Tensor:
         ctx.save_for_backward(x, q, alpha, z)
-        ctx.anchors, ctx.mode = (params.q_anchor, params.alpha_anchor), mode
-        return out
+        ctx.call = call
+        return call.value(x)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        x, q, alpha, z = ctx.saved_tensors
-        params = TableParameters(q, alpha, z, *ctx.anchors)
-        (grad,) = outer
-        needs = ctx.needs_input_grad[:4]
-        if ctx.mode == "step" or torch.is_grad_enabled() or type(grad) is not Tensor:
-            return *_by_operator(grad, x, params, needs, ctx.mode), None, None
-        return *_gradients(grad, x, params, wanted_of(needs)), None, None
-
-
-def _values(x: Tensor, params: TableParameters) -> Tensor:
-    points, device, row = params.z.numel(), x.device.index, _row_of(x.numel())
-    out = torch.empty_like(x)
-    kernel = soft.soft_kernel(device, KINDS[x.dtype], KINDS[params.z.dtype], points, True, None)
-    assert kernel is not None
-    kernel(
-        grid=(soft.forward_blocks(row, device), 1),
-        threads=soft.FORWARD_THREADS,
-        args=[x.data_ptr(), out.data_ptr(), *_addresses(params), *launch.shape(row)],
-        shared=launch.forward_bytes(points),
-        device=device,
-    )
-    return out
-
-
-def _gradients(grad: Tensor, x: Tensor, params: TableParameters, wanted: int) -> tuple[Tensor | None, ...]:
-    """The gradients by x and by q, alpha and z as they are held; None where not wanted."""
-    laid = _memory_format(x)
-    assert laid is not None
-    if grad.dtype != x.dtype or not grad.is_contiguous(memory_format=laid) or grad.data_ptr() % 16:
-        grad = grad.to(x.dtype, memory_format=laid, copy=True)
-    q, alpha, z, *_ = params
-    points, device, row, kind = z.numel(), x.device.index, _row_of(x.numel()), KINDS[z.dtype]
-    count, bins = soft.backward_blocks(row, points), launch.bins_of(points, wanted)
-    dx = torch.empty_like(x) if wanted & BY_X else None
-    partial = torch.empty(count * bins, dtype=torch.float32, device=x.device) if bins else None
-    kernel = soft.soft_kernel(device, KINDS[x.dtype], kind, points, True, wanted)
-    assert kernel is not None
-    threads = launch.backward_threads(points)
-    places = [grad.data_ptr(), x.data_ptr(), _address(dx), _address(partial)]
-    kernel(
-        grid=(count, 1),
-        threads=threads,
-        args=[*places, *_addresses(params), *launch.shape(row)],
-        shared=launch.backward_bytes(points, threads, bins=bins),
-        device=device,
-    )
-    if partial is None:
-        return dx, None, None, None
-    dq = torch.empty_like(q) if wanted & BY_Q else None
-    dalpha = torch.empty_like(alpha) if wanted & BY_ALPHA else None
-    dz = torch.empty_like(z) if wanted & BY_Z else None
-    gather = _gather(device, kind, points)
-    assert gather is not None
-    into = [_address(dq), _address(dalpha), _address(dz)]
-    gather(
-        grid=(bins, 1),
-        threads=_THREADS,
-        args=[partial.data_ptr(), *_addresses(params)[:4], *into, count, bins],
-        shared=0,
-        device=device,
-    )
-    return dx, dq, dalpha, dz
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+        x, *sources = ctx.saved_tensors
+        (grad,), call, needs = outer, ctx.call, ctx.needs_input_grad[1:]
+        plan, params = call.plan, TableParameters(*sources, *call.params[3:])
+        addresses = _addresses(params)
+        # A hook on saved tensors may have made another one of x.
+        usual = unwatched(grad) and type(x) in _PLAIN and x.stride() == plan.stride and x.dtype is plan.dtype
+        if call.mode == "step" or is_grad_enabled() or not usual or not plan.can_take(x):
+            return None, *_by_operator(grad, x, params, needs, call.mode)
+        return None, *plan.gradients(grad, x, sources, addresses, wanted_of(needs))
 
 
 def _addresses(params: TableParameters) -> list[int]:
-    """q, its anchor, alpha, its anchor and z, as the kernels take them."""
+    """q, its anchor, alpha, its anchor and z, as the kernels take them; 0 for what there is not."""
     q, alpha, z, q_anchor, alpha_anchor = params
-    return [q.data_ptr(), _address(q_anchor), alpha.data_ptr(), _address(alpha_anchor), z.data_ptr()]
+    return [
+        q.data_ptr(),
+        0 if q_anchor is None else q_anchor.data_ptr(),
+        alpha.data_ptr(),
+        0 if alpha_anchor is None else alpha_anchor.data_ptr(),
+        z.data_ptr(),
+    ]
 
 
 def _by_operator(
@@ -218,16 +301,20 @@ torch.library.define(
 @torch.library.impl("softknee::squaf_table", "CompositeExplicitAutograd")
 def _table(x: Tensor, *held: Any) -> Tensor:
     params = TableParameters(*held)
-    return _values(x, params) if usual(x, params) else _table_by_operator(x, *held)
+    plan = _plan(x, params.z) if usual_types(x, params) else None
+    if plan is None or not plan.can_take(x):
+        return _table_by_operator(x, *held)
+    return plan.values(x, _addresses(params))
 
 
 @torch.library.impl("softknee::squaf_table_backward", "CompositeExplicitAutograd")
 def _table_backward(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
-    *held, wanted = held
-    params = TableParameters(*held)
-    if not usual(x, params):
-        return _table_backward_by_operator(grad, x, *held, wanted)
-    gradients = _gradients(grad, x, params, wanted)
+    *rest, wanted = held
+    params = TableParameters(*rest)
+    plan = _plan(x, params.z) if usual_types(x, params) else None
+    if plan is None or not plan.can_take(x):
+        return _table_backward_by_operator(grad, x, *held)
+    gradients = plan.gradients(grad, x, params[:3], _addresses(params), wanted)
     dx, dq, dalpha, dz = (x.new_empty(0) if gradient is None else gradient for gradient in gradients)
     return dx, dq, dalpha, dz
 
@@ -237,8 +324,8 @@ def _table_by_operator(x: Tensor, *held: Any) -> Tensor:
 
 
 def _table_backward_by_operator(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
-    *held, wanted = held
-    params = TableParameters(*held)
+    *rest, wanted = held
+    params = TableParameters(*rest)
     flat, q, alpha, z = _effective(x, params)
     gradients = torch.ops.softknee.squaf_backward(grad.reshape(flat.shape), flat, q, alpha, z, 5, False, wanted)
     dx, dq, dalpha, dz = only_wanted(gradients, wanted)
@@ -290,14 +377,14 @@ torch.library.register_autograd("softknee::squaf_table", _differentiate, setup_c
 
 def _replicas(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *held: Any) -> Any:
     """vmap's rule: rows of parameters, which `softknee::squaf` takes."""
-    held = _in_front(info.batch_size, in_dims[1:], held)
-    arguments = (x, *_effective_rows(TableParameters(*held)), 5, False)
+    params = TableParameters(*_in_front(info.batch_size, in_dims[1:], held))
+    arguments = (x, *_effective_rows(params), 5, False)
     return op.replicas(info, (in_dims[0], 0, 0, 0), arguments, torch.ops.softknee.squaf)
 
 
 def _backward_replicas(info: Any, in_dims: tuple[int | None, ...], grad: Tensor, x: Tensor, *held: Any) -> Any:
-    *held, wanted = held
-    params = TableParameters(*_in_front(info.batch_size, in_dims[2:7], held))
+    *rest, wanted = held
+    params = TableParameters(*_in_front(info.batch_size, in_dims[2:7], rest))
     arguments = (grad, x, *_effective_rows(params), 5, False, wanted)
     backward = torch.ops.softknee.squaf_backward
     (dx, *sums), dims = op.backward_replicas(info, (*in_dims[:2], 0, 0, 0), arguments, backward)
@@ -311,7 +398,7 @@ def _backward_replicas(info: Any, in_dims: tuple[int | None, ...], grad: Tensor,
     return gradients, dims
 
 
-def _in_front(count: int, dims: Sequence[int | None], tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+def _in_front(count: int, dims: Sequence[int | None], tensors: Sequence[Any]) -> list[Any]:
     """Every tensor with the replicas in front."""
     return [
         None if tensor is None else tensor.expand(count, *tensor.shape) if dim is None else tensor.movedim(dim, 0)

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import DeviceType
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...measure.record import Quantity, Record, without_paths
@@ -289,9 +288,8 @@ def compare(
     for model in models.values():
         model.train()
     # A rate so small that the weights, and with them the work, stay what they are.
-    fused = {"fused": True} if settings.device.type == "cuda" else {}
     optimizers = {
-        name: torch.optim.AdamW(param_groups(model, lr=1e-8, weight_decay=0.05), **fused)
+        name: torch.optim.AdamW(param_groups(model, lr=1e-8, weight_decay=0.05), fused=settings.device.type == "cuda")
         for name, model in models.items()
     }
     steps = {key: _step(call, optimizers[key[0]], inputs, settings) for key, call in called.items()}
@@ -369,7 +367,7 @@ def _device_seconds(step: Callable[[], object]) -> float:
     with torch.profiler.profile(activities=activities) as profile:
         step()
         torch.cuda.synchronize()
-    kernels = [e for e in profile.events() if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+    kernels = [e for e in profile.events() or () if e.device_type.name == "CUDA" and not e.is_user_annotation]
     return sum(event.self_device_time_total for event in kernels) / 1e6
 
 

@@ -5,8 +5,8 @@ needed. Where that cannot be done, a warning says so once and the Triton kernels
 SOFTKNEE_SQUAF_CUDA=0 asks for them from the start.
 
 torch's own launcher makes ctypes objects one by one for every argument, which takes longer than many of these kernels
-run. Here all arguments of a launch are slots of one array, made in one call; launches share nothing, so that autograd's
-threads may launch at the same time.
+run. Here all arguments of a launch are slots of one array, which a `Prepared` launch keeps from one to the next.
+Threads that share a `Prepared` launch one after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ctypes
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -113,15 +113,32 @@ class Kernel:
 
     def __call__(self, *, grid: tuple[int, int], threads: int, args: list[int], shared: int, device: int) -> None:
         """Launch on the current stream of this device, which must be the current device."""
+        stream = torch._C._cuda_getCurrentRawStream(device)  # pyright: ignore
+        Prepared(self, grid=grid, threads=threads, args=args, shared=shared)(stream, ())
+
+
+class Prepared:
+    """A kernel with all that a launch needs; a call gives the first arguments anew."""
+
+    __slots__ = ("_after", "_before", "_kernel", "_launch", "_lock", "_slots")
+
+    def __init__(
+        self, kernel: Kernel, *, grid: tuple[int, int], threads: int, args: Sequence[int], shared: int
+    ) -> None:
+        self._kernel, self._launch, self._lock = kernel, kernel._launch, threading.Lock()
+        self._slots = (ctypes.c_uint64 * len(args))(*args)
+        first = ctypes.addressof(self._slots)
+        places = (ctypes.c_void_p * len(args))(*range(first, first + 8 * len(args), 8))
+        self._before = (kernel._function, grid[0], grid[1], 1, threads, 1, 1, shared)
+        self._after = (places, None)
+
+    def __call__(self, stream: int, first: Sequence[int]) -> None:
+        """Launch on a stream of the current device, with these as the first arguments."""
         if not getattr(_known, "context", False):
             _give_thread_a_context()
-        count = len(args)
-        slots_kind, places_kind = _kinds(count)
-        slots = slots_kind(*args)
-        first = ctypes.addressof(slots)
-        places = places_kind(*range(first, first + 8 * count, 8))
-        stream = torch._C._cuda_getCurrentRawStream(device)  # pyright: ignore
-        failed = self._launch(self._function, grid[0], grid[1], 1, threads, 1, 1, shared, stream, places, None)
+        with self._lock:
+            self._slots[: len(first)] = first
+            failed = self._launch(*self._before, stream, *self._after)
         if failed:
             raise RuntimeError(f"SQUAF's kernel was not launched: {_error_text(failed)}.")
 
@@ -177,17 +194,11 @@ def _give_thread_a_context() -> None:
 
 
 @cache
-def _kinds(count: int) -> tuple[Any, Any]:
-    """The types of an array of so many arguments and of one of their places."""
-    return ctypes.c_uint64 * count, ctypes.c_void_p * count
-
-
-@cache
 def _driver_launch() -> Callable[..., int]:
     function: Any = torch.cuda._utils._get_gpu_runtime_library().cuLaunchKernel  # pyright: ignore
     number = ctypes.c_uint
     # Said once, so that ctypes need not guess for every argument of every launch.
-    kind = ctypes.CFUNCTYPE(
+    kind = ctypes.PYFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, number, number, number, number, number, number, number, ctypes.c_void_p,
         ctypes.c_void_p, ctypes.c_void_p,
     )  # fmt: skip
