@@ -7,7 +7,6 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import Any
 
@@ -42,35 +41,6 @@ from .parts import (
     plain,
     with_reach,
 )
-
-_WIDE_LEGEND, _TALL, _RADIUS = 26, 12, 5
-
-
-def legend(entries: Sequence[Entry]) -> str:
-    """Pressed is shown; one name alone needs no legend."""
-    if len(entries) < 2:
-        return ""
-    return f'<div class="legend" role="group" aria-label="Shown in the figure">{"".join(map(_button, entries))}</div>'
-
-
-def _button(entry: Entry) -> str:
-    pressed, name = "true" if entry.shown else "false", escape(entry.name)
-    return f'<button type="button" aria-pressed="{pressed}">{_swatch(entry)}<span>{name}</span></button>'
-
-
-def _swatch(entry: Entry) -> str:
-    parts = []
-    if entry.line:
-        dashes = " ".join(map(str, STROKES[entry.dash]))
-        parts.append(
-            f'<path d="M0 6H{_WIDE_LEGEND}" stroke="{entry.colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-        )
-    if entry.symbol:
-        middle = f"translate({_WIDE_LEGEND / 2:g} {_TALL / 2:g}) scale({_RADIUS})"
-        parts.append(f'<path d="{outline(entry.symbol)}" transform="{middle}" fill="{entry.colour}"/>')
-    size = f'width="{_WIDE_LEGEND}" height="{_TALL}" viewBox="0 0 {_WIDE_LEGEND} {_TALL}"'
-    return f'<svg {size} aria-hidden="true">{"".join(parts)}</svg>'
-
 
 STROKES = {"solid": [1, 0], "dash": [6, 4], "dot": [2, 3], "dashdot": [6, 3, 2, 3], "longdash": [10, 4]}
 _WIDE, _HALF = 560, 280  # pixels of a panel on paper
