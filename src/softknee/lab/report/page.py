@@ -161,13 +161,14 @@ def _legend(entries: Sequence[drawing.Entry]) -> str:
     """Buttons, which the keyboard reaches and which break into lines as text does; a single name needs none."""
     buttons = []
     for entry in entries:
-        line = f'<path d="M0 6H26" stroke="{entry.colour}" stroke-width="2" stroke-dasharray="{{}}"/>'
-        line = line.format(" ".join(map(str, drawing.STROKES[entry.dash]))) if entry.line else ""
-        symbol = f'<path d="{outline(entry.symbol)}" transform="translate(13 6) scale(5)" fill="{entry.colour}"/>'
-        swatch = f'<svg width="26" height="12" viewBox="0 0 26 12" aria-hidden="true">{line}{symbol if entry.symbol else ""}</svg>'
-        pressed = "true" if entry.shown else "false"
+        dashes = " ".join(map(str, drawing.STROKES[entry.dash]))
+        line = f'<path d="M0 6H26" stroke="{entry.colour}" stroke-width="2" stroke-dasharray="{dashes}"/>' * entry.line
+        mark = f'<path d="{outline(entry.symbol)}" transform="translate(13 6) scale(5)" fill="{entry.colour}"/>'
+        parts = line + mark * bool(entry.symbol)
         buttons.append(
-            f'<button type="button" aria-pressed="{pressed}">{swatch}<span>{escape(entry.name)}</span></button>'
+            f'<button type="button" aria-pressed="{"true" if entry.shown else "false"}">'
+            f'<svg width="26" height="12" viewBox="0 0 26 12" aria-hidden="true">{parts}</svg>'
+            f"<span>{escape(entry.name)}</span></button>"
         )
     group = '<div class="legend" role="group" aria-label="Shown in the figure">'
     return f"{group}{''.join(buttons)}</div>" if len(entries) > 1 else ""
