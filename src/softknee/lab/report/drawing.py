@@ -15,20 +15,7 @@ import torch
 from ...registry import get
 from ..chart import SOFT, Chart, by_name, config, log_axis, marks, number, outline, pdf_of, png_of, side_by_side, sized
 from ..chart import ticks as axis_ticks
-from .parts import (
-    Band,
-    Knob,
-    Measure,
-    Profile,
-    Row,
-    Shape,
-    Summary,
-    Trajectory,
-    fixed,
-    outside,
-    plain,
-    with_reach,
-)
+from .summary import Band, Knob, Measure, Profile, Row, Shape, Summary, Trajectory, fixed, outside, plain, with_reach
 
 STROKES = {"solid": [1, 0], "dash": [6, 4], "dot": [2, 3], "dashdot": [6, 3, 2, 3], "longdash": [10, 4]}
 DASHES = tuple(STROKES)
