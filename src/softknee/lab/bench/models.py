@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import torch
@@ -24,7 +25,18 @@ from ...measure.record import Quantity, Record, without_paths
 from ...registry import resolve
 from ...surgery import param_groups, swap_
 from ..data.files import need_package
-from .clock import Clock, Samples, bytes_held, check_settings, chosen_settings, cpu_threads, why_not
+from ..table import Table
+from .clock import (
+    Clock,
+    Samples,
+    bytes_held,
+    check_names,
+    check_settings,
+    chosen_settings,
+    cpu_threads,
+    failures,
+    why_not,
+)
 from .speed import DTYPES
 
 # The kinds of transformers' models, with the class that builds each and what differs from the default configuration:
@@ -37,7 +49,6 @@ TRANSFORMERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llama": ("AutoModelForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_cache": False}),
     "vit": ("AutoModelForImageClassification", {}),
 }
-_EXTRAS = {"timm": "vision", "transformers": "text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +77,7 @@ def build(
 ) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from the seed."""
     library, _, kind = name.partition(":")
-    if library not in _EXTRAS or not kind:
+    if library not in ("timm", "transformers") or not kind:
         raise ParameterError(
             f"There is no model {name!r} to measure: write timm:NAME, such as timm:vit_tiny_patch16_224, or "
             f"transformers:KIND with one of {', '.join(TRANSFORMERS)}."
@@ -84,7 +95,7 @@ def build(
 
 
 def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
-    timm: Any = _library("timm")
+    timm: Any = need_package("timm", "Models of timm need the package 'timm'", "vision")
     if not timm.is_model(kind):
         raise ParameterError(f"timm has no model {kind!r}.{did_you_mean(kind, timm.list_models())}")
     if shape.image is None:
@@ -100,7 +111,8 @@ def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, d
 
 
 def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
-    transformers: Any = _library("transformers")
+    what = "Models of transformers need the package 'transformers'"
+    transformers: Any = need_package("transformers", what, "text")
     if kind not in TRANSFORMERS:
         raise ParameterError(
             f"transformers:{kind} is not among the kinds that can be built here, {', '.join(TRANSFORMERS)}."
@@ -124,14 +136,9 @@ def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.M
     return getattr(transformers, builder).from_config(settings), inputs
 
 
-def _library(name: str) -> Any:
-    return need_package(name, f"Models of {name} need the package {name!r}", _EXTRAS[name])
-
-
 # -- the measurement --------------------------------------------------------------------------------------
 
 BEFORE, AFTER = "before", "after"
-_PEAK = "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +161,7 @@ class Settings:
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            hint = did_you_mean(self.dtype, DTYPES) or f" Known are {', '.join(DTYPES)}."
-            raise ParameterError(f"There is no dtype called {self.dtype!r} to measure in.{hint}")
+        check_names([self.dtype], DTYPES, "dtype")
         check_settings(self.shape, "batch", "length", *(["image"] if self.shape.image is not None else []))
         check_settings(self, "repeats", "threads")
         for text in self.swaps:
@@ -222,7 +227,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         notes=(
             "forward runs in eval mode without autograd; step is forward, backward and the optimiser in train mode",
             "held counts the bytes that autograd keeps for the backward pass, parameters not included",
-            _PEAK,
+            "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count",
             "relative_change is the largest change of any output, as a share of the largest output; random weights",
         ),
     )
@@ -258,7 +263,9 @@ def compare(
     report("timing inference")
     for model in models.values():
         model.eval()
-    _note(rows, "forward", clock.race([_inference(model, inputs) for model in called.values()]))
+    timed = {
+        "forward": clock.race([torch.no_grad()(lambda m=model: main_output(m(**inputs))) for model in called.values()])
+    }
     report("timing training steps")
     steps = {}
     for name, model in models.items():
@@ -271,7 +278,13 @@ def compare(
         except Exception as error:
             rows[name]["not_run"] = why_not(error)
     report("timing training steps")
-    _note(rows, "step", clock.race(list(steps.values())))
+    timed["step"] = clock.race(list(steps.values()))
+    for what, results in timed.items():
+        for row, samples in zip(rows.values(), results, strict=True):
+            if isinstance(samples, Samples):
+                row[what] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
+            else:
+                row["not_run"] = why_not(samples)
     gc.collect()
     return list(rows.values())
 
@@ -295,14 +308,6 @@ def _change(before: nn.Module, after: nn.Module, inputs: Mapping[str, Tensor]) -
     if not math.isfinite(change):
         return {"not_run": "An output is NaN or infinite, so that no change can be given."}
     return {"output_change": change, "relative_change": change / scale if scale else float(change > 0)}
-
-
-def _inference(model: Any, inputs: Mapping[str, Tensor]) -> Callable[[], object]:
-    def run() -> Tensor:
-        with torch.no_grad():
-            return main_output(model(**inputs))
-
-    return run
 
 
 def _step(called: Any, model: nn.Module, inputs: Mapping[str, Tensor]) -> Callable[[], object]:
@@ -337,9 +342,66 @@ def _memory(
     return memory
 
 
-def _note(rows: Mapping[str, dict[str, Any]], what: str, results: list[Samples | Exception]) -> None:
-    for row, samples in zip(rows.values(), results, strict=True):
-        if isinstance(samples, Samples):
-            row[what] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
-        else:
-            row["not_run"] = why_not(samples)
+_MOST_PATHS = 3  # all of them are in the record
+
+
+def tables(record: Record) -> list[Table]:
+    """Times, memory and parameters of the model as it is built and after each swap, with ratios to the former.
+
+    With one swap there is a line for each number, with several one for each swap.
+    """
+    before, *others = record.rows
+    settings, several = record.settings, len(others) > 1
+    shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
+    what = f"{len(others)} swaps" if several else settings["swap"]
+    how = ", compiled" if settings["compile"] else ""
+    title = f"{settings['model']}, {what}: {shapes} in {settings['dtype']} on {settings['device']}{how}"
+    remarks = failures(record, "variant")
+    if several:
+        head = ("", "inference, ms", "ratio", "training step, ms", "ratio", "peak, MiB", "ratio", "parameters")
+        lines = []
+        for row in record.rows:
+            pairs = [(_text(row, key), _ratio(before, row, key)) for key in ("forward", "step", "peak")]
+            added = row["parameters"] - before["parameters"]
+            lines.append((row["variant"], *chain(*pairs), f"{added:+,}" if added else f"{row['parameters']:,}"))
+        return [Table(title=title, head=head, rows=lines, remarks=remarks)]
+    (after,) = others
+    labels = {"forward": "inference, ms", "step": "training step, ms", "held": "held for backward, MiB"}
+    labels["peak"] = "peak of a step, MiB"
+    lines: list[tuple[str, ...]] = [
+        (label, _text(before, key), _text(after, key), _ratio(before, after, key)) for key, label in labels.items()
+    ]
+    if "peak" not in before and settings["device"] != "cuda":
+        lines[-1] = (labels["peak"], "not measured", "not measured", "")
+        remarks.append("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.")
+    added = after["parameters"] - before["parameters"]
+    counts = [f"{row['parameters']:,}" for row in (before, after)]
+    lines.append(("parameters", *counts, f"{added:+,}" if added else "same"))
+    if "output_change" in after:
+        remarks.append(
+            f"Largest change of an output before any training: {after['output_change']:.3g}, "
+            f"{after['relative_change']:.2%} of the largest output (random weights)."
+        )
+    changed, skipped = after.get("changed", ()), after.get("skipped", ())
+    remarks.append(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
+    groups: dict[str, list[str]] = {}
+    for site in changed:
+        groups.setdefault(f"{site['was']} → {site['now']}", []).append(site["path"])
+    for site in skipped:
+        groups.setdefault(f"left, because {site['reason']}", []).append(f"{site['path']} ({site['activation']})")
+    for change, paths in groups.items():
+        more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+        remarks.append(f"  {change}: {', '.join(paths[:_MOST_PATHS])}{more}")
+    remarks += after.get("notes", ())
+    return [Table(title=title, head=("", "before", "after", "ratio"), rows=lines, remarks=remarks)]
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    """A time, or bytes as MiB."""
+    value = row.get(key)
+    return "-" if value is None else value.text(2) if isinstance(value, Quantity) else f"{value / 2**20:,.1f}"
+
+
+def _ratio(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> str:
+    first, second = (getattr(row.get(key), "value", row.get(key)) for row in (before, after))
+    return "" if not first or second is None else f"{second / first:.3f}"
