@@ -16,7 +16,6 @@ from softknee.errors import InputError, ParameterError
 from softknee.lab.bench import calls, candidates, clock, speed
 from softknee.lab.bench.candidates import PSEUDOCODE
 from softknee.lab.bench.clock import Clock, Samples, bytes_held
-from softknee.lab.bench.speed import speed_tables
 from softknee.measure import Quantity, Record
 
 CPU = torch.device("cpu")
@@ -50,7 +49,7 @@ def test_rows_are_complete(record: Record) -> None:
 
 def test_record_survives_a_round_trip_and_a_table(record: Record) -> None:
     assert Record.from_json(record.to_json()) == record
-    (table,) = speed_tables(record)
+    (table,) = speed.tables(record)
     assert [line[0] for line in table.rows] == list(FUNCTIONS)
     assert all(len(line) == len(table.head) for line in table.rows)
     assert table.markdown().count("\n| ") == len(FUNCTIONS) + 2
@@ -65,7 +64,7 @@ def test_a_variant_that_fails_has_a_row_with_the_reason(monkeypatch: pytest.Monk
     _, ours, theirs = record.rows
     assert "forward" in ours
     assert theirs["not_run"] == "RuntimeError: no such kernel in lib.so"
-    assert "Did not run as pseudocode eager: relu." in " ".join(speed_tables(record)[0].remarks)
+    assert "Did not run as pseudocode eager: relu." in " ".join(speed.tables(record)[0].remarks)
 
 
 def test_a_variant_that_would_not_fit_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +237,7 @@ def test_what_a_call_costs_its_host() -> None:
     ]
     for row in record.rows:
         assert all(row[column].value > 0 and row[f"{column}_ratio"].repeats == 2 for column in calls.COLUMNS)
-    table = calls.calls_table(record).markdown()
+    table = calls.tables(record)[0].markdown()
     assert "| srelu | learned |" in table
     with pytest.raises(ParameterError, match="Did you mean 'srelu'"):
         calls.Settings(device=CPU, functions=("sreluu",))

@@ -29,7 +29,7 @@ def test_the_command_measures_and_writes(quick, softknee: Command, tmp_path):
     assert len(rows) == 2 * 5
     for (_, variant), row in rows.items():
         assert ("not_run" in row) == (variant == "liger")
-    lines = gated.gated_table(record).rows
+    lines = gated.tables(record)[0].rows
     assert next(line[2] for line in lines if line[1] == "torch eager").endswith("(1.00x)")
     assert json.loads(file.read_text())["settings"]["hidden"] == 16
 

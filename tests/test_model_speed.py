@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from softknee.app.bench import print_model
 from softknee.app.commands import app
 from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.lab.bench import models
@@ -112,7 +111,7 @@ def test_a_timm_model_before_and_after(tmp_path: Path):
     assert Record.read(tmp_path / "model.json") == record
 
 
-def test_several_swaps_are_measured_in_one_run(capsys):
+def test_several_swaps_are_measured_in_one_run():
     texts = ("relu", "squaf(k=2, q=0.5, learn=z)", "polynorm")
     record = measure(settings(swap=texts[0], others=texts[1:], replacing="gelu"), command="test")
     assert [row["variant"] for row in record.rows] == ["before", *texts]
@@ -122,8 +121,7 @@ def test_several_swaps_are_measured_in_one_run(capsys):
     assert polynorm["parameters"] == before["parameters"] + 2 * 4
     for row in record.rows:
         assert {"forward", "step", "held"} <= set(row)
-    print_model(record)
-    shown = capsys.readouterr().out
+    shown = models.tables(record)[0].markdown()
     assert all(text in shown for text in ("3 swaps", "polynorm", "+10"))
     with pytest.raises(ParameterError, match="twice"):
         settings(swap="relu", others=("relu",))

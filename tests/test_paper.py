@@ -11,10 +11,9 @@ from scipy import stats
 from report_outcomes import outcomes, recipe
 from softknee.errors import RecipeError
 from softknee.lab.report import summarise
-from softknee.lab.report.page import render
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown, paper_csv, paper_sentences, paper_tables
-from softknee.lab.report.writing import latex
+from softknee.lab.report.writing import latex, render
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import Paper
 from softknee.lab.studies.reporting import recipe_of

@@ -13,12 +13,14 @@ from scipy import stats
 from report_outcomes import BETAS, chosen, outcomes, recipe
 from softknee.errors import DataError
 from softknee.lab.report import summarise
-from softknee.lab.report.parts import (
+from softknee.lab.report.summary import (
     EQUIVALENT,
     UNDECIDED,
     Measure,
     Row,
     Summary,
+    against_baseline,
+    best_and_rivals,
     counted,
     decimals,
     duration,
@@ -28,7 +30,6 @@ from softknee.lab.report.parts import (
     probability,
     with_reach,
 )
-from softknee.lab.report.summary import against_baseline, best_and_rivals
 from softknee.lab.report.tables import every_table, headline
 from softknee.lab.studies.recipe import Seeds
 from softknee.lab.studies.trials import Outcome

@@ -15,8 +15,7 @@ from softknee.files import WriteError
 from softknee.lab.chart import svg_of
 from softknee.lab.report import write_report
 from softknee.lab.report.drawing import hardness, on_paper, pdf_figures
-from softknee.lab.report.parts import Profile
-from softknee.lab.report.summary import summarise
+from softknee.lab.report.summary import Profile, summarise
 from softknee.lab.report.tables import RESULTS, SEEDS
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.trials import Outcome

@@ -17,8 +17,8 @@ from softknee.errors import MissingToolError
 from softknee.lab.chart import outline
 from softknee.lab.report import summarise
 from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, pdf_figures, places_for, plane, view_of
-from softknee.lab.report.page import render
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
+from softknee.lab.report.writing import render
 from softknee.lab.studies.recipe import Recipe
 from softknee.lab.studies.trials import Outcome
 

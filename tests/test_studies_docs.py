@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from softknee.lab.report import summarise
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
 from softknee.lab.studies.reading import find_recipe, read_recipe
 from softknee.lab.studies.reporting import recipe_of

@@ -12,7 +12,7 @@ import softknee as sk
 from softknee.errors import InputError, RecipeError
 from softknee.lab.rates import BitPrice, code, measure_coding, watched
 from softknee.lab.report import summarise
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.engine import StudyStopped

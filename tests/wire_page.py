@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from softknee.lab.bench.wire import wire_markdown
+from softknee.lab.bench.wire import tables
 from softknee.measure import Record
 
 HOME = Path(__file__).parent.parent
@@ -21,7 +21,8 @@ def with_tables(page: str) -> str:
 
     def table(found: re.Match[str]) -> str:
         record = Record.read(HOME / "benchmarks" / "records" / f"{found[1]}.json")
-        return f"<!-- {found[1]} -->\n\n{wire_markdown(record)}\n"
+        table_text = "\n".join(table.markdown() for table in tables(record))
+        return f"<!-- {found[1]} -->\n\n{table_text}\n"
 
     return _MARK.sub(table, page)
 

@@ -11,7 +11,7 @@ from typing import Any
 from softknee.errors import DataError
 from softknee.lab.language.text_perplexity import exp_or_infinite
 from softknee.lab.report.drawing import COLOURS, DASHES, SYMBOLS, Look, bands_png
-from softknee.lab.report.parts import Band
+from softknee.lab.report.summary import Band
 from softknee.measure import Record
 from softknee.measure.hardness import spearman
 

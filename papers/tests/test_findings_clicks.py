@@ -12,7 +12,7 @@ from papers.tables import study_tables
 
 from data_files import write_criteo
 from softknee.lab.report import summarise
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import change, markdown, relative_losses
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.runner import recipe_mapping

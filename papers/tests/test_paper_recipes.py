@@ -16,7 +16,7 @@ from softknee.lab import vision_networks
 from softknee.lab.data import images
 from softknee.lab.networks import mlp
 from softknee.lab.report import summarise
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import load_examples, recipe_examples

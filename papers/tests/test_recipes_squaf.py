@@ -9,7 +9,7 @@ import softknee as sk
 import trial_models
 from softknee.errors import RecipeError
 from softknee.lab.report import summarise, write_report
-from softknee.lab.report.parts import origin_of
+from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import recipe_examples

@@ -1,16 +1,12 @@
 """`softknee bench`: what activations cost, on kernels, in models, in training and on the wire."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from ..errors import ParameterError
-from ..lab.table import Table
-from ..measure.record import Quantity, Record
-from .screen import RecordFile, command_line, console_of, numbers, print_table, progress_line, several
+from ..measure.record import Record
+from .screen import RecordFile, command_line, print_table, progress_line, several, several_numbers
 
 bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
 
@@ -19,19 +15,31 @@ Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; default a
 Samples = Annotated[int, typer.Option(min=1, help="samples of each")]
 CallSamples = Annotated[int, typer.Option(min=1, help="samples of each call")]
 CallSeconds = Annotated[float, typer.Option(min=0.01, help="time for each call; a slow one gets fewer samples")]
+Dtype = Annotated[str, typer.Option(help="bf16, f16, f32 or f64")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")]
 
 
-def _measure(what: str, measure: Callable[..., Record], *args: Any, json: Path | None) -> Record:
-    """The record of a benchmark, measured with a progress line and written to the file."""
-    with progress_line(what) as report:
-        record = measure(*args, command=command_line(), report=report)
+def _on_gpu(device: str) -> bool:
+    from ..lab.bench.speed import choose_device
+
+    return choose_device(device).type == "cuda"
+
+
+def _run(room: Any, *, device: str, json: Path | None, markdown: bool = False, **options: Any) -> None:
+    """Measure with a progress line, write the record, print its tables; an option that is None is left to its default.
+
+    room: a module of `lab.bench`, with its Settings, `measure` and `tables`.
+    """
+    from ..lab.bench.speed import choose_device
+
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = room.Settings(device=choose_device(device), **given)
+    with progress_line("measuring") as report:
+        record: Record = room.measure(settings, command=command_line(), report=report)
     if json is not None:
         record.write(json)
-    return record
-
-
-def _threads(count: int | None) -> dict[str, int]:
-    return {} if count is None else {"threads": count}
+    for table in room.tables(record):
+        print_table(table, markdown=markdown)
 
 
 @bench.command("kernels")
@@ -45,25 +53,16 @@ def bench_kernels(
     seconds: CallSeconds = 2.0,
     threads: Threads = None,
     json: RecordFile = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown instead of a table")] = False,
+    markdown: Markdown = False,
 ) -> None:
     """Time every function, forward and backward, as a multiple of copying the same tensor."""
     from ..lab.bench import speed
 
-    chosen = speed.choose_device(device)
-    on_gpu = chosen.type == "cuda"
-    settings = speed.Settings(
-        device=chosen,
-        elements=speed.parse_elements(elements or ("64M" if on_gpu else "4M")),
-        dtypes=several(dtype or ("bf16,f32" if on_gpu else "f32")),
-        functions=several(only),
-        variants=several(variants),
-        repeats=repeats,
-        seconds_per_call=seconds,
-        **_threads(threads),
-    )
-    for table in speed.speed_tables(_measure("measuring", speed.measure, settings, json=json)):
-        print_table(table, markdown=markdown)
+    on_gpu = _on_gpu(device)
+    sizes = {"elements": speed.parse_elements(elements or ("64M" if on_gpu else "4M")), "repeats": repeats}
+    chosen = {"dtypes": several(dtype or ("bf16,f32" if on_gpu else "f32")), "functions": several(only)}
+    options = {**sizes, **chosen, "variants": several(variants), "seconds_per_call": seconds, "threads": threads}
+    _run(speed, device=device, json=json, markdown=markdown, **options)
 
 
 @bench.command("calls")
@@ -76,12 +75,10 @@ def bench_calls(
     json: RecordFile = None,
 ) -> None:
     """Time what a call costs its host, beside nn.GELU, nn.PReLU and F.gelu."""
-    from ..lab.bench import calls as host
-    from ..lab.bench.speed import choose_device
+    from ..lab.bench import calls as room
 
-    chosen, functions = choose_device(device), several(only) or host.FUNCTIONS
-    settings = host.Settings(device=chosen, functions=functions, calls=calls, repeats=repeats, **_threads(threads))
-    print_table(host.calls_table(_measure("calls:", host.measure, settings, json=json)))
+    functions = several(only) or None
+    _run(room, device=device, json=json, functions=functions, calls=calls, repeats=repeats, threads=threads)
 
 
 @bench.command("model")
@@ -98,7 +95,7 @@ def bench_model(
     length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
     config: Annotated[list[str] | None, typer.Option(help="built with KEY=NUMBER instead; may be given again")] = None,
     device: Device = "auto",
-    dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "f32",
+    dtype: Dtype = "f32",
     autocast: Annotated[bool, typer.Option("--autocast", help="weights in f32, computed in bf16 autocast")] = False,
     compile: Annotated[
         bool | None, typer.Option(help="only through torch.compile, or only eager; default both")
@@ -110,34 +107,20 @@ def bench_model(
 ) -> None:
     """Step time (eager and compiled), memory and output change of a whole model before and after swaps."""
     from ..lab.bench import models
-    from ..lab.bench.speed import choose_device
 
-    chosen = choose_device(device)
-    settings = models.Settings(
-        model=model,
-        swap=swap[0],
-        others=tuple(swap[1:]),
-        device=chosen,
-        shape=models.Shape(batch=batch or (64 if chosen.type == "cuda" else 8), image=image, length=length),
-        replacing=replacing,
-        where=where,
-        learn=several(learn),
-        dtype=dtype,
-        autocast=autocast,
-        ways=(models.EAGER, models.COMPILED) if compile is None else (models.COMPILED if compile else models.EAGER,),
-        config=models.read_config(config or []),
-        repeats=repeats,
-        seconds_per_call=seconds,
-        **_threads(threads),
-    )
-    print_model(_measure("model:", models.measure, settings, json=json))
+    shape = models.Shape(batch=batch or (64 if _on_gpu(device) else 8), image=image, length=length)
+    swaps = {"swap": swap[0], "others": tuple(swap[1:]), "replacing": replacing, "where": where}
+    built = {"learn": several(learn), "model": model, "shape": shape, "dtype": dtype, "autocast": autocast}
+    ways = (models.EAGER, models.COMPILED) if compile is None else (models.COMPILED if compile else models.EAGER,)
+    options = {**swaps, **built, "config": models.read_config(config or []), "repeats": repeats, "threads": threads}
+    _run(models, device=device, json=json, seconds_per_call=seconds, ways=ways, **options)
 
 
 @bench.command("gated")
 def bench_gated(
     tokens: Annotated[int, typer.Option(min=1, help="rows")] = 16384,
     hidden: Annotated[int, typer.Option(min=1, help="numbers in a row")] = 3072,
-    dtype: Annotated[str, typer.Option(help="bf16, f16, f32 or f64")] = "bf16",
+    dtype: Dtype = "bf16",
     device: Device = "auto",
     repeats: CallSamples = 25,
     seconds: CallSeconds = 2.0,
@@ -145,19 +128,9 @@ def bench_gated(
 ) -> None:
     """Time act(a) * b, as language models use it, beside torch's own and Liger-Kernel's where that is installed."""
     from ..lab.bench import gated
-    from ..lab.bench.speed import DTYPES, choose_device
 
-    if dtype not in DTYPES:
-        raise ParameterError(f"There is no dtype called {dtype!r} to measure: it is {', '.join(DTYPES)}.")
-    settings = gated.Settings(
-        device=choose_device(device),
-        tokens=tokens,
-        hidden=hidden,
-        dtype=dtype,
-        repeats=repeats,
-        seconds_per_call=seconds,
-    )
-    print_table(gated.gated_table(_measure("gated:", gated.measure, settings, json=json)))
+    sizes = {"tokens": tokens, "hidden": hidden, "dtype": dtype, "repeats": repeats}
+    _run(gated, device=device, json=json, seconds_per_call=seconds, **sizes)
 
 
 @bench.command("replicas")
@@ -175,144 +148,12 @@ def bench_replicas(
 ) -> None:
     """Time a training step of many replicas at once, and of as many models one after the other."""
     from ..lab.bench import replicas
-    from ..lab.bench.speed import choose_device
 
-    chosen = choose_device(device)
-    on_gpu = chosen.type == "cuda"
-    settings = replicas.Settings(
-        device=chosen,
-        counts=_whole_numbers("--counts", counts) or ((1, 12, 48, 240) if on_gpu else (1, 12)),
-        widths=_whole_numbers("--widths", widths) or (replicas.LARGE if on_gpu else replicas.SMALL),
-        activation=activation,
-        batch=batch,
-        steps=steps,
-        repeats=repeats,
-        precision=precision,
-        **_threads(threads),
-    )
-    print_replicas(_measure("replicas:", replicas.measure, settings, json=json))
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    parts = several(text)
-    if not all(part.isdecimal() for part in parts):
-        raise ParameterError(f"{option} takes whole numbers with commas between, such as 1,12, and {text!r} was given.")
-    return tuple(int(part) for part in parts)
-
-
-_MOST_PATHS = 3  # all of them are in the record
-
-
-def _print_failures(console: Console, record: Record, name: Callable[[Mapping[str, Any]], str]) -> None:
-    for row in record.rows:
-        if "not_run" in row:
-            console.print(f"{name(row)}: {row['not_run']}", style="red", markup=False)
-
-
-def _machine(record: Record) -> str:
-    settings = record.settings
-    gpu = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} threads"
-    return gpu or settings["device"]
-
-
-def print_model(record: Record) -> None:
-    """Times, memory and parameters of the model as it is built and after each swap, then the sites of a single one."""
-    console = console_of()
-    before, *_ = record.rows
-    for way in record.settings["ways"]:
-        print_table(_model_table(record, way))
-    if "peak" not in before and record.settings["device"] != "cuda":
-        console.print("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.", style="dim")
-    _print_failures(console, record, lambda row: row["variant"])
-    if len(record.rows) == 2:
-        after = record.rows[1]
-        if "output_change" in after:
-            console.print(
-                f"Largest change of an output before any training: {after['output_change']:.3g}, "
-                f"{after['relative_change']:.2%} of the largest output (random weights)."
-            )
-        _print_sites(console, after)
-
-
-def _model_table(record: Record, way: str) -> Table:
-    """One line for each variant, with ratios to the model as it is built in parentheses."""
-    from ..lab.bench.models import PREFIX
-
-    before, prefix = record.rows[0], PREFIX[way]
-    columns = {"inference, ms": "forward", "training step, ms": "step", "held, MiB": "held", "peak, MiB": "peak"}
-    if prefix + "peak" not in before:
-        del columns["peak, MiB"]
-    lines = []
-    for row in record.rows:
-        line = [row["variant"]]
-        for key in columns.values():
-            value = row.get(prefix + key)
-            text = _time(value) if key in ("forward", "step") else _mib(value)
-            ratio = _ratio(_value(before.get(prefix + key)), _value(value))
-            line.append(f"{text} ({ratio})" if ratio and row is not before else text)
-        busy = row.get(prefix + "busy")
-        added = row["parameters"] - before["parameters"]
-        line += ["-" if busy is None else f"{min(busy, 1):.0%}", f"{added:+,}" if added else f"{row['parameters']:,}"]
-        lines.append(tuple(line))
-    head = ("", *columns, "GPU busy", "parameters")
-    return Table(title=_title(record, way), head=head, rows=lines)
-
-
-def _print_sites(console: Console, after: Mapping[str, Any]) -> None:
-    changed, skipped = after.get("changed", ()), after.get("skipped", ())
-    console.print(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
-    groups: dict[str, list[str]] = {}
-    for site in changed:
-        groups.setdefault(f"{site['was']} → {site['now']}", []).append(site["path"])
-    for site in skipped:
-        groups.setdefault(f"left, because {site['reason']}", []).append(f"{site['path']} ({site['activation']})")
-    for what, paths in groups.items():
-        more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-        console.print(f"  {what}: {', '.join(paths[:_MOST_PATHS])}{more}", markup=False)
-    for note in after.get("notes", ()):
-        console.print(note, markup=False)
-
-
-def _title(record: Record, way: str) -> str:
-    settings = record.settings
-    shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
-    dtype = "bf16 autocast" if settings["autocast"] else settings["dtype"]
-    what = f"{1 + len(settings['others'])} swaps" if settings.get("others") else settings["swap"]
-    return f"{settings['model']}, {what}: {shapes} in {dtype} on {settings['device']}, {way}"
-
-
-def _time(quantity: Quantity | None) -> str:
-    return "-" if quantity is None else quantity.text(2)
-
-
-def _value(quantity: Quantity | float | None) -> float | None:
-    return quantity.value if isinstance(quantity, Quantity) else quantity
-
-
-def _mib(count: int | None) -> str:
-    return "-" if count is None else f"{count / 2**20:,.1f}"
-
-
-def _ratio(before: float | None, after: float | None) -> str:
-    return "" if not before or after is None else f"{after / before:.3f}"
-
-
-def print_replicas(record: Record) -> None:
-    """One line for each number of replicas: a step of all, the same models in a row, and the gain."""
-    console = console_of()
-    settings = record.settings
-    network = "-".join(str(width) for width in settings["widths"])
-    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {_machine(record)}"
-    lines = [
-        (row["count"], "not run", row["in_a_row"].text(2), "")
-        if "not_run" in row
-        else (row["count"], row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
-        for row in record.rows
-    ]
-    head = ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain")
-    print_table(Table(title=title, head=head, rows=lines, align="rrrr"))
-    _print_failures(console, record, lambda row: f"{row['count']} replicas")
-    console.print(f"One model in a plain loop: {record.rows[0]['one_eager'].text(3)} ms a step.", markup=False)
+    on_gpu = _on_gpu(device)
+    numbers = several_numbers("--counts", counts, int) or ((1, 12, 48, 240) if on_gpu else (1, 12))
+    network = several_numbers("--widths", widths, int) or (replicas.LARGE if on_gpu else replicas.SMALL)
+    options = {"activation": activation, "batch": batch, "steps": steps, "repeats": repeats, "precision": precision}
+    _run(replicas, device=device, json=json, counts=numbers, widths=network, threads=threads, **options)
 
 
 @bench.command("epoch")
@@ -343,64 +184,13 @@ def bench_epoch(
     """
     from ..lab.bench import epoch
     from ..lab.bench.models import read_config
-    from ..lab.bench.speed import choose_device
 
-    chosen = choose_device(device)
-    settings = epoch.Settings(
-        model=model,
-        device=chosen,
-        image=image,
-        config=read_config(config or []),
-        swap=swap,
-        counts=_whole_numbers("--counts", counts),
-        augment=several(augment),
-        examples=examples,
-        batch=batch,
-        steps=steps,
-        epochs=epochs,
-        # Many CPUs have no arithmetic in bfloat16: where it is imitated, nine minutes were not enough for a few steps.
-        precision=precision or ("bfloat16" if chosen.type == "cuda" else "float32"),
-        repeats=repeats,
-        plain=not no_plain,
-    )
-    print_epoch(_measure("epoch:", epoch.measure, settings, json=json))
-
-
-def print_epoch(record: Record) -> None:
-    """One line for each way, number of models and augmentation: a step, a whole training, the start, the ratio."""
-    console = console_of()
-    settings = record.settings
-    swap = f", {settings['swap']}" if settings["swap"] else ""
-    side = settings["image"]
-    console.print(f"{settings['model']}{swap}, on {_machine(record)}", markup=False)
-    title = (
-        f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
-        f"{settings['steps_of_an_epoch']} steps an epoch"
-    )
-    head = ("way", "models", "augmentation", "step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
-    lines = []
-    for row in record.rows:
-        which = (row["way"], row["count"], row["augmentation"])
-        if "not_run" in row:
-            lines.append((*which, "not run", "", "", ""))
-        else:
-            ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
-            lines.append((*which, row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio))
-    print_table(Table(title=title, head=head, rows=lines, align="lrlrrrr"))
-    _print_failures(console, record, lambda row: f"{row['way']}, {row['count']} models, {row['augmentation']}")
-    if settings["steps_timed"] < settings["steps_of_an_epoch"]:
-        console.print(
-            f"The epochs are extrapolated from {settings['steps_timed']} of {settings['steps_of_an_epoch']} steps.",
-            markup=False,
-        )
-    if record.baseline is not None:
-        how = "with autocast in bfloat16" if settings["precision"] == "bfloat16" else "in float32"
-        console.print(
-            f"The plain loop trains one model, eagerly, {how}: AdamW, clipped gradients, crop and flip on the device; "
-            "the ratio is how much longer as many models take one after the other in that loop.",
-            style="dim",
-            markup=False,
-        )
+    # Many CPUs have no arithmetic in bfloat16: where it is imitated, nine minutes were not enough for a few steps.
+    precision = precision or ("bfloat16" if _on_gpu(device) else "float32")
+    built = {"model": model, "image": image, "config": read_config(config or []), "swap": swap, "precision": precision}
+    run = {"counts": several_numbers("--counts", counts, int), "augment": several(augment), "examples": examples}
+    often = {"batch": batch, "steps": steps, "epochs": epochs, "repeats": repeats, "plain": not no_plain}
+    _run(epoch, device=device, json=json, **built, **run, **often)
 
 
 @bench.command("wire")
@@ -416,19 +206,7 @@ def bench_wire(
 ) -> None:
     """Train a CNN over two processes with coded activations between; time the coders; say which link each is for."""
     from ..lab.bench import wire
-    from ..lab.bench.speed import choose_device
-    from ..lab.data.images import load_split
 
-    chosen = choose_device(device)
-    settings = wire.Settings(
-        device=chosen,
-        rates=numbers("--rates", rates),
-        epochs=epochs,
-        elements=elements or (16_000_000 if chosen.type == "cuda" else 4_000_000),
-        repeats=repeats,
-        forms=several(forms) or wire.FORMS,
-        **_threads(threads),
-    )
-    record = _measure("wire:", wire.measure, settings, load_split("digits"), json=json)
-    for table in wire.wire_tables(record):
-        print_table(table)
+    elements = elements or (16_000_000 if _on_gpu(device) else 4_000_000)
+    coded = {"rates": several_numbers("--rates", rates, float), "elements": elements, "forms": several(forms) or None}
+    _run(wire, device=device, json=json, epochs=epochs, repeats=repeats, threads=threads, **coded)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from ..lab.table import Table
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
 _WIDTH_WITHOUT_TERMINAL = 100
 _BETWEEN_LINES = 15.0  # seconds
+T = TypeVar("T", int, float)
 
 
 def console_of(*, for_errors: bool = False) -> Console:
@@ -94,12 +95,13 @@ def several(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def numbers(option: str, text: str) -> tuple[float, ...]:
+def several_numbers(option: str, text: str, kind: type[T]) -> tuple[T, ...]:
     """The numbers of an option with commas between."""
     try:
-        return tuple(float(part) for part in several(text))
+        return tuple(kind(part) for part in several(text))
     except ValueError:
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.1,2, not {text!r}.") from None
+        what, example = ("whole numbers", "1,12") if kind is int else ("numbers", "0.1,2")
+        raise ParameterError(f"{option} takes {what} with commas between, such as {example}, not {text!r}.") from None
 
 
 def _place(path: Path | None) -> Path | None:

@@ -13,7 +13,7 @@ from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
 from ..lab.table import Table
 from ..measure.record import Record
-from .screen import STOPPED, RecordFile, command_line, console_of, print_table, progress_line
+from .screen import STOPPED, RecordFile, command_line, console_of, print_table, progress_line, several, several_numbers
 
 if TYPE_CHECKING:
     from ..lab.studies.recipe import Recipe
@@ -323,9 +323,10 @@ def surface(
 ) -> None:
     """Draw and measure the output of a random network over two inputs, for several activations and norms."""
     from ..lab import surface as room
+    from ..lab.chart import check_ending
 
-    room.check_ending(out)
-    room.check_view(view)
+    check_ending(out, room.ENDINGS)
+    room.check_choice(view, room.VIEWS, "view")
     if numbers is not None:
         room.check_archive(numbers)
     if paper is not None:
@@ -333,11 +334,13 @@ def surface(
             raise ParameterError("--paper says what is drawn: leave out --only, --norm, --v and --clip.")
         rows = room.paper_rows(paper)
     else:
+        limits = several(clip or "none")
+        clips = [None if part == "none" else several_numbers("--clip", part, float)[0] for part in limits]
         rows = room.rows_of(
             room.split_texts(only or _ONLY),
             norms=room.split_texts(norm or "weight"),
-            vs=room.read_numbers("--v", v or "1"),
-            clips=room.read_clips(clip or "none"),
+            vs=several_numbers("--v", v or "1", float),
+            clips=clips,
         )
     command = command_line()
     with progress_line("surface:") as report:

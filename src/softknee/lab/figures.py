@@ -63,8 +63,8 @@ Function = Callable[[Tensor], Tensor]
 class Polyline:
     """Neighbouring points of a line with no jump between them."""
 
-    xs: tuple[float, ...]
-    ys: tuple[float, ...]
+    xs: Sequence[float]
+    ys: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -44,26 +44,32 @@ def named(activation: str) -> str:
     return ", ".join([name.replace("_", " "), *parts])
 
 
-def _parts(setting: Setting) -> tuple[str, str, str]:
-    """What a surface is of: its activation, its norm, its clipping."""
-    norm = "no norm" if setting.norm == "none" else f"{setting.norm} norm, v = {setting.v:g}"
-    clip = "no clipping" if setting.clip is None else f"clipped at {setting.clip:g}"
-    return named(setting.activation), norm, clip
-
-
 def titles(rows: Rows) -> tuple[str, list[str], list[list[str]]]:
     """What all surfaces have in common, what those of each row share besides, and what each has alone."""
-    texts = [[_parts(setting) for setting in row] for row in rows]
+
+    def parts(setting: Setting) -> tuple[str, str, str]:
+        norm = "no norm" if setting.norm == "none" else f"{setting.norm} norm, v = {setting.v:g}"
+        clip = "no clipping" if setting.clip is None else f"clipped at {setting.clip:g}"
+        return named(setting.activation), norm, clip
+
+    texts = [[parts(setting) for setting in row] for row in rows]
     several = len(rows) > 1 or len(rows[0]) > 1
     common = [part for part in range(3) if several and len({text[part] for row in texts for text in row}) == 1]
+    rest = [part for part in range(3) if part not in common]
     labels, own = [], []
     for row in texts:
         # A row of one surface says everything above it.
-        rest = [part for part in range(3) if part not in common]
         same = [part for part in rest if len({text[part] for text in row}) == 1] if min(len(rows), len(row)) > 1 else []
         labels.append("\n".join(row[0][part] for part in same))
         own.append([", ".join(text[part] for part in rest if part not in same) for text in row])
     return ", ".join(texts[0][0][part] for part in common), labels, own
+
+
+def check_choice(name: str, known: Sequence[str], what: str) -> None:
+    """Refuse an unknown name."""
+    if name not in known:
+        near = did_you_mean(name, known) or f" Known are {', '.join(known)}."
+        raise ParameterError(f"There is no {what} called {name!r}.{near}")
 
 
 WIDTHS = (256, 128, 64, 32, 16)
@@ -92,9 +98,7 @@ class Setting:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            near = did_you_mean(self.norm, NORMS) or f" Known are {', '.join(NORMS)}."
-            raise ParameterError(f"There is no norm called {self.norm!r}.{near}")
+        check_choice(self.norm, NORMS, "norm")
         for name, value in (("v", self.v), ("clip", self.clip)):
             if value is not None and not 0 < value < math.inf:
                 raise ParameterError(f"{name} must be a finite number above 0, and {value!r} was given.")
@@ -105,34 +109,25 @@ class Setting:
 def network(setting: Setting, *, seed: int, dtype: torch.dtype = torch.float64) -> nn.Sequential:
     """The network, its weights drawn from that seed."""
     drawn = torch.Generator().manual_seed(seed)
-    sizes = (2, *WIDTHS, 1)
     layers: list[nn.Module] = []
-    for depth, (incoming, outgoing) in enumerate(pairwise(sizes)):
+    for depth, (incoming, outgoing) in enumerate(pairwise((2, *WIDTHS, 1))):
         linear = nn.Linear(incoming, outgoing, bias=False, dtype=torch.float64)
-        with torch.no_grad():
-            linear.weight.normal_(generator=drawn)
+        nn.init.normal_(linear.weight, generator=drawn)
         layers.append(linear)
-        if depth < len(WIDTHS):
-            if setting.norm == "layer":
-                layers.append(_layer_norm(outgoing, setting.v))
-            layers.append(_activation(setting))
+        if depth == len(WIDTHS):
+            break
+        if setting.norm == "layer":
+            layers.append(nn.LayerNorm(outgoing, dtype=torch.float64))
+            nn.init.constant_(layers[-1].get_parameter("weight"), setting.v)
+        if setting.activation != LINEAR:
+            layers.append(module_of(setting.activation))
+        else:
+            layers.append(nn.Identity() if setting.clip is None else nn.Hardtanh(-setting.clip, setting.clip))
     made = nn.Sequential(*layers).to(dtype).eval()
     if setting.norm == "weight":
         row_norm(made, v=setting.v)
     if setting.clip is not None and setting.activation != LINEAR:
         clip_activations_(made, limit=setting.clip)
-    return made
-
-
-def _activation(setting: Setting) -> nn.Module:
-    if setting.activation != LINEAR:
-        return module_of(setting.activation)
-    return nn.Identity() if setting.clip is None else nn.Hardtanh(-setting.clip, setting.clip)
-
-
-def _layer_norm(width: int, v: float) -> nn.LayerNorm:
-    made = nn.LayerNorm(width, dtype=torch.float64)
-    nn.init.constant_(made.weight, v)
     return made
 
 
@@ -158,7 +153,6 @@ def heights(setting: Setting, *, seed: int, points: int = 121, dtype: torch.dtyp
 
 Rows = Sequence[Sequence[Setting]]
 MOST_COLUMNS = 6
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+")
 
 
 def split_texts(text: str) -> tuple[str, ...]:
@@ -169,20 +163,6 @@ def split_texts(text: str) -> tuple[str, ...]:
     """
     parts = re.split(r",(?![^(]*\))", text)
     return tuple(part.strip() for part in parts if part.strip())
-
-
-def read_numbers(option: str, text: str) -> tuple[float, ...]:
-    """Numbers with commas between."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(_NUMBER.fullmatch(part) for part in parts):
-        raise ParameterError(f"{option} takes numbers with commas between, such as 0.5,1, and {text!r} was given.")
-    return tuple(float(part) for part in parts)
-
-
-def read_clips(text: str) -> tuple[float | None, ...]:
-    """The same, with "none" for no clipping."""
-    parts = [part.strip() for part in text.split(",")]
-    return tuple(None if part == "none" else read_numbers("--clip", part)[0] for part in parts)
 
 
 def rows_of(
@@ -279,28 +259,21 @@ def roughness(surface: Tensor, *, step: float) -> Roughness:
     """
     z = surface.double()
     slopes = [z.diff(dim=side) / step for side in (0, 1)]
-    bends = [slope.diff(dim=side) for side, slope in enumerate(slopes)]
-    steepest = max(float(slope.abs().max()) for slope in slopes)
-    sharpest = max(float(bend.abs().max()) for bend in bends)
-    slope = torch.cat([slope.flatten() for slope in slopes]).square().mean().sqrt()
-    bend = torch.cat([bend.flatten() for bend in bends]).square().mean().sqrt()
-    flat = steepest == 0
+    bend = torch.cat([slope.diff(dim=side).flatten() for side, slope in enumerate(slopes)])
+    slope = torch.cat([slope.flatten() for slope in slopes])
+    steepest = float(slope.abs().max())
+    # An extremum is strictly above, or below, all eight neighbours; the rim has too few of them to be judged.
+    around = F.unfold(z[None, None], 3)[0]
+    others = torch.cat([around[:4], around[5:]])
+    extrema = (around[4] > others.amax(0)) | (around[4] < others.amin(0))
     return Roughness(
-        kink=0.0 if flat else sharpest / steepest,
-        bending=0.0 if flat else float(bend / step / slope),
-        extrema=_peaks(z) + _peaks(-z),
+        kink=0.0 if steepest == 0 else float(bend.abs().max()) / steepest,
+        bending=0.0 if steepest == 0 else float(bend.square().mean().sqrt() / step / slope.square().mean().sqrt()),
+        extrema=int(extrema.sum()),
         low=float(z.min()),
         high=float(z.max()),
         steepest=steepest,
     )
-
-
-def _peaks(z: Tensor) -> int:
-    """Points strictly above all eight neighbours; the rim has too few of them to be judged."""
-    around = F.unfold(z[None, None], 3)[0]
-    middle = around[4]
-    others = torch.cat([around[:4], around[5:]]).amax(0)
-    return int((middle > others).sum())
 
 
 VIEWS = ("relief", "map")
@@ -316,7 +289,7 @@ def draw(
     rows: Rows, surfaces: Sequence[Sequence[Tensor]], measures: Sequence[Sequence[Roughness]], *, view: str
 ) -> Chart:
     """A figure of the surfaces, [n, n] each, in these rows."""
-    check_view(view)
+    check_choice(view, VIEWS, "view")
     caption, labels, names = titles(rows)
     columns = max(len(row) for row in rows)
     left = _LABEL if any(labels) else 0.2
@@ -337,13 +310,6 @@ def draw(
         0.12, sheet.tall - 0.1, f"{caption[:1].upper()}{caption[1:]}", colour=SOFT, align="left", baseline="bottom"
     )
     return sheet.figure
-
-
-def check_view(view: str) -> None:
-    """Refuse an unknown view."""
-    if view not in VIEWS:
-        near = did_you_mean(view, VIEWS) or f" Known are {', '.join(VIEWS)}."
-        raise ParameterError(f"There is no view called {view!r}.{near}")
 
 
 def _shaded(heights: Tensor) -> Tensor:
@@ -467,6 +433,8 @@ def _map(sheet: Page, place: tuple[float, float, float], heights: Tensor, measur
 
 
 ENDINGS = (".png", ".svg", ".pdf")
+_UNITS = {"kink": "of the steepest slope", "bending": "1/input", "extrema": "points"}
+_UNITS |= dict.fromkeys(("low", "high", "steepest"), "output")
 
 
 @dataclass(frozen=True)
@@ -487,7 +455,7 @@ def compute(
     points: int = 121,
     dtype: str = "f64",
     command: str = "",
-    report: Callable[[str], object] | None = None,
+    report: Callable[[str], object] = lambda _: None,
 ) -> Surfaces:
     """Compute and measure surfaces.
 
@@ -509,24 +477,25 @@ def compute(
     if networks < 1 or seed < 0:
         raise ParameterError("There must be at least one network, and a seed of at least 0.")
     step = 2 * REACH / (points - 1) if points > 1 else 0.0
-    first: list[list[Tensor]] = []
-    measures: list[list[Roughness]] = []
-    entries: list[dict[str, Any]] = []
+    first, measures, entries = [], [], []
     for row in rows:
-        first.append([])
-        measures.append([])
+        drawn: list[tuple[Tensor, Roughness]] = []
         for setting in row:
-            if report is not None:
-                report(setting.activation)
+            report(setting.activation)
             each = [
                 heights(setting, seed=seed + index, points=points, dtype=DTYPES[dtype]) for index in range(networks)
             ]
             if not all(bool(value.isfinite().all()) for value in each):
                 raise ParameterError(f"The surface of {setting} is not finite in {dtype}; take a smaller v, or f64.")
             measured = [roughness(value, step=step) for value in each]
-            first[-1].append(each[0])
-            measures[-1].append(measured[0])
-            entries.append(_entry(setting, measured))
+            drawn.append((each[0], measured[0]))
+            medians = {
+                name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
+                for name, unit in _UNITS.items()
+            }
+            entries.append(asdict(setting) | medians)
+        first.append(tuple(surface for surface, _ in drawn))
+        measures.append(tuple(surface for _, surface in drawn))
     record = Record.now(
         "surface",
         command=command,
@@ -539,28 +508,13 @@ def compute(
             "extrema: points above, or below, all eight neighbours.",
         ),
     )
-    return Surfaces(rows, tuple(map(tuple, first)), tuple(map(tuple, measures)), record)
-
-
-def _entry(setting: Setting, measured: Sequence[Roughness]) -> dict[str, Any]:
-    units = {"kink": "of the steepest slope", "bending": "1/input", "extrema": "points"}
-    units |= dict.fromkeys(("low", "high", "steepest"), "output")
-    medians = {
-        name: Quantity.median([getattr(surface, name) for surface in measured], unit=unit)
-        for name, unit in units.items()
-    }
-    return asdict(setting) | medians
+    return Surfaces(rows, tuple(first), tuple(measures), record)
 
 
 def write_figure(surfaces: Surfaces, path: str | PathLike[str], *, view: str = "relief", dpi: int = 160) -> Path:
     """Draw the surfaces into a .png, .svg or .pdf file, with `dpi` pixels to the inch."""
     figure = draw(surfaces.rows, surfaces.heights, surfaces.measures, view=view)
     return chart.write_figure(figure, path, label="surfaces", endings=ENDINGS, scale=dpi / 96)
-
-
-def check_ending(path: str | PathLike[str]) -> str:
-    """The ending of a figure's file; an unknown one is refused."""
-    return chart.check_ending(path, ENDINGS)
 
 
 def check_archive(path: str | PathLike[str]) -> None:
@@ -574,11 +528,8 @@ def write_numbers(surfaces: Surfaces, path: str | PathLike[str]) -> Path:
     np = numpy()
     check_archive(path)
     flat = [surface for row in surfaces.heights for surface in row]
-    names = [
-        f"{surface.activation} norm={surface.norm} v={surface.v:g} clip={surface.clip}"
-        for row in surfaces.rows
-        for surface in row
-    ]
+    settings = [setting for row in surfaces.rows for setting in row]
+    names = [f"{each.activation} norm={each.norm} v={each.v:g} clip={each.clip}" for each in settings]
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,

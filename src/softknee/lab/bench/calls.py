@@ -17,10 +17,9 @@ from torch.nn import functional as F
 
 import softknee as sk
 
-from ...errors import ParameterError, did_you_mean
 from ...measure.record import Quantity, Record
 from ..table import Table
-from .clock import check_settings, chosen_settings, cpu_threads, now, why_not
+from .clock import check_names, check_settings, chosen_settings, cpu_threads, failures, now, why_not
 
 FUNCTIONS = (
     *("relu", "gelu", "srelu", "smelu", "crrelu", "lambda_gelu", "swish", "softplus", "prelu", "generalized_smelu"),
@@ -43,10 +42,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_settings(self, "calls", "repeats", "threads")
-        for name in self.functions:
-            if name not in sk.names():
-                hint = did_you_mean(name, sk.names())
-                raise ParameterError(f"There is no function called {name!r} to measure.{hint}")
+        check_names(self.functions, sk.names(), "function")
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
@@ -55,7 +51,13 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows = []
         for name in settings.functions:
             report(name)
-            rows += [_row(settings, name, kind, call) for kind, call in _calls_of(settings, name).items()]
+            act = sk.get(name)
+            calls: dict[str, Callable[[Tensor], Tensor]] = {"fixed": sk.nn.make(name, learn=False).to(settings.device)}
+            if act.params:
+                calls["learned"] = sk.nn.make(name, learn=True).to(settings.device)
+                numbers = {p.name: float(p.default) for p in act.params}
+                calls["function"] = lambda x, act=act, numbers=numbers: act(x, **numbers)
+            rows += [_row(settings, name, kind, call) for kind, call in calls.items()]
     return Record.now(
         "bench calls",
         command=command,
@@ -68,17 +70,6 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             "function: the definition with each parameter given as a number, such as srelu(x, delta=0.5)",
         ),
     )
-
-
-def _calls_of(settings: Settings, name: str) -> dict[str, Callable[[Tensor], Tensor]]:
-    """The function as a fixed module, as a learned one where it has parameters, and with numbers."""
-    act = sk.get(name)
-    calls: dict[str, Callable[[Tensor], Tensor]] = {"fixed": sk.nn.make(name, learn=False).to(settings.device)}
-    if act.params:
-        calls["learned"] = sk.nn.make(name, learn=True).to(settings.device)
-        numbers = {p.name: float(p.default) for p in act.params}
-        calls["function"] = lambda x: act(x, **numbers)
-    return calls
 
 
 def _row(settings: Settings, name: str, kind: str, call: Callable[[Tensor], Tensor]) -> dict[str, Any]:
@@ -119,7 +110,7 @@ def _samples(
     return [(sample(reference), sample(call)) for _ in range(settings.repeats)]
 
 
-def calls_table(record: Record) -> Table:
+def tables(record: Record) -> list[Table]:
     """One line for each function and kind; a cell has the microseconds and the ratio to torch's own."""
     lines = []
     for row in record.rows:
@@ -130,12 +121,8 @@ def calls_table(record: Record) -> Table:
         lines.append((row["function"], row["kind"], *cells, row["reference"]))
     shape = " x ".join(map(str, record.settings["shape"]))
     where = record.hardware.gpu if record.settings["device"] == "cuda" else record.hardware.cpu
-    failures = [f"{row['function']}, {row['kind']}: {row['not_run']}" for row in record.rows if "not_run" in row]
     aims = ", ".join(f"{limit:g} x {title}" for title, limit in REFERENCES.values())
-    return Table(
-        title=f"microseconds a call, {shape} in float32, {where}",
-        head=("function", "kind", *COLUMNS.values(), "compared with"),
-        rows=lines,
-        remarks=[f"In brackets the ratio to torch's own; aims: {aims}.", *failures],
-        align="llrrrl",
-    )
+    remarks = [f"In brackets the ratio to torch's own; aims: {aims}.", *failures(record, "function", "kind")]
+    title = f"microseconds a call, {shape} in float32, {where}"
+    head = ("function", "kind", *COLUMNS.values(), "compared with")
+    return [Table(title=title, head=head, rows=lines, remarks=remarks, align="llrrrl")]

@@ -9,7 +9,7 @@ measured beside it, as `host`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ParameterError, first_line
-from ...measure.record import without_paths
+from ...errors import ParameterError, did_you_mean, first_line
+from ...measure.record import Record, without_paths
 
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
 _FLUSH_BYTES = 256 * 2**20
@@ -132,6 +132,15 @@ def check_settings(settings: Any, *names: str) -> None:
             raise ParameterError(f"The benchmark needs {name} of at least 1, not {getattr(settings, name)}.")
 
 
+def check_names(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse a name that is not among the known ones."""
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f" Known are {', '.join(known)}."
+            raise ParameterError(f"There is no {what} called {name!r} to measure.{hint}")
+
+
 def check_counts(counts: Sequence[int], what: str) -> None:
     """Refuse numbers of models that are below 1 or occur twice."""
     if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
@@ -141,6 +150,20 @@ def check_counts(counts: Sequence[int], what: str) -> None:
 def chosen_settings(settings: Any, *names: str) -> dict[str, Any]:
     """The device and these settings, for a record."""
     return {"device": settings.device.type} | {name: getattr(settings, name) for name in names}
+
+
+def machine(record: Record) -> str:
+    """What a record was measured on, for the title of a table."""
+    if record.settings["device"] == "cuda":
+        return record.hardware.gpu or "cuda"
+    threads = record.settings.get("threads")
+    return record.hardware.cpu if threads is None else f"CPU, {threads} threads"
+
+
+def failures(record: Record, *names: str) -> list[str]:
+    """A sentence for each row that was not run, which these columns name."""
+    rows = [row for row in record.rows if "not_run" in row]
+    return [f"{', '.join(str(row[name]) for name in names)}: {row['not_run']}" for row in rows]
 
 
 @contextmanager

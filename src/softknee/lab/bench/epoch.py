@@ -7,9 +7,10 @@ clipped gradients. The images are random: speed does not depend on what they sho
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,20 +18,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...errors import ParameterError, did_you_mean
+from ...errors import ParameterError
 from ...measure.record import Quantity, Record, without_paths
 from ...surgery import param_groups
 from ...train import Replicas
 from ...train.arguments import steps_of_epoch, tensor_of
 from ...train.augment import Augment
 from ...train.program import read_precision
-from .clock import check_counts, check_settings, chosen_settings, now, why_not
+from ..table import Table
+from .clock import check_counts, check_names, check_settings, chosen_settings, failures, machine, now, why_not
 from .models import Shape, build, swap_text
 
 PLAIN, COMPILED = "plain loop", "compiled"
 CROP_FLIP = "crop-flip"
 _FULL = {"randaugment": (9, 0.5), "mixup": 0.8, "cutmix": 1.0, "erasing": 0.25, "smoothing": 0.1}
 AUGMENTATIONS: Mapping[str, Mapping[str, Any]] = {CROP_FLIP: {}, "full": _FULL}
+Call = Callable[[], None]
 _LR, _DECAY, _CLIP, _CLASSES = 1e-3, 0.05, 1.0, 10
 
 
@@ -60,10 +63,7 @@ class Settings:
         if self.steps is not None:
             check_settings(self, "steps")
         check_counts(self.counts, "models")
-        for name in self.augment:
-            if name not in AUGMENTATIONS:
-                hint = did_you_mean(name, AUGMENTATIONS) or f" Known are {', '.join(AUGMENTATIONS)}."
-                raise ParameterError(f"There is no augmentation called {name!r} to measure.{hint}")
+        check_names(self.augment, AUGMENTATIONS, "augmentation")
         if not self.augment and not self.plain:
             raise ParameterError("Nothing is left to measure: name an augmentation, or leave --no-plain out.")
         if self.timed > self.in_epoch:
@@ -92,15 +92,6 @@ class Settings:
         classes = "num_labels" if self.model.startswith("transformers") else "num_classes"
         small = {"patch_size": 4} if name.startswith("vit") and not self.config else {}
         return {classes: _CLASSES} | small | dict(self.config)
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """The milliseconds of a step in each stretch, and the seconds until the first step and the first stretch."""
-
-    steps: list[float]
-    start: float
-    first: float
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
@@ -158,13 +149,14 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     if settings.plain:
         report("the plain loop")
         augment = _augment(CROP_FLIP, classes, shape[0])
-        row = _row(settings, lambda: _plain_loop(settings, x, y, augment), way=PLAIN, count=1, augmentation=CROP_FLIP)
+        run = partial(_plain_loop, settings, x, y, augment)
+        row = _row(settings, run, way=PLAIN, count=1, augmentation=CROP_FLIP)
         plain = row.get("step")
         rows.append(row)
     for augmentation in settings.augment:
         for count in settings.counts:
             report(f"{count} compiled, {augmentation}")
-            run = _fitted(settings, x, y, _augment(augmentation, classes, shape[0]), count)
+            run = partial(_fit, settings, x, y, _augment(augmentation, classes, shape[0]), count)
             row = _row(settings, run, way=COMPILED, count=count, augmentation=augmentation)
             if plain is not None and "step" in row:
                 row["ratio"] = count * plain.value / row["step"].value
@@ -172,29 +164,28 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     return rows
 
 
-def _row(settings: Settings, run: Callable[[], _Timed], **row: Any) -> dict[str, Any]:
+def _row(settings: Settings, run: Callable[[Call, Call], None], **row: Any) -> dict[str, Any]:
+    """A row of what `run` takes; it calls its two arguments after the first step and after each stretch of steps."""
+    begun, first, ends = now(settings.device), [], []
     try:
-        timed = run()
+        run(lambda: first.append(now(settings.device)), lambda: ends.append(now(settings.device)))
     except Exception as error:
         # Only the text stays: the error holds the models through its traceback.
         return row | {"not_run": why_not(error)}
     finally:
-        _forget(settings.device)
+        # What one way has compiled and taken must not be there for the next: a code object keeps few of its versions.
+        gc.collect()
+        if settings.device.type == "cuda":  # elsewhere nothing is compiled
+            torch.compiler.reset()
+            torch.cuda.empty_cache()
+    steps = [1e3 * (late - early) / settings.timed for early, late in pairwise(ends)]
     seconds = settings.epochs * settings.in_epoch / 1e3
     return row | {
-        "step": Quantity.median(timed.steps, unit="ms"),
-        "run": Quantity.median([step * seconds for step in timed.steps], unit="s"),
-        "start": timed.start,
-        "first_epoch": timed.first,
+        "step": Quantity.median(steps, unit="ms"),
+        "run": Quantity.median([step * seconds for step in steps], unit="s"),
+        "start": first[0] - begun,
+        "first_epoch": ends[0] - begun,
     }
-
-
-def _forget(device: torch.device) -> None:
-    """What one way has compiled and taken must not be there for the next: a code object keeps few of its versions."""
-    gc.collect()
-    if device.type == "cuda":  # elsewhere nothing is compiled
-        torch.compiler.reset()
-        torch.cuda.empty_cache()
 
 
 def _augment(name: str, classes: int, channels: int) -> Augment:
@@ -210,32 +201,40 @@ def _make(settings: Settings, seed: int) -> tuple[nn.Module, dict[str, Tensor]]:
     return model, inputs
 
 
-def _fitted(settings: Settings, x: Tensor, y: Tensor, augment: Augment, count: int) -> Callable[[], _Timed]:
-    def run() -> _Timed:
-        begun, ends, first = now(settings.device), [], []
-        replicas = Replicas(lambda seed: _make(settings, seed)[0], count=count, device=settings.device)
-        replicas.fit(
-            x,
-            y,
-            epochs=1 + settings.repeats,
-            batch=settings.batch,
-            lr=_LR,
-            optimizer="adamw",
-            weight_decay=_DECAY,
-            clip=_CLIP,
-            augment=augment,
-            compiled=True,
-            precision=settings.precision,
-            on_step=lambda done: first.append(now(settings.device)) if done == 1 else None,
-            on_epoch=lambda _: ends.append(now(settings.device)),
-        )
-        return _timed(settings, begun, first[0], ends)
+def _fit(
+    settings: Settings,
+    x: Tensor,
+    y: Tensor,
+    augment: Augment,
+    count: int,
+    on_first: Call,
+    on_end: Call,
+) -> None:
+    Replicas(lambda seed: _make(settings, seed)[0], count=count, device=settings.device).fit(
+        x,
+        y,
+        epochs=1 + settings.repeats,
+        batch=settings.batch,
+        lr=_LR,
+        optimizer="adamw",
+        weight_decay=_DECAY,
+        clip=_CLIP,
+        augment=augment,
+        compiled=True,
+        precision=settings.precision,
+        on_step=lambda done: on_first() if done == 1 else None,
+        on_epoch=lambda _: on_end(),
+    )
 
-    return run
 
-
-def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _Timed:
-    begun, ends, first = now(settings.device), [], []
+def _plain_loop(
+    settings: Settings,
+    x: Tensor,
+    y: Tensor,
+    augment: Augment,
+    on_first: Call,
+    on_end: Call,
+) -> None:
     cudnn: Any = torch.backends.cudnn
     dtype = read_precision(settings.precision)
     benchmark, cudnn.benchmark = cudnn.benchmark, True
@@ -244,9 +243,9 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
         fused = True if settings.device.type == "cuda" else None
         optimizer = torch.optim.AdamW(param_groups(model, lr=_LR, weight_decay=_DECAY), fused=fused)
         parameters = list(model.parameters())
-        for _ in range(1 + settings.repeats):
+        for stretch in range(1 + settings.repeats):
             order = torch.randperm(len(x), device=settings.device)
-            for chosen in order.split(settings.batch):
+            for step, chosen in enumerate(order.split(settings.batch)):
                 images, targets = augment(x[chosen], y[chosen])
                 with nullcontext() if dtype is None else torch.autocast(settings.device.type, dtype=dtype):
                     output = tensor_of(model(images))
@@ -255,14 +254,39 @@ def _plain_loop(settings: Settings, x: Tensor, y: Tensor, augment: Augment) -> _
                 loss.backward()
                 nn.utils.clip_grad_norm_(parameters, _CLIP)
                 optimizer.step()
-                if not first:
-                    first.append(now(settings.device))
-            ends.append(now(settings.device))
+                if stretch == step == 0:
+                    on_first()
+            on_end()
     finally:
         cudnn.benchmark = benchmark
-    return _timed(settings, begun, first[0], ends)
 
 
-def _timed(settings: Settings, begun: float, first: float, ends: Sequence[float]) -> _Timed:
-    steps = [1e3 * (late - early) / settings.timed for early, late in pairwise(ends)]
-    return _Timed(steps, first - begun, ends[0] - begun)
+def tables(record: Record) -> list[Table]:
+    """One line for each way, number of models and augmentation: a step, a whole training, the start, the ratio."""
+    settings, lines = record.settings, []
+    for row in record.rows:
+        cells = ["not run", "", "", ""]
+        if "not_run" not in row:
+            ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
+            cells = [row["step"].text(2), row["run"].text(0), f"{row['start']:.1f}", ratio]
+        lines.append((row["way"], row["count"], row["augmentation"], *cells))
+    side, swap = settings["image"], f", {settings['swap']}" if settings["swap"] else ""
+    remarks = [
+        f"{settings['model']}{swap}, on {machine(record)}.",
+        *failures(record, "way", "count", "augmentation"),
+    ]
+    if settings["steps_timed"] < settings["steps_of_an_epoch"]:
+        steps = f"{settings['steps_timed']} of {settings['steps_of_an_epoch']} steps"
+        remarks.append(f"The epochs are extrapolated from {steps}.")
+    if record.baseline is not None:
+        how = "with autocast in bfloat16" if settings["precision"] == "bfloat16" else "in float32"
+        remarks.append(
+            f"The plain loop trains one model, eagerly, {how}: AdamW, clipped gradients, crop and flip on the device; "
+            "the ratio is how much longer as many models take one after the other in that loop."
+        )
+    title = (
+        f"{settings['examples']:,} images of {side} x {side}, batch {settings['batch']}, {settings['precision']}, "
+        f"{settings['steps_of_an_epoch']} steps an epoch"
+    )
+    head = ("way", "models", "augmentation", "step of all, ms", f"{settings['epochs']} epochs, s", "start, s", "ratio")
+    return [Table(title=title, head=head, rows=lines, remarks=remarks, align="lrlrrrr")]

@@ -15,7 +15,7 @@ import softknee as sk
 
 from ...measure.record import Quantity, Record
 from ..table import Table
-from .clock import Clock, check_settings, chosen_settings, why_not
+from .clock import Clock, check_names, check_settings, chosen_settings, why_not
 from .speed import DTYPES
 
 Gate = Callable[[Tensor, Tensor], Tensor]
@@ -41,6 +41,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_settings(self, "tokens", "hidden", "repeats")
+        check_names([self.dtype], DTYPES, "dtype")
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
@@ -85,8 +86,12 @@ def _rows(settings: Settings, kind: str, report: Callable[[str], None]) -> Itera
     ways = dict(_ways(kind, **like))
     calls = {name: gate for name, gate in ways.items() if not isinstance(gate, str)}
     clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=settings.seconds_per_call)
-    forwards = [_forward(gate, a, b) for gate in calls.values()]
-    steps = [_step(gate, a.clone().requires_grad_(), b.clone().requires_grad_(), g) for gate in calls.values()]
+    forwards = [torch.no_grad()(lambda gate=gate: gate(a, b)) for gate in calls.values()]
+    leaves = [(a.clone().requires_grad_(), b.clone().requires_grad_()) for _ in calls]
+    steps = [
+        lambda gate=gate, pair=pair: torch.autograd.grad(gate(*pair), pair, g)
+        for gate, pair in zip(calls.values(), leaves, strict=True)
+    ]
     timed = clock.race([*forwards, *steps])
     results = dict(zip(calls, zip(timed[: len(calls)], timed[len(calls) :], strict=True), strict=True))
     for name, gate in ways.items():
@@ -100,18 +105,6 @@ def _rows(settings: Settings, kind: str, report: Callable[[str], None]) -> Itera
             else:
                 row[key] = Quantity.median([seconds * 1e3 for seconds in samples.device], unit="ms")
         yield row | (_memory(gate, settings, like) if settings.device.type == "cuda" else {})
-
-
-def _forward(gate: Gate, a: Tensor, b: Tensor) -> Callable[[], object]:
-    def run() -> Tensor:
-        with torch.no_grad():
-            return gate(a, b)
-
-    return run
-
-
-def _step(gate: Gate, a: Tensor, b: Tensor, g: Tensor) -> Callable[[], object]:
-    return lambda: torch.autograd.grad(gate(a, b), (a, b), g)
 
 
 def _memory(gate: Gate, settings: Settings, like: Mapping[str, Any]) -> dict[str, float]:
@@ -135,7 +128,7 @@ def _memory(gate: Gate, settings: Settings, like: Mapping[str, Any]) -> dict[str
     return {"held": held / unit, "peak": peak / unit}
 
 
-def gated_table(record: Record) -> Table:
+def tables(record: Record) -> list[Table]:
     """One line for each kind and way, with the ratio to eager torch."""
     rows, units = [], {row["kind"]: row for row in record.rows if row["variant"] == "torch eager"}
     for row in record.rows:
@@ -149,9 +142,7 @@ def gated_table(record: Record) -> Table:
         memory = [f"{row[key]:.2f}" if key in row else "-" for key in ("held", "peak")]
         rows.append((row["kind"], row["variant"], *times, *memory))
     settings = record.settings
-    return Table(
-        title=f"{settings['tokens']} x {settings['hidden']}, {settings['dtype']}",
-        head=("kind", "way", "forward, ms", "forward+backward, ms", "held", "peak"),
-        rows=rows,
-        remarks=[*record.notes, f"{record.hardware.sentence()}; {record.versions.sentence()}; {record.created}."],
-    )
+    title = f"{settings['tokens']} x {settings['hidden']}, {settings['dtype']}"
+    head = ("kind", "way", "forward, ms", "forward+backward, ms", "held", "peak")
+    remarks = [*record.notes, f"{record.hardware.sentence()}; {record.versions.sentence()}; {record.created}."]
+    return [Table(title=title, head=head, rows=rows, remarks=remarks)]

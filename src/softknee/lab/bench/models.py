@@ -26,7 +26,18 @@ from ...measure.record import Quantity, Record, without_paths
 from ...registry import resolve
 from ...surgery import param_groups, swap_
 from ..data.files import need_package
-from .clock import Clock, Samples, bytes_held, check_settings, chosen_settings, cpu_threads, why_not
+from ..table import Table
+from .clock import (
+    Clock,
+    Samples,
+    bytes_held,
+    check_names,
+    check_settings,
+    chosen_settings,
+    cpu_threads,
+    failures,
+    why_not,
+)
 from .speed import DTYPES
 
 # The kinds of transformers' models, with the class that builds each and what differs from the default configuration:
@@ -39,7 +50,6 @@ TRANSFORMERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llama": ("AutoModelForCausalLM", {**_SMALL, "num_key_value_heads": 8, "use_cache": False}),
     "vit": ("AutoModelForImageClassification", {}),
 }
-_EXTRAS = {"timm": "vision", "transformers": "text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +78,7 @@ def build(
 ) -> tuple[nn.Module, dict[str, Tensor]]:
     """The model of that name, and an input of that shape as keyword arguments; the weights are drawn from the seed."""
     library, _, kind = name.partition(":")
-    if library not in _EXTRAS or not kind:
+    if library not in ("timm", "transformers") or not kind:
         raise ParameterError(
             f"There is no model {name!r} to measure: write timm:NAME, such as timm:vit_tiny_patch16_224, or "
             f"transformers:KIND with one of {', '.join(TRANSFORMERS)}."
@@ -86,7 +96,7 @@ def build(
 
 
 def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
-    timm: Any = _library("timm")
+    timm: Any = need_package("timm", "Models of timm need the package 'timm'", "vision")
     if not timm.is_model(kind):
         raise ParameterError(f"timm has no model {kind!r}.{did_you_mean(kind, timm.list_models())}")
     if shape.image is None:
@@ -102,7 +112,8 @@ def _timm(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, d
 
 
 def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.Module, dict[str, Tensor]]:
-    transformers: Any = _library("transformers")
+    what = "Models of transformers need the package 'transformers'"
+    transformers: Any = need_package("transformers", what, "text")
     if kind not in TRANSFORMERS:
         raise ParameterError(
             f"transformers:{kind} is not among the kinds that can be built here, {', '.join(TRANSFORMERS)}."
@@ -126,10 +137,6 @@ def _transformers(kind: str, shape: Shape, config: dict[str, Any]) -> tuple[nn.M
     return getattr(transformers, builder).from_config(settings), inputs
 
 
-def _library(name: str) -> Any:
-    return need_package(name, f"Models of {name} need the package {name!r}", _EXTRAS[name])
-
-
 # -- the measurement --------------------------------------------------------------------------------------
 
 BEFORE, AFTER = "before", "after"
@@ -137,7 +144,6 @@ EAGER, COMPILED = "eager", "compiled"
 # In a record the times and bytes of an eager model stand under their own names, those of a compiled one under these.
 PREFIX = {EAGER: "", COMPILED: "compiled_"}
 _STEPS = 4  # training steps in a row: the host prepares one while the device does the one before
-_PEAK = "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +167,7 @@ class Settings:
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            hint = did_you_mean(self.dtype, DTYPES) or f" Known are {', '.join(DTYPES)}."
-            raise ParameterError(f"There is no dtype called {self.dtype!r} to measure in.{hint}")
+        check_names([self.dtype], DTYPES, "dtype")
         if not self.ways or not set(self.ways) <= set(PREFIX):
             raise ParameterError(f"A model runs {' or '.join(PREFIX)}; {', '.join(self.ways)!r} was given.")
         if self.autocast and self.dtype != "f32":
@@ -244,7 +248,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             f"the mean of {_STEPS} in a row, with what the device waits for its host",
             "busy is the time that the kernels of a step take by torch's profiler, as a share of the step",
             "held counts the bytes that autograd keeps for the backward pass, parameters not included",
-            _PEAK,
+            "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count",
             "relative_change is the largest change of any output, as a share of the largest output; random weights",
         ),
     )
@@ -405,3 +409,63 @@ def _note(
             rows[name][PREFIX[way] + what] = Quantity.median(times, unit="ms")
         else:
             rows[name]["not_run"] = why_not(samples)
+
+
+_MOST_PATHS = 3  # all of them are in the record
+
+
+def tables(record: Record) -> list[Table]:
+    """Times, memory and parameters of the model as it is built and after each swap, with ratios to the former."""
+    before, *others = record.rows
+    remarks = failures(record, "variant")
+    if "peak" not in before and record.settings["device"] != "cuda":
+        remarks.append("Peak memory is counted by CUDA's allocator; a CPU's keeps no such count.")
+    *first, last = [_table(record, way) for way in record.settings["ways"]]
+    if len(others) > 1:
+        return [*first, dataclasses.replace(last, remarks=remarks)]
+    (after,) = others
+    if "output_change" in after:
+        remarks.append(
+            f"Largest change of an output before any training: {after['output_change']:.3g}, "
+            f"{after['relative_change']:.2%} of the largest output (random weights)."
+        )
+    changed, skipped = after.get("changed", ()), after.get("skipped", ())
+    remarks.append(f"{len(changed)} sites changed, {len(skipped)} left as they were.")
+    groups: dict[str, list[str]] = {}
+    for site in changed:
+        groups.setdefault(f"{site['was']} → {site['now']}", []).append(site["path"])
+    for site in skipped:
+        groups.setdefault(f"left, because {site['reason']}", []).append(f"{site['path']} ({site['activation']})")
+    for change, paths in groups.items():
+        more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+        remarks.append(f"  {change}: {', '.join(paths[:_MOST_PATHS])}{more}")
+    return [*first, dataclasses.replace(last, remarks=[*remarks, *after.get("notes", ())])]
+
+
+def _table(record: Record, way: str) -> Table:
+    before, settings, prefix = record.rows[0], record.settings, PREFIX[way]
+    columns = {"inference, ms": "forward", "training step, ms": "step", "held, MiB": "held", "peak, MiB": "peak"}
+    lines = []
+    for row in record.rows:
+        numbers = [_text(before, row, prefix + key) for key in columns.values()]
+        busy = row.get(prefix + "busy")
+        added = row["parameters"] - before["parameters"]
+        counts = ("-" if busy is None else f"{min(busy, 1):.0%}", f"{added:+,}" if added else f"{row['parameters']:,}")
+        lines.append((row["variant"], *numbers, *counts))
+    shapes = ", ".join("x".join(map(str, shape)) for shape in settings["inputs"].values())
+    dtype = "bf16 autocast" if settings["autocast"] else settings["dtype"]
+    what = f"{1 + len(settings['others'])} swaps" if settings["others"] else settings["swap"]
+    title = f"{settings['model']}, {what}: {shapes} in {dtype} on {settings['device']}, {way}"
+    return Table(title=title, head=("", *columns, "GPU busy", "parameters"), rows=lines)
+
+
+def _text(before: Mapping[str, Any], row: Mapping[str, Any], key: str) -> str:
+    """A time, or bytes as MiB, with the ratio to that of the model as it is built."""
+    value, unit = row.get(key), before.get(key)
+    if value is None:
+        return "-"
+    text = value.text(2) if isinstance(value, Quantity) else f"{value / 2**20:,.1f}"
+    if row is before or not unit:
+        return text
+    first, second = (number.value if isinstance(number, Quantity) else number for number in (unit, value))
+    return f"{text} ({second / first:.3f})"

@@ -12,14 +12,15 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ...nn import make as make_activation
 from ...train import Replicas
-from .clock import check_counts, check_settings, chosen_settings, cpu_threads, now, why_not
+from ..table import Table
+from .clock import check_counts, check_settings, chosen_settings, cpu_threads, failures, machine, now, why_not
 
 LARGE, SMALL = (784, 1200, 1200, 10), (64, 128, 128, 10)  # the MNIST network of the SmeLU paper; one for the digits
 _LR, _MOMENTUM = 0.01, 0.9
@@ -88,8 +89,27 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     x = torch.randn(examples, settings.widths[0], generator=draw).to(settings.device)
     y = torch.randint(settings.widths[-1], (examples,), generator=draw).to(settings.device)
     report("building the models")
-    loop = _plain_loop(make().to(settings.device), x, y, settings)
-    loop()
+    model = make().to(settings.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=_LR, momentum=_MOMENTUM)
+
+    def plain_loop() -> float:
+        """The milliseconds of a step."""
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1)).to(x.device)
+        start = now(settings.device)
+        for chosen in order.split(settings.batch):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[chosen]), y[chosen]).backward()
+            optimizer.step()
+        return 1e3 * (now(settings.device) - start) / settings.steps
+
+    def epoch(replicas: Replicas) -> float:
+        """The milliseconds of a step in the second of two epochs: the first also warms up and captures."""
+        ends: list[float] = []
+        options = {"epochs": 2, "batch": settings.batch, "lr": _LR, "momentum": _MOMENTUM}
+        replicas.fit(x, y, on_epoch=lambda _: ends.append(now(settings.device)), **options)
+        return 1e3 * (ends[1] - ends[0]) / settings.steps
+
+    plain_loop()
     built: dict[int, Replicas | str] = {}
     times: dict[int, list[float]] = {count: [] for count in settings.counts}
     for count in settings.counts:
@@ -100,13 +120,13 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     eager: list[float] = []
     for turn in range(settings.repeats):
         report(f"round {turn + 1} of {settings.repeats}: the plain loop")
-        eager.append(loop())
+        eager.append(plain_loop())
         for count, replicas in built.items():
             if isinstance(replicas, str):
                 continue
             report(f"round {turn + 1} of {settings.repeats}: {count} replicas")
             try:
-                times[count].append(_epoch(replicas, x, y, settings))
+                times[count].append(epoch(replicas))
             except Exception as error:
                 built[count] = why_not(error)
     rows: list[dict[str, Any]] = []
@@ -123,32 +143,17 @@ def _rows(settings: Settings, report: Callable[[str], None]) -> list[dict[str, A
     return rows
 
 
-def _plain_loop(model: nn.Module, x: Tensor, y: Tensor, settings: Settings) -> Callable[[], float]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=_LR, momentum=_MOMENTUM)
-
-    def run() -> float:
-        """The milliseconds of a step."""
-        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1)).to(x.device)
-        start = now(settings.device)
-        for chosen in order.split(settings.batch):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x[chosen]), y[chosen]).backward()
-            optimizer.step()
-        return 1e3 * (now(settings.device) - start) / settings.steps
-
-    return run
-
-
-def _epoch(replicas: Replicas, x: Tensor, y: Tensor, settings: Settings) -> float:
-    """The milliseconds of a step in the second of two epochs: the first also warms up and captures."""
-    ends: list[float] = []
-    replicas.fit(
-        x,
-        y,
-        epochs=2,
-        batch=settings.batch,
-        lr=_LR,
-        momentum=_MOMENTUM,
-        on_epoch=lambda _: ends.append(now(settings.device)),
-    )
-    return 1e3 * (ends[1] - ends[0]) / settings.steps
+def tables(record: Record) -> list[Table]:
+    """One line for each number of replicas: a step of all, the same models in a row, and the gain."""
+    settings = record.settings
+    network = "-".join(map(str, settings["widths"]))
+    lines = [
+        (row["count"], "not run", row["in_a_row"].text(2), "")
+        if "not_run" in row
+        else (row["count"], row["step"].text(3), row["in_a_row"].text(2), f"{row['gain'].value:.1f}x")
+        for row in record.rows
+    ]
+    alone = f"One model in a plain loop: {record.rows[0]['one_eager'].text(3)} ms a step."
+    title = f"{network}, {settings['activation']}, batch {settings['batch']}, on {machine(record)}"
+    head = ("replicas", "one step of all, ms", "plain loop, in a row, ms", "gain")
+    return [Table(title=title, head=head, rows=lines, remarks=[*failures(record, "count"), alone], align="rrrr")]

@@ -14,17 +14,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 import softknee as sk
 
 from ...devices import need_device
-from ...errors import ParameterError, did_you_mean
+from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ...registry import FILE_ENDING
 from ..table import Table
 from .candidates import VARIANTS, Candidate, candidates_for, every_function, held_per_element, too_large
-from .clock import Clock, Samples, check_settings, chosen_settings, cpu_threads, why_not
+from .clock import Clock, Samples, check_names, check_settings, chosen_settings, cpu_threads, why_not
 
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 BASELINE = "y.copy_(x) of the same tensor on the same device, measured in turns in the same run"
@@ -46,17 +45,12 @@ class Settings:
     threads: int = field(default_factory=torch.get_num_threads)
 
     def __post_init__(self) -> None:
-        for chosen, known, what in (
-            (self.dtypes, tuple(DTYPES), "dtype"),
-            (self.functions, sk.names(), "function"),
-            (self.variants, VARIANTS, "variant"),
-        ):
-            for name in chosen:
-                if what == "function" and name.endswith(FILE_ENDING):
-                    sk.load(name)
-                elif name not in known:
-                    hint = did_you_mean(name, known) or f" Known are {', '.join(known)}."
-                    raise ParameterError(f"There is no {what} called {name!r} to measure.{hint}")
+        check_names(self.dtypes, DTYPES, "dtype")
+        check_names(self.variants, VARIANTS, "variant")
+        check_names([name for name in self.functions if not name.endswith(FILE_ENDING)], sk.names(), "function")
+        for name in self.functions:
+            if name.endswith(FILE_ENDING):
+                sk.load(name)
         check_settings(self, "elements", "repeats", "threads")
 
 
@@ -133,8 +127,13 @@ def _race(
     plain = x.detach()
     refusals = [too_large(candidate, x) for candidate in candidates]
     fit = [candidate for candidate, refusal in zip(candidates, refusals, strict=True) if refusal is None]
-    forwards = [_inference(candidate, plain) for candidate in fit]
-    steps = [_training_step(candidate, x, incoming) for candidate in fit]
+    forwards = [torch.no_grad()(lambda candidate=candidate: candidate.forward(plain)) for candidate in fit]
+    # The gradients of everything, returned and not accumulated: an addition would be timed.
+    wanted = [[x, *candidate.parameters.values()] for candidate in fit]
+    steps = [
+        lambda candidate=candidate, inputs=inputs: torch.autograd.grad(candidate.forward(x), inputs, incoming)
+        for candidate, inputs in zip(fit, wanted, strict=True)
+    ]
     copy, *timed = clock.race([lambda: target.copy_(plain), *forwards, *steps])
     if isinstance(copy, Exception):
         raise copy
@@ -154,20 +153,6 @@ def _race(
     gc.collect()
     if settings.device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def _inference(candidate: Candidate, x: Tensor) -> Callable[[], object]:
-    def run() -> Tensor:
-        with torch.no_grad():
-            return candidate.forward(x)
-
-    return run
-
-
-def _training_step(candidate: Candidate, x: Tensor, incoming: Tensor) -> Callable[[], object]:
-    """Forward, then the gradients of everything, returned and not accumulated: an addition would be timed."""
-    wanted = [x, *candidate.parameters.values()]
-    return lambda: torch.autograd.grad(candidate.forward(x), wanted, incoming)
 
 
 def _results(forward: Samples | Exception, step: Samples | Exception, copy: float) -> dict[str, Quantity | str]:
@@ -191,7 +176,7 @@ _COLUMNS = {
 }
 
 
-def speed_tables(record: Record) -> list[Table]:
+def tables(record: Record) -> list[Table]:
     """One table for each dtype of the record, in the order in which they were measured."""
     dtypes = dict.fromkeys(row["dtype"] for row in record.rows)
     return [_table(record, dtype, [row for row in record.rows if row["dtype"] == dtype]) for dtype in dtypes]
@@ -238,17 +223,12 @@ def _remarks(record: Record, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _pair(row: Mapping[str, Any]) -> str:
     """Forward / forward+backward, both as multiples of a copy."""
-    if not row:
-        return "-"
-    if "forward" not in row and "forward_backward" not in row:
-        return "not run"
-    return " / ".join(_ratio(row.get(name)) for name in ("forward", "forward_backward"))
-
-
-def _ratio(quantity: Quantity | None) -> str:
-    if quantity is None:
-        return "not run"
-    return f"{quantity.value:,.{2 if quantity.value < 10 else 1 if quantity.value < 100 else 0}f}"
+    if not row or not ("forward" in row or "forward_backward" in row):
+        return "not run" if row else "-"
+    ratios = [row[name].value if name in row else None for name in ("forward", "forward_backward")]
+    return " / ".join(
+        "not run" if ratio is None else f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}" for ratio in ratios
+    )
 
 
 def _widest_spread(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,9 @@ from ...measure.record import Quantity, Record, without_paths
 from ...nn import SQUAFP, RatePenalty
 from ...train import fit
 from ...wire import Boundary, Traffic, decode, encode, packed, sizes
-from ..data.images import Split
+from ..data.images import Split, load_split
 from ..table import Table
-from .clock import Clock, Samples, check_settings, chosen_settings, cpu_threads
+from .clock import Clock, Samples, check_names, check_settings, chosen_settings, cpu_threads, failures
 
 LEVELS = 33
 FORMS = ("rans", "huffman", "packed", "bfloat16")  # from the shortest to the longest
@@ -60,9 +60,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_settings(self, "epochs", "batch", "elements", "repeats", "threads")
-        for name in self.forms:
-            if name not in FORMS:
-                raise ParameterError(f"There is no form {name!r} to time, only {', '.join(FORMS)}.")
+        check_names(self.forms, FORMS, "form")
         if not self.rates or min(self.rates) < 0 or len(set(self.rates)) < len(self.rates):
             raise ParameterError(
                 f"The benchmark needs different weights of the rate penalty, none below 0, and {self.rates} were given."
@@ -191,9 +189,10 @@ def _deterministic(settings: Settings) -> Iterator[None]:
 
 
 def measure(
-    settings: Settings, split: Split, *, command: str, report: Callable[[str], None] = lambda _: None
+    settings: Settings, *, split: Split | None = None, command: str, report: Callable[[str], None] = lambda _: None
 ) -> Record:
-    """Train, code and time; `report` is called with what is being done."""
+    """Train, code and time; `report` is called with what is being done. The digits are trained on by default."""
+    split = load_split("digits") if split is None else split
     rows: list[dict[str, Any]] = []
     for rate in settings.rates:
         report(f"training in one process, rate penalty {rate:g}")
@@ -328,11 +327,8 @@ def _crossover(
     return written | {"slower": cost, "below": speed}
 
 
-# -- the record as tables: what was sent, how long symbols are, how quick each form is, for which links ---
-
-
-def wire_tables(record: Record) -> list[Table]:
-    """Four tables, in the order of the work."""
+def tables(record: Record) -> list[Table]:
+    """What was sent, how long symbols are, how quick each form is, and for which links: in the order of the work."""
     settings = record.settings
     training, speed, crossover = (
         [row for row in record.rows if row["part"] == part] for part in ("training", "speed", "crossover")
@@ -340,77 +336,51 @@ def wire_tables(record: Record) -> list[Table]:
     where = record.hardware.gpu if settings["device"] == "cuda" else f"CPU, {settings['threads']} thread(s)"
     largest = max(row["largest_difference_of_losses"] for row in training)
     coders = ("entropy", "rans", "huffman", "packed")
-    sent = Table(
-        title=f"The digits over two processes, SQUAF-P at the cut, {training[0]['steps']} steps",
-        head=("rate penalty", "accuracy", "in one process", "bits sent", "entropy", "less than bf16", "than float32"),
-        rows=[_sent(row) for row in training],
-        remarks=(
-            "bits sent per activation, with tables and headers, by the coder that is shortest; mean over training",
-            f"largest difference of a loss from that in one process: {largest:.1g}",
+    heads = ("bits sent", "entropy", "less than bf16", "than float32")
+    sent = []
+    for row in training:
+        accuracies = [f"{row[f'accuracy_{processes}']:.1%}" for processes in ("two_processes", "one_process")]
+        bits = [f"{row['sent'][name]:.2f}" for name in ("bits_per_activation", "entropy")]
+        less = [f"{row['sent'][f'less_than_{dtype}']:.1f}x" for dtype in ("bfloat16", "float32")]
+        sent.append((f"{row['rate_weight']:g}", *accuracies, *bits, *less))
+    coded = []
+    for row in speed:
+        speeds = [row[f"{way}_speed"].value if f"{way}_speed" in row else None for way in ("encode", "decode")]
+        texts = ["not run" if v is None else f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in speeds]
+        coded.append((row["form"], f"{row['rate_weight']:g}", f"{row['bits_per_activation']:.2f}", *texts))
+    links = []
+    for row in crossover:
+        link = row["below"].value if "below" in row else 0.0
+        below = f"{link / 1000:.3g} Gbit/s" if link >= 1000 else f"{link:.3g} Mbit/s"
+        links.append((f"{row['shorter']} or {row['longer']}", f"{row['rate_weight']:g}", row.get("verdict") or below))
+    return [
+        Table(
+            title=f"The digits over two processes, SQUAF-P at the cut, {training[0]['steps']} steps",
+            head=("rate penalty", "accuracy", "in one process", *heads),
+            rows=sent,
+            remarks=(
+                "bits sent per activation, with tables and headers, by the coder that is shortest; mean over training",
+                f"largest difference of a loss from that in one process: {largest:.1g}",
+            ),
+            markup=True,
         ),
-        markup=True,
-    )
-    bits = Table(
-        title="Bits per activation after training (test images, whole messages)",
-        head=("rate penalty", *coders),
-        rows=[(f"{row['rate_weight']:g}", *(f"{row['bits'][name]:.2f}" for name in coders)) for row in training],
-        markup=True,
-    )
-    coding = Table(
-        title=f"Coding {settings['elements']:,} activations on {where or settings['device']}, million per second",
-        head=("form", "rate penalty", "bits", "encode", "decode"),
-        rows=[
-            (
-                row["form"],
-                f"{row['rate_weight']:g}",
-                f"{row['bits_per_activation']:.2f}",
-                _speed(row.get("encode_speed")),
-                _speed(row.get("decode_speed")),
-            )
-            for row in speed
-        ],
-        remarks=[f"{row['form']}: {row['not_run']}" for row in speed if "not_run" in row],
-        markup=True,
-    )
-    links = Table(
-        title="The quicker form by the speed of the link (bytes / bandwidth + coding, nothing overlapped)",
-        head=("forms", "rate penalty", "the first is quicker on links below"),
-        rows=[
-            (
-                f"{row['shorter']} or {row['longer']}",
-                f"{row['rate_weight']:g}",
-                row.get("verdict") or _bandwidth(row["below"].value),
-            )
-            for row in crossover
-        ],
-        markup=True,
-    )
-    return [sent, bits, coding, links]
-
-
-def wire_markdown(record: Record) -> str:
-    """The tables as Markdown."""
-    return "\n".join(table.markdown() for table in wire_tables(record))
-
-
-def _sent(row: Mapping[str, Any]) -> tuple[str, ...]:
-    sent = row["sent"]
-    return (
-        f"{row['rate_weight']:g}",
-        f"{row['accuracy_two_processes']:.1%}",
-        f"{row['accuracy_one_process']:.1%}",
-        f"{sent['bits_per_activation']:.2f}",
-        f"{sent['entropy']:.2f}",
-        f"{sent['less_than_bfloat16']:.1f}x",
-        f"{sent['less_than_float32']:.1f}x",
-    )
-
-
-def _speed(speed: Quantity | None) -> str:
-    if speed is None:
-        return "not run"
-    return f"{speed.value:,.3g}" if speed.value < 1000 else f"{speed.value:,.0f}"
-
-
-def _bandwidth(megabits: float) -> str:
-    return f"{megabits / 1000:.3g} Gbit/s" if megabits >= 1000 else f"{megabits:.3g} Mbit/s"
+        Table(
+            title="Bits per activation after training (test images, whole messages)",
+            head=("rate penalty", *coders),
+            rows=[(f"{row['rate_weight']:g}", *(f"{row['bits'][name]:.2f}" for name in coders)) for row in training],
+            markup=True,
+        ),
+        Table(
+            title=f"Coding {settings['elements']:,} activations on {where or settings['device']}, million per second",
+            head=("form", "rate penalty", "bits", "encode", "decode"),
+            rows=coded,
+            remarks=failures(replace(record, rows=tuple(speed)), "form"),
+            markup=True,
+        ),
+        Table(
+            title="The quicker form by the speed of the link (bytes / bandwidth + coding, nothing overlapped)",
+            head=("forms", "rate penalty", "the first is quicker on links below"),
+            rows=links,
+            markup=True,
+        ),
+    ]

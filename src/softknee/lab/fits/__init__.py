@@ -1,8 +1,16 @@
 """Pictures of what networks learned in finished studies: fitted pictures and functions, regions, learned SQUAFs."""
 
-from .drawing import theorem_figure
+from .drawing import (
+    Written,
+    default_place,
+    draw_runs,
+    tables_of,
+    theorem_figure,
+    write_figures,
+    write_fits,
+    write_theorem,
+)
 from .runs import Fit, Run, read_run
-from .writing import Written, default_place, draw_runs, tables_of, write_figures, write_fits, write_theorem
 
 __all__ = [
     "Fit",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,8 @@ from torch import Tensor, nn
 
 from ... import design
 from ...design import Fitted
-from ...errors import DataError
+from ...errors import DataError, ParameterError, SoftkneeError
+from ...files import make_folder, write_whole
 from ...measure.estimate import score
 from ...nn import SQUAF
 from ...registry import get
@@ -23,20 +26,26 @@ from ..chart import (
     Chart,
     Page,
     by_name,
+    check_ending,
     coloured,
     footnote,
     lines_legend,
     marks,
     number,
     outline,
+    png_of,
     points,
     rgb,
     side_by_side,
     sized,
     svg_of,
     ticks,
+    write_figure,
 )
 from ..figures import Polyline, thin
+from ..report import summarise
+from ..report.tables import paper_note, paper_sentences, paper_tables
+from ..table import DENSE, escape_markdown
 from .runs import Fit, Run, mean_of
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -102,6 +111,16 @@ class Grid:
     def ours(self, cell: tuple[float, float]) -> float | None:
         return mean_of(self.of[cell].each("psnr")) if cell in self.of else None
 
+    def words(self, cell: tuple[float, float]) -> str:
+        """Our PSNR with half of its interval, or how many seeds diverged."""
+        if cell not in self.of:
+            return ""
+        if self.ours(cell) is None:
+            return f"{self.of[cell].diverged} seeds\ndiverged"
+        psnr = score([value for value in self.of[cell].each("psnr") if value is not None], larger_is_better=True)
+        half = "" if psnr.interval is None else f"\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
+        return f"{psnr.value:.2f}{half}"
+
 
 def grid_of(run: Run) -> Grid | None:
     """The cells of a run that trains SQUAF from several q and alpha; None of another run."""
@@ -120,6 +139,12 @@ def grid_of(run: Run) -> Grid | None:
     return Grid(q, h, cells, paper)
 
 
+def seeds_note(run: Run, measure: str = "") -> str:
+    """Which seeds a figure shows, as the beginning of a footnote."""
+    count = run.recipe.seeds.count
+    return "One seed was trained." if count == 1 else f"Shown is the seed with the median {written(measure)} of {count}"
+
+
 def heat_map(run: Run) -> Drawn:
     """PSNR in every cell, the paper's and ours, in one scale of colours."""
     grid = grid_of(run)
@@ -129,9 +154,15 @@ def heat_map(run: Run) -> Drawn:
     every = [*ours.values(), *grid.paper.values()]
     if not every:
         raise DataError(f"'{run.url}': in every cell a seed diverged, so that there are no means to show.")
-    ends = min(every), max(every)
-    columns, rows = len(grid.h), len(grid.q)
-    wide, tall = columns * _CELL_WIDE, rows * _CELL_TALL
+    low, high = min(every), max(every)
+
+    def colour(value: float | None) -> str:
+        if value is None:
+            return "#efeeea"
+        channels = coloured(torch.tensor(value), "viridis", low, high).tolist()
+        return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
+
+    wide, tall = len(grid.h) * _CELL_WIDE, len(grid.q) * _CELL_TALL
     panels = [("SQUAF paper", grid.paper)] * bool(grid.paper) + [("softknee", ours)]
     width = _LEFT + len(panels) * wide + (len(panels) - 1) * _GRID_GAP + 0.95
     sheet = Page(width, _TOP + tall + _GRID_FOOT)
@@ -146,51 +177,31 @@ def heat_map(run: Run) -> Drawn:
                 sheet.write(left - 0.06, _TOP + (row + 0.5) * _CELL_TALL, f"{q:g}", align="right", baseline="middle")
             for column, h in enumerate(grid.h):
                 value = values.get((q, h))
-                colour = "#efeeea" if value is None else _viridis(value, *ends)
                 corner = left + column * _CELL_WIDE, _TOP + row * _CELL_TALL
-                sheet.box(*corner, _CELL_WIDE, _CELL_TALL, color=colour)
-                if words := _words(grid, (q, h), values, mine=values is ours):
-                    dark = (ends[1] if value is None else value) - ends[0] < 0.55 * (ends[1] - ends[0])
+                sheet.box(*corner, _CELL_WIDE, _CELL_TALL, color=colour(value))
+                words = grid.words((q, h)) if values is ours else "" if value is None else f"{value:.2f}"
+                if words:
+                    dark = (high if value is None else value) - low < 0.55 * (high - low)
                     middle = corner[0] + _CELL_WIDE / 2, corner[1] + _CELL_TALL / 2 - 0.07 * words.count("\n")
                     sheet.write(*middle, words, size=7.5, colour="white" if dark else INK, baseline="middle")
     sheet.write(0.2, _TOP + tall / 2, "q", colour=SOFT, baseline="middle")
     for part in range(100):
-        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=_viridis(1 - part / 99))
+        shade = colour(high - part / 99 * (high - low))
+        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=shade)
     sheet.write(width - 0.65, _TOP - 0.06, "dB", baseline="bottom")
     for share in (0.0, 0.5, 1.0):
-        level = f"{ends[1] - share * (ends[1] - ends[0]):.0f}"
+        level = f"{high - share * (high - low):.0f}"
         sheet.write(width - 0.54, _TOP + share * tall, level, size=7, align="left", baseline="middle")
-    for line, words in enumerate(_grid_footnote(run)):
-        sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, colour=SOFT, align="left")
-    return Drawn(
-        sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(_grid_footnote(run))}"
-    )
-
-
-def _viridis(value: float, low: float = 0.0, high: float = 1.0) -> str:
-    channels = coloured(torch.tensor(value), "viridis", low, high).tolist()
-    return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
-
-
-def _words(grid: Grid, cell: tuple[float, float], values: Mapping[tuple[float, float], float], *, mine: bool) -> str:
-    if cell in values and not mine:
-        return f"{values[cell]:.2f}"
-    if not mine or cell not in grid.of:
-        return ""
-    if cell not in values:
-        return f"{grid.of[cell].diverged} seeds\ndiverged"
-    psnr = score([value for value in grid.of[cell].each("psnr") if value is not None], larger_is_better=True)
-    if psnr.interval is None:
-        return f"{psnr.value:.2f}"
-    return f"{psnr.value:.2f}\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
-
-
-def _grid_footnote(run: Run) -> list[str]:
     count = run.recipe.seeds.count
-    words = f"PSNR in dB of {run.data}, stored by a network whose SQUAFs all start with this q and alpha = h/q²."
-    if count == 1:
-        return [words, "One seed was trained in each cell."]
-    return [words, f"softknee: mean over {count} seeds, ± half of its 95 % interval. The paper has one number."]
+    notes = [
+        f"PSNR in dB of {run.data}, stored by a network whose SQUAFs all start with this q and alpha = h/q².",
+        "One seed was trained in each cell."
+        if count == 1
+        else f"softknee: mean over {count} seeds, ± half of its 95 % interval. The paper has one number.",
+    ]
+    for line, words in enumerate(notes):
+        sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, colour=SOFT, align="left")
+    return Drawn(sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(notes)}")
 
 
 CHOSEN = ("relu", "gelu", "ditac", "squaf")  # what is drawn of many; a larger figure has all
@@ -221,59 +232,44 @@ def curves(runs: Sequence[Run], *, names: Sequence[str] | None = None) -> Drawn:
         raise DataError(f"{', '.join(repr(run.url) for run in runs)}: there are no predictions of curves to show.")
     errors = [(curve[2] - curve[1]).abs().clamp_min(1e-12) for _, curve in drawn]
     low = max(1e-9, min(float(torch.quantile(error, 0.05)) for error in errors))
-    reach = low / 2, 2 * max(float(error.max()) for error in errors)
+    scale = number(
+        "y",
+        domain=(low / 2, 2 * max(float(error.max()) for error in errors)),
+        scale={"type": "log"},
+        axis={"tickCount": 3, "format": "~e"},
+    )
     rows = []
-    for line, ((fit, (x, target, y, place)), error) in enumerate(zip(drawn, errors, strict=True)):
-        colour, last = COLOURS[line % len(COLOURS)], line == len(drawn) - 1
-        across = number("x", domain=(float(x[0]), float(x[-1])), axis={"labels": last})
+    for place, ((fit, (x, target, y, seed)), error) in enumerate(zip(drawn, errors, strict=True)):
+        colour = COLOURS[place % len(COLOURS)]
+        across = number("x", domain=(float(x[0]), float(x[-1])), axis={"labels": place == len(drawn) - 1})
         most = 1.12 * float(target.abs().max())
-        gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged, " if fit.diverged else ""
-        score = f"{gone}MSE {power_of_ten(fit.each('mse')[place] or 0.0)}"
         upright = number("y", domain=(-most, most), axis={"tickCount": 3, "minExtent": 24})
+        gone = f"{fit.diverged} of {len(fit.outcome.diverged)} seeds diverged, " if fit.diverged else ""
+        score = f"{gone}MSE {power_of_ten(fit.each('mse')[seed] or 0.0)}"
+        scales, where = {"scale_x": _LONG / 2, "scale_y": _TALL / (2 * most)}, {"x": across, "y": upright}
+        seen = [thin(Polyline(x.tolist(), values.tolist()), **scales, tolerance=0.05) for values in (target, y)]
         layers = [
-            _line(*_thinned(x, target, most), across, upright, color="#b5b4ae", strokeWidth=3.4),
-            _line(*_thinned(x, y, most), across, upright, color=colour, strokeWidth=1.5),
-            _at_the_right(score, 10.5),
+            marks("line", points(line.xs, line.ys), where, color=shade, strokeWidth=wide)
+            for line, shade, wide in zip(seen, ("#b5b4ae", colour), (3.4, 1.5), strict=True)
         ]
         title = {"text": fit.title, "fontSize": 11.5, "fontWeight": "bold"}
-        left = sized({"title": title, "layer": layers}, _LONG, _TALL)
-        scale = number("y", domain=reach, scale={"type": "log"}, axis={"tickCount": 3, "format": "~e"})
-        seed = _at_the_right(f"seed {fit.number(place)}", 9.5)
-        stroke = _line(x.tolist(), error.tolist(), across, scale, color=colour, strokeWidth=0.9, clip=True)
-        right = sized({"title": {"text": "|fit − target|", "fontSize": 11}, "layer": [stroke, seed]}, 260, _TALL)
+        left = sized({"title": title, "layer": [*layers, _at_the_right(score, 10.5)]}, _LONG, _TALL)
+        look = {"color": colour, "strokeWidth": 0.9, "clip": True}
+        stroke = marks("line", points(x.tolist(), error.tolist()), {"x": across, "y": scale}, **look)
+        panel = [stroke, _at_the_right(f"seed {fit.number(seed)}", 9.5)]
+        right = sized({"title": {"text": "|fit − target|", "fontSize": 11}, "layer": panel}, 260, _TALL)
         rows.append({"hconcat": [left, right], "spacing": 18})
-    title = {
-        "text": f"{runs[0].data}: target and fit",
-        "subtitle": _line_footnote(runs),
-        "subtitleColor": SOFT,
-        "offset": 14,
-    }
+    seeds = seeds_note(runs[0], "mse") + ("" if runs[0].recipe.seeds.count == 1 else ", and its MSE.")
+    note = f"{seeds} Errors are on a logarithmic scale, the same in every row."
+    title = {"text": f"{runs[0].data}: target and fit", "subtitle": note, "subtitleColor": SOFT, "offset": 14}
     figure = {"vconcat": rows, "spacing": 10, "title": title}
-    return Drawn(figure, f"{runs[0].data}: grey the target, in colour the fits. {_line_footnote(runs)}")
-
-
-def _thinned(x: Tensor, y: Tensor, most: float) -> tuple[Sequence[float], Sequence[float]]:
-    """The points that are seen to make a difference."""
-    thinned = thin(
-        Polyline(tuple(x.tolist()), tuple(y.tolist())), scale_x=_LONG / 2, scale_y=_TALL / (2 * most), tolerance=0.05
-    )
-    return thinned.xs, thinned.ys
-
-
-def _line(x: Sequence[float], y: Sequence[float], across: Chart, upright: Chart, **look: Any) -> Chart:
-    return marks("line", points(x, y), {"x": across, "y": upright}, **look)
+    return Drawn(figure, f"{runs[0].data}: grey the target, in colour the fits. {note}")
 
 
 def _at_the_right(text: str, size: float) -> Chart:
     """Words above the right end of a panel."""
     where = {"x": {"value": "width"}, "y": {"value": 0}, "text": {"field": "text"}}
     return marks("text", [{"text": text}], where, align="right", baseline="bottom", dy=-6, fontSize=size)
-
-
-def _line_footnote(runs: Sequence[Run]) -> str:
-    count = runs[0].recipe.seeds.count
-    seeds = "One seed was trained." if count == 1 else f"Shown is the seed with the median MSE of {count}, and its MSE."
-    return f"{seeds} Errors are on a logarithmic scale, the same in every row."
 
 
 TOLERANCES = (0.4, 0.2, 0.1, 0.05, 0.025)
@@ -407,12 +403,8 @@ def shape_of(run: Run) -> tuple[int, int] | None:
     return len(sides[0]), len(sides[1])
 
 
-def truth_of(run: Run) -> Tensor:
-    """The target as rows of pixels. A function's first input runs to the right and its second upwards."""
-    return _laid_out(run, run.examples.test_y)
-
-
 def _laid_out(run: Run, values: Tensor) -> Tensor:
+    """Values as rows of pixels. A function's first input runs to the right and its second upwards."""
     shape = shape_of(run)
     if shape is None:
         raise DataError(f"'{run.url}': its test part is neither a picture nor an even grid of two inputs.")
@@ -454,10 +446,9 @@ def gallery(run: Run) -> Drawn:
     fits = run.with_predictions()
     if not fits:
         raise DataError(f"'{run.url}' kept no predictions, so that there is no picture to show.")
-    look, truth = look_of(run), truth_of(run)
+    look, truth = look_of(run), _laid_out(run, run.examples.test_y)
     panels = len(fits) + 1
-    # As few empty places in the last row as can be, and rather wide than tall.
-    columns = panels if panels <= _COLUMNS else min((6, 5, 4), key=lambda many: -panels % many)
+    columns = panels if panels <= _COLUMNS else _columns(panels, (6, 5, 4))
     block = _TITLE + 2 * _SIDE + _GAP + _WORDS
     pictures = {fit.label: fitted(fit, look.measure) for fit in fits}
     errors = Look(
@@ -522,7 +513,7 @@ def compare_pictures(runs: Sequence[Run], *, names: Sequence[str] | None = None)
     for line, run in enumerate(runs):
         look, top = look_of(run), _TITLE + line * row
         sheet.write(0.17, top + side / 2, run.data, size=9, angle=270, baseline="middle")
-        _image(sheet, edge, top, truth_of(run), look, side=side)
+        _image(sheet, edge, top, _laid_out(run, run.examples.test_y), look, side=side)
         for column, label in enumerate(chosen, start=1):
             left, fit = edge + column * (side + _GAP), fits[line].get(label)
             picture = None if fit is None else fitted(fit, look.measure)
@@ -537,9 +528,6 @@ def compare_pictures(runs: Sequence[Run], *, names: Sequence[str] | None = None)
     sheet.footnote(_footnote(runs[0], look_of(runs[0])), left=edge)
     named = ", ".join(run.data for run in runs)
     return Drawn(sheet.figure, f"{named}: originals and fits side by side. {_footnote(runs[0], look_of(runs[0]))}")
-
-
-# -- pieces ------------------------------------------------------------------------------------------------
 
 
 def _is_picture(run: Run) -> bool:
@@ -564,10 +552,8 @@ def _scores(sheet: Page, middle: float, top: float, fit: Fit, place: int) -> Non
 def _footnote(run: Run, look: Look) -> str:
     sides = "" if _is_picture(run) else " The first input runs to the right, the second upwards."
     count = run.recipe.seeds.count
-    if count == 1:
-        return f"One seed was trained.{sides}"
     scores = f"PSNR and SSIM are means over {count} seeds." if _is_picture(run) else "The MSE is its own."
-    return f"Shown is the seed with the median {written(look.measure)} of {count}. {scores}{sides}"
+    return seeds_note(run, look.measure) + ("" if count == 1 else f". {scores}") + sides
 
 
 _PLANE_SIDE, _PLANE_GAP, _PLANE_TITLE, _PLANE_FOOT, _LEGEND = 1.95, 0.12, 0.42, 0.3, 0.26  # inches
@@ -615,68 +601,59 @@ def regions(run: Run, *, names: Sequence[str] | None = None) -> Drawn:
     fits = [fit for fit in usable if names is None or fit.name in names]
     if not fits:
         raise DataError(f"'{run.url}' kept no models, so that no regions can be drawn; train with keep: [models].")
-    # As few empty places in the last row as can be, and rather wide than tall.
-    columns = len(fits) if len(fits) < 5 else min((5, 4, 3), key=lambda many: -len(fits) % many)
-    rows = math.ceil(len(fits) / columns)
-    wide = _PLANE_GAP + columns * (_PLANE_SIDE + _PLANE_GAP)
-    sheet = Page(wide, rows * (_PLANE_SIDE + _PLANE_TITLE) + _LEGEND + _PLANE_FOOT)
+    columns = len(fits) if len(fits) < 5 else _columns(len(fits), (5, 4, 3))
+    tall = math.ceil(len(fits) / columns) * (_PLANE_SIDE + _PLANE_TITLE)
+    sheet = Page(_PLANE_GAP + columns * (_PLANE_SIDE + _PLANE_GAP), tall + _LEGEND + _PLANE_FOOT)
     for index, fit in enumerate(fits):
         left = _PLANE_GAP + index % columns * (_PLANE_SIDE + _PLANE_GAP)
         _panel(sheet, left, index // columns * (_PLANE_SIDE + _PLANE_TITLE), fit)
-    _legend(sheet, run, rows * (_PLANE_SIDE + _PLANE_TITLE) + 0.16)
-    sheet.footnote(_plane_footnote(run))
+    entries = [(f"class {label}", _mark(kind, size=40)) for kind, label in enumerate(run.examples.labels)]
+    left = 0.2
+    for words, look in (*entries, ("missed", {**_mark(0, wrong=True, size=40), "fill": "white"})):
+        sheet.points([{"x": left, "y": tall + 0.16}], **look)
+        sheet.write(left + 0.1, tall + 0.16, words, size=7.5, align="left", baseline="middle")
+        left += 0.32 + 0.07 * len(words)
+    count = run.recipe.seeds.count
+    note = f"Shown is the seed with the median accuracy; above each panel the mean over {count} seeds."
+    note = seeds_note(run) if count == 1 else note
+    sheet.footnote(note)
     words = f"{run.data}: the class that a network gives to every place, with the test points"
-    return Drawn(sheet.figure, f"{words}; a black rim is a point that it misses. {_plane_footnote(run)}")
+    return Drawn(sheet.figure, f"{words}; a black rim is a point that it misses. {note}")
+
+
+def _columns(panels: int, counts: Sequence[int]) -> int:
+    """As few empty places in the last row as can be, and rather wide than tall."""
+    return min(counts, key=lambda many: -panels % many)
 
 
 def _panel(sheet: Page, left: float, top: float, fit: Fit) -> None:
     place = fit.seed("accuracy")
     mean, own = mean_of(fit.each("accuracy")), fit.each("accuracy")[place]
     title = f"{fit.diverged} seeds diverged" if mean is None else f"{100 * mean:.1f} %"
-    own_words = f"seed {fit.number(place)}: {100 * (own or 0.0):.1f} %"
     sheet.write(left, top + 0.1, fit.title, size=9.5, align="left", weight="bold")
     sheet.write(left + _PLANE_SIDE, top + 0.1, title, size=9.5, align="right")
-    sheet.write(left, top + 0.27, own_words, size=7, colour=SOFT, align="left")
-    examples = fit.run.examples
-    colours = torch.tensor([rgb(colour) for colour in COLOURS[: examples.classes]])
-    sheet.image(
-        left, top + _PLANE_TITLE, _PLANE_SIDE, _PLANE_SIDE, (colours * (1 - _LIGHT) + _LIGHT)[decided(fit, place)]
-    )
+    seed = f"seed {fit.number(place)}: {100 * (own or 0.0):.1f} %"
+    sheet.write(left, top + 0.27, seed, size=7, colour=SOFT, align="left")
+    examples, top = fit.run.examples, top + _PLANE_TITLE
+    colours = torch.tensor([rgb(colour) for colour in COLOURS[: examples.classes]]) * (1 - _LIGHT) + _LIGHT
+    sheet.image(left, top, _PLANE_SIDE, _PLANE_SIDE, colours[decided(fit, place)])
     missed = classes_at(fit, place, examples.test_x) != examples.test_y
     low_x, high_x, low_y, high_y = bounds_of(fit.run)
     for kind in range(examples.classes):
         for wrong in (False, True):
-            points = examples.test_x[(examples.test_y == kind) & (missed == wrong)].tolist()
             rows = [
                 {
                     "x": left + _PLANE_SIDE * (x - low_x) / (high_x - low_x),
-                    "y": top + _PLANE_TITLE + _PLANE_SIDE * (high_y - y) / (high_y - low_y),
+                    "y": top + _PLANE_SIDE * (high_y - y) / (high_y - low_y),
                 }
-                for x, y in points
+                for x, y in examples.test_x[(examples.test_y == kind) & (missed == wrong)].tolist()
             ]
-            sheet.points(rows, **_mark(kind, wrong))
+            sheet.points(rows, **_mark(kind, wrong=wrong, size=30 if wrong else 20))
 
 
-def _mark(kind: int, wrong: bool) -> dict[str, Any]:
+def _mark(kind: int, *, wrong: bool = False, size: float = 20) -> dict[str, Any]:
     rim = {"stroke": INK, "strokeWidth": 1.2} if wrong else {"stroke": "white", "strokeWidth": 0.4}
-    return {"shape": outline(MARKS[kind]), "fill": COLOURS[kind], "size": 30 if wrong else 20, **rim}
-
-
-def _legend(sheet: Page, run: Run, top: float) -> None:
-    left = 0.2
-    for kind, label in enumerate(run.examples.labels):
-        sheet.points([{"x": left, "y": top}], **{**_mark(kind, False), "size": 40})
-        sheet.write(left + 0.1, top, f"class {label}", size=7.5, align="left", baseline="middle")
-        left += 0.32 + 0.07 * len(f"class {label}")
-    sheet.points([{"x": left, "y": top}], **{**_mark(0, True), "fill": "white", "size": 40})
-    sheet.write(left + 0.1, top, "missed", size=7.5, align="left", baseline="middle")
-
-
-def _plane_footnote(run: Run) -> str:
-    count = run.recipe.seeds.count
-    if count == 1:
-        return "One seed was trained."
-    return f"Shown is the seed with the median accuracy; above each panel the mean over {count} seeds."
+    return {"shape": outline(MARKS[kind]), "fill": COLOURS[kind], "size": size, **rim}
 
 
 # -- what every SQUAF of a network learned ------------------------------------------------------------------
@@ -723,33 +700,44 @@ def learned_fits(run: Run) -> list[Fit]:
     ]
 
 
+@torch.inference_mode()
 def sites_of(fit: Fit, measure: str) -> list[Site]:
     """Every SQUAF of a fit in order of depth, of the median seed by a test score."""
     chosen = fit.seed(measure)
     alive = [place for place, epoch in enumerate(fit.outcome.diverged) if epoch is None and place != chosen]
     before, after = _squafs(fit.model(chosen, trained=False)), _after(fit, chosen)
     others = [_after(fit, place) for place in alive[: _MOST_SEEDS - 1]]
-    alone = fit.outcome.trial.model.build == "alone"  # what comes in is the data itself
-    seen = _seen(fit, chosen) if fit.weights and not alone else {}
+    inputs: dict[str, Tensor] = {}
+    if fit.weights and fit.outcome.trial.model.build != "alone":  # there, what comes in is the data itself
+        model: Any = fit.model(chosen)
+        for path, module in _squafs(model).items():
+            note = lambda _, args, path=path: inputs.__setitem__(path, args[0].flatten())  # noqa: E731
+            module.register_forward_pre_hook(note)
+        x = fit.run.examples.train_x
+        model(x[:: max(1, len(x) // _SEEN)])
     sites = []
     for path, module in after.items():
-        reach = max(_reach(module), _reach(before[path]))
+        # To the last point and half a step beyond, where SQUAF is all but constant.
+        grids = [_grid(squaf) for squaf in (module, before[path])]
+        reach = max(float(grid.abs().max()) + float(grid.diff().max()) for grid in grids)
         x = torch.linspace(-reach, reach, _SHAPE_POINTS)
-        edges, shares = _histogram(seen[path], reach) if path in seen else (torch.empty(0), torch.empty(0))
-        with torch.inference_mode():
-            sites.append(
-                Site(
-                    path=path,
-                    x=x,
-                    start=before[path](x),
-                    end=module(x),
-                    others=tuple(other[path](x) for other in others),
-                    points=_grid(module),
-                    at_points=module(_grid(module)),
-                    edges=edges,
-                    shares=shares,
-                )
+        edges, shares = torch.empty(0), torch.empty(0)
+        if path in inputs:
+            counts, edges = torch.histogram(inputs[path].float().cpu(), bins=60, range=(-reach, reach))
+            shares = counts / inputs[path].numel()
+        sites.append(
+            Site(
+                path=path,
+                x=x,
+                start=before[path](x),
+                end=module(x),
+                others=tuple(other[path](x) for other in others),
+                points=grids[0],
+                at_points=module(grids[0]),
+                edges=edges,
+                shares=shares,
             )
+        )
     return sites
 
 
@@ -785,72 +773,34 @@ def _grid(module: SQUAF) -> Tensor:
     return torch.arange(-module.k, module.k + 1) * module.q.detach().float().cpu().reshape(())
 
 
-def _reach(module: SQUAF) -> float:
-    """To the last point and half a step beyond, where SQUAF is all but constant."""
-    points = _grid(module)
-    return float(points.abs().max()) + float(points.diff().max())
-
-
-@torch.inference_mode()
-def _seen(fit: Fit, place: int) -> dict[str, Tensor]:
-    """What comes into each SQUAF for some of the training examples."""
-    model, inputs = fit.model(place), {}
-    handles = [
-        module.register_forward_pre_hook(lambda _, args, path=path: inputs.__setitem__(path, args[0].flatten()))
-        for path, module in _squafs(model).items()
-    ]
-    x = fit.run.examples.train_x
-    model(x[:: max(1, len(x) // _SEEN)])
-    for handle in handles:
-        handle.remove()
-    return inputs
-
-
-def _histogram(values: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-    """60 equal parts of [-reach, reach] and the share of values in each; those outside are in none."""
-    counts, edges = torch.histogram(values.float().cpu(), bins=60, range=(-reach, reach))
-    return edges, counts / values.numel()
-
-
-# -- the figure --------------------------------------------------------------------------------------------
-
-
 def shapes(run: Run, *, measure: str) -> Drawn:
     """A panel for each layer of each trained SQUAF."""
     fits = learned_fits(run)
     if not fits:
         raise DataError(f"'{run.url}' has no SQUAF with learned parameters to draw.")
-    sites = {fit.label: sites_of(fit, measure) for fit in fits}
-    several = len(fits) > 1
-    panels = [
-        (_title(fit, depth, several=several, many=len(sites[fit.label]) > 1), site)
-        for fit in fits
-        for depth, site in enumerate(sites[fit.label], start=1)
-    ]
+    panels: list[tuple[str, Site]] = []
+    most = 0
+    for fit in fits:
+        sites = sites_of(fit, measure)
+        most, many = max(most, len(sites)), len(sites) > 1
+        for depth, site in enumerate(sites, start=1):
+            parts = [fit.title] * (len(fits) > 1 or not many) + [f"layer {depth}"] * many
+            panels.append((", ".join(parts), site))
     fine = any(len(site.points) > _MANY_POINTS for _, site in panels)
-    columns = min(2, len(panels)) if fine else min(_SHAPE_COLUMNS, max(len(layers) for layers in sites.values()))
+    columns = min(2, len(panels)) if fine else min(_SHAPE_COLUMNS, most)
     wide = max(400 if fine else 200, 440 // columns)  # the legend needs as much
-    every = [site for _, site in panels]
-    names = ["start", "learned"] + ["other seeds"] * any(site.others for site in every)
-    names += ["pre-activations"] * any(len(site.shares) for site in every)
+    names = ["start", "learned"] + ["other seeds"] * any(site.others for _, site in panels)
+    names += ["pre-activations"] * any(len(site.shares) for _, site in panels)
+    seeds = dict.fromkeys(fit.number(fit.seed(measure)) for fit in fits)
+    which = f" (seed {next(iter(seeds))})" if len(seeds) == 1 else ""
     figure = {
         "concat": [sized(_shape_panel(title, site, names), wide, _SHAPE_TALL) for title, site in panels],
         "columns": columns,
         "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}},
-        "title": footnote(f"In colour the seed with the median {written(measure)}{_numbers(fits, measure)}."),
+        "title": footnote(f"In colour the seed with the median {written(measure)}{which}."),
     }
     words = "SQUAF of every layer before and after training; dots are the points of its grid"
     return Drawn(figure, f"{run.data}: {words}.")
-
-
-def _title(fit: Fit, depth: int, *, several: bool, many: bool) -> str:
-    layer = f"layer {depth}" if many else ""
-    return ", ".join(part for part in (fit.title if several or not many else "", layer) if part)
-
-
-def _numbers(fits: Sequence[Fit], measure: str) -> str:
-    each = dict.fromkeys(fit.number(fit.seed(measure)) for fit in fits)
-    return f" (seed {next(iter(each))})" if len(each) == 1 else ""
 
 
 def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
@@ -886,3 +836,133 @@ def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
         drawn("circle", "learned", site.points, site.at_points, size=10 if fine else 20, opacity=1),
     ]
     return {"title": {"text": title, "fontSize": 11.5}, "layer": layers}
+
+
+def tables_of(run: Run) -> str:
+    """Every number of the paper and ours, in Markdown, with notes on what is missing."""
+    summary = summarise(run.recipe, [fit.outcome for fit in run.fits])
+    if run.recipe.paper is None or not summary.paper_tables:
+        raise DataError(f"The recipe of '{run.url}' names no numbers of a paper ('paper:'), so that there is no table.")
+    parts = [f"### {escape_markdown(run.recipe.title or run.name)}"]
+    parts.append("\n".join(f"- {escape_markdown(words)}" for words in paper_sentences(summary)))
+    parts += [table.markdown(DENSE, links=False).rstrip() for table in paper_tables(summary)]
+    parts.append(escape_markdown(paper_note(summary)))
+    parts += [f"> {escape_markdown(note)}" for note in run.notes]
+    return "\n\n".join(part for part in parts if part)
+
+
+_FEW = 5  # fits that a figure of chosen ones is not needed for
+_MOST_SHAPES = 4  # trained SQUAFs of one run whose layers are drawn
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files in the order they were written, what each figure shows by its name, and what could not be drawn."""
+
+    files: tuple[Path, ...]
+    captions: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def draw_runs(runs: Sequence[Run]) -> tuple[dict[str, Drawn], tuple[str, ...]]:
+    """Every figure by name, and sentences about what is missing."""
+    figures: dict[str, Drawn] = {}
+    notes: list[str] = []
+
+    def add(name: str, make: Callable[[], Drawn]) -> None:
+        try:
+            figures[name] = make()
+        except DataError as error:
+            notes.append(str(error))
+
+    every_run, runs = runs, [run for run in runs if _has_examples(run, notes)]
+    names = [run.name for run in runs]
+    for place, run in enumerate(runs):
+        # Two studies of one name are numbered in their order.
+        before = names[:place].count(run.name)
+        _draw_run(run, f"{run.name}-{before + 1}" if before else run.name, add, notes)
+    pictures = [run for run in runs if _kind(run) == "picture" and grid_of(run) is None]
+    if len(pictures) > 1:
+        add("pictures", lambda: compare_pictures(pictures, names=PAPER))
+        add("pictures-all", lambda: compare_pictures(pictures))
+    for data in dict.fromkeys(run.data for run in runs if _kind(run) == "curve"):
+        same = [run for run in runs if run.data == data and _kind(run) == "curve"]
+        many, name = sum(len(run.fits) for run in same) > _FEW, f"{Path(data).stem}-curves"
+        add(name, lambda same=same, many=many: curves(same, names=CHOSEN if many else None))
+        if many:
+            add(f"{name}-all", lambda same=same: curves(same))
+    every = dict.fromkeys((*(note for run in every_run for note in run.notes), *notes))
+    return figures, tuple(every)
+
+
+def _has_examples(run: Run, notes: list[str]) -> bool:
+    try:
+        return bool(run.examples)
+    except SoftkneeError as error:
+        notes.append(f"'{run.url}' is not drawn. {error}")
+        return False
+
+
+def _draw_run(run: Run, name: str, add: Callable[[str, Callable[[], Drawn]], None], notes: list[str]) -> None:
+    kind = _kind(run)
+    grid = grid_of(run)
+    if grid is not None:
+        add(f"{name}-grid", lambda: heat_map(run))
+    elif kind in ("picture", "field"):
+        add(f"{name}-fits", lambda: gallery(run))
+    elif kind == "plane":
+        add(f"{name}-regions", lambda: regions(run))
+        if len(run.fits) > _FEW:
+            add(f"{name}-regions-paper", lambda: regions(run, names=PAPER))
+    elif kind == "":
+        notes.append(
+            f"'{run.url}' is about {run.data}, which has no picture of its own: pictures, functions of one or two "
+            "inputs and classes in a plane have."
+        )
+    if grid is None and 0 < len(learned_fits(run)) <= _MOST_SHAPES:
+        add(f"{name}-squaf", lambda: shapes(run, measure=_measure(run)))
+
+
+def _kind(run: Run) -> str:
+    if run.examples.picture is not None:
+        return "picture"
+    if is_curve(run):
+        return "curve"
+    return "field" if shape_of(run) else "plane" if is_plane(run) else ""
+
+
+def _measure(run: Run) -> str:
+    if run.examples.picture is not None:
+        return "psnr"
+    return "mse" if run.examples.task == "regression" else "accuracy"
+
+
+def write_figures(figures: dict[str, Drawn], folder: str | os.PathLike[str]) -> list[Path]:
+    """Each figure as NAME.png, and as NAME.svg where that stays small."""
+    place = make_folder(folder, what="figures")
+    written = []
+    for name, drawn in figures.items():
+        written.append(write_whole(place / f"{name}.png", png_of(drawn.figure), what="figure"))
+        if (vector := svg_bytes(drawn.figure)) is not None:
+            written.append(write_whole(place / f"{name}.svg", vector, what="figure"))
+    return written
+
+
+def write_fits(runs: Sequence[Run], folder: str | os.PathLike[str]) -> Written:
+    """Draw all that these runs have something for, and write it into a folder."""
+    figures, notes = draw_runs(runs)
+    files = write_figures(figures, folder)
+    return Written(tuple(files), {name: figure.caption for name, figure in figures.items()}, notes)
+
+
+def default_place(run: Run) -> Path:
+    """Where the figures go by default: the folder 'fits' of the study."""
+    if not Path(run.url).is_dir():
+        raise ParameterError(f"'{run.url}' is no folder of this machine; say with --out where the figures go.")
+    return Path(run.url) / "fits"
+
+
+def write_theorem(path: str | os.PathLike[str]) -> Path:
+    """Draw the approximation theorem into a .png or .svg file."""
+    check_ending(path)
+    return write_figure(theorem_figure().figure, path, label="fitted functions")

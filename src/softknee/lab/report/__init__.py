@@ -3,8 +3,7 @@
 outcomes -> summary (what is shown) -> tables, figures -> html, markdown, latex, csv_files, pdf
 """
 
-from .parts import Summary
-from .summary import summarise
+from .summary import Summary, summarise
 from .writing import report_files, write_report
 
 __all__ = ["Summary", "report_files", "summarise", "write_report"]

@@ -6,50 +6,562 @@ A trial with a diverged seed has no averages at all: the survivors alone would m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from ...errors import DataError
 from ...measure.estimate import Estimate, Score, score
-from ...measure.record import Quantity
+from ...measure.machine import Hardware, Versions
+from ...measure.record import Quantity, Record, without_paths
 from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ...registry import get
 from ...spec import Activation
 from ..compare import wilson
-from ..studies.recipe import PAPER_MEASURES, Code, LanguageTask, Paper, Preference, Recipe
+from ..studies.reading import to_yaml
+from ..studies.recipe import PAPER_MEASURES, Code, LanguageTask, Paper, Preference, Recipe, Value
 from ..studies.trials import Outcome
 from ..table import BETTER, SLIGHTLY, WORSE
-from .parts import (
-    EQUIVALENT,
-    PARAMETERS,
-    UNDECIDED,
-    Answer,
-    Band,
-    Cost,
-    Inside,
-    Knob,
-    Measure,
-    PaperRow,
-    PaperTable,
-    Profile,
-    Replacement,
-    Row,
-    Shape,
-    Summary,
-    Trajectory,
-    Verdict,
-    column_places,
-    counted,
-    decimals,
-    fixed,
-    listed,
-    measured,
-    score_called,
-    with_margin,
-    with_reach,
+
+EQUIVALENT, UNDECIDED = "equivalent", "no difference shown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number that activations are compared by.
+
+    name:    as in an outcome: "accuracy", "log_loss", "delta_1", ...
+    title:   as in the head of a column.
+    scale:   what values are multiplied by when they are shown: 100 for percent.
+    unit:    what stands behind them then.
+    logarithmic: it is seen by its order, and shown in powers of ten where a column has several.
+    of_sets: it belongs to a set of models (a prediction difference), not to each model.
+    margin:  the largest difference that does not matter, unscaled; None where equivalence is not tested.
+    """
+
+    name: str
+    title: str
+    larger_is_better: bool
+    scale: float = 1.0
+    unit: str = ""
+    logarithmic: bool = False
+    of_sets: bool = False
+    margin: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A row against the baseline by one measure: row minus baseline.
+
+    adjusted:    Holm's adjusted p over all rows of this measure.
+    equivalence: Holm's adjusted p of the equivalence tests of this measure.
+    words:       "better" or "worse", with "slightly" before it where the difference is shown to be within the margin;
+                 "equivalent" where only that is shown; or "no difference shown".
+    """
+
+    comparison: Comparison
+    adjusted: float | None
+    equivalence: float | None
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The time of one step, and relative to the cost baseline; `key` names the record it is from."""
+
+    key: str
+    train: Quantity
+    infer: Quantity
+    train_ratio: Quantity
+    infer_ratio: Quantity
+    peak_memory: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One activation with one set of values.
+
+    variant:     what of it is learned, whether it is hardened, which epoch is reported, and what it begins with at the
+                 last place: values of a knob are a path within one variant.
+    key:         names its record.
+    diverged:    (seed, epoch) of each seed that diverged. Then there are no averages: `scores`, `differences` and
+                 `verdicts` are empty, because a mean of the survivors would be of another, luckier study.
+    best:        the measures by which it is the best, or not shown to be worse than the best.
+    trained:     how many numbers of one model are trained; None where that is not known.
+    """
+
+    label: str
+    name: str
+    values: Mapping[str, Value]
+    variant: tuple[bool | str | tuple[str, ...], bool, str | None, tuple[tuple[str, float], ...]]
+    key: str
+    seeds: tuple[int, ...]
+    baseline: bool
+    diverged: tuple[tuple[int, int], ...] = ()
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    differences: Mapping[str, Estimate] = field(default_factory=dict)
+    cost: Cost | None = None
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    best: frozenset[str] = frozenset()
+    learning_rate: float = 0.0
+    weight_decay: float = 0.0
+    seconds: float = 0.0
+    trained: int | None = None
+
+    def number(self, parameter: str) -> float:
+        """The value of a parameter that is a number."""
+        return float(self.values[parameter])
+
+    def result(self, measure: Measure) -> Score | Estimate | None:
+        return self.differences.get(measure.name) if measure.of_sets else self.scores.get(measure.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """Rows of one activation that differ in one parameter, in its order: the path through the plane."""
+
+    name: str
+    parameter: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """A training curve of one row: the mean over seeds with its interval; or, where seeds diverged, each of them.
+
+    epochs: the epoch of each point.
+    cut:    the interval would have reached below 0, where no loss is, and goes down to the lowest seed instead.
+    each:   [seed][epoch] of a row with diverged seeds, None from where a seed diverged; empty for all others.
+    """
+
+    label: str
+    curve: str
+    epochs: tuple[int, ...]
+    middle: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    cut: bool = False
+    each: tuple[tuple[float | None, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """An activation at one site as it started and as each seed left it: parameters by name."""
+
+    label: str
+    name: str
+    path: str
+    start: Mapping[str, float]
+    ends: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """A parameter at one site after some epochs, epoch 0 being the start: mean, lowest and highest over seeds."""
+
+    label: str
+    path: str
+    parameter: str
+    epochs: tuple[int, ...]
+    middle: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """The knob of one row over depth; each of start, end and distance is [site][seed]."""
+
+    label: str
+    knob: str
+    paths: tuple[str, ...]
+    start: tuple[tuple[float, ...], ...]
+    end: tuple[tuple[float, ...], ...]
+    distance: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """A hardened row before and after the limit took its activations' place; the change is after minus before."""
+
+    label: str
+    key: str
+    limit: str
+    measure: Measure
+    before: Score
+    after: Score
+    change: Comparison
+    changed: Score | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """Measures inside the networks of one row, averaged over sites: by title, as fractions or nats."""
+
+    label: str
+    key: str
+    scores: Mapping[str, Score]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One of the questions of every study, the row that answers it, and the rest of the sentence (from a comma on)."""
+
+    question: str
+    label: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.question}: {self.label}{self.words}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperRow:
+    """A number of a paper and ours, in the unit that is shown.
+
+    value, interval: the mean over seeds, the geometric mean, or the difference of all models, and where it lies; None
+             where seeds diverged, or where the activation was not run.
+    verdict: "better", "worse", "as in the paper (inside our interval)", or why there is none.
+    """
+
+    label: str
+    key: str | None
+    paper: float
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    seeds: int
+    diverged: int
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """One measure of a paper, its numbers and ours.
+
+    average:      "mean" or "geometric mean", over seeds; "all models together" of a prediction difference.
+    paper_places: decimals of the paper's numbers; None for powers of ten.
+    places:       decimals of ours.
+    best:         who is best there and here, in a sentence; empty of what has no best.
+    """
+
+    measure: Measure
+    average: str
+    rows: tuple[PaperRow, ...]
+    paper_places: int | None
+    places: int | None
+    best: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """All that a report shows.
+
+    metric:    the measure of how good a model is: accuracy, or the mean squared error of a regression.
+    spread:    the measure of how reproducible: the prediction difference Delta_1; None where it was not measured.
+    measures:  all measures, these two among them.
+    sentences: the most accurate, the most reproducible and the cheapest.
+    notes:     what a reader must know: diverged trials, a baseline that is not there.
+    paper_tables: the numbers of a paper and ours, a measure each; empty where the recipe names none.
+    """
+
+    recipe: Recipe
+    metric: Measure
+    spread: Measure | None
+    measures: tuple[Measure, ...]
+    rows: tuple[Row, ...]
+    baseline: Row | None
+    knobs: tuple[Knob, ...]
+    bands: tuple[Band, ...]
+    shapes: tuple[Shape, ...]
+    trajectories: tuple[Trajectory, ...]
+    profiles: tuple[Profile, ...]
+    replacements: tuple[Replacement, ...]
+    inside: tuple[Inside, ...]
+    sentences: tuple[Answer, ...]
+    notes: tuple[str, ...]
+    seconds: float
+    paper_tables: tuple[PaperTable, ...] = ()
+
+    @property
+    def judged(self) -> tuple[Row, ...]:
+        """The rows that have averages: no seed of them diverged."""
+        return tuple(row for row in self.rows if not row.diverged)
+
+
+DASH = "–"
+_DECADES = 100.0  # the ratio from which on no number of decimals suits all of a column
+
+
+def minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def plain(value: float) -> str:
+    """A parameter's value: 0.5, 2, 1e−05."""
+    return minus(f"{value:.4g}")
+
+
+def reach(result: Score | Estimate) -> float | None:
+    """How far the interval goes from the value, to the side where nothing bounds it."""
+    return (
+        None if result.interval is None else max(result.value - result.interval[0], result.interval[1] - result.value)
+    )
+
+
+def decimals(results: Iterable[Score | Estimate], *, scale: float = 1.0) -> int:
+    """Digits behind the point for a column: two that count in its typical interval; of none, three in the values."""
+    shown = [result for result in results if result is not None]
+    widths = sorted(scale * wide for result in shown if (wide := reach(result)))
+    if widths:
+        return place_of(widths[len(widths) // 2])
+    sizes = sorted(abs(scale * result.value) for result in shown if result.value)
+    return place_of(sizes[len(sizes) // 2], digits=3) if sizes else 2
+
+
+def column_places(results: Iterable[Score | Estimate], *, scale: float = 1.0, logarithmic: bool = False) -> int | None:
+    """`decimals`, or None for powers of ten: of a quantity that is seen by its order where a column has several."""
+    shown = list(results)
+    sizes = [abs(result.value) for result in shown if result.value]
+    if logarithmic and sizes and (max(sizes) > _DECADES * min(sizes) or max(sizes) < 1 / _DECADES):
+        return None
+    return decimals(shown, scale=scale)
+
+
+def place_of(size: float, *, digits: int = 2) -> int:
+    """How many decimals show this size with that many digits: 0.034 with two has three."""
+    return min(8, max(0, digits - 1 - math.floor(math.log10(size))))
+
+
+def fixed(value: float, places: int | None, *, signed: bool = False) -> str:
+    """A number with that many decimals; what rounds to zero has no sign. None: as a power of ten, 1.0e−02."""
+    if places is None:
+        return minus(f"{value:+.1e}" if signed else f"{value:.1e}")
+    text = f"{value:.{places}f}"
+    if float(text) == 0:
+        return text.lstrip("-")
+    return minus(f"{value:+.{places}f}" if signed else text)
+
+
+def with_reach(result: Score | Estimate | None, places: int | None, *, scale: float = 1.0) -> str:
+    """`97.31 ± 0.22`, the 95 % interval being 0.22 to either side; a dash for None."""
+    if result is None:
+        return DASH
+    wide = reach(result)
+    value = fixed(scale * result.value, places)
+    return value if wide is None else f"{value} ± {fixed(scale * wide, places)}"
+
+
+def interval_words(interval: tuple[float, float] | None, places: int | None, *, scale: float = 1.0) -> str:
+    """`[97.09, 97.53]`, or a dash."""
+    if interval is None:
+        return DASH
+    return f"[{fixed(scale * interval[0], places)}, {fixed(scale * interval[1], places)}]"
+
+
+def probability(p: float | None) -> str:
+    """A p value: 0.032, < 0.0001, or a dash."""
+    if p is None:
+        return DASH
+    if p < 1e-4:
+        return "< 0.0001"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `3 min 5 s`, `2 h 4 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    every = list(words)
+    return every[0] if len(every) == 1 else f"{', '.join(every[:-1])} and {every[-1]}" if every else ""
+
+
+FAR = 2.0
+"""Further from the rest than this many times the width of the rest, which would have a third of the picture."""
+_MOST = 0.2  # of the points may be left out
+_FEWEST = 5  # have to stay
+
+
+def outside(values: Sequence[float]) -> set[int]:
+    """The places of the values that are too far from the rest, at one end or at both: a fifth of them at most.
+
+    >>> outside([1.0, 2.0, 3.0, 4.0, 5.0, 60.0])
+    {5}
+    >>> outside([1.0, 2.0, 3.0, 4.0, 5.0, 12.0])
+    set()
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    most = min(int(_MOST * len(order)), len(order) - _FEWEST)
+    for gone in range(most, 0, -1):
+        for below in range(gone, -1, -1):
+            first, last = below, len(order) - (gone - below) - 1
+            low, high = values[order[first]], values[order[last]]
+            under = low - values[order[first - 1]] if below else math.inf
+            over = values[order[last + 1]] - high if below < gone else math.inf
+            if 0 < FAR * (high - low) < min(under, over):
+                return {*order[:first], *order[last + 1 :]}
+    return set()
+
+
+# What does not matter: half a point of accuracy, 0.1 dB; of losses and differences a share of the baseline's.
+MARGINS: Mapping[str, float] = {
+    **dict.fromkeys(("accuracy", "auc", "calibration_error", "hamming", "r2", "ssim"), 0.005),
+    "psnr": 0.1,
+}
+RELATIVE_MARGINS: Mapping[str, float] = {"log_loss": 0.05, "mse": 0.05}
+SHARE_OF_DIFFERENCE = 0.10
+
+_PERCENT = {"scale": 100.0, "unit": "%"}
+_CODERS = {"entropy": "entropy", "huffman": "Huffman", "rans": "range coder", "packed": "packed"}
+# What was done to a language model before its loss was measured.
+_AFTER = {
+    "": "",
+    "_replaced": " with ReLU",
+    "_recovered": " with ReLU, recovered",
+    "_layerwise": " with ReLU, layer by layer",
+    "_continued": " after as many more steps",
+}
+_SCORES = (
+    Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
+    Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
+    Measure(name="mse", title="mean squared error", larger_is_better=False, logarithmic=True),
+    Measure(name="r2", title="R²", larger_is_better=True, **_PERCENT),
+    Measure(name="ssim", title="SSIM", larger_is_better=True),
+    Measure(name="log_loss", title="log loss", larger_is_better=False, unit="nats"),
+    Measure(name="auc", title="AUC", larger_is_better=True, **_PERCENT),
+    Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_PERCENT),
+    Measure(name="accuracy_sampled", title="accuracy as SQUAF-P", larger_is_better=True, **_PERCENT),
+    Measure(name="accuracy_soft", title="accuracy as SQUAF", larger_is_better=True, **_PERCENT),
+    Measure(name="accuracy_step", title="accuracy as SQUAF-S", larger_is_better=True, **_PERCENT),
+    Measure(name="bits", title="bits per activation (rate)", larger_is_better=False, unit="bits"),
+    *(
+        Measure(name=f"{mode}bits_{coder}", title=f"{title}{words}", larger_is_better=False, unit="bits")
+        for mode, words in (("", ""), ("step_", ", SQUAF-S"))
+        for coder, title in _CODERS.items()
+    ),
+    Measure(name="outside", title="inputs beyond the grid", larger_is_better=False, **_PERCENT),
+    *(
+        Measure(name=f"{name}{after}", title=f"{title}{words}", larger_is_better=False, unit=unit)
+        for name, title, unit in (
+            ("loss", "loss", "nats"),
+            ("perplexity", "perplexity", ""),
+            ("word_perplexity", "perplexity per word", ""),
+        )
+        for after, words in _AFTER.items()
+    ),
+    Measure(name="reward_accuracy", title="reward accuracy", larger_is_better=True, **_PERCENT),
+    Measure(name="reward_margin", title="reward margin", larger_is_better=True, unit="nats"),
+    Measure(name="evaluation_loss", title="evaluation loss", larger_is_better=False, unit="nats"),
+    Measure(name="chosen_reward", title="chosen reward", larger_is_better=True, unit="nats"),
+    Measure(name="rejected_reward", title="rejected reward", larger_is_better=False, unit="nats"),
+    Measure(name="perplexity_sft", title="perplexity of replies after SFT", larger_is_better=False),
+    Measure(name="perplexity_dpo", title="perplexity of replies after DPO", larger_is_better=False),
 )
+_DIFFERENCES = (
+    Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),
+    Measure(name="delta_2", title="Δ₂", larger_is_better=False, of_sets=True),
+    Measure(name="relative", title="relative Δ₁", larger_is_better=False, of_sets=True),
+    Measure(name="binary", title="Δ₁ relative to the positive label", larger_is_better=False, of_sets=True),
+    Measure(name="true_label", title="Δ₁ of the true label", larger_is_better=False, of_sets=True),
+    Measure(name="hamming", title="labels that differ", larger_is_better=False, of_sets=True, **_PERCENT),
+)
+# How many numbers of one model are trained: no score of a seed, but what a paper reports beside its scores.
+PARAMETERS = Measure(name="parameters", title="trained parameters", larger_is_better=False)
+
+_BETA = " beta="  # with several betas of DPO, each number has its own
+
+
+def score_called(name: str) -> Measure:
+    """The score or the prediction difference of that name, as an outcome has it."""
+    base, _, beta = name.partition(_BETA)
+    measure = next(measure for measure in (*_SCORES, *_DIFFERENCES) if measure.name == base)
+    return replace(measure, name=name, title=f"{measure.title}, β = {beta}") if beta else measure
+
+
+def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
+    """The measures that any of the outcomes has, in the order they are shown; unknown ones come last."""
+    scores: dict[str, None] = {}
+    differences: dict[str, None] = {}
+    for outcome in outcomes:
+        scores |= dict.fromkeys(outcome.test)
+        differences |= dict.fromkeys(outcome.difference)
+    return (*_known_measures(_SCORES, scores, False), *_known_measures(_DIFFERENCES, differences, True))
+
+
+def _known_measures(known: Sequence[Measure], names: Mapping[str, None], of_sets: bool) -> list[Measure]:
+    order = {measure.name: place for place, measure in enumerate(known)}
+    bases = {name: name.partition(_BETA)[0] for name in names}
+    measures = [
+        score_called(name) for name in sorted(names, key=lambda name: order.get(bases[name], 0)) if bases[name] in order
+    ]
+    others = [name for name in names if bases[name] not in order]
+    return measures + [
+        Measure(name=name, title=name.replace("_", " "), larger_is_better=False, of_sets=of_sets) for name in others
+    ]
+
+
+def with_margin(measure: Measure, baseline: float) -> Measure:
+    """The measure with what does not matter in it, given what the baseline has."""
+    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
+    margin = MARGINS.get(measure.name, None if share is None else share * abs(baseline))
+    return replace(measure, margin=margin) if margin else measure
+
+
+def margin_words(measure: Measure) -> str:
+    """The margin in words, for a caption."""
+    if measure.name in MARGINS:
+        unit = "points" if measure.unit in ("%", "") else measure.unit
+        return f"{measure.scale * MARGINS[measure.name]:g} {unit}"
+    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
+    return "" if share is None else f"{100 * share:g} % of the baseline's"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a report comes from, as text; several machines or versions are several lines."""
+
+    command: str
+    recipe: str
+    seeds: str
+    hardware: tuple[str, ...]
+    versions: tuple[str, ...]
+    created: str
+
+    def facts(self) -> list[tuple[str, str]]:
+        """(name, words) of each fact."""
+        facts = [("Seeds", self.seeds)]
+        facts += [("Hardware", words) for words in self.hardware]
+        facts += [("Versions", words) for words in self.versions]
+        return facts + ([("Measured", self.created)] if self.created else [])
+
+
+def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -> Origin:
+    """From the records of the trials; without any, of the machine that this runs on."""
+    machines = [record.hardware for record in records] or [Hardware.here()]
+    versions = [record.versions for record in records] or [Versions.here()]
+    days = sorted(record.created for record in records)
+    words = [day.replace("T", " ").replace("Z", " UTC") for day in dict.fromkeys((days[0], days[-1]))] if days else []
+    return Origin(
+        command=without_paths(command),
+        recipe=to_yaml(recipe),
+        seeds=", ".join(str(seed) for seed in recipe.seeds.numbers),
+        hardware=tuple(dict.fromkeys(machine.sentence() for machine in machines)),
+        versions=tuple(dict.fromkeys(version.sentence() for version in versions)),
+        created=" to ".join(words),
+    )
+
 
 _ALPHA = 0.05  # of tests; intervals are of 95 %
 _NAMED = 4  # rivals that a sentence lists; more are counted
@@ -60,40 +572,31 @@ def sentences_of(
 ) -> tuple[Answer, ...]:
     """The most accurate, the most reproducible and the cheapest, a sentence each."""
     able = [row for row in rows if not row.diverged]
-    answers: list[Answer] = []
     title = "Most accurate" if metric.name == "accuracy" else f"Best by {metric.title}"
     second = "Most reproducible" if spread is None or spread.of_sets else f"Best by {spread.title}"
-    for question, measure in ((title, metric), (second, spread)):
-        if measure is not None and (answer := _by_measure(able, question, measure)):
-            answers.append(answer)
-    if answer := _by_cost(able, cost_baseline):
-        answers.append(answer)
-    return tuple(answers)
+    answers = [_by_measure(able, question, measure) for question, measure in ((title, metric), (second, spread))]
+    return tuple(answer for answer in (*answers, _by_cost(able, cost_baseline)) if answer)
 
 
-def _by_measure(rows: Sequence[Row], question: str, measure: Measure) -> Answer | None:
-    ranking = best_and_rivals(rows, measure)
-    if ranking is None:
+def _by_measure(rows: Sequence[Row], question: str, measure: Measure | None) -> Answer | None:
+    if measure is None or (ranking := best_and_rivals(rows, measure)) is None:
         return None
     best, rivals = ranking
     had = [result for row in rows if (result := row.result(measure)) is not None]
     places = column_places(had, scale=measure.scale, logarithmic=measure.logarithmic)
     unit = f"\u00a0{measure.unit}" if measure.unit else ""
     number = with_reach(best.result(measure), places, scale=measure.scale).replace(" ", "\u00a0")
-    lead = f", with {measure.title} {number}{unit}"
-    others = sum(row.result(measure) is not None for row in rows) - 1
-    seeds = len(best.seeds)
+    others, seeds = len(had) - 1, len(best.seeds)
     if not others:
         rest = "; there is no other activation to compare it with."
     elif seeds < (4 if measure.of_sets else 2):
         rest = f"; {counted(seeds, 'seed')} {'is' if seeds == 1 else 'are'} too few to tell activations apart."
     elif not rivals:
         rest = "; every other activation is shown to be worse."
-    elif len(rivals) == others:
-        rest = ", but these seeds do not tell it apart from any other activation."
     else:
-        rest = f", but these seeds do not tell it apart from {_named(rivals)}."
-    return Answer(question=question, label=best.label, words=lead + rest)
+        all_others = "any other activation" if len(rivals) == others else _named(rivals)
+        rest = f", but these seeds do not tell it apart from {all_others}."
+    return Answer(question=question, label=best.label, words=f", with {measure.title} {number}{unit}{rest}")
 
 
 def _by_cost(rows: Sequence[Row], cost_baseline: str) -> Answer | None:
@@ -118,9 +621,29 @@ def _named(rows: Sequence[Row]) -> str:
     return listed([*names, counted(more, "other")] if more else names)
 
 
-def notes_of(rows: Sequence[Row], baseline: Row | None, wanted: str) -> tuple[str, ...]:
-    """Diverged trials, and what could not be compared."""
+def notes_of(recipe: Recipe, outcomes: Sequence[Outcome], rows: Sequence[Row], baseline: Row | None) -> tuple[str, ...]:
+    """What a reader must know: the teacher, how examples were judged, diverged trials, what could not be compared."""
     notes = []
+    for outcome in outcomes:
+        if outcome.trial.kind == "teacher" and (accuracy := outcome.test["accuracy"][0]) is not None:
+            build = outcome.trial.model.build
+            notes.append(f"The teacher, {build}, has a test accuracy of {100 * accuracy:.2f} %.")
+    if (share := recipe.training.progressive) is not None:
+        which = "all" if share == 1 else f"the last {100 * share:g} % of the"
+        notes.append(
+            f"Progressive validation: the scores and differences are of {which} training examples, each predicted "
+            "before it was trained on, in a single pass; no test example was read."
+        )
+    if isinstance(recipe.task, Preference):
+        pairs, (name, _) = recipe.task.evaluation_pairs, first_measures(recipe)
+        for row in [row for row in rows if name in row.scores][:1]:
+            # How much an accuracy of so few pairs says: Wilson's interval of a single run.
+            right = round(pairs * row.scores[name].each[0])
+            low, high = (100 * end for end in wilson(right, pairs))
+            notes.append(
+                f"Reward accuracies are shares of {pairs} pairs: {row.label} with seed {row.seeds[0]} prefers {right} "
+                f"of them, of which Wilson's 95 % interval goes from {low:.1f} to {high:.1f} %."
+            )
     for row in rows:
         if row.diverged:
             gone = listed(f"seed {seed} in epoch {epoch}" for seed, epoch in row.diverged)
@@ -129,10 +652,9 @@ def notes_of(rows: Sequence[Row], baseline: Row | None, wanted: str) -> tuple[st
                 f"{row.label} diverged with {share} ({gone}). It has a dash in place of averages: those of the "
                 "other seeds alone would flatter it."
             )
-    if baseline is None:
-        notes.append(f"The baseline {wanted} is not among the activations, so there is nothing to test against.")
-    elif baseline.diverged:
-        notes.append(f"The baseline {wanted} diverged, so there is nothing to test against.")
+    if baseline is None or baseline.diverged:
+        why = "is not among the activations" if baseline is None else "diverged"
+        notes.append(f"The baseline {recipe.baseline} {why}, so there is nothing to test against.")
     return tuple(notes)
 
 
@@ -143,17 +665,13 @@ def compare(row: Row, other: Row, measure: Measure) -> Comparison | None:
         if first is None or second is None or row.seeds != other.seeds:
             return None
         return compare_sets(first, second, margin=measure.margin)
-    mine, theirs = (_by_seed(side, measure.name) for side in (row, other))
+    mine, theirs = (
+        dict(zip(side.seeds, side.scores[measure.name].each, strict=True)) if measure.name in side.scores else {}
+        for side in (row, other)
+    )
     seeds = [seed for seed in mine if seed in theirs]
-    if not seeds:
-        return None
     pairs = [mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]
-    return compare_each(*pairs, margin=measure.margin)
-
-
-def _by_seed(row: Row, name: str) -> dict[int, float]:
-    score = row.scores.get(name)
-    return {} if score is None else dict(zip(row.seeds, score.each, strict=True))
+    return compare_each(*pairs, margin=measure.margin) if seeds else None
 
 
 def against_baseline(rows: Sequence[Row], baseline: Row, measure: Measure) -> Mapping[str, Verdict]:
@@ -210,14 +728,12 @@ def compare_with_paper(paper: Paper | None, rows: Sequence[Row]) -> tuple[PaperT
     if paper is None:
         return ()
     by_label = {row.label: row for row in rows}
-    tables = []
     printed = dict.fromkeys(name for values in paper.values.values() for name in values)
+    tables = []
     for name in sorted(printed, key=lambda name: PAPER_MEASURES.index(name.partition(" beta=")[0])):
         numbers = {label: values[name] for label, values in paper.values.items() if name in values}
-        if numbers and name == PARAMETERS.name:
-            tables.append(_counts(numbers, by_label))
-        elif numbers:
-            tables.append(_scores(score_called(name), numbers, by_label))
+        make = _counts if name == PARAMETERS.name else _scores
+        tables.append(make(PARAMETERS if make is _counts else score_called(name), numbers, by_label))
     return tuple(tables)
 
 
@@ -227,11 +743,18 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     shown = {label: _shown(result, measure, logs=logs) for label, result in had.items()}
     places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
-    half = _half_units(list(numbers.values()), places)
-    compared = [
-        _score_row(label, number, rows.get(label), shown.get(label), measure, half[place])
-        for place, (label, number) in enumerate(numbers.items())
-    ]
+    compared = []
+    for (label, number), half in zip(numbers.items(), _half_units(list(numbers.values()), places), strict=True):
+        row, ours = rows.get(label), shown.get(label)
+        if ours is not None:
+            verdict = _verdict(number, ours, measure, half)
+        elif row is None:
+            verdict = "not run"
+        else:
+            gone = len(row.diverged)
+            verdict = f"{gone} of {counted(len(row.seeds), 'seed')} diverged" if gone else "not measured"
+        value, interval = (None, None) if ours is None else (ours.value, ours.interval)
+        compared.append(_paper_row(label, number, row, verdict, value=value, interval=interval))
     values = {label: result.value for label, result in shown.items()}
     return PaperTable(
         measure=measure,
@@ -243,7 +766,7 @@ def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, R
     )
 
 
-def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
+def _counts(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
     """The number of trained parameters, the same for every seed."""
     compared = []
     for label, number in numbers.items():
@@ -251,43 +774,12 @@ def _counts(numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable
         ours = None if row is None else row.trained
         verdict = "not known" if ours is None else SAME if ours == number else "more" if ours > number else "fewer"
         compared.append(_paper_row(label, number, row, verdict, value=ours))
-    return PaperTable(measure=PARAMETERS, average="", rows=tuple(compared), paper_places=0, places=0, best="")
+    return PaperTable(measure=measure, average="", rows=tuple(compared), paper_places=0, places=0, best="")
 
 
-def _score_row(
-    label: str, number: float, row: Row | None, ours: Score | None, measure: Measure, half: float
-) -> PaperRow:
-    gone = 0 if row is None else len(row.diverged)
-    if ours is not None:
-        verdict = _verdict(number, ours, measure, half)
-        return _paper_row(label, number, row, verdict, value=ours.value, interval=ours.interval, diverged=gone)
-    if row is None:
-        verdict = "not run"
-    else:
-        verdict = f"{gone} of {counted(len(row.seeds), 'seed')} diverged" if gone else "not measured"
-    return _paper_row(label, number, row, verdict, diverged=gone)
-
-
-def _paper_row(
-    label: str,
-    number: float,
-    row: Row | None,
-    verdict: str,
-    *,
-    value: float | None = None,
-    interval: tuple[float, float] | None = None,
-    diverged: int = 0,
-) -> PaperRow:
-    return PaperRow(
-        label=label,
-        key=None if row is None else row.key,
-        paper=number,
-        value=value,
-        interval=interval,
-        seeds=0 if row is None else len(row.seeds),
-        diverged=diverged,
-        verdict=verdict,
-    )
+def _paper_row(label: str, number: float, row: Row | None, verdict: str, **ours: Any) -> PaperRow:
+    key, seeds, gone = (None, 0, 0) if row is None else (row.key, len(row.seeds), len(row.diverged))
+    return PaperRow(label=label, key=key, paper=number, seeds=seeds, diverged=gone, verdict=verdict, **ours)
 
 
 def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
@@ -300,14 +792,14 @@ def _verdict(number: float, ours: Score, measure: Measure, half: float) -> str:
 
 def _shown(result: Score | Estimate, measure: Measure, *, logs: bool) -> Score:
     """The average, or the difference of all models together, with its interval, in the unit that is shown."""
-    if not logs or not isinstance(result, Score):
-        ends = None if result.interval is None else (result.interval[0], result.interval[1])
-        scaled = None if ends is None else (measure.scale * ends[0], measure.scale * ends[1])
-        each = result.each if isinstance(result, Score) else ()
-        return Score(measure.scale * result.value, None, scaled, each, measure.larger_is_better)
-    over = score([math.log(measure.scale * value) for value in result.each], larger_is_better=False)
+    each = result.each if isinstance(result, Score) else ()
+    scale, interval = measure.scale, result.interval
+    if not logs:
+        ends = None if interval is None else (scale * interval[0], scale * interval[1])
+        return Score(scale * result.value, None, ends, each, measure.larger_is_better)
+    over = score([math.log(scale * value) for value in each], larger_is_better=False)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
-    return Score(math.exp(over.value), None, ends, result.each, result.larger_is_better)
+    return Score(math.exp(over.value), None, ends, each, measure.larger_is_better)
 
 
 def _over_decades(scores: Sequence[Score]) -> bool:
@@ -350,8 +842,7 @@ def has_diverged(outcome: Outcome) -> bool:
 
 def bands_of(outcome: Outcome) -> list[Band]:
     """Each training curve: mean and interval over seeds; every seed for itself where one diverged."""
-    label = outcome.trial.activation.label
-    bands = []
+    label, bands = outcome.trial.activation.label, []
     for name, curve in outcome.curves.items():
         if has_diverged(outcome):
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
@@ -359,21 +850,12 @@ def bands_of(outcome: Outcome) -> list[Band]:
         elif curve:
             points = [score([_number(value) for value in row], larger_is_better=False) for row in curve]
             middle = tuple(point.value for point in points)
-            ends = [point.interval or (point.value, point.value) for point in points]
-            low, high = [end[0] for end in ends], tuple(end[1] for end in ends)
-            below = [place for place, value in enumerate(low) if name.endswith("loss") and value <= 0]
-            for place in below:
-                low[place] = min(points[place].each)
+            low, high = zip(*(point.interval or (point.value, point.value) for point in points), strict=True)
+            cut = name.endswith("loss") and min(low) <= 0
+            if cut:
+                low = tuple(min(point.each) if end <= 0 else end for end, point in zip(low, points, strict=True))
             bands.append(
-                Band(
-                    label=label,
-                    curve=name,
-                    epochs=outcome.noted,
-                    middle=middle,
-                    low=tuple(low),
-                    high=high,
-                    cut=bool(below),
-                )
+                Band(label=label, curve=name, epochs=outcome.noted, middle=middle, low=low, high=high, cut=cut)
             )
     return bands
 
@@ -417,11 +899,8 @@ def trajectories_of(outcome: Outcome) -> list[Trajectory]:
     trajectories = []
     for key, moved in outcome.parameters.items():
         path, _, name = key.rpartition(".")
-        starts = moved.get("starts") or [moved["start"]]
-        epochs = [
-            [float(start) for start in starts],
-            *([value for value in row if value is not None] for row in moved["curve"]),
-        ]
+        starts = [float(start) for start in moved.get("starts") or [moved["start"]]]
+        epochs = [starts, *([value for value in row if value is not None] for row in moved["curve"])]
         if all(epochs) and len(epochs) > 1:
             trajectories.append(
                 Trajectory(
@@ -477,40 +956,23 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure) -> Replacement |
 def inside_of(outcome: Outcome) -> Inside | None:
     """Activity over all sites, and the gradient norm over all steps; empty where seeds diverged."""
     scores: dict[str, Score] = {}
-    activation = outcome.trial.activation
     if not has_diverged(outcome):
-        for name, title in _INSIDE.items():
-            columns = [site[name] for site in outcome.activity if site.get(name) is not None]
-            if columns and not any(value is None for column in columns for value in column):
-                scores[title] = _mean_over(columns)
-        for name, title in (("mean", "gradient norm"), ("variance", "its variance over steps")):
-            each = outcome.gradients.get(name)
-            if each and None not in each:
-                scores[title] = _mean_over([each])
-        gap = _gap(outcome)
-        if gap is not None:
+        columns = {title: [site.get(name) for site in outcome.activity] for name, title in _INSIDE.items()}
+        columns["gradient norm"] = [outcome.gradients.get("mean")]
+        columns["its variance over steps"] = [outcome.gradients.get("variance")]
+        for title, sites in columns.items():
+            each = [site for site in sites if site]
+            if each and not any(value is None for site in each for value in site):
+                means = [sum(values) / len(values) for values in zip(*each, strict=True)]
+                scores[title] = score(means, larger_is_better=False, bounds=_POSITIVE)
+        seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
+        if seen and unseen and None not in seen and None not in unseen:
+            # By how much accuracy falls from the training examples to the test.
+            gap = [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
             scores["generalisation gap"] = score(gap, larger_is_better=False)
-    elif not outcome.activity and not outcome.gradients:
+    if not scores and not (has_diverged(outcome) and (outcome.activity or outcome.gradients)):
         return None
-    return (
-        Inside(label=activation.label, key=outcome.trial.key, scores=scores)
-        if scores or has_diverged(outcome)
-        else None
-    )
-
-
-def _mean_over(columns: Sequence[Sequence[float | None]]) -> Score:
-    """The mean over the columns of each seed, over the seeds."""
-    each = [sum(_number(value) for value in row) / len(row) for row in zip(*columns, strict=True)]
-    return score(each, larger_is_better=False, bounds=(0.0, float("inf")))
-
-
-def _gap(outcome: Outcome) -> list[float] | None:
-    """By how much accuracy falls from the training examples to the test."""
-    seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
-    if not seen or not unseen or None in seen or None in unseen:
-        return None
-    return [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
+    return Inside(label=outcome.trial.activation.label, key=outcome.trial.key, scores=scores)
 
 
 # What a score can be: an interval does not reach beyond.
@@ -524,7 +986,6 @@ _BOUNDS = {
     **dict.fromkeys(("reward_margin", "chosen_reward", "rejected_reward"), (-_INFINITY, _INFINITY)),
 }
 _POSITIVE = (0.0, _INFINITY)
-
 
 _CLICKS = "criteo"
 RELATIVE = "binary"
@@ -543,41 +1004,6 @@ def first_measures(recipe: Recipe) -> tuple[str, ...]:
         name = "perplexity" if recipe.data.set == "wikitext-2" or recipe.task.kind == "perplexity" else "loss"
         return name, f"{name}_replaced"
     return ("auc", "delta_1") if recipe.data.set == _CLICKS else ()
-
-
-def _teachers(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """How good the network is that students learned from."""
-    for outcome in outcomes:
-        if outcome.trial.kind == "teacher" and (accuracy := outcome.test["accuracy"][0]) is not None:
-            yield f"The teacher, {outcome.trial.model.build}, has a test accuracy of {100 * accuracy:.2f} %."
-
-
-def progressive_note(recipe: Recipe) -> tuple[str, ...]:
-    """What the scores of a progressive study are of."""
-    share = recipe.training.progressive
-    if share is None:
-        return ()
-    which = "all" if share == 1 else f"the last {100 * share:g} % of the"
-    return (
-        f"Progressive validation: the scores and differences are of {which} training examples, each predicted before "
-        "it was trained on, in a single pass; no test example was read.",
-    )
-
-
-def preference_note(recipe: Recipe, rows: Sequence[Row]) -> tuple[str, ...]:
-    """How much an accuracy of so few pairs says: Wilson's interval of a single run."""
-    if not isinstance(recipe.task, Preference):
-        return ()
-    pairs, (name, _) = recipe.task.evaluation_pairs, first_measures(recipe)
-    row = next((row for row in rows if name in row.scores), None)
-    if row is None:
-        return ()
-    right = round(pairs * row.scores[name].each[0])
-    low, high = (100 * end for end in wilson(right, pairs))
-    return (
-        f"Reward accuracies are shares of {pairs} pairs: {row.label} with seed {row.seeds[0]} prefers {right} of them, "
-        f"of which Wilson's 95 % interval goes from {low:.1f} to {high:.1f} %.",
-    )
 
 
 def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
@@ -622,12 +1048,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
         ),
         inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
-        notes=(
-            *_teachers(outcomes),
-            *progressive_note(recipe),
-            *preference_note(recipe, rows),
-            *notes_of(rows, baseline, recipe.baseline),
-        ),
+        notes=notes_of(recipe, outcomes, rows, baseline),
         seconds=sum(outcome.seconds for outcome in outcomes),
         paper_tables=compare_with_paper(recipe.paper, rows),
     )
@@ -659,8 +1080,7 @@ def _rows(
             "are of two versions of the recipe, give only those of one."
         )
     # A label is exact; a name may stand for several rows, of which the first is taken.
-    names = [outcome.trial.activation.name for outcome in trained]
-    every = labels if recipe.baseline in labels else names
+    every = labels if recipe.baseline in labels else [outcome.trial.activation.name for outcome in trained]
     basis = every.index(recipe.baseline) if recipe.baseline in every else None
     return tuple(_row(outcome, measures, costs, baseline=place == basis) for place, outcome in enumerate(trained))
 
@@ -675,12 +1095,19 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         if measure.of_sets:
             if (difference := outcome.difference.get(measure.name)) is not None:
                 differences[measure.name] = estimate_of(difference)
-        elif (each := outcome.test.get(measure.name)) is not None and not _never_varies(measure, each):
-            scores[measure.name] = score(
-                _whole(each, activation.label, measure.name),
-                larger_is_better=measure.larger_is_better,
-                bounds=_BOUNDS.get(measure.name.partition(" beta=")[0], _POSITIVE),
+            continue
+        each = outcome.test.get(measure.name)
+        # R^2 does not exist where all examples have the same target.
+        if each is None or (measure.name == "r2" and all(value is None for value in each)):
+            continue
+        values = [value for value in each if value is not None]
+        if len(values) < len(each):
+            raise DataError(
+                f"{activation.label!r} lacks {measure.name} of {len(each) - len(values)} of {len(each)} seeds, and "
+                "none of them diverged; its record is incomplete. Run that trial again."
             )
+        bounds = _BOUNDS.get(measure.name.partition(" beta=")[0], _POSITIVE)
+        scores[measure.name] = score(values, larger_is_better=measure.larger_is_better, bounds=bounds)
     return Row(
         label=activation.label,
         name=activation.name,
@@ -703,21 +1130,6 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         seconds=outcome.seconds,
         trained=outcome.trained,
     )
-
-
-def _never_varies(measure: Measure, each: Sequence[float | None]) -> bool:
-    """R^2 does not exist where all examples have the same target."""
-    return measure.name == "r2" and all(value is None for value in each)
-
-
-def _whole(each: Sequence[float | None], label: str, name: str) -> list[float]:
-    values = [value for value in each if value is not None]
-    if len(values) < len(each):
-        raise DataError(
-            f"{label!r} lacks {name} of {len(each) - len(values)} of {len(each)} seeds, and none of them diverged; its "
-            "record is incomplete. Run that trial again."
-        )
-    return values
 
 
 def estimate_of(difference: Mapping[str, Any]) -> Estimate:
@@ -748,16 +1160,15 @@ def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ..
     able = [row for row in rows if not row.diverged]
     baseline = next((row for row in able if row.baseline), None)
     verdicts = {measure.name: against_baseline(able, baseline, measure) if baseline else {} for measure in measures}
-    best: dict[str, set[str]] = {row.label: set() for row in rows}
+    best: dict[str, set[str]] = {}
     for measure in measures:
         if ranking := best_and_rivals(able, measure):
-            for row in (ranking[0], *ranking[1]):
-                best[row.label].add(measure.name)
+            best[measure.name] = {row.label for row in (ranking[0], *ranking[1])}
     return tuple(
         replace(
             row,
             verdicts={name: verdict[row.label] for name, verdict in verdicts.items() if row.label in verdict},
-            best=frozenset(best[row.label]),
+            best=frozenset(name for name, labels in best.items() if row.label in labels),
         )
         for row in rows
     )
@@ -768,16 +1179,10 @@ def _knobs(rows: Sequence[Row]) -> tuple[Knob, ...]:
     knobs = []
     for name, variant in dict.fromkeys((row.name, row.variant) for row in rows):
         mine = [row for row in rows if (row.name, row.variant) == (name, variant) and row.values]
-        moving = [name for name in dict.fromkeys(p for row in mine for p in row.values) if _varies(mine, name)]
-        if len(mine) > 1 and len(moving) == 1 and all(_is_number(row.values.get(moving[0])) for row in mine):
+        known = dict.fromkeys(parameter for row in mine for parameter in row.values)
+        values = {parameter: [row.values.get(parameter) for row in mine] for parameter in known}
+        moving = [parameter for parameter, each in values.items() if len(set(each)) > 1]
+        if len(moving) == 1 and all(type(value) in (int, float) for value in values[moving[0]]):
             ordered = sorted(mine, key=lambda row, parameter=moving[0]: row.number(parameter))
             knobs.append(Knob(name=name, parameter=moving[0], rows=tuple(ordered)))
     return tuple(knobs)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _varies(rows: Sequence[Row], parameter: str) -> bool:
-    return len({row.values.get(parameter) for row in rows}) > 1

@@ -9,9 +9,12 @@ from ...measure.estimate import Estimate, Score
 from ...measure.record import Quantity
 from ..studies.trials import Each, Outcome
 from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
-from .parts import (
+from .summary import (
+    ALL_MODELS,
     DASH,
     EQUIVALENT,
+    RELATIVE,
+    SAME_INTERVAL,
     Measure,
     Origin,
     PaperTable,
@@ -30,7 +33,6 @@ from .parts import (
     probability,
     with_reach,
 )
-from .summary import ALL_MODELS, RELATIVE, SAME_INTERVAL
 
 
 def name_cell(label: str, key: str | None = None) -> Cell:
