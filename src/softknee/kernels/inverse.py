@@ -1,0 +1,685 @@
+r"""The inverse of a definition, x from y = f(x): what `save="output"` computes before the slopes.
+
+A definition qualifies where f never falls, or falls to one minimum and rises from there; then one bit says on which
+side of the minimum x lies. On each side the line is cut at the seams of the formula (`spec/pieces.py`):
+
+    flat pieces                     any point inside: their slopes are those of the piece
+    lines, parabolas, fractions,    solved by algebra, for parameters of any value (`solve`)
+    one primitive of a line
+    everything else                 a rational first guess and a fixed number of Newton steps (`Branch`)
+
+A branch begins at an anchor A (a seam, a minimum, any point) where f(x) - f(A) grows like t^n, t = |x - A|, and is
+guessed from s = h^(1/n) as t = s P(s)/Q(s). The height h is |y - f(A)|, or log |(f(A) - L)/(y - L)| towards a limit L at
+infinity. P and Q are fitted when the inverse is made, and the number of steps is the least that recovers the slope at
+points all over the branch to the digits of the type. Numbers are those of a function of width 1: f(x; p) = w f(x/w; 1)
+for a parameter that scales it (w = p or 1/p); other parameters of such a function must be fixed.
+
+**Error.** y is rounded to eps relative, so that x is known up to the points where f is within eps |y| of y, and the slope
+up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c at most sqrt(2 c eps |m|).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import DefinitionError, ParameterError, SoftkneeError
+from ..spec import Activation, Expm1, Log1p, Sigmoid, Softplus, Tanh, x
+from ..spec.activation import once_per_definition
+from ..spec.algebra import Abs, Expr, Max, Min, Piecewise, sympy
+from ..spec.emit import PARAMETER, Dialect, Emitter, Local
+from ..spec.pieces import split
+from ..spec.primitives import elementary
+from ..spec.printers import TORCH, TRITON, body
+from . import torch_math
+from .generate import load, torch_function
+
+Y = Local("y", real=True)
+Y.own = True
+SIDE = Local("side")
+SIDE.own = True
+_TINY = sympy.Float(1e-37)
+# Half a unit in the last place, relative to the number.
+ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+_SLOPE_ERROR = {torch.float64: 1e-13, torch.float32: 3e-8, torch.float16: 1e-4, torch.bfloat16: 4e-4}
+_MOST_STEPS = 12
+
+
+# -- by algebra ---------------------------------------------------------------------------------------------
+
+
+def solve(part: Expr, value: Expr) -> Expr | None:
+    """The x with part(x) = value, where algebra finds one that is computed without loss; else None.
+
+    >>> solve(2 * Softplus(x) + 1, sympy.Symbol("a"))
+    Max(0, a/2 - 1/2) + log(-Expm1(-Max(0, a/2 - 1/2)))
+    """
+    if part == x:
+        return value
+    if part.is_Add:
+        rest, own = part.as_independent(x, as_Add=True)
+        if rest != 0 and not own.is_Add:
+            return solve(own, value - rest)
+    if part.is_Mul:
+        factor, own = part.as_independent(x, as_Add=False)
+        if factor != 1:
+            return solve(own, value / factor)
+    for kind, inverse in _INVERSES.items():
+        if isinstance(part, kind):
+            return solve(part.args[0], inverse(value))
+    return _linear_fraction(part, value) or _linear_and_root(part, value)
+
+
+def _softplus(z: Expr) -> Expr:
+    z = Max(z, 0)
+    return z + sympy.log(-Expm1(-z))
+
+
+def _sigmoid(z: Expr) -> Expr:
+    z = Min(Max(z, 0), 1)
+    return sympy.log(z) - Log1p(-z)
+
+
+def _tanh(z: Expr) -> Expr:
+    z = Min(Max(z, -1), 1)
+    return (Log1p(z) - Log1p(-z)) / 2
+
+
+# Rounding can bring a value to the end of a primitive's range, and a little beyond.
+_INVERSES: dict[type, Callable[[Expr], Expr]] = {
+    Expm1: lambda z: Log1p(Max(z, -1)),
+    Log1p: Expm1,
+    Softplus: _softplus,
+    Sigmoid: _sigmoid,
+    Tanh: _tanh,
+    sympy.exp: lambda z: sympy.log(Max(z, 0)),
+    sympy.log: sympy.exp,
+}
+
+
+def _linear_fraction(part: Expr, value: Expr) -> Expr | None:
+    above, below = sympy.fraction(sympy.together(part))
+    if not (above.is_polynomial(x) and below.is_polynomial(x)):
+        return None
+    if max(sympy.degree(above, x), sympy.degree(below, x)) != 1:
+        return None
+    a, b = above.coeff(x, 1), above.subs(x, 0)
+    c, d = below.coeff(x, 1), below.subs(x, 0)
+    return (d * value - b) / (a - c * value)
+
+
+def _linear_and_root(part: Expr, value: Expr) -> Expr | None:
+    """x + sqrt(x^2 + d^2) and the like: squared, an equation in which x^2 cancels."""
+    roots = [power for power in part.atoms(sympy.Pow) if power.exp == sympy.Rational(1, 2) and power.has(x)]
+    if len(roots) != 1:
+        return None
+    unknown = sympy.Dummy(real=True)
+    expanded = sympy.expand(part.subs(roots[0], unknown))
+    factor, rest = expanded.coeff(unknown, 1), expanded.coeff(unknown, 0)
+    if factor.has(x) or expanded.has(unknown**2):
+        return None
+    equation = sympy.expand((value - rest) ** 2 - factor**2 * roots[0].base)
+    if not equation.is_polynomial(x) or sympy.degree(equation, x) != 1:
+        return None
+    return sympy.expand(-equation.coeff(x, 0) / equation.coeff(x, 1))
+
+
+# -- by Newton's steps --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Branch:
+    """f between an anchor and the next seam, limit or infinity, in units of its width.
+
+    x = anchor + direction t, and y moves by `rise` (1 or -1) as t grows. `end` is the last height of the fit: beyond it t
+    goes on as a line of slope `slope` from `reach`, or not at all towards a limit. `least` t per dtype is half of what
+    rounding hides around a place where f is flat.
+    """
+
+    anchor: float
+    height: float
+    direction: int
+    rise: int
+    order: int
+    limit: float | None
+    above: tuple[float, ...]
+    below: tuple[float, ...]
+    end: float
+    reach: float
+    slope: float
+    far: float
+    curvature: float
+
+    def lines(self, name: str, dialect: Dialect, names: str, steps: str, rounding: float) -> list[str]:
+        """The statements that compute x from y; `names` are the parameters."""
+        where, a, limit = dialect.where, self.height, self.limit
+        if limit is None:
+            lines = [f"h = maximum({self.rise!r} * (y / width - {a!r}), 0.0)", f"low = minimum(h, {self.end!r})"]
+        else:
+            gap = abs(a - limit)
+            toward = 1.0 if a > limit else -1.0
+            smallest = gap * math.exp(-self.end)
+            lines = [
+                f"low = {gap!r} / maximum({toward!r} * (y / width - {limit!r}), {smallest!r})",
+                "low = maximum(log(low), 0.0)",
+            ]
+        root = {1: "low", 2: "sqrt(low)"}.get(self.order, f"exp(log(maximum(low, 1e-37)) / {float(self.order)!r})")
+        lines += [f"s = {root}", f"t = s * {_horner(self.above)} / {_horner((1.0, *self.below))}"]
+        if limit is None and math.isinf(self.far):
+            lines.append(f"t = {where}(h > {self.end!r}, {self.reach!r} + (h - {self.end!r}) * {self.slope!r}, t)")
+        least = 0.0
+        if self.order > 1:
+            least = 0.5 * (rounding * abs(a) / self.curvature) ** (1 / self.order)
+        ends = sorted([self.anchor + self.direction * least, self.far])
+        inside = "guess"
+        if math.isfinite(ends[0]):
+            inside = f"maximum({inside}, {ends[0]!r} * width)"
+        if math.isfinite(ends[1]):
+            inside = f"minimum({inside}, {ends[1]!r} * width)"
+        step = "(y - f) / slope"
+        if limit is not None:
+            # As for a logarithm: the step of an exponential ends at its root from wherever it began.
+            step = f"{step} * (2.0 * (f - {limit!r} * width) / (y + f - {2 * limit!r} * width))"
+        return [
+            *lines,
+            f"guess = ({self.anchor!r} + {float(self.direction)!r} * t) * width",
+            f"guess = {inside}",
+            f"for _ in {steps}:",
+            f"    f, slope = value_and_slope(guess{names})",
+            f"    step = {step}",
+            f"    guess = guess + {where}(absolute(step) <= 3e38, step, 0.0)",
+            f"    guess = {inside}",
+            f"{name} = guess",
+        ]
+
+
+def _horner(coefficients: Sequence[float]) -> str:
+    text = repr(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        text = f"({c!r} + s * {text})"
+    return text
+
+
+Numeric = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _fit(f: Numeric, anchor: float, far: float, order: int, curvature: float) -> Branch | None:
+    """The branch from the anchor to the far end (which may be infinite); None where no guess is near enough."""
+    direction = 1 if far > anchor else -1
+    height = float(f(np.array([anchor]))[0][0])
+    reach = abs(far - anchor)
+    if math.isinf(reach):
+        reach, limit = _far_end(f, anchor, direction)
+    else:
+        limit = None
+    t = np.unique(np.concatenate([np.geomspace(1e-4, 1, 200), np.linspace(0.005, 1, 400)]) * reach)
+    value, slope = f(anchor + direction * t)
+    rise = 1 if value[-1] > height else -1
+    if limit is None:
+        h = rise * (value - height)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = np.log(np.abs((height - limit) / (value - limit)))
+    good = np.isfinite(h) & (h > 0)
+    t, h, slope = t[good], h[good], slope[good]
+    if len(t) < 50:
+        return None
+    s = h ** (1 / order)
+    above, below = _rational(s, t / s, 4, max(1, 4 - order) if limit is None and math.isinf(far) else 3)
+    return Branch(
+        anchor=float(anchor),
+        height=height,
+        direction=direction,
+        rise=rise,
+        order=order,
+        limit=limit,
+        above=above,
+        below=below,
+        end=float(h[-1]),
+        reach=float(t[-1]),
+        slope=float(1 / abs(slope[-1])) if slope[-1] else 0.0,
+        far=float(far),
+        curvature=curvature,
+    )
+
+
+def _far_end(f: Numeric, anchor: float, direction: int) -> tuple[float, float | None]:
+    """How far to fit along a tail, and its limit: None where the function grows without end."""
+    far = f(np.array([anchor + direction * 1e5]))[0][0]
+    farther = f(np.array([anchor + direction * 1e8]))[0][0]
+    if abs(farther - far) > 1 or not np.isfinite(farther):
+        return 64.0, None
+    limit = float(farther)
+    reach = 1.0
+    while reach < 1e4:
+        value = f(np.array([anchor + direction * 1.2 * reach]))[0][0]
+        if abs(value - limit) <= 1e-36 * max(1.0, abs(limit) * 1e20):
+            break
+        reach *= 1.2
+    return reach, limit
+
+
+def _rational(s: np.ndarray, ratio: np.ndarray, m: int, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """P of m coefficients and Q of 1 and k more with P/Q near the ratio, by relative least squares made again."""
+    weight = 1 / ratio
+    powers = s[:, None] ** np.arange(max(m, k + 1))
+    best, smallest = None, math.inf
+    for _ in range(12):
+        left = np.concatenate([powers[:, :m], -ratio[:, None] * powers[:, 1 : k + 1]], axis=1) * weight[:, None]
+        size = np.linalg.norm(left, axis=0)
+        solution = np.linalg.lstsq(left / size, ratio * weight, rcond=None)[0] / size
+        above, below = solution[:m], solution[m:]
+        q = 1 + powers[:, 1 : k + 1] @ below
+        error = np.max(np.abs(powers[:, :m] @ above / q / ratio - 1))
+        if np.all(q > 0) and error < smallest:
+            best, smallest = (above, below), error
+        weight = 1 / (ratio * np.maximum(np.abs(q), 1e-3))
+    if best is None:
+        best = np.polynomial.polynomial.polyfit(s, ratio, m - 1, w=1 / ratio), np.zeros(1)
+    return tuple(map(float, best[0])), tuple(map(float, best[1]))
+
+
+# -- the inverse of a definition ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """x from y and, where there is a minimum, from the side.
+
+    place:    where the minimum is, in the parameters; None for a function that never falls.
+    width:    what scales the branches.
+    branches: the pieces that are solved by steps; `expression` calls them b0, b1, ...
+    steps:    how many steps, per dtype.
+    numbers:  the fixed parameters whose values it was made for.
+    """
+
+    act: Activation
+    place: Expr | None
+    width: Expr
+    branches: tuple[Branch, ...]
+    expression: Callable[[float], Expr]
+    names: tuple[Local, ...]
+    numbers: Mapping[str, float]
+    steps: Mapping[torch.dtype, int]
+
+    @property
+    def is_closed(self) -> bool:
+        return not self.branches
+
+    def source(self, dialect: Dialect, dtype: torch.dtype) -> str:
+        """The text of `invert(y, side, *parameters)`, and of what it calls."""
+        act, rounding = self.act, ROUNDING[dtype]
+        params = [PARAMETER + p.name for p in act.params]
+        decorator = "@triton.jit\n" if dialect is TRITON else ""
+        count = f"tl.static_range({self.steps.get(dtype, 0)})" if dialect is TRITON else "range(steps)"
+        text, lines = "", []
+        if self.branches:
+            code = body(act, [(), ("x",)], dialect)
+            text = f"{decorator}def value_and_slope({', '.join(['x', *params])}):\n"
+            text += "".join(f"    {line}\n" for line in code.lines) + f"    return {', '.join(code.results)}\n\n\n"
+            width = Emitter(dialect, [self.width], prefix="w")
+            lines += [*width.lines, f"width = {width.names[0]}"]
+        names = "".join(f", {p}" for p in params)
+        for name, branch in zip(self.names, self.branches, strict=True):
+            lines += branch.lines(name.name, dialect, names, count, rounding)
+        emitter = Emitter(dialect, [self.expression(rounding)])
+        lines += emitter.lines
+        result = emitter.names[0]
+        arguments = ["y", "side", *params]
+        if dialect is TORCH:
+            arguments.append(f"steps={self.steps.get(dtype, 0)}")
+        text += f"{decorator}def invert({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
+        return text + f"    return {dialect.where}(y != y, y, {result})\n\n\n"
+
+    def torch(self, dtype: torch.dtype) -> Callable[..., Tensor]:
+        """`invert` in torch operations, for y of that type, given in the working type."""
+        label = f"{self.act.key} inverse {dtype} {sorted(self.numbers.items())}"
+        return load(self.source(TORCH, dtype), label, vars(torch_math), "invert", torch_math.__name__)
+
+    def place_text(self, dialect: Dialect) -> str:
+        """The place of the minimum as an expression of the parameters."""
+        assert self.place is not None
+        emitter = Emitter(dialect, [self.place], prefix="m")
+        assert not emitter.lines
+        return emitter.names[0]
+
+
+class _Refusal(Exception):
+    """Why a definition has no inverse; the sentence is completed by the caller."""
+
+
+@once_per_definition
+def inverse_of(act: Activation, learned: tuple[str, ...] = (), fixed: tuple[tuple[str, float], ...] = ()) -> Inverse:
+    """The inverse of a definition whose parameters are learned or have these values.
+
+    ParameterError says why there is none, and what to do instead.
+    """
+    values = {p.name: p.default for p in act.params} | dict(fixed)
+    try:
+        return _Builder(act, learned, values).build()
+    except (_Refusal, DefinitionError) as reason:
+        raise ParameterError(
+            f"{act.name}: save='output' needs a function whose slope is known from its output, and {reason}. Use "
+            "save='input', which is the default."
+        ) from None
+
+
+class _Builder:
+    def __init__(self, act: Activation, learned: tuple[str, ...], values: dict[str, float]) -> None:
+        self.act, self.learned, self.values = act, learned, values
+        if act.implicit is not None:
+            raise _Refusal("this one is given by an equation that is solved for its value")
+        self.formula = act.formula
+        self.numbers: dict[str, float] = {}
+        try:
+            self.pieces = split(self.formula)
+        except DefinitionError:
+            if all(p.name in learned for p in act.params):
+                raise
+            self._put_numbers()
+            self.pieces = split(self.formula)
+        self.branches: list[Branch] = []
+        self.names: list[Local] = []
+        self.scale: tuple[Expr, dict[str, float]] | None = None
+
+    def _put_numbers(self) -> None:
+        self.numbers = {p.name: self.values[p.name] for p in self.act.params if p.name not in self.learned}
+        self.formula = self.formula.subs(
+            {p.symbol: sympy.Float(self.values[p.name], 20) for p in self.act.params if p.name in self.numbers}
+        )
+
+    # -- numbers ------------------------------------------------------------------------------------------
+
+    def at(self, expr: Expr, values: Mapping[str, float] | None = None) -> float:
+        values = self.values if values is None else values
+        return float(expr.subs({p.symbol: values[p.name] for p in self.act.params}))
+
+    def numeric(self, values: Mapping[str, float]) -> Numeric:
+        function = torch_function(self.act, (), ("x",))
+        numbers = [torch.tensor([values[p.name]], dtype=torch.float64) for p in self.act.params]
+
+        def evaluate(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            value, slope = function(torch.from_numpy(np.asarray(z, dtype=np.float64)), *numbers)
+            wide = torch.zeros(len(z), dtype=torch.float64)
+            return (wide + value).numpy(), (wide + slope).numpy()
+
+        return evaluate
+
+    # -- shape --------------------------------------------------------------------------------------------
+
+    def build(self) -> Inverse:
+        ends = [None, *self.pieces.seams, None]
+        spans = [(ends[i], ends[i + 1], part) for i, part in enumerate(self.pieces.parts)]
+        f = self.numeric(self.values)
+        signs: list[tuple[int, int]] = []  # (sign, span), each change once
+        for index, (low, high, _) in enumerate(spans):
+            z = _samples(None if low is None else self.at(low), None if high is None else self.at(high))
+            slope = f(z)[1]
+            for sign in np.sign(slope[np.abs(slope) > 1e-14]).astype(int):
+                if not signs or signs[-1][0] != sign:
+                    signs.append((int(sign), index))
+        shape = [sign for sign, _ in signs]
+        if shape == [1]:
+            place, left, right = None, [], spans
+            self._prove_monotone()
+        elif shape == [-1, 1]:
+            place, left, right = self._minimum(spans, signs[1][1])
+            self._prove_minimum(place)
+        elif shape in ([-1], []):
+            raise _Refusal("this one never rises")
+        else:
+            raise _Refusal("this one turns more than once: one output belongs to more than two inputs")
+        above = self._side(right, 1)
+        below = self._side([(high, low, part) for low, high, part in reversed(left)], -1) if left else None
+
+        def expression(rounding: float) -> Expr:
+            if below is None:
+                return above(rounding)
+            return Piecewise((above(rounding), SIDE), (below(rounding), True), evaluate=False)
+
+        width = self.scale[0] if self.scale else sympy.Integer(1)
+        names, numbers = tuple(self.names), dict(self.numbers)
+        inverse = Inverse(self.act, place, width, tuple(self.branches), expression, names, numbers, {})
+        return self._with_steps(inverse) if self.branches else inverse
+
+    def _prove_monotone(self) -> None:
+        claims = self.act.claims
+        condition = claims.monotone if claims is not None else None
+        if condition is True:
+            return
+        if condition is None or condition is False:
+            self._certify()
+            return
+        numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.learned}
+        left = sympy.sympify(condition).subs(numbers)
+        if left != sympy.true:
+            names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
+            raise _Refusal(f"this one may fall while {names} is learned ({condition}); fix {names}, or")
+
+    def _certify(self) -> None:
+        pass
+
+    def _prove_minimum(self, place: Expr) -> None:
+        pass
+
+    def _minimum(self, spans: list[Any], index: int) -> tuple[Expr, list[Any], list[Any]]:
+        """Where the slope changes its sign, and the spans on its two sides."""
+        low, high, part = spans[index]
+        f = self.numeric(self.values)
+        if low is not None:
+            begin = self.at(low)
+            inside = f(_samples(begin, None if high is None else self.at(high)))[1]
+            if inside[np.abs(inside) > 1e-14][0] > 0:
+                return low, spans[:index], spans[index:]
+        if part.is_polynomial(x) and sympy.degree(part, x) == 2:
+            place = sympy.solve(sympy.diff(part, x), x)[0]
+        else:
+            width, unit = self._scaled()
+            place = sympy.Float(self._root(unit), 17) * width
+        return place, [*spans[:index], (low, place, part)], [(place, high, part), *spans[index + 1 :]]
+
+    def _root(self, values: Mapping[str, float]) -> float:
+        f = self.numeric(values)
+        z = np.linspace(-30, 30, 60001)
+        slope = f(z)[1]
+        change = np.nonzero((slope[:-1] < 0) & (slope[1:] >= 0))[0]
+        if len(change) != 1:
+            raise _Refusal("its minimum was not found")
+        low, high = z[change[0]], z[change[0] + 1]
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if f(np.array([middle]))[1][0] < 0 else (low, middle)
+        return float((low + high) / 2)
+
+    def _scaled(self) -> tuple[Expr, dict[str, float]]:
+        """The width of the function in its parameters, and parameters for which it is 1."""
+        if self.scale is None:
+            self.scale = self._find_scale()
+        return self.scale
+
+    def _find_scale(self) -> tuple[Expr, dict[str, float]]:
+        z = np.concatenate([-np.geomspace(1e-2, 20, 40), np.geomspace(1e-2, 20, 40)])
+        for p in self.act.params:
+            unit = self.values | {p.name: 1.0}
+            one = self.numeric(unit)
+            for power in (1, -1):
+                if all(
+                    np.allclose(
+                        self.numeric(unit | {p.name: number})(z)[0],
+                        number**power * one(z / number**power)[0],
+                        rtol=1e-11,
+                        atol=1e-13,
+                    )
+                    for number in (1.7, 3.1)
+                ):
+                    self._fix_others({p.name})
+                    return p.symbol**power, unit
+        self._fix_others(set())
+        return sympy.Integer(1), self.values
+
+    def _fix_others(self, scaling: set[str]) -> None:
+        for p in self.act.params:
+            if p.name in scaling:
+                continue
+            if p.name in self.learned:
+                raise _Refusal(f"the inverse of this one is computed for numbers, and {p.name} is learned; fix it, or")
+            self.numbers[p.name] = self.values[p.name]
+
+    # -- pieces -------------------------------------------------------------------------------------------
+
+    def _side(self, spans: list[Any], direction: int) -> Callable[[float], Expr]:
+        """x from y over spans in the order of rising values; each begins where the one before it ends."""
+        parts: list[tuple[Callable[[Expr], Expr], Expr | None, bool]] = []
+        for begin, end, part in spans:
+            parts += self._span(begin, end, part, direction)
+
+        def expression(rounding: float) -> Expr:
+            slack = sympy.Float(rounding)
+            made = parts[-1][0](slack)
+            for place in range(len(parts) - 2, -1, -1):
+                inverse, last, flat = parts[place]
+                assert last is not None
+                if flat:
+                    when = Y <= last + slack * Abs(last)
+                elif parts[place + 1][2]:
+                    when = Y < last - slack * Abs(last)
+                else:
+                    when = Y < last
+                made = Piecewise((inverse(slack), when), (made, True), evaluate=False)
+            return made
+
+        return expression
+
+    def _span(self, begin: Any, end: Any, part: Expr, direction: int) -> Iterator[Any]:
+        """(x from y, the last value, flat) for each part of a span; the span leads from begin to end."""
+        last = None if end is None else sympy.cancel(part.subs(x, end)) if part.has(x) else part
+        if not part.has(x):
+            inside = _inside(begin, end, direction)
+            yield (lambda slack: inside), part if end is not None else None, True
+            return
+        polynomial = part.is_polynomial(x)
+        if polynomial and sympy.degree(part, x) == 1:
+            k, c = sympy.Poly(part, x).all_coeffs()
+            line = (Y - c) / k
+            if not (k.is_positive or k.is_negative):
+                line = Piecewise((line, sympy.Ne(k, 0)), (_inside(begin, end, direction), True), evaluate=False)
+            yield (lambda slack: line), last, False
+            return
+        if polynomial and sympy.degree(part, x) == 2 and begin is not None:
+            yield (lambda slack: _parabola_from(part, begin, direction, slack)), last, False
+            return
+        closed = solve(part, Y)
+        if closed is not None:
+            yield (lambda slack: closed), last, False
+            return
+        yield from self._by_steps(begin, end, part, last, direction)
+
+    def _by_steps(self, begin: Any, end: Any, part: Expr, last: Expr | None, direction: int) -> Iterator[Any]:
+        width, unit = self._scaled()
+        f = self.numeric(unit)
+        low = -direction * math.inf if begin is None else self.at(begin, unit)
+        high = direction * math.inf if end is None else self.at(end, unit)
+        text = part.subs({p.symbol: unit[p.name] for p in self.act.params})
+        flat = [math.isinf(z) or _order(text, z)[0] != 1 for z in (low, high)]
+        if flat[0] and flat[1] and (math.isinf(low) == math.isinf(high)):
+            middle = 0.0 if math.isinf(low) else (low + high) / 2
+            yield from self._branch(f, text, middle, low, width, sympy.Float(float(f(np.array([middle]))[0][0])) * width)
+            yield from self._branch(f, text, middle, high, width, last)
+        elif math.isinf(low) or (flat[1] and not flat[0] and math.isfinite(high)):
+            yield from self._branch(f, text, high, low, width, last)
+        else:
+            yield from self._branch(f, text, low, high, width, last)
+
+    def _branch(self, f: Numeric, part: Expr, anchor: float, far: float, width: Expr, last: Any) -> Iterator[Any]:
+        order, curvature = _order(part, anchor)
+        branch = _fit(f, anchor, far, order, curvature) if order else None
+        if branch is None:
+            raise _Refusal("no way was found to compute the inverse of this one")
+        name = Local(f"b{len(self.branches)}", real=True)
+        name.own = True
+        self.branches.append(branch)
+        self.names.append(name)
+        yield (lambda slack: name), last, False
+
+    # -- how many steps -----------------------------------------------------------------------------------
+
+    def _with_steps(self, inverse: Inverse) -> Inverse:
+        _, unit = self._scaled()
+        f = self.numeric(unit)
+        place = -math.inf if inverse.place is None else self.at(inverse.place, unit)
+        z = np.concatenate([-np.geomspace(1e-3, 60, 3000), np.geomspace(1e-3, 60, 3000)])
+        value, slope = f(z)
+        side = torch.from_numpy(z > place)
+        invert = inverse.torch(torch.float64)
+        numbers = [torch.tensor([unit[p.name]], dtype=torch.float64) for p in self.act.params]
+        counts: dict[torch.dtype, int] = {}
+        for count in range(1, _MOST_STEPS + 1):
+            back = invert(torch.from_numpy(value), side, *numbers, steps=count).numpy()
+            error = np.max(np.abs(f(back)[1] - slope))
+            for dtype, most in _SLOPE_ERROR.items():
+                if error <= most:
+                    counts.setdefault(dtype, count)
+            if len(counts) == len(_SLOPE_ERROR):
+                break
+        if torch.float32 not in counts:
+            raise _Refusal(f"the steps towards the inverse of this one do not settle (a slope is off by {error:.1g})")
+        counts.setdefault(torch.float64, _MOST_STEPS)
+        return Inverse(**(vars(inverse) | {"steps": counts}))
+
+
+def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Expr:
+    a = sympy.Poly(part, x).all_coeffs()[0]
+    height = sympy.cancel(part.subs(x, anchor))
+    slope = sympy.cancel(sympy.diff(part, x).subs(x, anchor)) * direction
+    rise = Max(Y - height, 0)
+    if slope == 0:
+        t = sympy.sqrt(Max(rise, slack * Abs(height) / 4) / a)
+    else:
+        t = 2 * rise / Max(slope + sympy.sqrt(Max(slope**2 + 4 * a * rise, 0)), _TINY)
+    return anchor + direction * t
+
+
+def _order(part: Expr, z: float) -> tuple[int, float]:
+    """The first derivative that is not 0 at a place, and |f^(n)|/n!; 0 where none of the first six is."""
+    if math.isinf(z):
+        return 0, 0.0
+    expr = elementary(part)
+    for order in range(1, 7):
+        expr = sympy.diff(expr, x)
+        try:
+            value = abs(float(sympy.re(expr.subs(x, sympy.Float(z, 30)).evalf(25))))
+        except (TypeError, ValueError):
+            return 0, 0.0
+        if value > 1e-7:
+            return order, value / math.factorial(order)
+    return 0, 0.0
+
+
+def _samples(low: float | None, high: float | None) -> np.ndarray:
+    reach = np.geomspace(1e-3, 300, 1500)
+    if low is None and high is None:
+        return np.concatenate([-reach[::-1], [0.0], reach])
+    if low is None:
+        return high - reach[::-1] * max(1.0, abs(high))
+    if high is None:
+        return low + reach * max(1.0, abs(low))
+    return np.linspace(low, high, 1003)[1:-1]
+
+
+def _inside(begin: Any, end: Any, direction: int) -> Expr:
+    """A point of a flat piece."""
+    if begin is not None and end is not None:
+        return (begin + end) / 2
+    if begin is None and end is None:
+        return sympy.Integer(0)
+    only, away = (end, -direction) if begin is None else (begin, direction)
+    return only + away * (1 + Abs(only))
+
+
+__all__ = ["Inverse", "SoftkneeError", "inverse_of", "solve"]
