@@ -20,9 +20,11 @@ up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c at mos
 
 from __future__ import annotations
 
+import itertools
 import math
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from torch import Tensor
 
 from ..errors import DefinitionError, ParameterError, SoftkneeError
 from ..spec import Activation, Expm1, Log1p, Sigmoid, Softplus, Tanh, x
-from ..spec.activation import once_per_definition
+from ..spec.activation import Derived, once_per_definition
 from ..spec.algebra import Abs, Expr, Max, Min, Piecewise, sympy
 from ..spec.emit import PARAMETER, Dialect, Emitter, Local
 from ..spec.pieces import split
@@ -288,7 +290,17 @@ def _rational(s: np.ndarray, ratio: np.ndarray, m: int, k: int) -> tuple[tuple[f
 # -- the inverse of a definition ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+# Every inverse alive, by a string of its own: what operators can carry.
+_by_key: weakref.WeakValueDictionary[str, Inverse] = weakref.WeakValueDictionary()
+_count = itertools.count(1)
+
+
+def inverse_by_key(key: str) -> Inverse:
+    """The inverse with that key."""
+    return _by_key[key]
+
+
+@dataclass(frozen=True, eq=False)
 class Inverse:
     """x from y and, where there is a minimum, from the side.
 
@@ -307,6 +319,13 @@ class Inverse:
     names: tuple[Local, ...]
     numbers: Mapping[str, float]
     steps: Mapping[torch.dtype, int]
+    key: str = field(init=False)
+    derived: Derived = field(default_factory=Derived, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        key = f"{self.act.key}~{next(_count)}"
+        object.__setattr__(self, "key", key)
+        _by_key[key] = self
 
     @property
     def is_closed(self) -> bool:
@@ -339,8 +358,7 @@ class Inverse:
 
     def torch(self, dtype: torch.dtype) -> Callable[..., Tensor]:
         """`invert` in torch operations, for y of that type, given in the working type."""
-        label = f"{self.act.key} inverse {dtype} {sorted(self.numbers.items())}"
-        return load(self.source(TORCH, dtype), label, vars(torch_math), "invert", torch_math.__name__)
+        return _torch_function(self.act, self, dtype)
 
     def place_text(self, dialect: Dialect) -> str:
         """The place of the minimum as an expression of the parameters."""
@@ -349,30 +367,62 @@ class Inverse:
         assert not emitter.lines
         return emitter.names[0]
 
+    def right_side(self, at: Tensor, params: Sequence[Tensor]) -> Tensor:
+        """Whether each x, in the working type, lies to the right of the minimum."""
+        return at > _place_function(self.act, self)(*params)
+
+
+@once_per_definition
+def _torch_function(act: Activation, inverse: Inverse, dtype: torch.dtype) -> Callable[..., Tensor]:
+    label = f"{inverse.key} inverse {dtype}"
+    return load(inverse.source(TORCH, dtype), label, vars(torch_math), "invert", torch_math.__name__)
+
+
+@once_per_definition
+def _place_function(act: Activation, inverse: Inverse) -> Callable[..., Any]:
+    names = ", ".join(PARAMETER + p.name for p in act.params)
+    text = f"def place({names}):\n    return {inverse.place_text(TORCH)}\n"
+    return load(text, f"{inverse.key} place", vars(torch_math), "place", torch_math.__name__)
+
 
 class _Refusal(Exception):
     """Why a definition has no inverse; the sentence is completed by the caller."""
 
 
-@once_per_definition
-def inverse_of(act: Activation, learned: tuple[str, ...] = (), fixed: tuple[tuple[str, float], ...] = ()) -> Inverse:
-    """The inverse of a definition whose parameters are learned or have these values.
+def inverse_of(act: Activation, learned: Sequence[str] = (), fixed: Mapping[str, float] | None = None) -> Inverse:
+    """The inverse of a definition whose parameters are learned, or fixed at these values.
 
     ParameterError says why there is none, and what to do instead.
     """
+    fixed = {p.name: p.default for p in act.params if p.name not in learned} | dict(fixed or {})
+    # One that is right for all widths need not be made again when a width is set.
+    wide = {p.name for p in act.params if p.symbol.is_positive}
+    kept = tuple((name, value) for name, value in fixed.items() if name not in wide)
+    try:
+        return _inverse(act, tuple(p.name for p in act.params if p.name not in dict(kept)), kept)
+    except ParameterError:
+        if len(kept) == len(fixed):
+            raise
+        return _inverse(act, tuple(learned), tuple(fixed.items()))
+
+
+@once_per_definition
+def _inverse(act: Activation, free: tuple[str, ...], fixed: tuple[tuple[str, float], ...]) -> Inverse:
+    """The inverse for these values of some parameters and any values of the free ones."""
     values = {p.name: p.default for p in act.params} | dict(fixed)
     try:
-        return _Builder(act, learned, values).build()
+        return _Builder(act, free, values).build()
     except (_Refusal, DefinitionError) as reason:
+        text = str(reason).rstrip(".")
         raise ParameterError(
-            f"{act.name}: save='output' needs a function whose slope is known from its output, and {reason}. Use "
+            f"{act.name}: save='output' needs a function whose slope is known from its output, and {text}. Use "
             "save='input', which is the default."
         ) from None
 
 
 class _Builder:
-    def __init__(self, act: Activation, learned: tuple[str, ...], values: dict[str, float]) -> None:
-        self.act, self.learned, self.values = act, learned, values
+    def __init__(self, act: Activation, free: tuple[str, ...], values: dict[str, float]) -> None:
+        self.act, self.free, self.values = act, free, values
         if act.implicit is not None:
             raise _Refusal("this one is given by an equation that is solved for its value")
         self.formula = act.formula
@@ -380,7 +430,7 @@ class _Builder:
         try:
             self.pieces = split(self.formula)
         except DefinitionError:
-            if all(p.name in learned for p in act.params):
+            if all(p.name in free for p in act.params):
                 raise
             self._put_numbers()
             self.pieces = split(self.formula)
@@ -389,7 +439,7 @@ class _Builder:
         self.scale: tuple[Expr, dict[str, float]] | None = None
 
     def _put_numbers(self) -> None:
-        self.numbers = {p.name: self.values[p.name] for p in self.act.params if p.name not in self.learned}
+        self.numbers = {p.name: self.values[p.name] for p in self.act.params if p.name not in self.free}
         self.formula = self.formula.subs(
             {p.symbol: sympy.Float(self.values[p.name], 20) for p in self.act.params if p.name in self.numbers}
         )
@@ -456,11 +506,11 @@ class _Builder:
         if condition is None or condition is False:
             self._certify()
             return
-        numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.learned}
+        numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.free}
         left = sympy.sympify(condition).subs(numbers)
         if left != sympy.true:
             names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
-            raise _Refusal(f"this one may fall while {names} is learned ({condition}); fix {names}, or")
+            raise _Refusal(f"this one falls for some values of {names} (it never does where {condition}); fix {names}")
 
     def _certify(self) -> None:
         pass
@@ -527,8 +577,10 @@ class _Builder:
         for p in self.act.params:
             if p.name in scaling:
                 continue
-            if p.name in self.learned:
-                raise _Refusal(f"the inverse of this one is computed for numbers, and {p.name} is learned; fix it, or")
+            if p.name in self.free:
+                raise _Refusal(
+                    f"the inverse of this one is made for one value of {p.name}; fix it instead of learning it"
+                )
             self.numbers[p.name] = self.values[p.name]
 
     # -- pieces -------------------------------------------------------------------------------------------
@@ -546,11 +598,11 @@ class _Builder:
                 inverse, last, flat = parts[place]
                 assert last is not None
                 if flat:
-                    when = Y <= last + slack * Abs(last)
+                    when = last + slack * Abs(last) >= Y
                 elif parts[place + 1][2]:
-                    when = Y < last - slack * Abs(last)
+                    when = last - slack * Abs(last) > Y
                 else:
-                    when = Y < last
+                    when = last > Y
                 made = Piecewise((inverse(slack), when), (made, True), evaluate=False)
             return made
 
@@ -589,7 +641,9 @@ class _Builder:
         flat = [math.isinf(z) or _order(text, z)[0] != 1 for z in (low, high)]
         if flat[0] and flat[1] and (math.isinf(low) == math.isinf(high)):
             middle = 0.0 if math.isinf(low) else (low + high) / 2
-            yield from self._branch(f, text, middle, low, width, sympy.Float(float(f(np.array([middle]))[0][0])) * width)
+            yield from self._branch(
+                f, text, middle, low, width, sympy.Float(float(f(np.array([middle]))[0][0])) * width
+            )
             yield from self._branch(f, text, middle, high, width, last)
         elif math.isinf(low) or (flat[1] and not flat[0] and math.isfinite(high)):
             yield from self._branch(f, text, high, low, width, last)
@@ -630,7 +684,7 @@ class _Builder:
         if torch.float32 not in counts:
             raise _Refusal(f"the steps towards the inverse of this one do not settle (a slope is off by {error:.1g})")
         counts.setdefault(torch.float64, _MOST_STEPS)
-        return Inverse(**(vars(inverse) | {"steps": counts}))
+        return replace(inverse, steps=counts)
 
 
 def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Expr:
