@@ -237,13 +237,21 @@ class Pointwise(Parameterised):
 
     def _read_save(self, save: Any) -> str:
         if save not in ("input", "output"):
-            raise ParameterError(f"{type(self).__name__}: save is 'input' or 'output', and {save!r} was given.")
+            raise ParameterError(f"{type(self).__name__}: save must be 'input' or 'output', and {save!r} was given.")
         if save == "output" and self.drawn:
             raise ParameterError(
                 f"{type(self).__name__}: save='output' needs one function, and this one draws its parameter for each "
                 "element in training. Use save='input', which is the default."
             )
         return save
+
+    def saved_output(self) -> str:
+        """How the input is recovered from the output, in words."""
+        inverse = self._inverse
+        assert inverse is not None
+        bit = "" if inverse.place is None else " and one bit per element"
+        how = "by algebra" if inverse.is_closed else f"by {inverse.steps[torch.float32]} of Newton's steps in float32"
+        return f"the output{bit} is saved for the backward pass, which recovers the input from it {how}"
 
     def _find_inverse(self, values: Mapping[str, Any]) -> Inverse | None:
         """What recovers the input from the output, where that is what is saved; an error where there is none."""
