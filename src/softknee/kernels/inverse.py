@@ -9,13 +9,13 @@ side of the minimum x lies. On each side the line is cut at the seams of the for
     everything else                 a rational first guess and a fixed number of Newton steps (`Branch`)
 
 A branch begins at an anchor A (a seam, a minimum, any point) where f(x) - f(A) grows like t^n, t = |x - A|, and is
-guessed from s = h^(1/n) as t = s P(s)/Q(s). The height h is |y - f(A)|, or log |(f(A) - L)/(y - L)| towards a limit L at
-infinity. P and Q are fitted when the inverse is made, and the number of steps is the least that recovers the slope at
-points all over the branch to the digits of the type. Numbers are those of a function of width 1: f(x; p) = w f(x/w; 1)
-for a parameter that scales it (w = p or 1/p); other parameters of such a function must be fixed.
+guessed from s = h^(1/n) as t = s P(s)/Q(s). The height h is |y - f(A)|, or log |(f(A) - L)/(y - L)| towards a limit L
+at infinity. P and Q are fitted when the inverse is made, and the number of steps is the least that recovers the slope
+at points all over the branch to the digits of the type. Numbers are those of a function of width 1: f(x; p) =
+w f(x/w; 1) for a parameter that scales it (w = p or 1/p); other parameters of such a function must be fixed.
 
-**Error.** y is rounded to eps relative, so that x is known up to the points where f is within eps |y| of y, and the slope
-up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c at most sqrt(2 c eps |m|).
+**Error.** y is rounded to eps relative, so that x is known up to the points where f is within eps |y| of y, and the
+slope up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c at most sqrt(2 c eps |m|).
 """
 
 from __future__ import annotations
@@ -42,15 +42,21 @@ from ..spec.printers import TORCH, TRITON, body
 from . import torch_math
 from .generate import load, torch_function
 
-Y = Local("y", real=True)
-Y.own = True
-SIDE = Local("side")
-SIDE.own = True
+
+def _element(name: str, **assumptions: bool) -> Local:
+    """A symbol that differs from element to element."""
+    symbol = Local(name, **assumptions)
+    symbol.own = True
+    return symbol
+
+
+Y, SIDE, _GUESS = _element("y", real=True), _element("side"), _element("guess", real=True)
 _TINY = sympy.Float(1e-37)
 # Half a unit in the last place, relative to the number.
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
-_SLOPE_ERROR = {torch.float64: 1e-13, torch.float32: 3e-8, torch.float16: 1e-4, torch.bfloat16: 4e-4}
+_SLOPE_ERROR = {torch.float64: 1e-12, torch.float32: 3e-8, torch.float16: 2e-4, torch.bfloat16: 5e-4}
 _MOST_STEPS = 12
+_FARTHEST = 3e38  # a float32 number
 
 
 # -- by algebra ---------------------------------------------------------------------------------------------
@@ -139,9 +145,8 @@ def _linear_and_root(part: Expr, value: Expr) -> Expr | None:
 class Branch:
     """f between an anchor and the next seam, limit or infinity, in units of its width.
 
-    x = anchor + direction t, and y moves by `rise` (1 or -1) as t grows. `end` is the last height of the fit: beyond it t
-    goes on as a line of slope `slope` from `reach`, or not at all towards a limit. `least` t per dtype is half of what
-    rounding hides around a place where f is flat.
+    x = anchor + direction t, and y moves by `rise` (1 or -1) as t grows. `end` is the last height of the fit: beyond it
+    t goes on as a line of slope `slope` from `reach`, or not at all towards a limit.
     """
 
     anchor: float
@@ -158,47 +163,40 @@ class Branch:
     far: float
     curvature: float
 
-    def lines(self, name: str, dialect: Dialect, names: str, steps: str, rounding: float) -> list[str]:
-        """The statements that compute x from y; `names` are the parameters."""
-        where, a, limit = dialect.where, self.height, self.limit
+    def guess(self, above: str, below: str, dialect: Dialect) -> list[str]:
+        """The statements that guess direction t = above/below from `scaled`, y in units of the width."""
+        where, limit, sign = dialect.where, self.limit, float(self.direction)
         if limit is None:
-            lines = [f"h = maximum({self.rise!r} * (y / width - {a!r}), 0.0)", f"low = minimum(h, {self.end!r})"]
+            lines = [
+                f"h = maximum({float(self.rise)!r} * (scaled - {self.height!r}), 0.0)",
+                f"low = minimum(h, {self.end!r})",
+            ]
         else:
-            gap = abs(a - limit)
-            toward = 1.0 if a > limit else -1.0
+            gap, toward = abs(self.height - limit), 1.0 if self.height > limit else -1.0
             smallest = gap * math.exp(-self.end)
             lines = [
-                f"low = {gap!r} / maximum({toward!r} * (y / width - {limit!r}), {smallest!r})",
-                "low = maximum(log(low), 0.0)",
+                f"low = {math.log(gap)!r} - log(maximum({toward!r} * (scaled - {limit!r}), {smallest!r}))",
+                "low = maximum(low, 0.0)",
             ]
         root = {1: "low", 2: "sqrt(low)"}.get(self.order, f"exp(log(maximum(low, 1e-37)) / {float(self.order)!r})")
-        lines += [f"s = {root}", f"t = s * {_horner(self.above)} / {_horner((1.0, *self.below))}"]
-        if limit is None and math.isinf(self.far):
-            lines.append(f"t = {where}(h > {self.end!r}, {self.reach!r} + (h - {self.end!r}) * {self.slope!r}, t)")
-        least = 0.0
-        if self.order > 1:
-            least = 0.5 * (rounding * abs(a) / self.curvature) ** (1 / self.order)
-        ends = sorted([self.anchor + self.direction * least, self.far])
-        inside = "guess"
-        if math.isfinite(ends[0]):
-            inside = f"maximum({inside}, {ends[0]!r} * width)"
-        if math.isfinite(ends[1]):
-            inside = f"minimum({inside}, {ends[1]!r} * width)"
-        step = "(y - f) / slope"
-        if limit is not None:
-            # As for a logarithm: the step of an exponential ends at its root from wherever it began.
-            step = f"{step} * (2.0 * (f - {limit!r} * width) / (y + f - {2 * limit!r} * width))"
-        return [
-            *lines,
-            f"guess = ({self.anchor!r} + {float(self.direction)!r} * t) * width",
-            f"guess = {inside}",
-            f"for _ in {steps}:",
-            f"    f, slope = value_and_slope(guess{names})",
-            f"    step = {step}",
-            f"    guess = guess + {where}(absolute(step) <= 3e38, step, 0.0)",
-            f"    guess = {inside}",
-            f"{name} = guess",
+        lines += [
+            f"s = {root}",
+            f"{above} = s * {_horner([sign * c for c in self.above])}",
+            f"{below} = {_horner((1.0, *self.below))}",
         ]
+        if limit is None and math.isinf(self.far):
+            line = f"{sign * self.reach!r} + (h - {self.end!r}) * {sign * self.slope!r}"
+            lines += [
+                f"{above} = {where}(h > {self.end!r}, {line}, {above})",
+                f"{below} = {where}(h > {self.end!r}, 1.0, {below})",
+            ]
+        return lines
+
+    def ends(self, rounding: float) -> tuple[float, float]:
+        """The least and the largest x."""
+        least = 0.5 * (rounding * abs(self.height) / self.curvature) ** (1 / self.order) if self.order > 1 else 0.0
+        low, high = sorted([self.anchor + self.direction * least, self.far])
+        return max(low, -_FARTHEST), min(high, _FARTHEST)
 
 
 def _horner(coefficients: Sequence[float]) -> str:
@@ -233,7 +231,7 @@ def _fit(f: Numeric, anchor: float, far: float, order: int, curvature: float) ->
     if len(t) < 50:
         return None
     s = h ** (1 / order)
-    above, below = _rational(s, t / s, 4, max(1, 4 - order) if limit is None and math.isinf(far) else 3)
+    above, below = _rational(s, t / s, 5, 4)
     return Branch(
         anchor=float(anchor),
         height=height,
@@ -256,7 +254,11 @@ def _far_end(f: Numeric, anchor: float, direction: int) -> tuple[float, float | 
     far = f(np.array([anchor + direction * 1e5]))[0][0]
     farther = f(np.array([anchor + direction * 1e8]))[0][0]
     if abs(farther - far) > 1 or not np.isfinite(farther):
-        return 64.0, None
+        # From where it is a line, it goes on as one.
+        reach = np.geomspace(1, 64, 25)
+        slope = f(anchor + direction * np.append(reach, 1e4))[1]
+        straight = np.abs(slope[:-1] - slope[-1]) <= 1e-5 * np.abs(slope[-1])
+        return float(reach[straight][0]) if straight.any() else 64.0, None
     limit = float(farther)
     reach = 1.0
     while reach < 1e4:
@@ -306,7 +308,9 @@ class Inverse:
 
     place:    where the minimum is, in the parameters; None for a function that never falls.
     width:    what scales the branches.
-    branches: the pieces that are solved by steps; `expression` calls them b0, b1, ...
+    branches: the pieces that are solved by steps.
+    select:   an expression that has, for each piece, what a function makes of its branch (or its x, where algebra finds
+              it), given the rounding of y.
     steps:    how many steps, per dtype.
     numbers:  the fixed parameters whose values it was made for.
     """
@@ -315,8 +319,7 @@ class Inverse:
     place: Expr | None
     width: Expr
     branches: tuple[Branch, ...]
-    expression: Callable[[float], Expr]
-    names: tuple[Local, ...]
+    select: Callable[[Callable[[Branch | Expr], Expr], float], Expr]
     numbers: Mapping[str, float]
     steps: Mapping[torch.dtype, int]
     key: str = field(init=False)
@@ -336,25 +339,68 @@ class Inverse:
         act, rounding = self.act, ROUNDING[dtype]
         params = [PARAMETER + p.name for p in act.params]
         decorator = "@triton.jit\n" if dialect is TRITON else ""
-        count = f"tl.static_range({self.steps.get(dtype, 0)})" if dialect is TRITON else "range(steps)"
-        text, lines = "", []
+        text, lines = "", ["x = y"]
         if self.branches:
             code = body(act, [(), ("x",)], dialect)
             text = f"{decorator}def value_and_slope({', '.join(['x', *params])}):\n"
             text += "".join(f"    {line}\n" for line in code.lines) + f"    return {', '.join(code.results)}\n\n\n"
-            width = Emitter(dialect, [self.width], prefix="w")
-            lines += [*width.lines, f"width = {width.names[0]}"]
-        names = "".join(f", {p}" for p in params)
-        for name, branch in zip(self.names, self.branches, strict=True):
-            lines += branch.lines(name.name, dialect, names, count, rounding)
-        emitter = Emitter(dialect, [self.expression(rounding)])
-        lines += emitter.lines
-        result = emitter.names[0]
+            lines += self._steps(dialect, dtype, "".join(f", {p}" for p in params))
+        found = _emitted(lines, dialect, self.select(lambda p: _GUESS if isinstance(p, Branch) else p, rounding), "t")
         arguments = ["y", "side", *params]
         if dialect is TORCH:
             arguments.append(f"steps={self.steps.get(dtype, 0)}")
         text += f"{decorator}def invert({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
-        return text + f"    return {dialect.where}(y != y, y, {result})\n\n\n"
+        return text + f"    return {dialect.where}(y != y, y, {found})\n\n\n"
+
+    def _steps(self, dialect: Dialect, dtype: torch.dtype, params: str) -> list[str]:
+        """A guess for each branch, then Newton's steps from the one that y belongs to."""
+        rounding, where = ROUNDING[dtype], dialect.where
+        lines: list[str] = []
+        for name, expr in (("width", self.width), ("rate", 1 / self.width)):
+            lines.append(f"{name} = {_emitted(lines, dialect, expr, 'w')}")
+        lines.append("scaled = y * rate")
+        names = [[_element(f"{name}{i}", real=True) for i in range(len(self.branches))] for name in ("above", "below")]
+        for branch, above, below in zip(self.branches, *names, strict=True):
+            lines += branch.guess(above.name, below.name, dialect)
+        first, places = self.branches[0], {branch: i for i, branch in enumerate(self.branches)}
+
+        def constant(of: Callable[[Branch], float], prefix: str) -> str:
+            """A number of the branch, for each element."""
+            if len({of(branch) for branch in self.branches}) == 1:
+                return repr(of(first))
+            chosen = self.select(lambda p: sympy.Float(of(p if isinstance(p, Branch) else first)), rounding)
+            return _emitted(lines, dialect, chosen, prefix)
+
+        above, below = (
+            _emitted(lines, dialect, self.select(lambda p, n=n: n[places.get(p, 0)], rounding), "g") for n in names
+        )
+        lines.append(f"guess = ({constant(lambda branch: branch.anchor, 'a')} + {above} / {below}) * width")
+        lines += [
+            f"{end} = {constant(lambda branch, i=i: branch.ends(rounding)[i], end)} * width"
+            for i, end in enumerate(("least", "most"))
+        ]
+        lines.append("guess = minimum(maximum(guess, least), most)")
+        if dialect is TRITON and not self.steps.get(dtype):
+            return lines
+        above = below = ""
+        tails = [branch for branch in self.branches if branch.limit is not None]
+        if tails:
+            # As for a logarithm: the step of an exponential ends at its root from wherever it began.
+            lines.append(f"limit = {constant(lambda b: b.limit or 0.0, 'l')} * width")
+            above, below = "2.0 * (f - limit)", "(y + f - 2.0 * limit)"
+            if len(tails) < len(self.branches):
+                lines.append(f"tail = {constant(lambda b: float(b.limit is not None), 'k')} > 0.5")
+                above, below = f"{where}(tail, {above}, 1.0)", f"{where}(tail, {below}, 1.0)"
+            above, below = f" * {above}", f" * {below}"
+        count = f"tl.static_range({self.steps.get(dtype, 0)})" if dialect is TRITON else "range(steps)"
+        return [
+            *lines,
+            f"for _ in {count}:",
+            f"    f, slope = value_and_slope(guess{params})",
+            f"    step = (y - f){above} / (slope{below})",
+            f"    guess = guess + {where}(absolute(step) <= {_FARTHEST!r}, step, 0.0)",
+            "    guess = minimum(maximum(guess, least), most)",
+        ]
 
     def torch(self, dtype: torch.dtype) -> Callable[..., Tensor]:
         """`invert` in torch operations, for y of that type, given in the working type."""
@@ -383,6 +429,13 @@ def _place_function(act: Activation, inverse: Inverse) -> Callable[..., Any]:
     names = ", ".join(PARAMETER + p.name for p in act.params)
     text = f"def place({names}):\n    return {inverse.place_text(TORCH)}\n"
     return load(text, f"{inverse.key} place", vars(torch_math), "place", torch_math.__name__)
+
+
+def _emitted(lines: list[str], dialect: Dialect, expr: Expr, prefix: str) -> str:
+    """The name of an expression, whose statements are added to the lines."""
+    emitter = Emitter(dialect, [expr], prefix=f"{prefix}{len(lines)}_")
+    lines += emitter.lines
+    return emitter.names[0]
 
 
 class _Refusal(Exception):
@@ -435,7 +488,6 @@ class _Builder:
             self._put_numbers()
             self.pieces = split(self.formula)
         self.branches: list[Branch] = []
-        self.names: list[Local] = []
         self.scale: tuple[Expr, dict[str, float]] | None = None
 
     def _put_numbers(self) -> None:
@@ -488,14 +540,14 @@ class _Builder:
         above = self._side(right, 1)
         below = self._side([(high, low, part) for low, high, part in reversed(left)], -1) if left else None
 
-        def expression(rounding: float) -> Expr:
+        def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
             if below is None:
-                return above(rounding)
-            return Piecewise((above(rounding), SIDE), (below(rounding), True), evaluate=False)
+                return above(payload, rounding)
+            sides = above(payload, rounding), below(payload, rounding)
+            return sides[0] if sides[0] == sides[1] else Piecewise((sides[0], SIDE), (sides[1], True), evaluate=False)
 
         width = self.scale[0] if self.scale else sympy.Integer(1)
-        names, numbers = tuple(self.names), dict(self.numbers)
-        inverse = Inverse(self.act, place, width, tuple(self.branches), expression, names, numbers, {})
+        inverse = Inverse(self.act, place, width, tuple(self.branches), select, dict(self.numbers), {})
         return self._with_steps(inverse) if self.branches else inverse
 
     def _prove_monotone(self) -> None:
@@ -585,15 +637,15 @@ class _Builder:
 
     # -- pieces -------------------------------------------------------------------------------------------
 
-    def _side(self, spans: list[Any], direction: int) -> Callable[[float], Expr]:
-        """x from y over spans in the order of rising values; each begins where the one before it ends."""
-        parts: list[tuple[Callable[[Expr], Expr], Expr | None, bool]] = []
+    def _side(self, spans: list[Any], direction: int) -> Callable[..., Expr]:
+        """`Inverse.select` over spans in the order of rising values; each begins where the one before it ends."""
+        parts: list[tuple[Callable[[Expr], Branch | Expr], Expr | None, bool]] = []
         for begin, end, part in spans:
             parts += self._span(begin, end, part, direction)
 
-        def expression(rounding: float) -> Expr:
+        def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
             slack = sympy.Float(rounding)
-            made = parts[-1][0](slack)
+            made = payload(parts[-1][0](slack))
             for place in range(len(parts) - 2, -1, -1):
                 inverse, last, flat = parts[place]
                 assert last is not None
@@ -603,10 +655,12 @@ class _Builder:
                     when = last - slack * Abs(last) > Y
                 else:
                     when = last > Y
-                made = Piecewise((inverse(slack), when), (made, True), evaluate=False)
+                chosen = payload(inverse(slack))
+                if chosen != made:
+                    made = Piecewise((chosen, when), (made, True), evaluate=False)
             return made
 
-        return expression
+        return select
 
     def _span(self, begin: Any, end: Any, part: Expr, direction: int) -> Iterator[Any]:
         """(x from y, the last value, flat) for each part of a span; the span leads from begin to end."""
@@ -655,11 +709,8 @@ class _Builder:
         branch = _fit(f, anchor, far, order, curvature) if order else None
         if branch is None:
             raise _Refusal("no way was found to compute the inverse of this one")
-        name = Local(f"b{len(self.branches)}", real=True)
-        name.own = True
         self.branches.append(branch)
-        self.names.append(name)
-        yield (lambda slack: name), last, False
+        yield (lambda slack: branch), last, False
 
     # -- how many steps -----------------------------------------------------------------------------------
 
@@ -673,11 +724,12 @@ class _Builder:
         invert = inverse.torch(torch.float64)
         numbers = [torch.tensor([unit[p.name]], dtype=torch.float64) for p in self.act.params]
         counts: dict[torch.dtype, int] = {}
-        for count in range(1, _MOST_STEPS + 1):
+        for count in range(_MOST_STEPS + 1):
             back = invert(torch.from_numpy(value), side, *numbers, steps=count).numpy()
             error = np.max(np.abs(f(back)[1] - slope))
             for dtype, most in _SLOPE_ERROR.items():
-                if error <= most:
+                # With 24 bits or more a step takes back what rounding does to the guess.
+                if error <= most and count >= (dtype.itemsize >= 4):
                     counts.setdefault(dtype, count)
             if len(counts) == len(_SLOPE_ERROR):
                 break
