@@ -32,12 +32,12 @@ import torch
 from torch import Tensor
 
 from ..errors import DefinitionError, ParameterError, SoftkneeError
+from ..registry import service
 from ..spec import Activation, Expm1, Log1p, Sigmoid, Softplus, Tanh, x
 from ..spec.activation import Derived, once_per_definition
 from ..spec.algebra import Abs, Expr, Max, Min, Piecewise, sympy
 from ..spec.emit import PARAMETER, Dialect, Emitter, Local
 from ..spec.pieces import split
-from ..spec.primitives import elementary
 from ..spec.printers import TORCH, TRITON, body
 from . import torch_math
 from .generate import load, torch_function
@@ -209,15 +209,18 @@ def _horner(coefficients: Sequence[float]) -> str:
 Numeric = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def _fit(f: Numeric, anchor: float, far: float, order: int, curvature: float) -> Branch | None:
-    """The branch from the anchor to the far end (which may be infinite); None where no guess is near enough."""
+def _fit(f: Numeric, anchor: float, far: float) -> Branch | None:
+    """The branch from the anchor to the far end (which may be infinite); None where there is none."""
     direction = 1 if far > anchor else -1
+    order, curvature = _order(f, anchor, far)
+    if order == 0:
+        return None
     height = float(f(np.array([anchor]))[0][0])
     reach = abs(far - anchor)
     if math.isinf(reach):
         reach, limit = _far_end(f, anchor, direction)
     else:
-        limit = None
+        limit = None if _order(f, far, anchor)[0] else float(f(np.array([far]))[0][0])
     t = np.unique(np.concatenate([np.geomspace(1e-4, 1, 200), np.linspace(0.005, 1, 400)]) * reach)
     value, slope = f(anchor + direction * t)
     rise = 1 if value[-1] > height else -1
@@ -226,7 +229,7 @@ def _fit(f: Numeric, anchor: float, far: float, order: int, curvature: float) ->
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             h = np.log(np.abs((height - limit) / (value - limit)))
-    good = np.isfinite(h) & (h > 0)
+    good = np.isfinite(h) & (h > 0) & (h < 85)
     t, h, slope = t[good], h[good], slope[good]
     if len(t) < 50:
         return None
@@ -556,7 +559,7 @@ class _Builder:
         if condition is True:
             return
         if condition is None or condition is False:
-            self._certify()
+            self._prove(None)
             return
         numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.free}
         left = sympy.sympify(condition).subs(numbers)
@@ -564,11 +567,17 @@ class _Builder:
             names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
             raise _Refusal(f"this one falls for some values of {names} (it never does where {condition}); fix {names}")
 
-    def _certify(self) -> None:
-        pass
+    def _prove(self, place: Expr | None) -> None:
+        """By a certificate, which is of numbers: the function of width 1 stands for those of all widths."""
+        unit = self._scaled()[1]
+        reason = service("prove_shape")(self.act, unit, None if place is None else self.at(place, unit))
+        if reason:
+            raise _Refusal(f"no certificate was found that this one has one ({reason})")
 
     def _prove_minimum(self, place: Expr) -> None:
-        pass
+        claims = self.act.claims
+        if claims is None or not claims.one_minimum:
+            self._prove(place)
 
     def _minimum(self, spans: list[Any], index: int) -> tuple[Expr, list[Any], list[Any]]:
         """Where the slope changes its sign, and the spans on its two sides."""
@@ -664,53 +673,51 @@ class _Builder:
 
     def _span(self, begin: Any, end: Any, part: Expr, direction: int) -> Iterator[Any]:
         """(x from y, the last value, flat) for each part of a span; the span leads from begin to end."""
-        last = None if end is None else sympy.cancel(part.subs(x, end)) if part.has(x) else part
         if not part.has(x):
             inside = _inside(begin, end, direction)
             yield (lambda slack: inside), part if end is not None else None, True
             return
-        polynomial = part.is_polynomial(x)
-        if polynomial and sympy.degree(part, x) == 1:
+        degree = sympy.degree(part, x) if part.is_polynomial(x) else None
+        closed = None if degree in (1, 2) else solve(part, Y)
+        if closed is None and (degree is None or degree > 2 or (degree == 2 and begin is None)):
+            yield from self._by_steps(begin, end, direction)
+            return
+        last = None if end is None else sympy.cancel(part.subs(x, end))
+        if degree == 1:
             k, c = sympy.Poly(part, x).all_coeffs()
             line = (Y - c) / k
             if not (k.is_positive or k.is_negative):
                 line = Piecewise((line, sympy.Ne(k, 0)), (_inside(begin, end, direction), True), evaluate=False)
             yield (lambda slack: line), last, False
-            return
-        if polynomial and sympy.degree(part, x) == 2 and begin is not None:
+        elif degree == 2:
             yield (lambda slack: _parabola_from(part, begin, direction, slack)), last, False
-            return
-        closed = solve(part, Y)
-        if closed is not None:
+        else:
             yield (lambda slack: closed), last, False
-            return
-        yield from self._by_steps(begin, end, part, last, direction)
 
-    def _by_steps(self, begin: Any, end: Any, part: Expr, last: Expr | None, direction: int) -> Iterator[Any]:
+    def _by_steps(self, begin: Any, end: Any, direction: int) -> list[Any]:
         width, unit = self._scaled()
         f = self.numeric(unit)
         low = -direction * math.inf if begin is None else self.at(begin, unit)
         high = direction * math.inf if end is None else self.at(end, unit)
-        text = part.subs({p.symbol: unit[p.name] for p in self.act.params})
-        flat = [math.isinf(z) or _order(text, z)[0] != 1 for z in (low, high)]
-        if flat[0] and flat[1] and (math.isinf(low) == math.isinf(high)):
-            middle = 0.0 if math.isinf(low) else (low + high) / 2
-            yield from self._branch(
-                f, text, middle, low, width, sympy.Float(float(f(np.array([middle]))[0][0])) * width
-            )
-            yield from self._branch(f, text, middle, high, width, last)
-        elif math.isinf(low) or (flat[1] and not flat[0] and math.isfinite(high)):
-            yield from self._branch(f, text, high, low, width, last)
-        else:
-            yield from self._branch(f, text, low, high, width, last)
+        last = None if end is None else _value(f, high) * width
+        orders = _order(f, low, high)[0], _order(f, high, low)[0]
+        roots = [order > 1 for order in orders]
+        if all(roots) or max(orders) == 0:  # no end to begin from, or two
+            middle = 0.0 if math.isinf(low - high) else (low + high) / 2
+            height = sympy.Float(float(f(np.array([middle]))[0][0])) * width
+            return [(self._branch(f, middle, low), height, False), (self._branch(f, middle, high), last, False)]
+        slopes = [
+            0.0 if order == 0 else abs(f(np.array([z]))[1][0]) for order, z in zip(orders, (low, high), strict=True)
+        ]
+        from_low = roots[0] or (not roots[1] and slopes[0] >= slopes[1])
+        return [(self._branch(f, *((low, high) if from_low else (high, low))), last, False)]
 
-    def _branch(self, f: Numeric, part: Expr, anchor: float, far: float, width: Expr, last: Any) -> Iterator[Any]:
-        order, curvature = _order(part, anchor)
-        branch = _fit(f, anchor, far, order, curvature) if order else None
+    def _branch(self, f: Numeric, anchor: float, far: float) -> Callable[[Expr], Branch]:
+        branch = _fit(f, anchor, far)
         if branch is None:
             raise _Refusal("no way was found to compute the inverse of this one")
         self.branches.append(branch)
-        yield (lambda slack: branch), last, False
+        return lambda slack: branch
 
     # -- how many steps -----------------------------------------------------------------------------------
 
@@ -751,20 +758,25 @@ def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Exp
     return anchor + direction * t
 
 
-def _order(part: Expr, z: float) -> tuple[int, float]:
-    """The first derivative that is not 0 at a place, and |f^(n)|/n!; 0 where none of the first six is."""
+def _value(f: Numeric, z: float) -> Expr:
+    return sympy.Float(float(f(np.array([z]))[0][0]), 17)
+
+
+def _order(f: Numeric, z: float, other: float) -> tuple[int, float]:
+    """(n, c) where f moves away from its value at z like c t^n, t the way towards the other end.
+
+    n is 0 at infinity, and where f is flatter than every power up to the sixth.
+    """
     if math.isinf(z):
         return 0, 0.0
-    expr = elementary(part)
-    for order in range(1, 7):
-        expr = sympy.diff(expr, x)
-        try:
-            value = abs(float(sympy.re(expr.subs(x, sympy.Float(z, 30)).evalf(25))))
-        except (TypeError, ValueError):
-            return 0, 0.0
-        if value > 1e-7:
-            return order, value / math.factorial(order)
-    return 0, 0.0
+    reach = min(1.0, abs(other - z)) * (1 if other > z else -1)
+    height, *moved = f(z + reach * np.array([0.0, 5e-4, 1e-3]))[0]
+    small, large = np.abs(np.array(moved) - height)
+    power = math.log2(large / small) if small > 0 else 0.0
+    order = round(power)
+    if not 1 <= order <= 6 or abs(power - order) > 0.05:
+        return 0, 0.0
+    return order, float(large / abs(1e-3 * reach) ** order)
 
 
 def _samples(low: float | None, high: float | None) -> np.ndarray:
