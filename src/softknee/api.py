@@ -128,6 +128,12 @@ def _find_baseline(name: str) -> Any:
     return baseline_named(name)
 
 
+def _prove_shape(activation: Activation, values: dict[str, float], minimum: float | None) -> str:
+    from .design.proof.certify import prove_shape
+
+    return prove_shape(activation, values, minimum)
+
+
 registry.set_services(
     load_file=load,
     remake=_remake,
@@ -137,4 +143,5 @@ registry.set_services(
     load_engines=_load_engines,
     make_module=_make_module,
     find_baseline=_find_baseline,
+    prove_shape=_prove_shape,
 )

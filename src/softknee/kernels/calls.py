@@ -26,6 +26,7 @@ from . import operators, torch_math
 from .dispatch import interpreting
 from .fused import FusedPlan, current_device, current_stream, new_on_gpu, scratch_for
 from .generate import load
+from .inverse import Inverse
 from .launch import Handle
 from .layout import writable
 from .plain import working_type
@@ -91,10 +92,11 @@ class Call:
         tensors: Sequence[Tensor] = (),
         names: Sequence[str] = (),
         numbers: Sequence[float] = (),
+        function: Any = None,
     ) -> None:
         self.act, self.plan, self.sources = act, plan, plan.sources
         # In C; what Function.apply does in Python before it is for torch.func's transforms.
-        function: Any = super(torch.autograd.Function, act.derived.runtime.eager)
+        function = super(torch.autograd.Function, act.derived.runtime.eager if function is None else function)
         self.apply = function.apply
         self.tensors, self.numbers = tuple(tensors), tuple(numbers)
         values = tensors[: len(self.sources)]
@@ -167,8 +169,11 @@ class Call:
         handle(current_stream(self.index), (pointer, y.data_ptr()), self.rest)
         return y
 
-    def backward(self, ctx: Any, g: Tensor, x: Tensor) -> tuple[Tensor | None, ...] | None:
-        """The gradients of x and the trained tensors; None where the general way must be taken."""
+    def backward(self, ctx: Any, g: Tensor, x: Tensor, sides: Tensor | None = None) -> tuple[Tensor | None, ...] | None:
+        """The gradients of x and the trained tensors; None where the general way must be taken.
+
+        Where the output was saved it is given for x, and the sides of the minimum where there is one.
+        """
         tensors, stride, dtype = self.tensors, self.stride, self.dtype
         if tensors and ctx.versions != [tensor._version for tensor in tensors]:
             raise RuntimeError(
@@ -190,7 +195,7 @@ class Call:
         end = self.ends.get(needs)
         aligned = (from_g | from_x) & 15 == 0 and (self.alone or current_device() == self.index)
         if end is None or not aligned or g.stride() != stride or g.dtype is not dtype:
-            return self._first_backward(g, x, needs)
+            return self._first_backward(g, x, needs, sides)
         handle, rest, layout, sums = end
         stream = current_stream(self.index)
         dx = new_on_gpu(self.shape, stride, dtype) if needs[1] else None
@@ -205,10 +210,14 @@ class Call:
         made = iter(totals)
         return None, dx, *[next(made) if need else None for need in needs[2:]]
 
-    def _first_backward(self, g: Tensor, x: Tensor, needs: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+    def _first_backward(
+        self, g: Tensor, x: Tensor, needs: tuple[bool, ...], sides: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         """The gradients by the plan itself, which sees to whatever is not as it is at most times."""
         plan, needed = self.plan, self.needs(needs[1:])
-        made = iter(plan.backward(g, x, self.tensors, needed, self.numbers))
+        made = iter(plan.backward(g, x, self.tensors, needed, self.numbers, sides))
+        if sides is not None:
+            return None, *[next(made) if need else None for need in needs[1:]]
         launch, (count, programs) = plan.backwards[needed]
         kinds = {t.dtype for t, need in zip(self.trained, needs[2:], strict=True) if need}
         if launch.handle is not None and self.simple and len(kinds) <= 1 and all(t.dim() == 1 for t in self.trained):
@@ -278,11 +287,19 @@ class Calls(dict[Any, Any]):
 
 
 def call_with_tensors(
-    act: Activation, x: Tensor, sources: tuple[Source, ...], names: Sequence[str], tensors: Sequence[Any]
+    act: Activation,
+    x: Tensor,
+    sources: tuple[Source, ...],
+    names: Sequence[str],
+    tensors: Sequence[Any],
+    *,
+    inverse: Inverse | None = None,
+    function: Any = None,
 ) -> Call | None:
     """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
 
-    None where something watches or there is no fused kernel. The definition has been prepared.
+    None where something watches or there is no fused kernel. The definition has been prepared. With an `inverse` the
+    output is saved, by this `function`.
     """
     if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
         return None
@@ -292,8 +309,10 @@ def call_with_tensors(
             return None
     if any(anchor.requires_grad for anchor in tensors[len(sources) :]):
         return None
-    plan = operators.find_plan(x, tensors[: len(sources)], act.key, sources)
-    return Call(act, plan, x, tensors=tensors, names=names) if isinstance(plan, FusedPlan) else None
+    plan = operators.find_plan(x, tensors[: len(sources)], act.key, sources, inverse)
+    if not isinstance(plan, FusedPlan):
+        return None
+    return Call(act, plan, x, tensors=tensors, names=names, function=function)
 
 
 def call_with_numbers(act: Activation, x: Tensor, numbers: Sequence[float]) -> Call | None:

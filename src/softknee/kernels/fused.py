@@ -13,12 +13,14 @@ from torch import Tensor
 from ..spec import Activation, Constraint, NormalCdf
 from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
+from ..spec.printers import TRITON
 from . import triton_source as source_text
 from .dispatch import interpreting
 from .generate import load
+from .inverse import Inverse
 from .launch import Launch, divide_up, power_of_two
 from .layout import Pattern, find_pattern, storage_order
-from .triton_source import Source
+from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
 # flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
@@ -63,27 +65,41 @@ def _lifts(act: Activation, sources: tuple[Source, ...]) -> dict[str, Any]:
 
 
 @once_per_definition
-def _forward_kernel(act: Activation, sources: tuple[Source, ...] | None, dtype: torch.dtype) -> Callable[..., Any]:
+def _forward_kernel(
+    act: Activation, sources: tuple[Source, ...] | None, dtype: torch.dtype, place: str = ""
+) -> Callable[..., Any]:
     name = "forward_rows" if sources is None else "forward_flat"
     text = source_text.compute(act, "value", [()])
-    text += source_text.forward_rows(act) if sources is None else source_text.forward_flat(act, sources)
-    return load_kernel(text, f"{act.key} {name} {sources}", name, dtype, _lifts(act, sources) if sources else None)
+    text += source_text.forward_rows(act, place) if sources is None else source_text.forward_flat(act, sources, place)
+    label = f"{act.key} {name} {sources} {place}"
+    return load_kernel(text, label, name, dtype, _lifts(act, sources) if sources else None)
 
 
 @once_per_definition
 def _backward_kernel(
-    act: Activation, needed: tuple[str, ...], want_x: bool, shape: str, dtype: torch.dtype
+    act: Activation,
+    needed: tuple[str, ...],
+    want_x: bool,
+    shape: str,
+    dtype: torch.dtype,
+    recovery: Recovery | None = None,
 ) -> Callable[..., Any]:
-    text = getattr(source_text, f"backward_{shape}")(act, needed, want_x)
-    return load_kernel(text, f"{act.key} backward_{shape} {want_x} {' '.join(needed)}", "backward_rows", dtype)
+    text = getattr(source_text, f"backward_{shape}")(act, needed, want_x, recovery)
+    label = f"{act.key} backward_{shape} {want_x} {' '.join(needed)} {hash(recovery) if recovery else ''}"
+    return load_kernel(text, label, "backward_rows", dtype)
 
 
 @once_per_definition
 def _flat_backward_kernel(
-    act: Activation, sources: tuple[Source, ...], needed: tuple[str, ...], want_x: bool, dtype: torch.dtype
+    act: Activation,
+    sources: tuple[Source, ...],
+    needed: tuple[str, ...],
+    want_x: bool,
+    dtype: torch.dtype,
+    recovery: Recovery | None = None,
 ) -> Callable[..., Any]:
-    text = source_text.backward_flat(act, sources, needed, want_x)
-    label = f"{act.key} backward_flat {sources} {want_x} {' '.join(needed)}"
+    text = source_text.backward_flat(act, sources, needed, want_x, recovery)
+    label = f"{act.key} backward_flat {sources} {want_x} {' '.join(needed)} {hash(recovery) if recovery else ''}"
     return load_kernel(text, label, "backward_flat", dtype, _lifts(act, sources))
 
 
@@ -122,10 +138,17 @@ class FusedPlan:
 
     `sources` says what stands for each parameter, by default a tensor with its value. The tensors of a call are those
     of the parameters, in their order, and then the anchors; `numbers` are for the parameters that are numbers.
+
+    With an `inverse` the backward pass is given y for x, and the packed sides of a minimum where there is one.
     """
 
     def __init__(
-        self, act: Activation, x: Tensor, params: Sequence[Tensor], sources: tuple[Source, ...] | None = None
+        self,
+        act: Activation,
+        x: Tensor,
+        params: Sequence[Tensor],
+        sources: tuple[Source, ...] | None = None,
+        inverse: Inverse | None = None,
     ) -> None:
         pattern = find_pattern(x, params)
         assert pattern is not None
@@ -144,6 +167,12 @@ class FusedPlan:
         self.index = x.device.index if x.is_cuda else None
         self.backwards: dict[tuple[bool, ...], tuple[Launch, tuple[int, ...]]] = {}
         self.forward_launch: Launch | None = None
+        self.sides_launch: Launch | None = None
+        self.recovery, self.place = None, ""
+        if inverse is not None:
+            sided = inverse.place is not None
+            self.recovery = Recovery(inverse.source(TRITON, x.dtype), sided)
+            self.place = inverse.place_text(TRITON) if sided else ""
 
     def _empty(self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         if self.index is not None and new_on_gpu is not None:
@@ -153,42 +182,65 @@ class FusedPlan:
     # -- forward ----------------------------------------------------------------------------------------
 
     def forward(
-        self, x: Tensor, tensors: Sequence[Tensor], numbers: Sequence[float] = (), out: Tensor | None = None
+        self,
+        x: Tensor,
+        tensors: Sequence[Tensor],
+        numbers: Sequence[float] = (),
+        out: Tensor | None = None,
+        sides: Tensor | None = None,
     ) -> Tensor:
-        """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
+        """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself).
+
+        A plan with a minimum writes the `sides` as well.
+        """
         stream = stream_on(self.index)
         if stream is None:
             with torch.cuda.device(self.index):
-                return self.forward(x, tensors, numbers, out)
+                return self.forward(x, tensors, numbers, out, sides)
         x = x if self.dense else x.contiguous()
         y = self._empty(self.shape, self.stride, self.dtype) if out is None else out
         if not self.flat:
             tensors = [self.pattern.flat(p) for p in tensors]
+        if sides is not None:
+            if self.sides_launch is None:
+                self.sides_launch = self._make_forward(self.place)
+            self.sides_launch(stream, (x, y, sides, *tensors), numbers)
+            return y
         if self.forward_launch is None:
             self.forward_launch = self._make_forward()
         self.forward_launch(stream, (x, y, *tensors), numbers)
         return y
 
-    def _make_forward(self) -> Launch:
+    def new_sides(self) -> Tensor:
+        """Room for a bit per element."""
+        return self._empty((divide_up(self.n, 8),), (1,), torch.uint8)
+
+    def _make_forward(self, place: str = "") -> Launch:
         pattern, n = self.pattern, self.n
         if self.flat:
             block = _block(n, _forward_block(self.act, self.dtype))
-            kernel = _forward_kernel(self.act, self.sources, self.dtype)
+            kernel = _forward_kernel(self.act, self.sources, self.dtype, place)
             return Launch(kernel, (divide_up(n, block),), (n,), warps=4, BLOCK=block)
-        kernel = _forward_kernel(self.act, None, self.dtype)
+        kernel = _forward_kernel(self.act, None, self.dtype, place)
         integers = (*self.steps, n, pattern.channels, pattern.inner)
         return Launch(kernel, (divide_up(n, 1024),), integers, warps=4, BLOCK=1024)
 
     # -- backward ---------------------------------------------------------------------------------------
 
     def backward(
-        self, g: Tensor, x: Tensor, tensors: Sequence[Tensor], needs: tuple[bool, ...], numbers: Sequence[float] = ()
+        self,
+        g: Tensor,
+        x: Tensor,
+        tensors: Sequence[Tensor],
+        needs: tuple[bool, ...],
+        numbers: Sequence[float] = (),
+        sides: Tensor | None = None,
     ) -> list[Tensor]:
         """The gradients that are needed: of x, and of each parameter the sums, added up in a fixed order."""
         stream = stream_on(self.index)
         if stream is None:
             with torch.cuda.device(self.index):
-                return self.backward(g, x, tensors, needs, numbers)
+                return self.backward(g, x, tensors, needs, numbers, sides)
         x = x if self.dense else x.contiguous()
         if g.stride() != self.stride or g.dtype is not self.dtype:
             g = self._empty(self.shape, self.stride, self.dtype).copy_(g)
@@ -198,14 +250,15 @@ class FusedPlan:
         launch, partial_shape = made
         dx = self._empty(self.shape, self.stride, self.dtype) if needs[0] else x
         grads = [dx] if needs[0] else []
+        saved = (x,) if sides is None else (x, sides)
         wanted = [p for p, need in zip(tensors, needs[1:], strict=False) if need]
         if self.flat:
             totals = [self._empty(tuple(p.shape), p.stride(), p.dtype) for p in wanted]
             scratch = scratch_for(self.device, stream, partial_shape[0] * partial_shape[1]) if wanted else ()
-            launch(stream, (g, x, dx, *scratch, *totals, *tensors), numbers)
+            launch(stream, (g, *saved, dx, *scratch, *totals, *tensors), numbers)
             return grads + totals
         partial = self._empty(partial_shape, (partial_shape[1] * partial_shape[2], partial_shape[2], 1), torch.float32)
-        launch(stream, (g, x, dx, partial, *[self.pattern.flat(p) for p in tensors]))
+        launch(stream, (g, *saved, dx, partial, *[self.pattern.flat(p) for p in tensors]))
         if not wanted:
             return grads
         totals = partial.sum(dim=1)
@@ -222,7 +275,7 @@ class FusedPlan:
             programs = divide_up(n, block)
             if needed:
                 programs = min(programs, per_core * cores(self.device))
-            kernel = _flat_backward_kernel(self.act, self.sources, needed, want_x, self.dtype)
+            kernel = _flat_backward_kernel(self.act, self.sources, needed, want_x, self.dtype, self.recovery)
             constants = {"SUM": min(1024, power_of_two(programs))} if needed else {}
             launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0, **constants)
             return launch, (len(needed), programs)
@@ -233,7 +286,8 @@ class FusedPlan:
         unit = rows if columns_vary else columns
         share = divide_up(divide_up(items, max(1, min(SPLITS, divide_up(items, 4 * unit)))), unit) * unit
         splits = max(1, divide_up(items, share))
-        kernel = _backward_kernel(self.act, needed, want_x, "columns" if columns_vary else "channels", self.dtype)
+        shape = "columns" if columns_vary else "channels"
+        kernel = _backward_kernel(self.act, needed, want_x, shape, self.dtype, self.recovery)
         integers = (*self.steps, items, pattern.channels, pattern.inner, share)
         launch = Launch(kernel, (strips, splits), integers, warps=4, ROWS=rows, COLUMNS=columns)
         return launch, (len(needed), splits, pattern.channels)

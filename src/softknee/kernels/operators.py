@@ -18,6 +18,7 @@ from . import plain
 from .compiled import CompiledPlan
 from .dispatch import choose_kernel
 from .fused import FusedPlan
+from .inverse import Inverse, inverse_by_key
 from .layout import storage_order
 from .triton_source import Source
 
@@ -28,10 +29,17 @@ Plan = FusedPlan | CompiledPlan | str
 MOST_PLANS = 4096
 
 
-def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Source, ...] = ()) -> Plan:
+def find_plan(
+    x: Tensor,
+    params: Sequence[Tensor],
+    key: str,
+    sources: tuple[Source, ...] = (),
+    inverse: Inverse | None = None,
+) -> Plan:
     """How such tensors are computed.
 
-    `sources` says what the kernels of a GPU are given for each parameter, where it is not the tensor of its value.
+    `sources` says what the kernels of a GPU are given for each parameter, where it is not the tensor of its value; with
+    an `inverse` they are those that save the output.
     """
     layout = (
         x.shape,
@@ -39,6 +47,7 @@ def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Sour
         x.dtype,
         x.device,
         sources,
+        inverse,
         *[(p.shape, p.stride(), p.dtype, p.device) for p in params],
     )
     act = by_key(key)
@@ -49,7 +58,7 @@ def find_plan(x: Tensor, params: Sequence[Tensor], key: str, sources: tuple[Sour
             plans.clear()
         path = choose_kernel(act, x, params).path
         if path == "fused":
-            plan = FusedPlan(act, x, params, sources)
+            plan = FusedPlan(act, x, params, sources, inverse)
         else:
             plan = CompiledPlan(act, x, params) if path == "compiled" else path
         plans[layout] = plan
@@ -105,6 +114,64 @@ def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str,
     return gradients
 
 
+# -- where the output is saved --------------------------------------------------------------------------------
+
+
+def pointwise_with_sides(x: Tensor, params: Sequence[Tensor], inverse: str) -> tuple[Tensor, Tensor]:
+    """The value, and for each element a bit: whether x lies to the right of the minimum; 8 to a byte."""
+    found = inverse_by_key(inverse)
+    plan = find_plan(x, params, found.act.key, inverse=found)
+    if isinstance(plan, FusedPlan):
+        sides = plan.new_sides()
+        return plan.forward(x, params, sides=sides), sides
+    work = plain.working_type(x.dtype)
+    right = found.right_side(x.to(work), [p.to(work) for p in params])
+    return pointwise(x, params, found.act.key), _pack(right)
+
+
+def pointwise_backward_from_output(
+    g: Tensor, y: Tensor, sides: Tensor | None, params: Sequence[Tensor], inverse: str, needs: Sequence[bool]
+) -> list[Tensor]:
+    """The gradients that are needed, in the order x, parameters, from the value."""
+    found = inverse_by_key(inverse)
+    plan = find_plan(y, params, found.act.key, inverse=found)
+    if isinstance(plan, FusedPlan):
+        return plan.backward(g, y, params, tuple(needs), sides=sides)
+    gradients = pointwise_backward(g, recover(found, y, sides, params), params, found.act.key, needs)
+    return [gradients[0].to(y.dtype), *gradients[1:]] if needs[0] else gradients
+
+
+def recover(inverse: Inverse, y: Tensor, sides: Tensor | None, params: Sequence[Tensor]) -> Tensor:
+    """x in torch operations, in the working type."""
+    work = plain.working_type(y.dtype)
+    right = None if sides is None else _unpack(sides, y)
+    return inverse.torch(y.dtype)(y.to(work), right, *(p.to(work) for p in params))
+
+
+def _pack(right: Tensor) -> Tensor:
+    """Bits in the order of storage, the first of eight lowest."""
+    n = right.numel()
+    flat = right.as_strided((n,), (1,)) if storage_order(right) is not None else right.reshape(-1)
+    bits = torch.nn.functional.pad(flat, (0, -n % 8)).view(-1, 8)
+    return (bits.to(torch.uint8) << torch.arange(8, dtype=torch.uint8, device=right.device)).sum(1, dtype=torch.uint8)
+
+
+def _unpack(sides: Tensor, y: Tensor) -> Tensor:
+    bits = (sides[:, None] >> torch.arange(8, dtype=torch.uint8, device=y.device)) & 1
+    flat = bits.view(-1)[: y.numel()].bool()
+    return flat.as_strided(y.shape, y.stride()) if storage_order(y) is not None else flat.view(y.shape)
+
+
+def _fake_with_sides(x: Tensor, params: Sequence[Tensor], inverse: str) -> tuple[Tensor, Tensor]:
+    return _fake_pointwise(x, params, inverse), x.new_empty(((x.numel() + 7) // 8,), dtype=torch.uint8)
+
+
+def _fake_from_output(
+    g: Tensor, y: Tensor, sides: Tensor | None, params: Sequence[Tensor], inverse: str, needs: Sequence[bool]
+) -> list[Tensor]:
+    return _fake_backward(g, y, params, inverse, needs)
+
+
 def _fake_pointwise(x: Tensor, params: Sequence[Tensor], key: str) -> Tensor:
     return torch.empty_like(x) if storage_order(x) is not None else x.new_empty(x.shape)
 
@@ -121,8 +188,18 @@ _library.define(
     "pointwise_backward(Tensor grad, Tensor x, Tensor[] params, str key, bool[] needs) -> Tensor[]",
     tags=_TAGS,
 )
+_library.define("pointwise_with_sides(Tensor x, Tensor[] params, str inverse) -> (Tensor, Tensor)", tags=_TAGS)
+_library.define(
+    "pointwise_backward_from_output(Tensor grad, Tensor y, Tensor? sides, Tensor[] params, str inverse, bool[] needs) "
+    "-> Tensor[]",
+    tags=_TAGS,
+)
 # One implementation for every device: where there is no kernel it takes the plain path.
 _library.impl("pointwise", pointwise, "CompositeExplicitAutograd")
 _library.impl("pointwise_backward", pointwise_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("softknee::pointwise", _fake_pointwise, lib=_library)
 torch.library.register_fake("softknee::pointwise_backward", _fake_backward, lib=_library)
+_library.impl("pointwise_with_sides", pointwise_with_sides, "CompositeExplicitAutograd")
+_library.impl("pointwise_backward_from_output", pointwise_backward_from_output, "CompositeExplicitAutograd")
+torch.library.register_fake("softknee::pointwise_with_sides", _fake_with_sides, lib=_library)
+torch.library.register_fake("softknee::pointwise_backward_from_output", _fake_from_output, lib=_library)

@@ -9,6 +9,7 @@ those of the rows are summed by a second kernel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..spec import Activation, Constraint
 from ..spec.algebra import sympy
@@ -66,33 +67,78 @@ def _flat_arguments(act: Activation, sources: Sequence[Source]) -> tuple[str, st
     return "".join(f"{name}, " for name in (*pointers, *numbers)), loads
 
 
-def forward_flat(act: Activation, sources: Sequence[Source]) -> str:
+def forward_flat(act: Activation, sources: Sequence[Source], place: str = "") -> str:
+    """With the `place` of a minimum, also a bit for each x to its right, packed."""
     arguments, loads = _flat_arguments(act, sources)
     call = f"value({', '.join(['x', *(PARAMETER + p.name for p in act.params)])})"
+    pointer = "sides_ptr, " if place else ""
+    whole = f"        tl.store({_BYTES}, {_packed(place)})\n" if place else ""
+    part = f"        tl.store({_BYTES}, {_packed(place)}, mask={_BYTES_INSIDE})\n" if place else ""
     return f"""
 @triton.jit
-def forward_flat(x_ptr, y_ptr, {arguments}n, BLOCK: tl.constexpr):
+def forward_flat(x_ptr, y_ptr, {pointer}{arguments}n, BLOCK: tl.constexpr):
     base = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = tl.arange(0, BLOCK)
 {loads}    if n - base >= BLOCK:
         x = tl.load(x_ptr + base + offsets).to(tl.float32)
         tl.store(y_ptr + base + offsets, {call})
-    else:
+{whole}    else:
         inside = base + offsets < n
         x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
         tl.store(y_ptr + base + offsets, {call}, mask=inside)
-"""
+{part}"""
 
 
-def forward_rows(act: Activation) -> str:
+# Bits of 8 elements that lie side by side, the first one lowest.
+_BYTES = "sides_ptr + base // 8 + tl.arange(0, BLOCK // 8)"
+_BYTES_INSIDE = "base + 8 * tl.arange(0, BLOCK // 8) < n"
+
+
+def _packed(place: str) -> str:
+    bits = f"tl.reshape((x > {place}).to(tl.int32), [BLOCK // 8, 8]) << tl.arange(0, 8)[None, :]"
+    return f"tl.sum({bits}, axis=1).to(tl.uint8)"
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a backward kernel computes before the slopes where y was saved: x, by `invert`.
+
+    source: the text of `invert(y, side, *parameters)`.
+    sides:  whether packed bits say on which side of the minimum x lies.
+    """
+
+    source: str
+    sides: bool
+
+    @property
+    def pointer(self) -> str:
+        return "sides_ptr, " if self.sides else ""
+
+    def lines(self, act: Activation, place: str, indent: str, mask: str) -> str:
+        """The statements that turn y, loaded as `x` from a place, into x."""
+        arguments = ", ".join(["x", "side", *(PARAMETER + p.name for p in act.params)])
+        masked = f", mask={mask}, other=0" if mask else ""
+        byte = f"tl.load(sides_ptr + ({place}) // 8{masked}).to(tl.int32)"
+        side = f"(({byte} >> (({place}) % 8).to(tl.int32)) & 1) != 0" if self.sides else "x == x"
+        found = f"tl.where({mask}, invert({arguments}), 0.0)" if mask else f"invert({arguments})"
+        return f"{indent}side = {side}\n{indent}x = {found}\n"
+
+
+def _recovered(recovery: Recovery | None, act: Activation, place: str, indent: str, mask: str = "") -> str:
+    return recovery.lines(act, place, indent, mask) if recovery else ""
+
+
+def forward_rows(act: Activation, place: str = "") -> str:
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
     loads = "".join(
         f"    {p} = tl.load({p}_ptr + channel * {p}_step, mask=inside, other=1.0).to(tl.float32)\n" for p in params
     )
+    pointer = "sides_ptr, " if place else ""
+    sides = f"    tl.store({_BYTES}, {_packed(place)}, mask={_BYTES_INSIDE})\n" if place else ""
     return f"""
 @triton.jit
-def forward_rows(x_ptr, y_ptr, {pointers}n, channels, inner, BLOCK: tl.constexpr):
+def forward_rows(x_ptr, y_ptr, {pointer}{pointers}n, channels, inner, BLOCK: tl.constexpr):
     base = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = tl.arange(0, BLOCK)
     inside = base + offsets < n
@@ -100,7 +146,7 @@ def forward_rows(x_ptr, y_ptr, {pointers}n, channels, inner, BLOCK: tl.constexpr
     channel = ((start + offsets) // inner) % channels
 {loads}    x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
     tl.store(y_ptr + base + offsets, value({", ".join(["x", *params])}), mask=inside)
-"""
+{sides}"""
 
 
 def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> str:
@@ -109,7 +155,9 @@ def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> str:
     return f"{', '.join(names)} = slopes({arguments})"
 
 
-def backward_flat(act: Activation, sources: Sequence[Source], needed: Sequence[str], want_x: bool) -> str:
+def backward_flat(
+    act: Activation, sources: Sequence[Source], needed: Sequence[str], want_x: bool, recovery: Recovery | None = None
+) -> str:
     """One number per parameter: a program strides over blocks and keeps its sums in registers until its end.
 
     With `needed`, the program that counts itself last adds up the sums of all, always in the same order, and sets the
@@ -150,9 +198,12 @@ def backward_flat(act: Activation, sources: Sequence[Source], needed: Sequence[s
     sums = "".join(f"d_{PARAMETER}{name}_ptr, " for name in needed)
     scratch = f"partial_ptr, counter_ptr, {sums}" if needed else ""
     constants = "BLOCK: tl.constexpr, EVEN: tl.constexpr" + ", SUM: tl.constexpr" * bool(needed)
-    return f"""{slopes}
+    pointer = recovery.pointer if recovery else ""
+    whole = _recovered(recovery, act, "base + offsets", " " * 12)
+    part = _recovered(recovery, act, "base + offsets", " " * 12, "inside")
+    return f"""{recovery.source if recovery else ""}{slopes}
 @triton.jit
-def backward_flat(g_ptr, x_ptr, dx_ptr, {scratch}{arguments}n, {constants}):
+def backward_flat(g_ptr, x_ptr, {pointer}dx_ptr, {scratch}{arguments}n, {constants}):
     offsets = tl.arange(0, BLOCK)
     base = tl.program_id(0).to(tl.int64) * BLOCK
     stride = tl.num_programs(0).to(tl.int64) * BLOCK
@@ -160,11 +211,11 @@ def backward_flat(g_ptr, x_ptr, dx_ptr, {scratch}{arguments}n, {constants}):
         if EVEN:
             x = tl.load(x_ptr + base + offsets).to(tl.float32)
             g = tl.load(g_ptr + base + offsets).to(tl.float32)
-        else:
+{whole}        else:
             inside = base + offsets < n
             x = tl.load(x_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
             g = tl.load(g_ptr + base + offsets, mask=inside, other=0.0).to(tl.float32)
-        {names} = slopes({", ".join(["x", *params])})
+{part}        {names} = slopes({", ".join(["x", *params])})
         if EVEN:
 {even}        else:
 {odd}{add}        base += stride
@@ -193,7 +244,7 @@ def factors_of(
     return slopes, factors, Body(tuple(emitter.lines), tuple(emitter.names))
 
 
-def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> str:
+def backward_columns(act: Activation, needed: Sequence[str], want_x: bool, recovery: Recovery | None = None) -> str:
     """Parameters vary along the fastest dimension: a program walks down some rows of a strip of columns."""
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
@@ -211,9 +262,11 @@ def backward_columns(act: Activation, needed: Sequence[str], want_x: bool) -> st
         for i, p in enumerate(needed)
     )
     slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
-    return f"""{slopes}
+    pointer = recovery.pointer if recovery else ""
+    recover = _recovered(recovery, act, "place", " " * 8, "inside")
+    return f"""{recovery.source if recovery else ""}{slopes}
 @triton.jit
-def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
+def backward_rows(g_ptr, x_ptr, {pointer}dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     first = tl.program_id(1).to(tl.int64) * share
@@ -224,11 +277,11 @@ def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, 
         place = row[:, None] * channels + column[None, :]
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        {assign}
+{recover}        {assign}
 {store}{add}{out}"""
 
 
-def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> str:
+def backward_channels(act: Activation, needed: Sequence[str], want_x: bool, recovery: Recovery | None = None) -> str:
     """Parameters vary along a slower dimension: a program walks over a part of one channel's elements."""
     params = [PARAMETER + p.name for p in act.params]
     pointers = "".join(f"{p}_ptr, " for p in params) + "".join(f"{p}_step, " for p in params)
@@ -243,9 +296,11 @@ def backward_channels(act: Activation, needed: Sequence[str], want_x: bool) -> s
         for i, p in enumerate(needed)
     )
     slopes = compute(act, "slopes", [*([("x",)] if want_x else []), *((name,) for name in needed)])
-    return f"""{slopes}
+    pointer = recovery.pointer if recovery else ""
+    recover = _recovered(recovery, act, "place", " " * 8, "inside")
+    return f"""{recovery.source if recovery else ""}{slopes}
 @triton.jit
-def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
+def backward_rows(g_ptr, x_ptr, {pointer}dx_ptr, partial_ptr, {pointers}items, channels, inner, share,
                   ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     channel = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1).to(tl.int64) * share
@@ -256,5 +311,5 @@ def backward_rows(g_ptr, x_ptr, dx_ptr, partial_ptr, {pointers}items, channels, 
         place = ((item // inner) * channels + channel) * inner + item % inner
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(g_ptr + place, mask=inside, other=0.0).to(tl.float32)
-        {assign}
+{recover}        {assign}
 {store}{add}{out}"""

@@ -24,6 +24,14 @@ class GatedPointwise(Pointwise):
     With `inplace` the gradients overwrite both inputs in the backward pass: see `Gated`.
     """
 
+    def _read_save(self, save: Any) -> str:
+        if save == "output":
+            raise ParameterError(
+                f"{type(self).__name__}: save='output' is for a function of one input, and a product with a gate needs "
+                "both factors. Use save='input', which is the default, or the activation alone and then the product."
+            )
+        return super()._read_save(save)
+
     def forward(self, input: Tensor, gate: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(input, torch.fx.Proxy):
             tracer: Any = input.tracer

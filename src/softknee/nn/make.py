@@ -29,7 +29,8 @@ def explain(what: Any, x: Tensor) -> Choice:
     if not isinstance(x, Tensor):
         raise InputError(f"explain() takes the tensor of the call, and {type(x).__name__} was given.")
     if isinstance(what, Pointwise):
-        return choose(what.definition, x, what.fitted(x))
+        choice = choose(what.definition, x, what.fitted(x))
+        return choice if what.save == "input" else Choice(choice.path, f"{choice.reason}; {what.saved_output()}")
     if isinstance(what, Activation):
         return choose(what, x, [torch.full((1,), p.default, device=x.device) for p in what.params])
     if isinstance(what, Squaf):
@@ -77,6 +78,8 @@ def make(
                 the input without the batch;
             size: with per="channel" the number of channels, with per="neuron" the trailing shape of the input;
             dim: with per="channel" the input's dimension that the channels lie along (1 where nothing is given);
+            save: what is kept for the backward pass: "input" (where nothing is given), or "output", which the next
+                layer holds anyway;
             device, dtype: of the parameters;
             mode, of "squaf" alone: "soft", "sampled" (SQUAF-P) or "step" (SQUAF-S).
 
@@ -88,6 +91,12 @@ def make(
     """
     definition, values, learn = resolve(activation)
     arguments = {**values, **({} if learn is None else {"learn": learn}), **arguments}
+    if not isinstance(definition, Activation) and arguments.pop("save", "input") != "input":
+        name = getattr(definition, "name", type(definition).__name__)
+        raise ParameterError(
+            f"{name}: save='output' needs a function of single elements that is given by a formula, and this is none. "
+            "Use save='input', which is the default."
+        )
     if isinstance(definition, Baseline):
         return definition.module(**arguments)
     if not isinstance(definition, (Activation, SoftTable, Rowwise)):

@@ -13,8 +13,10 @@ from torch import Tensor
 from ..errors import ParameterError
 from ..kernels import call, find, fit_shape, prepare
 from ..kernels.calls import Calls, call_with_tensors, has_kernels, lifted
+from ..kernels.inverse import Inverse, inverse_of
 from ..kernels.layout import like
 from ..kernels.pointwise import check_input
+from ..kernels.saving import call_saving_output, eager_function
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
@@ -29,7 +31,15 @@ from .parameters import Granularity, Parameterised, choose_learned, leaf_of_grap
 
 Table = Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
 # What Pointwise takes beside the parameters, with its defaults.
-OPTIONS: Mapping[str, Any] = {"per": "layer", "size": None, "dim": 1, "inplace": False, "device": None, "dtype": None}
+OPTIONS: Mapping[str, Any] = {
+    "per": "layer",
+    "size": None,
+    "dim": 1,
+    "inplace": False,
+    "save": "input",
+    "device": None,
+    "dtype": None,
+}
 
 
 def translate(
@@ -165,7 +175,9 @@ class Pointwise(Parameterised):
     drawn: ClassVar[str] = ""
     learns: ClassVar[bool] = False
     torch_arguments: ClassVar[Table] = {}
+    save: str = "input"
     _calls: Calls = Calls()  # a module that has some has its own
+    _inverse: Inverse | None = None
 
     def __init__(
         self,
@@ -175,6 +187,7 @@ class Pointwise(Parameterised):
         size: int | Sequence[int] | None = None,
         dim: int = 1,
         inplace: bool = False,
+        save: str = "input",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         **values: Any,
@@ -191,12 +204,16 @@ class Pointwise(Parameterised):
             size: with per="channel" the number of channels, with per="neuron" the trailing shape of the input.
             dim: with per="channel" the input's dimension that the channels lie along.
             inplace: overwrite the input where no gradient is needed; elsewhere it has no effect.
+            save: what is kept for the backward pass: "input", or "output", which the next layer holds anyway. Then the
+                gradients are computed from the output, for a function that never falls, or falls to one minimum and
+                rises again: such a one keeps one bit per element more. Their error is stated in `docs/speed.md`.
             device, dtype: of the parameters, as in torch.nn. A value that the type cannot hold (1e6 in float16) is
                 refused, here, by .half(), by set_ and by load_state_dict.
             values: the parameters by name, numbers or tensors; a missing one has its default.
         """
         super().__init__()
         options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
+        options["save"] = save
         named, others = self._named(positional)
         title = type(self).__name__
         options, values = translate(title, self.torch_arguments, others, options, values)
@@ -205,7 +222,7 @@ class Pointwise(Parameterised):
         definition, values = named.choose_variant(values, find)
         values = definition.spread(values)
         self.definition = definition
-        self.inplace = options.pop("inplace")
+        self.inplace, self.save = options.pop("inplace"), self._read_save(options.pop("save"))
         device, dtype = options.pop("device"), options.pop("dtype")
         granularity = Granularity.read(definition.name, **options)
         params, values = definition.configured(values)
@@ -216,6 +233,46 @@ class Pointwise(Parameterised):
         starts = {p.name: values.get(p.name, p.start if p.name in learned else p.default) for p in params}
         self._hold(definition.name, params, starts, learned, granularity, device=device, dtype=dtype)
         prepare(definition.key)
+        self._inverse = self._find_inverse(self._starts)
+
+    def _read_save(self, save: Any) -> str:
+        if save not in ("input", "output"):
+            raise ParameterError(f"{type(self).__name__}: save must be 'input' or 'output', and {save!r} was given.")
+        if save == "output" and self.drawn:
+            raise ParameterError(
+                f"{type(self).__name__}: save='output' needs one function, and this one draws its parameter for each "
+                "element in training. Use save='input', which is the default."
+            )
+        return save
+
+    def saved_output(self) -> str:
+        """How the input is recovered from the output, in words."""
+        inverse = self._inverse
+        assert inverse is not None
+        bit = "" if inverse.place is None else " and one bit per element"
+        how = "by algebra" if inverse.is_closed else f"by {inverse.steps[torch.float32]} of Newton's steps in float32"
+        return f"the output{bit} is saved for the backward pass, which recovers the input from it {how}"
+
+    def _find_inverse(self, values: Mapping[str, Any]) -> Inverse | None:
+        """What recovers the input from the output, where that is what is saved; an error where there is none."""
+        if self.save == "input":
+            return None
+        fixed, free = {}, list(self.learned)
+        for p in self.params:
+            value = values[p.name]
+            if p.name in self.learned or (isinstance(value, Tensor) and value.is_meta):
+                continue
+            numbers = value.detach().double().unique().tolist() if isinstance(value, Tensor) else [float(value)]
+            if len(numbers) == 1:
+                fixed[p.name] = numbers[0]
+            else:
+                free.append(p.name)  # right for each of several values: for any
+        return inverse_of(self.definition, free, fixed)
+
+    def _renew_inverse(self, **values: Any) -> None:
+        if self.save == "output":
+            held = {p.name: self._held(p.name) for p in self.params if p.name not in self.learned}
+            self._inverse = self._find_inverse({p.name: None for p in self.params} | held | values)
 
     def _named(self, positional: Sequence[Any]) -> tuple[Activation, Sequence[Any]]:
         """The definition that is meant, and the other arguments without a name."""
@@ -249,6 +306,8 @@ class Pointwise(Parameterised):
                 return result
         if isinstance(input, torch.fx.Proxy):
             return node_of(self, input, drawn)
+        if self._inverse is not None:
+            return call_saving_output(self._inverse, input, self.fitted(input), inplace=self.inplace)
         return compute(self.definition, input, self.fitted(input), inplace=self.inplace, drawn=drawn)
 
     # torch.fx writes these into the code that it generates, where the name of a type would not do.
@@ -256,7 +315,11 @@ class Pointwise(Parameterised):
 
     def __getstate__(self) -> dict[str, Any]:
         """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
-        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_inverse")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._renew_inverse()
 
     def _run_first(self, input: Tensor) -> Tensor | None:
         """What a call gives that is prepared for inputs like this one; None where the general way must be taken."""
@@ -268,7 +331,9 @@ class Pointwise(Parameterised):
         names += [f"anchor_{p.name}" for p in raw]
         tensors = [self._parameters.get(name, self._buffers.get(name)) for name in names]
         prepare(self.definition.key)
-        call = call_with_tensors(self.definition, input, sources, names, tensors)
+        inverse = self._inverse
+        saving = {} if inverse is None else {"inverse": inverse, "function": eager_function(self.definition, inverse)}
+        call = call_with_tensors(self.definition, input, sources, names, tensors, **saving)
         if call is None:
             return None
         self.__dict__.setdefault("_calls", Calls()).add(input.shape, call)
@@ -276,7 +341,13 @@ class Pointwise(Parameterised):
 
     def set_(self, **values: Any) -> Self:
         """Give parameters new effective values in place; a group such as a mixture's `weights` as one vector."""
-        return super().set_(**self.definition.spread(values))
+        values = self.definition.spread(values)
+        self._renew_inverse(**{name: value for name, value in values.items() if name not in self.learned})
+        return super().set_(**values)
+
+    def _load_from_state_dict(self, *arguments: Any, **named: Any) -> None:
+        super()._load_from_state_dict(*arguments, **named)
+        self._renew_inverse()
 
     def __getattr__(self, name: str) -> Any:
         definition = self.__dict__.get("definition")
@@ -288,6 +359,7 @@ class Pointwise(Parameterised):
         # A class shows its own name; another definition than its own (gelu's tanh form) is named beside it.
         parts = [] if self.definition.name == self.activation else [repr(self.definition.name)]
         parts += self._shown()
+        parts += ["save='output'"] * (self.save == "output")
         return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
 
 

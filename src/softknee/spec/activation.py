@@ -69,6 +69,7 @@ class Claims:
     zeros:      the set of x where it is exactly 0 whatever the parameters, as a SymPy set.
     distance:   the least upper bound of |f - hard limit| as an expression in the parameters; None where there is no
                 hard limit or where nothing is claimed.
+    one_minimum: whether it falls to one minimum and rises from there, whatever the parameters.
     """
 
     smoothness: float
@@ -76,6 +77,7 @@ class Claims:
     lipschitz: Any
     zeros: Any = sympy.S.EmptySet
     distance: Any = None
+    one_minimum: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lipschitz", sympy.sympify(self.lipschitz))

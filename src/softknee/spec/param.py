@@ -22,6 +22,7 @@ RESERVED = {
     "size",
     "dim",
     "inplace",
+    "save",
     "device",
     "dtype",
     "temperature",

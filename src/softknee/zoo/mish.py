@@ -35,6 +35,7 @@ mish = Activation(
         Float("1.0884981612517278612", 20),
         FiniteSet(0),
         distance=Float("0.30884341301725040663", 20) / _beta.symbol,
+        one_minimum=True,
     ),
     knob="beta",
     toward=float("inf"),
@@ -52,6 +53,7 @@ tanhexp = Activation(
         Float("1.0619753087179159692", 20),
         FiniteSet(0),
         distance=Float("0.35328577784821127099", 20) / _beta.symbol,
+        one_minimum=True,
     ),
     knob="beta",
     toward=float("inf"),
@@ -61,6 +63,6 @@ tanhexp = Activation(
 hard_mish = Activation(
     "hard_mish",
     Piecewise((0, x <= -2), (x, x >= 0), (x * (x + 2) / 2, True)),
-    claims=Claims(0, False, 1, Interval(-oo, -2) + FiniteSet(0)),
+    claims=Claims(0, False, 1, Interval(-oo, -2) + FiniteSet(0), one_minimum=True),
     about="Mish with a piecewise linear gate (Misra's notes; timm).",
 )

@@ -86,6 +86,6 @@ clamp = Activation(
 hardswish = Activation(
     "hardswish",
     Piecewise((0, x <= -3), (x, x >= 3), (x * (x + 3) / 6, True)),
-    claims=Claims(0, False, Rational(3, 2), Interval(-oo, -3) + FiniteSet(0)),
+    claims=Claims(0, False, Rational(3, 2), Interval(-oo, -3) + FiniteSet(0), one_minimum=True),
     about="Swish with a piecewise linear gate (Howard et al. 2019).",
 )

@@ -22,7 +22,12 @@ swish = Activation(
     params=(_beta,),
     inner=Inner(_beta.symbol * x, low=-800.0, high=800.0),
     claims=Claims(
-        float("inf"), False, Float("1.0998393201288669170", 20), FiniteSet(0), distance=_FARTHEST / _beta.symbol
+        float("inf"),
+        False,
+        Float("1.0998393201288669170", 20),
+        FiniteSet(0),
+        distance=_FARTHEST / _beta.symbol,
+        one_minimum=True,
     ),
     knob="beta",
     toward=float("inf"),

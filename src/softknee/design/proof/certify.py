@@ -103,6 +103,37 @@ def range_of(
         raise DefinitionError(f"The range is not settled. {reason}") from None
 
 
+def prove_shape(act: Activation, values: dict[str, float], minimum: float | None = None) -> str:
+    """Prove that a definition with these parameters never falls, or falls to one minimum and rises from there.
+
+    `minimum` is about where that is, None for a function without one. An empty string is a proof, else it says why not.
+
+    >>> import softknee as sk
+    >>> prove_shape(sk.get("gelu"), {"beta": 1.0}, -0.7518), prove_shape(sk.get("relu6"), {})
+    ('', '')
+    """
+    _need_flint()
+    if minimum is None:
+        proof = certify(act, **values)
+        return "" if proof.monotone else " ".join(["it is not proved never to fall.", *proof.open])
+    exact = {p.symbol: sympy.Rational(Fraction(values[p.name])) for p in act.params}
+    slope, bend = (act.derivative(order).formula.subs(exact) for order in (1, 2))
+    place = Fraction(minimum).limit_denominator(10**9)
+    for near in (Fraction(0), Fraction(1, 100)):
+        try:
+            falls = range_of(slope, high=place - near)[1].upper <= _NEGLIGIBLE
+            rises = range_of(slope, low=place + near)[0].lower >= -_NEGLIGIBLE
+            bends = near == 0 or range_of(bend, place - near, place + near)[0].lower > 0
+        except DefinitionError as reason:
+            return str(reason)
+        if falls and rises and bends:
+            return ""
+    return "it is not proved to have one minimum"
+
+
+_NEGLIGIBLE = Fraction(1, 10**20)  # of a slope that tends to 0 from one side
+
+
 def _need_flint() -> None:
     if find_spec("flint") is None:
         raise MissingToolError(

@@ -296,7 +296,7 @@ def fitted_table(site: Site, definition: SoftTable, arguments: Mapping[str, Any]
         ) from error
 
 
-_NOT_OF_THE_SHAPE = ("z", "learn", "per", "size", "dim", "inplace", "device", "dtype")
+_NOT_OF_THE_SHAPE = ("z", "learn", "per", "size", "dim", "inplace", "save", "device", "dtype")
 
 
 def _target(site: Site) -> Any:
@@ -331,6 +331,7 @@ def swap_(
     per: str = "layer",
     example: Any = None,
     fuse: bool = False,
+    save: str = "input",
     dry_run: bool = False,
     **values: Any,
 ) -> Report:
@@ -349,6 +350,8 @@ def swap_(
             "neuron", and for the change of the output in the report.
         fuse: where a block computes `self.act(a) * b`, as those of Llama, Mistral, Qwen and Gemma do, compute the
             product in the activation's kernel, which then saves a and b alone (see `sk.nn.Gated`).
+        save: what an activation keeps for the backward pass: "input", or "output", which the next layer holds anyway
+            (see `sk.nn.make`).
         dry_run: only report.
         values: parameters of the new function: a number, a list with one for each site, or "uniform", "increasing",
             "decreasing" with depth. For SQUAF, z="fit" fits the table to the function that is replaced.
@@ -376,6 +379,12 @@ def swap_(
             f"the names."
         )
     learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
+    if fuse and save != "input":
+        raise ParameterError(
+            "swap_: fuse=True saves both factors of a product, and save='output' neither; leave one of them out."
+        )
+    if save != "input":
+        values["save"] = save
     sites, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]

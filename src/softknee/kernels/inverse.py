@@ -1,0 +1,803 @@
+r"""The inverse of a definition, x from y = f(x): what `save="output"` computes before the slopes.
+
+A definition qualifies where f never falls, or falls to one minimum and rises from there; then one bit says on which
+side of the minimum x lies. On each side the line is cut at the seams of the formula (`spec/pieces.py`):
+
+    flat pieces                     any point inside: their slopes are those of the piece
+    lines, parabolas, fractions,    solved by algebra, for parameters of any value (`solve`)
+    one primitive of a line
+    everything else                 a rational first guess and a fixed number of Newton steps (`Branch`)
+
+A branch begins at an anchor A (a seam, a minimum, any point) where f(x) - f(A) grows like t^n, t = |x - A|, and is
+guessed from s = h^(1/n) as t = s P(s)/Q(s). The height h is |y - f(A)|, or log |(f(A) - L)/(y - L)| towards a limit L
+at infinity. P and Q are fitted when the inverse is made, and the number of steps is the least that recovers the slope
+at points all over the branch to the digits of the type. Numbers are those of a function of width 1: f(x; p) =
+w f(x/w; 1) for a parameter that scales it (w = p or 1/p); other parameters of such a function must be fixed.
+
+**Error.** y is rounded to eps relative, so that x is known up to the points where f is within eps |y| of y, and the
+slope up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c at most sqrt(2 c eps |m|).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import DefinitionError, ParameterError, SoftkneeError
+from ..registry import service
+from ..spec import Activation, Expm1, Log1p, Sigmoid, Softplus, Tanh, x
+from ..spec.activation import Derived, once_per_definition
+from ..spec.algebra import Abs, Expr, Max, Min, Piecewise, sympy
+from ..spec.emit import PARAMETER, Dialect, Emitter, Local
+from ..spec.pieces import split
+from ..spec.printers import TORCH, TRITON, body
+from . import torch_math
+from .generate import load, torch_function
+
+
+def _element(name: str, **assumptions: bool) -> Local:
+    """A symbol that differs from element to element."""
+    symbol = Local(name, **assumptions)
+    symbol.own = True
+    return symbol
+
+
+Y, SIDE, _GUESS = _element("y", real=True), _element("side"), _element("guess", real=True)
+_TINY = sympy.Float(1e-37)
+# Half a unit in the last place, relative to the number.
+ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+_SLOPE_ERROR = {torch.float64: 1e-12, torch.float32: 3e-8, torch.float16: 2e-4, torch.bfloat16: 5e-4}
+_MOST_STEPS = 12
+_FARTHEST = 3e38  # a float32 number
+
+
+# -- by algebra ---------------------------------------------------------------------------------------------
+
+
+def solve(part: Expr, value: Expr) -> Expr | None:
+    """The x with part(x) = value, where algebra finds one that is computed without loss; else None.
+
+    >>> solve(2 * Softplus(x) + 1, sympy.Symbol("a"))
+    Max(0, a/2 - 1/2) + log(-Expm1(-Max(0, a/2 - 1/2)))
+    """
+    if part == x:
+        return value
+    if part.is_Add:
+        rest, own = part.as_independent(x, as_Add=True)
+        if rest != 0 and not own.is_Add:
+            return solve(own, value - rest)
+    if part.is_Mul:
+        factor, own = part.as_independent(x, as_Add=False)
+        if factor != 1:
+            return solve(own, value / factor)
+    for kind, inverse in _INVERSES.items():
+        if isinstance(part, kind):
+            return solve(part.args[0], inverse(value))
+    return _linear_fraction(part, value) or _linear_and_root(part, value)
+
+
+def _softplus(z: Expr) -> Expr:
+    z = Max(z, 0)
+    return z + sympy.log(-Expm1(-z))
+
+
+def _sigmoid(z: Expr) -> Expr:
+    z = Min(Max(z, 0), 1)
+    return sympy.log(z) - Log1p(-z)
+
+
+def _tanh(z: Expr) -> Expr:
+    z = Min(Max(z, -1), 1)
+    return (Log1p(z) - Log1p(-z)) / 2
+
+
+# Rounding can bring a value to the end of a primitive's range, and a little beyond.
+_INVERSES: dict[type, Callable[[Expr], Expr]] = {
+    Expm1: lambda z: Log1p(Max(z, -1)),
+    Log1p: Expm1,
+    Softplus: _softplus,
+    Sigmoid: _sigmoid,
+    Tanh: _tanh,
+    sympy.exp: lambda z: sympy.log(Max(z, 0)),
+    sympy.log: sympy.exp,
+}
+
+
+def _linear_fraction(part: Expr, value: Expr) -> Expr | None:
+    above, below = sympy.fraction(sympy.together(part))
+    if not (above.is_polynomial(x) and below.is_polynomial(x)):
+        return None
+    if max(sympy.degree(above, x), sympy.degree(below, x)) != 1:
+        return None
+    a, b = above.coeff(x, 1), above.subs(x, 0)
+    c, d = below.coeff(x, 1), below.subs(x, 0)
+    return (d * value - b) / (a - c * value)
+
+
+def _linear_and_root(part: Expr, value: Expr) -> Expr | None:
+    """x + sqrt(x^2 + d^2) and the like: squared, an equation in which x^2 cancels."""
+    roots = [power for power in part.atoms(sympy.Pow) if power.exp == sympy.Rational(1, 2) and power.has(x)]
+    if len(roots) != 1:
+        return None
+    unknown = sympy.Dummy(real=True)
+    expanded = sympy.expand(part.subs(roots[0], unknown))
+    factor, rest = expanded.coeff(unknown, 1), expanded.coeff(unknown, 0)
+    if factor.has(x) or expanded.has(unknown**2):
+        return None
+    equation = sympy.expand((value - rest) ** 2 - factor**2 * roots[0].base)
+    if not equation.is_polynomial(x) or sympy.degree(equation, x) != 1:
+        return None
+    return sympy.expand(-equation.coeff(x, 0) / equation.coeff(x, 1))
+
+
+# -- by Newton's steps --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Branch:
+    """f between an anchor and the next seam, limit or infinity, in units of its width.
+
+    x = anchor + direction t, and y moves by `rise` (1 or -1) as t grows. `end` is the last height of the fit: beyond it
+    t goes on as a line of slope `slope` from `reach`, or not at all towards a limit.
+    """
+
+    anchor: float
+    height: float
+    direction: int
+    rise: int
+    order: int
+    limit: float | None
+    above: tuple[float, ...]
+    below: tuple[float, ...]
+    end: float
+    reach: float
+    slope: float
+    far: float
+    curvature: float
+
+    def guess(self, above: str, below: str, dialect: Dialect) -> list[str]:
+        """The statements that guess direction t = above/below from `scaled`, y in units of the width."""
+        where, limit, sign = dialect.where, self.limit, float(self.direction)
+        if limit is None:
+            lines = [
+                f"h = maximum({float(self.rise)!r} * (scaled - {self.height!r}), 0.0)",
+                f"low = minimum(h, {self.end!r})",
+            ]
+        else:
+            gap, toward = abs(self.height - limit), 1.0 if self.height > limit else -1.0
+            smallest = gap * math.exp(-self.end)
+            lines = [
+                f"low = {math.log(gap)!r} - log(maximum({toward!r} * (scaled - {limit!r}), {smallest!r}))",
+                "low = maximum(low, 0.0)",
+            ]
+        root = {1: "low", 2: "sqrt(low)"}.get(self.order, f"exp(log(maximum(low, 1e-37)) / {float(self.order)!r})")
+        lines += [
+            f"s = {root}",
+            f"{above} = s * {_horner([sign * c for c in self.above])}",
+            f"{below} = {_horner((1.0, *self.below))}",
+        ]
+        if limit is None and math.isinf(self.far):
+            line = f"{sign * self.reach!r} + (h - {self.end!r}) * {sign * self.slope!r}"
+            lines += [
+                f"{above} = {where}(h > {self.end!r}, {line}, {above})",
+                f"{below} = {where}(h > {self.end!r}, 1.0, {below})",
+            ]
+        return lines
+
+    def ends(self, rounding: float) -> tuple[float, float]:
+        """The least and the largest x."""
+        least = 0.5 * (rounding * abs(self.height) / self.curvature) ** (1 / self.order) if self.order > 1 else 0.0
+        low, high = sorted([self.anchor + self.direction * least, self.far])
+        return max(low, -_FARTHEST), min(high, _FARTHEST)
+
+
+def _horner(coefficients: Sequence[float]) -> str:
+    text = repr(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        text = f"({c!r} + s * {text})"
+    return text
+
+
+Numeric = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _fit(f: Numeric, anchor: float, far: float) -> Branch | None:
+    """The branch from the anchor to the far end (which may be infinite); None where there is none."""
+    direction = 1 if far > anchor else -1
+    order, curvature = _order(f, anchor, far)
+    if order == 0:
+        return None
+    height = float(f(np.array([anchor]))[0][0])
+    reach = abs(far - anchor)
+    if math.isinf(reach):
+        reach, limit = _far_end(f, anchor, direction)
+    else:
+        limit = None if _order(f, far, anchor)[0] else float(f(np.array([far]))[0][0])
+    t = np.unique(np.concatenate([np.geomspace(1e-4, 1, 200), np.linspace(0.005, 1, 400)]) * reach)
+    value, slope = f(anchor + direction * t)
+    rise = 1 if value[-1] > height else -1
+    if limit is None:
+        h = rise * (value - height)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = np.log(np.abs((height - limit) / (value - limit)))
+    good = np.isfinite(h) & (h > 0) & (h < 85)
+    t, h, slope = t[good], h[good], slope[good]
+    if len(t) < 50:
+        return None
+    s = h ** (1 / order)
+    above, below = _rational(s, t / s, 5, 4)
+    return Branch(
+        anchor=float(anchor),
+        height=height,
+        direction=direction,
+        rise=rise,
+        order=order,
+        limit=limit,
+        above=above,
+        below=below,
+        end=float(h[-1]),
+        reach=float(t[-1]),
+        slope=float(1 / abs(slope[-1])) if slope[-1] else 0.0,
+        far=float(far),
+        curvature=curvature,
+    )
+
+
+def _far_end(f: Numeric, anchor: float, direction: int) -> tuple[float, float | None]:
+    """How far to fit along a tail, and its limit: None where the function grows without end."""
+    far = f(np.array([anchor + direction * 1e5]))[0][0]
+    farther = f(np.array([anchor + direction * 1e8]))[0][0]
+    if abs(farther - far) > 1 or not np.isfinite(farther):
+        # From where it is a line, it goes on as one.
+        reach = np.geomspace(1, 64, 25)
+        slope = f(anchor + direction * np.append(reach, 1e4))[1]
+        straight = np.abs(slope[:-1] - slope[-1]) <= 1e-5 * np.abs(slope[-1])
+        return float(reach[straight][0]) if straight.any() else 64.0, None
+    limit = float(farther)
+    reach = 1.0
+    while reach < 1e4:
+        value = f(np.array([anchor + direction * 1.2 * reach]))[0][0]
+        if abs(value - limit) <= 1e-36 * max(1.0, abs(limit) * 1e20):
+            break
+        reach *= 1.2
+    return reach, limit
+
+
+def _rational(s: np.ndarray, ratio: np.ndarray, m: int, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """P of m coefficients and Q of 1 and k more with P/Q near the ratio, by relative least squares made again."""
+    weight = 1 / ratio
+    powers = s[:, None] ** np.arange(max(m, k + 1))
+    best, smallest = None, math.inf
+    for _ in range(12):
+        left = np.concatenate([powers[:, :m], -ratio[:, None] * powers[:, 1 : k + 1]], axis=1) * weight[:, None]
+        size = np.linalg.norm(left, axis=0)
+        solution = np.linalg.lstsq(left / size, ratio * weight, rcond=None)[0] / size
+        above, below = solution[:m], solution[m:]
+        q = 1 + powers[:, 1 : k + 1] @ below
+        error = np.max(np.abs(powers[:, :m] @ above / q / ratio - 1))
+        if np.all(q > 0) and error < smallest:
+            best, smallest = (above, below), error
+        weight = 1 / (ratio * np.maximum(np.abs(q), 1e-3))
+    if best is None:
+        best = np.polynomial.polynomial.polyfit(s, ratio, m - 1, w=1 / ratio), np.zeros(1)
+    return tuple(map(float, best[0])), tuple(map(float, best[1]))
+
+
+# -- the inverse of a definition ----------------------------------------------------------------------------
+
+
+# Every inverse alive, by a string of its own: what operators can carry.
+_by_key: weakref.WeakValueDictionary[str, Inverse] = weakref.WeakValueDictionary()
+_count = itertools.count(1)
+
+
+def inverse_by_key(key: str) -> Inverse:
+    """The inverse with that key."""
+    return _by_key[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """x from y and, where there is a minimum, from the side.
+
+    place:    where the minimum is, in the parameters; None for a function that never falls.
+    width:    what scales the branches.
+    branches: the pieces that are solved by steps.
+    select:   an expression that has, for each piece, what a function makes of its branch (or its x, where algebra finds
+              it), given the rounding of y.
+    steps:    how many steps, per dtype.
+    numbers:  the fixed parameters whose values it was made for.
+    """
+
+    act: Activation
+    place: Expr | None
+    width: Expr
+    branches: tuple[Branch, ...]
+    select: Callable[[Callable[[Branch | Expr], Expr], float], Expr]
+    numbers: Mapping[str, float]
+    steps: Mapping[torch.dtype, int]
+    key: str = field(init=False)
+    derived: Derived = field(default_factory=Derived, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        key = f"{self.act.key}~{next(_count)}"
+        object.__setattr__(self, "key", key)
+        _by_key[key] = self
+
+    @property
+    def is_closed(self) -> bool:
+        return not self.branches
+
+    def source(self, dialect: Dialect, dtype: torch.dtype) -> str:
+        """The text of `invert(y, side, *parameters)`, and of what it calls."""
+        act, rounding = self.act, ROUNDING[dtype]
+        params = [PARAMETER + p.name for p in act.params]
+        decorator = "@triton.jit\n" if dialect is TRITON else ""
+        text, lines = "", ["x = y"]
+        if self.branches:
+            code = body(act, [(), ("x",)], dialect)
+            text = f"{decorator}def value_and_slope({', '.join(['x', *params])}):\n"
+            text += "".join(f"    {line}\n" for line in code.lines) + f"    return {', '.join(code.results)}\n\n\n"
+            lines += self._steps(dialect, dtype, "".join(f", {p}" for p in params))
+        found = _emitted(lines, dialect, self.select(lambda p: _GUESS if isinstance(p, Branch) else p, rounding), "t")
+        arguments = ["y", "side", *params]
+        if dialect is TORCH:
+            arguments.append(f"steps={self.steps.get(dtype, 0)}")
+        text += f"{decorator}def invert({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
+        return text + f"    return {dialect.where}(y != y, y, {found})\n\n\n"
+
+    def _steps(self, dialect: Dialect, dtype: torch.dtype, params: str) -> list[str]:
+        """A guess for each branch, then Newton's steps from the one that y belongs to."""
+        rounding, where = ROUNDING[dtype], dialect.where
+        lines: list[str] = []
+        for name, expr in (("width", self.width), ("rate", 1 / self.width)):
+            lines.append(f"{name} = {_emitted(lines, dialect, expr, 'w')}")
+        lines.append("scaled = y * rate")
+        names = [[_element(f"{name}{i}", real=True) for i in range(len(self.branches))] for name in ("above", "below")]
+        for branch, above, below in zip(self.branches, *names, strict=True):
+            lines += branch.guess(above.name, below.name, dialect)
+        first, places = self.branches[0], {branch: i for i, branch in enumerate(self.branches)}
+
+        def constant(of: Callable[[Branch], float], prefix: str) -> str:
+            """A number of the branch, for each element."""
+            if len({of(branch) for branch in self.branches}) == 1:
+                return repr(of(first))
+            chosen = self.select(lambda p: sympy.Float(of(p if isinstance(p, Branch) else first)), rounding)
+            return _emitted(lines, dialect, chosen, prefix)
+
+        above, below = (
+            _emitted(lines, dialect, self.select(lambda p, n=n: n[places.get(p, 0)], rounding), "g") for n in names
+        )
+        lines.append(f"guess = ({constant(lambda branch: branch.anchor, 'a')} + {above} / {below}) * width")
+        lines += [
+            f"{end} = {constant(lambda branch, i=i: branch.ends(rounding)[i], end)} * width"
+            for i, end in enumerate(("least", "most"))
+        ]
+        lines.append("guess = minimum(maximum(guess, least), most)")
+        if dialect is TRITON and not self.steps.get(dtype):
+            return lines
+        above = below = ""
+        tails = [branch for branch in self.branches if branch.limit is not None]
+        if tails:
+            # As for a logarithm: the step of an exponential ends at its root from wherever it began.
+            lines.append(f"limit = {constant(lambda b: b.limit or 0.0, 'l')} * width")
+            above, below = "2.0 * (f - limit)", "(y + f - 2.0 * limit)"
+            if len(tails) < len(self.branches):
+                lines.append(f"tail = {constant(lambda b: float(b.limit is not None), 'k')} > 0.5")
+                above, below = f"{where}(tail, {above}, 1.0)", f"{where}(tail, {below}, 1.0)"
+            above, below = f" * {above}", f" * {below}"
+        count = f"tl.static_range({self.steps.get(dtype, 0)})" if dialect is TRITON else "range(steps)"
+        return [
+            *lines,
+            f"for _ in {count}:",
+            f"    f, slope = value_and_slope(guess{params})",
+            f"    step = (y - f){above} / (slope{below})",
+            f"    guess = guess + {where}(absolute(step) <= {_FARTHEST!r}, step, 0.0)",
+            "    guess = minimum(maximum(guess, least), most)",
+        ]
+
+    def torch(self, dtype: torch.dtype) -> Callable[..., Tensor]:
+        """`invert` in torch operations, for y of that type, given in the working type."""
+        return _torch_function(self.act, self, dtype)
+
+    def place_text(self, dialect: Dialect) -> str:
+        """The place of the minimum as an expression of the parameters."""
+        assert self.place is not None
+        emitter = Emitter(dialect, [self.place], prefix="m")
+        assert not emitter.lines
+        return emitter.names[0]
+
+    def right_side(self, at: Tensor, params: Sequence[Tensor]) -> Tensor:
+        """Whether each x, in the working type, lies to the right of the minimum."""
+        return at > _place_function(self.act, self)(*params)
+
+
+@once_per_definition
+def _torch_function(act: Activation, inverse: Inverse, dtype: torch.dtype) -> Callable[..., Tensor]:
+    label = f"{inverse.key} inverse {dtype}"
+    return load(inverse.source(TORCH, dtype), label, vars(torch_math), "invert", torch_math.__name__)
+
+
+@once_per_definition
+def _place_function(act: Activation, inverse: Inverse) -> Callable[..., Any]:
+    names = ", ".join(PARAMETER + p.name for p in act.params)
+    text = f"def place({names}):\n    return {inverse.place_text(TORCH)}\n"
+    return load(text, f"{inverse.key} place", vars(torch_math), "place", torch_math.__name__)
+
+
+def _emitted(lines: list[str], dialect: Dialect, expr: Expr, prefix: str) -> str:
+    """The name of an expression, whose statements are added to the lines."""
+    emitter = Emitter(dialect, [expr], prefix=f"{prefix}{len(lines)}_")
+    lines += emitter.lines
+    return emitter.names[0]
+
+
+class _Refusal(Exception):
+    """Why a definition has no inverse; the sentence is completed by the caller."""
+
+
+def inverse_of(act: Activation, learned: Sequence[str] = (), fixed: Mapping[str, float] | None = None) -> Inverse:
+    """The inverse of a definition whose parameters are learned, or fixed at these values.
+
+    ParameterError says why there is none, and what to do instead.
+    """
+    fixed = {p.name: p.default for p in act.params if p.name not in learned} | dict(fixed or {})
+    # One that is right for all widths need not be made again when a width is set.
+    wide = {p.name for p in act.params if p.symbol.is_positive}
+    kept = tuple((name, value) for name, value in fixed.items() if name not in wide)
+    try:
+        return _inverse(act, tuple(p.name for p in act.params if p.name not in dict(kept)), kept)
+    except ParameterError:
+        if len(kept) == len(fixed):
+            raise
+        return _inverse(act, tuple(learned), tuple(fixed.items()))
+
+
+@once_per_definition
+def _inverse(act: Activation, free: tuple[str, ...], fixed: tuple[tuple[str, float], ...]) -> Inverse:
+    """The inverse for these values of some parameters and any values of the free ones."""
+    values = {p.name: p.default for p in act.params} | dict(fixed)
+    try:
+        return _Builder(act, free, values).build()
+    except (_Refusal, DefinitionError) as reason:
+        text = str(reason).rstrip(".")
+        raise ParameterError(
+            f"{act.name}: save='output' needs a function whose slope is known from its output, and {text}. Use "
+            "save='input', which is the default."
+        ) from None
+
+
+class _Builder:
+    def __init__(self, act: Activation, free: tuple[str, ...], values: dict[str, float]) -> None:
+        self.act, self.free, self.values = act, free, values
+        if act.implicit is not None:
+            raise _Refusal("this one is given by an equation that is solved for its value")
+        self.formula = act.formula
+        self.numbers: dict[str, float] = {}
+        try:
+            self.pieces = split(self.formula)
+        except DefinitionError:
+            if all(p.name in free for p in act.params):
+                raise
+            self._put_numbers()
+            self.pieces = split(self.formula)
+        self.branches: list[Branch] = []
+        self.scale: tuple[Expr, dict[str, float]] | None = None
+
+    def _put_numbers(self) -> None:
+        self.numbers = {p.name: self.values[p.name] for p in self.act.params if p.name not in self.free}
+        self.formula = self.formula.subs(
+            {p.symbol: sympy.Float(self.values[p.name], 20) for p in self.act.params if p.name in self.numbers}
+        )
+
+    # -- numbers ------------------------------------------------------------------------------------------
+
+    def at(self, expr: Expr, values: Mapping[str, float] | None = None) -> float:
+        values = self.values if values is None else values
+        return float(expr.subs({p.symbol: values[p.name] for p in self.act.params}))
+
+    def numeric(self, values: Mapping[str, float]) -> Numeric:
+        function = torch_function(self.act, (), ("x",))
+        numbers = [torch.tensor([values[p.name]], dtype=torch.float64) for p in self.act.params]
+
+        def evaluate(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            value, slope = function(torch.from_numpy(np.asarray(z, dtype=np.float64)), *numbers)
+            wide = torch.zeros(len(z), dtype=torch.float64)
+            return (wide + value).numpy(), (wide + slope).numpy()
+
+        return evaluate
+
+    # -- shape --------------------------------------------------------------------------------------------
+
+    def build(self) -> Inverse:
+        ends = [None, *self.pieces.seams, None]
+        spans = [(ends[i], ends[i + 1], part) for i, part in enumerate(self.pieces.parts)]
+        f = self.numeric(self.values)
+        signs: list[tuple[int, int]] = []  # (sign, span), each change once
+        for index, (low, high, _) in enumerate(spans):
+            z = _samples(None if low is None else self.at(low), None if high is None else self.at(high))
+            slope = f(z)[1]
+            for sign in np.sign(slope[np.abs(slope) > 1e-14]).astype(int):
+                if not signs or signs[-1][0] != sign:
+                    signs.append((int(sign), index))
+        shape = [sign for sign, _ in signs]
+        if shape == [1]:
+            place, left, right = None, [], spans
+            self._prove_monotone()
+        elif shape == [-1, 1]:
+            place, left, right = self._minimum(spans, signs[1][1])
+            self._prove_minimum(place)
+        elif shape in ([-1], []):
+            raise _Refusal("this one never rises")
+        else:
+            raise _Refusal("this one turns more than once: one output belongs to more than two inputs")
+        above = self._side(right, 1)
+        below = self._side([(high, low, part) for low, high, part in reversed(left)], -1) if left else None
+
+        def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
+            if below is None:
+                return above(payload, rounding)
+            sides = above(payload, rounding), below(payload, rounding)
+            return sides[0] if sides[0] == sides[1] else Piecewise((sides[0], SIDE), (sides[1], True), evaluate=False)
+
+        width = self.scale[0] if self.scale else sympy.Integer(1)
+        inverse = Inverse(self.act, place, width, tuple(self.branches), select, dict(self.numbers), {})
+        return self._with_steps(inverse) if self.branches else inverse
+
+    def _prove_monotone(self) -> None:
+        claims = self.act.claims
+        condition = claims.monotone if claims is not None else None
+        if condition is True:
+            return
+        if condition is None or condition is False:
+            self._prove(None)
+            return
+        numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.free}
+        left = sympy.sympify(condition).subs(numbers)
+        if left != sympy.true:
+            names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
+            raise _Refusal(f"this one falls for some values of {names} (it never does where {condition}); fix {names}")
+
+    def _prove(self, place: Expr | None) -> None:
+        """By a certificate, which is of numbers: the function of width 1 stands for those of all widths."""
+        unit = self._scaled()[1]
+        reason = service("prove_shape")(self.act, unit, None if place is None else self.at(place, unit))
+        if reason:
+            raise _Refusal(f"no certificate was found that this one has one ({reason})")
+
+    def _prove_minimum(self, place: Expr) -> None:
+        claims = self.act.claims
+        if claims is None or not claims.one_minimum:
+            self._prove(place)
+
+    def _minimum(self, spans: list[Any], index: int) -> tuple[Expr, list[Any], list[Any]]:
+        """Where the slope changes its sign, and the spans on its two sides."""
+        low, high, part = spans[index]
+        f = self.numeric(self.values)
+        if low is not None:
+            begin = self.at(low)
+            inside = f(_samples(begin, None if high is None else self.at(high)))[1]
+            if inside[np.abs(inside) > 1e-14][0] > 0:
+                return low, spans[:index], spans[index:]
+        if part.is_polynomial(x) and sympy.degree(part, x) == 2:
+            place = sympy.solve(sympy.diff(part, x), x)[0]
+        else:
+            width, unit = self._scaled()
+            place = sympy.Float(self._root(unit), 17) * width
+        return place, [*spans[:index], (low, place, part)], [(place, high, part), *spans[index + 1 :]]
+
+    def _root(self, values: Mapping[str, float]) -> float:
+        f = self.numeric(values)
+        z = np.linspace(-30, 30, 60001)
+        slope = f(z)[1]
+        change = np.nonzero((slope[:-1] < 0) & (slope[1:] >= 0))[0]
+        if len(change) != 1:
+            raise _Refusal("its minimum was not found")
+        low, high = z[change[0]], z[change[0] + 1]
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if f(np.array([middle]))[1][0] < 0 else (low, middle)
+        return float((low + high) / 2)
+
+    def _scaled(self) -> tuple[Expr, dict[str, float]]:
+        """The width of the function in its parameters, and parameters for which it is 1."""
+        if self.scale is None:
+            self.scale = self._find_scale()
+        return self.scale
+
+    def _find_scale(self) -> tuple[Expr, dict[str, float]]:
+        z = np.concatenate([-np.geomspace(1e-2, 20, 40), np.geomspace(1e-2, 20, 40)])
+        for p in self.act.params:
+            unit = self.values | {p.name: 1.0}
+            one = self.numeric(unit)
+            for power in (1, -1):
+                if all(
+                    np.allclose(
+                        self.numeric(unit | {p.name: number})(z)[0],
+                        number**power * one(z / number**power)[0],
+                        rtol=1e-11,
+                        atol=1e-13,
+                    )
+                    for number in (1.7, 3.1)
+                ):
+                    self._fix_others({p.name})
+                    return p.symbol**power, unit
+        self._fix_others(set())
+        return sympy.Integer(1), self.values
+
+    def _fix_others(self, scaling: set[str]) -> None:
+        for p in self.act.params:
+            if p.name in scaling:
+                continue
+            if p.name in self.free:
+                raise _Refusal(
+                    f"the inverse of this one is made for one value of {p.name}; fix it instead of learning it"
+                )
+            self.numbers[p.name] = self.values[p.name]
+
+    # -- pieces -------------------------------------------------------------------------------------------
+
+    def _side(self, spans: list[Any], direction: int) -> Callable[..., Expr]:
+        """`Inverse.select` over spans in the order of rising values; each begins where the one before it ends."""
+        parts: list[tuple[Callable[[Expr], Branch | Expr], Expr | None, bool]] = []
+        for begin, end, part in spans:
+            parts += self._span(begin, end, part, direction)
+
+        def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
+            slack = sympy.Float(rounding)
+            made = payload(parts[-1][0](slack))
+            for place in range(len(parts) - 2, -1, -1):
+                inverse, last, flat = parts[place]
+                assert last is not None
+                if flat:
+                    when = last + slack * Abs(last) >= Y
+                elif parts[place + 1][2]:
+                    when = last - slack * Abs(last) > Y
+                else:
+                    when = last > Y
+                chosen = payload(inverse(slack))
+                if chosen != made:
+                    made = Piecewise((chosen, when), (made, True), evaluate=False)
+            return made
+
+        return select
+
+    def _span(self, begin: Any, end: Any, part: Expr, direction: int) -> Iterator[Any]:
+        """(x from y, the last value, flat) for each part of a span; the span leads from begin to end."""
+        if not part.has(x):
+            inside = _inside(begin, end, direction)
+            yield (lambda slack: inside), part if end is not None else None, True
+            return
+        degree = sympy.degree(part, x) if part.is_polynomial(x) else None
+        closed = None if degree in (1, 2) else solve(part, Y)
+        if closed is None and (degree is None or degree > 2 or (degree == 2 and begin is None)):
+            yield from self._by_steps(begin, end, direction)
+            return
+        last = None if end is None else sympy.cancel(part.subs(x, end))
+        if degree == 1:
+            k, c = sympy.Poly(part, x).all_coeffs()
+            line = (Y - c) / k
+            if not (k.is_positive or k.is_negative):
+                line = Piecewise((line, sympy.Ne(k, 0)), (_inside(begin, end, direction), True), evaluate=False)
+            yield (lambda slack: line), last, False
+        elif degree == 2:
+            yield (lambda slack: _parabola_from(part, begin, direction, slack)), last, False
+        else:
+            yield (lambda slack: closed), last, False
+
+    def _by_steps(self, begin: Any, end: Any, direction: int) -> list[Any]:
+        width, unit = self._scaled()
+        f = self.numeric(unit)
+        low = -direction * math.inf if begin is None else self.at(begin, unit)
+        high = direction * math.inf if end is None else self.at(end, unit)
+        last = None if end is None else _value(f, high) * width
+        orders = _order(f, low, high)[0], _order(f, high, low)[0]
+        roots = [order > 1 for order in orders]
+        if all(roots) or max(orders) == 0:  # no end to begin from, or two
+            middle = 0.0 if math.isinf(low - high) else (low + high) / 2
+            height = sympy.Float(float(f(np.array([middle]))[0][0])) * width
+            return [(self._branch(f, middle, low), height, False), (self._branch(f, middle, high), last, False)]
+        slopes = [
+            0.0 if order == 0 else abs(f(np.array([z]))[1][0]) for order, z in zip(orders, (low, high), strict=True)
+        ]
+        from_low = roots[0] or (not roots[1] and slopes[0] >= slopes[1])
+        return [(self._branch(f, *((low, high) if from_low else (high, low))), last, False)]
+
+    def _branch(self, f: Numeric, anchor: float, far: float) -> Callable[[Expr], Branch]:
+        branch = _fit(f, anchor, far)
+        if branch is None:
+            raise _Refusal("no way was found to compute the inverse of this one")
+        self.branches.append(branch)
+        return lambda slack: branch
+
+    # -- how many steps -----------------------------------------------------------------------------------
+
+    def _with_steps(self, inverse: Inverse) -> Inverse:
+        _, unit = self._scaled()
+        f = self.numeric(unit)
+        place = -math.inf if inverse.place is None else self.at(inverse.place, unit)
+        z = np.concatenate([-np.geomspace(1e-3, 60, 3000), np.geomspace(1e-3, 60, 3000)])
+        value, slope = f(z)
+        side = torch.from_numpy(z > place)
+        invert = inverse.torch(torch.float64)
+        numbers = [torch.tensor([unit[p.name]], dtype=torch.float64) for p in self.act.params]
+        counts: dict[torch.dtype, int] = {}
+        for count in range(_MOST_STEPS + 1):
+            back = invert(torch.from_numpy(value), side, *numbers, steps=count).numpy()
+            error = np.max(np.abs(f(back)[1] - slope))
+            for dtype, most in _SLOPE_ERROR.items():
+                # With 24 bits or more a step takes back what rounding does to the guess.
+                if error <= most and count >= (dtype.itemsize >= 4):
+                    counts.setdefault(dtype, count)
+            if len(counts) == len(_SLOPE_ERROR):
+                break
+        if torch.float32 not in counts:
+            raise _Refusal(f"the steps towards the inverse of this one do not settle (a slope is off by {error:.1g})")
+        counts.setdefault(torch.float64, _MOST_STEPS)
+        return replace(inverse, steps=counts)
+
+
+def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Expr:
+    a = sympy.Poly(part, x).all_coeffs()[0]
+    height = sympy.cancel(part.subs(x, anchor))
+    slope = sympy.cancel(sympy.diff(part, x).subs(x, anchor)) * direction
+    rise = Max(Y - height, 0)
+    if slope == 0:
+        t = sympy.sqrt(Max(rise, slack * Abs(height) / 4) / a)
+    else:
+        t = 2 * rise / Max(slope + sympy.sqrt(Max(slope**2 + 4 * a * rise, 0)), _TINY)
+    return anchor + direction * t
+
+
+def _value(f: Numeric, z: float) -> Expr:
+    return sympy.Float(float(f(np.array([z]))[0][0]), 17)
+
+
+def _order(f: Numeric, z: float, other: float) -> tuple[int, float]:
+    """(n, c) where f moves away from its value at z like c t^n, t the way towards the other end.
+
+    n is 0 at infinity, and where f is flatter than every power up to the sixth.
+    """
+    if math.isinf(z):
+        return 0, 0.0
+    reach = min(1.0, abs(other - z)) * (1 if other > z else -1)
+    height, *moved = f(z + reach * np.array([0.0, 5e-4, 1e-3]))[0]
+    small, large = np.abs(np.array(moved) - height)
+    power = math.log2(large / small) if small > 0 else 0.0
+    order = round(power)
+    if not 1 <= order <= 6 or abs(power - order) > 0.05:
+        return 0, 0.0
+    return order, float(large / abs(1e-3 * reach) ** order)
+
+
+def _samples(low: float | None, high: float | None) -> np.ndarray:
+    reach = np.geomspace(1e-3, 300, 1500)
+    if low is None and high is None:
+        return np.concatenate([-reach[::-1], [0.0], reach])
+    if low is None:
+        return high - reach[::-1] * max(1.0, abs(high))
+    if high is None:
+        return low + reach * max(1.0, abs(low))
+    return np.linspace(low, high, 1003)[1:-1]
+
+
+def _inside(begin: Any, end: Any, direction: int) -> Expr:
+    """A point of a flat piece."""
+    if begin is not None and end is not None:
+        return (begin + end) / 2
+    if begin is None and end is None:
+        return sympy.Integer(0)
+    only, away = (end, -direction) if begin is None else (begin, direction)
+    return only + away * (1 + Abs(only))
+
+
+__all__ = ["Inverse", "SoftkneeError", "inverse_of", "solve"]
