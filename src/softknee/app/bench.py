@@ -133,6 +133,25 @@ def bench_gated(
     _run(gated, device=device, json=json, seconds_per_call=seconds, **sizes)
 
 
+@bench.command("memory")
+def bench_memory(
+    only: Annotated[str, typer.Option(help="function names with commas between; default eight")] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="rows")] = 16384,
+    features: Annotated[int, typer.Option(min=1, help="numbers in a row")] = 768,
+    hidden: Annotated[int, typer.Option(min=1, help="numbers in a row between the linear layers")] = 3072,
+    dtype: Dtype = "bf16",
+    device: Device = "auto",
+    repeats: CallSamples = 25,
+    seconds: CallSeconds = 1.0,
+    json: RecordFile = None,
+) -> None:
+    """Count what a block of two linear layers holds for its backward pass, with save="input" and save="output"."""
+    from ..lab.bench import memory
+
+    sizes = {"tokens": tokens, "features": features, "hidden": hidden, "dtype": dtype, "repeats": repeats}
+    _run(memory, device=device, json=json, functions=several(only) or None, seconds_per_call=seconds, **sizes)
+
+
 @bench.command("replicas")
 def bench_replicas(
     counts: Annotated[str, typer.Option(help="numbers of replicas; default 1,12,48,240 (CPU: 1,12)")] = "",
