@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import gc
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -143,6 +144,7 @@ BEFORE, AFTER = "before", "after"
 EAGER, COMPILED = "eager", "compiled"
 # In a record the times and bytes of an eager model stand under their own names, those of a compiled one under these.
 PREFIX = {EAGER: "", COMPILED: "compiled_"}
+_CLOCK = ("repeats", "seconds_per_call", "threads")
 _STEPS = 4  # training steps in a row: the host prepares one while the device does the one before
 
 
@@ -161,6 +163,7 @@ class Settings:
     dtype: str = "f32"
     ways: tuple[str, ...] = (EAGER, COMPILED)
     autocast: bool = False
+    saves: tuple[str, ...] = ("input",)
     config: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 15
     seconds_per_call: float = 5.0
@@ -170,6 +173,7 @@ class Settings:
         check_names([self.dtype], DTYPES, "dtype")
         if not self.ways or not set(self.ways) <= set(PREFIX):
             raise ParameterError(f"A model runs {' or '.join(PREFIX)}; {', '.join(self.ways)!r} was given.")
+        check_names(self.saves, ("input", "output"), "saved tensor")
         if self.autocast and self.dtype != "f32":
             raise ParameterError(f"Autocast computes in bf16 from weights in f32, and dtype={self.dtype} was given.")
         check_settings(self.shape, "batch", "length", *(["image"] if self.shape.image is not None else []))
@@ -196,17 +200,12 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         }
         report("swapping")
         models, surgeries = {BEFORE: model}, {}
-        for text in settings.swaps:
-            name = text if settings.others else AFTER
+        how = {"learn": settings.learn, "where": settings.where, "replacing": settings.replacing}
+        for text, save in itertools.product(settings.swaps, settings.saves):
+            name = text if settings.others or len(settings.saves) > 1 else AFTER
+            name = name if save == "input" else f"{name}, output saved"
             models[name] = copy.deepcopy(model)
-            surgeries[name] = swap_text(
-                models[name],
-                text,
-                learn=settings.learn,
-                where=settings.where,
-                replacing=settings.replacing,
-                example=dict(inputs),
-            )
+            surgeries[name] = swap_text(models[name], text, example=dict(inputs), save=save, **how)
         rows = compare(models, inputs, settings=settings, report=report)
     for row, surgery in zip(rows[1:], surgeries.values(), strict=True):
         row |= {
@@ -223,18 +222,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         seeds=(0,),
         baseline="the same model without the swap, measured in turns in the same run",
-        settings=chosen_settings(
-            settings,
-            "model",
-            "replacing",
-            "where",
-            "dtype",
-            "autocast",
-            "ways",
-            "repeats",
-            "seconds_per_call",
-            "threads",
-        )
+        settings=chosen_settings(settings, "model", "replacing", "where", "dtype", "autocast", "ways", "saves", *_CLOCK)
         | {
             "config": dict(settings.config),
             "swap": without_paths(settings.swap),
