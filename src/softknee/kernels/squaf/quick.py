@@ -74,7 +74,7 @@ class TablePlan:
     """Prepared launches for an x of one layout and a table of so many points, held in one type."""
 
     def __init__(self, x: Tensor, z: Tensor, gather: Kernel) -> None:
-        self.shape, self.stride, self.dtype = x.shape, x.stride(), x.dtype
+        self.shape, self.stride, self.dtype = tuple(x.shape), x.stride(), x.dtype
         self.device, self.index = x.device, x.device.index
         self.points, self.kind, self.row, self._gather = z.numel(), KINDS[z.dtype], _row_of(x.numel()), gather
         self._forward: Prepared | None = None
@@ -114,7 +114,7 @@ class TablePlan:
         if gather is None:
             return dx, None, None, None
         made = [
-            new_on_gpu(t.shape, t.stride(), t.dtype) if wanted & flag else None
+            new_on_gpu(tuple(t.shape), t.stride(), t.dtype) if wanted & flag else None
             for t, flag in zip(params, (BY_Q, BY_ALPHA, BY_Z), strict=True)
         ]
         gather(stream, (partial, *addresses[:4], *[0 if t is None else t.data_ptr() for t in made]))
