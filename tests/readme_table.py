@@ -20,6 +20,11 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAPERS = "papers"  # the pages of all papers, as one
 RECORDS = {"bf16": ROOT / "benchmarks/records/h200-bf16.json", "f32": ROOT / "benchmarks/records/h200-f32.json"}
+MODELS = {
+    "a small model: a step of ViT-Tiny, 256 images of 32 x 32": ROOT / "benchmarks/records/h200-model-vit-tiny.json",
+    "a large model: a step of GPT-2, 8 x 1,024 tokens": ROOT / "benchmarks/records/h200-model-gpt2.json",
+}
+CPU = ROOT / "benchmarks/records/cpu-f32-1M.json"
 SHOWN = ("srelu", "smelu", "generalized_smelu", "crrelu", "lambda_gelu", "swish", "mish", "softplus", "squaf")
 BRIEF = ("srelu", "smelu", "lambda_gelu", "crrelu", "squaf")  # one of each paper
 VARIANTS = ("softknee eager", "pseudocode eager", "pseudocode compiled")
@@ -44,19 +49,29 @@ def table() -> list[str]:
 
 
 def short_table() -> list[str]:
-    """The lines of the table in the README: one function of each paper, both ways to write it by hand in bf16."""
-    lines, rows = (
-        _head(["function", "softknee, f32", "softknee, bf16", "by hand, bf16", "by hand, compiled, bf16"]),
-        _rows(),
-    )
-    for name in BRIEF:
-        row = [_cell(rows["f32", name, VARIANTS[0]]), *(_cell(rows["bf16", name, variant]) for variant in VARIANTS)]
-        lines.append(f"| [{name}](docs/zoo/{name}.md) | {' | '.join(row)} |")
-    for name in ("relu", "gelu"):
-        lines.append(
-            f"| torch's own {name} | {' | '.join(_cell(rows[d, name, 'torch']) for d in ('f32', 'bf16'))} | | |"
-        )
+    """The lines of the table in the README: one function of each paper beside GELU, in four places."""
+    lines = _head(["beside GELU", *(f"[{name}](docs/zoo/{name}.md)" for name in BRIEF)])
+    kernels, cpu = _by_function(RECORDS["bf16"]), _by_function(CPU)
+    lines.append(_beside("a kernel: 64M numbers in bf16, forward and backward", kernels, "forward_backward"))
+    for what, path in MODELS.items():
+        before, *swaps = Record.from_json(path.read_text(encoding="utf-8")).rows
+        rows = {"gelu": before} | {row["variant"]: row for row in swaps}
+        for way, key in (("eager", "step"), ("compiled", "compiled_step")):
+            lines.append(_beside(f"{what}, {way}", rows, key))
+    lines.append(_beside("a CPU: 1M numbers in float32, one thread, forward and backward", cpu, "forward_backward"))
     return lines
+
+
+def _by_function(path: Path) -> dict[str, Mapping[str, Any]]:
+    """softknee's rows by function; that of GELU is torch's own."""
+    rows = Record.from_json(path.read_text(encoding="utf-8")).rows
+    ours = {row["function"]: row for row in rows if row["variant"] == VARIANTS[0]}
+    return ours | {"gelu": next(row for row in rows if (row["function"], row["variant"]) == ("gelu", "torch"))}
+
+
+def _beside(what: str, rows: Mapping[str, Mapping[str, Any]], key: str) -> str:
+    unit = rows["gelu"][key].value
+    return f"| {what} | {' | '.join(f'{rows[n][key].value / unit:.2f}' if n in rows else '' for n in BRIEF)} |"
 
 
 def _head(header: list[str]) -> list[str]:
@@ -192,16 +207,13 @@ def _soft() -> str:
     claimed = _only(r"the next activation is up to ([\d.]+) dB", PAPERS)[0]
     ours, rival = _only(r"4 classes: SQUAF ([\d.]+) %, polynorm ([\d.]+) %", PAPERS)
     low, high = min(map(float, gains)), max(map(float, gains))
-    costs = r"as long as with GELU in\s+float32 and ([\d.]+) times in bf16 \(the paper reports ([\d.]+)\)"
-    whole, half, paper = _only(rf"takes ([\d.]+) times {costs}", "squaf.md")
     vit, _ = _accuracies("### SQUAF, table 6: SQUAF and others in ViT-Tiny")
     return (
         f"**Learned tables.** In the mean of its seeds SQUAF stores pictures {low:.0f} to {high:.0f} dB better than "
         f"the next function (the paper: up to {float(claimed):.0f}), and has {ours} % on four clusters where PolyNorm "
         f"has {rival} %. ViT-Tiny has {vit['squaf first']} % on CIFAR-10 where the first of its functions is trained, "
-        f"as in the paper, and {vit['squaf']} % where all are (GELU {vit['gelu']} %); with all of them "
-        f"a step takes {whole} times as long as with GELU in float32 and {half} times in bf16 (the paper: {paper}) "
-        "and [no more memory](docs/squaf.md#what-it-costs-a-model)."
+        f"as in the paper, and {vit['squaf']} % where all are (GELU {vit['gelu']} %), at [these "
+        "costs](docs/squaf.md#what-it-costs-a-model)."
     )
 
 

@@ -142,7 +142,7 @@ class Workbench:
     async def answer(self, job: str, query: dict[str, Any], gone: Gone | None = None) -> Answer:
         """The answer of a worker; slow answers are cached."""
         key = self._key(job, query)
-        if key is not None and key in self._kept:
+        if key is not None and key in self._kept and not query.get("again"):
             self._kept.move_to_end(key)
             return self._kept[key]
         answer = await (self.quick if job in _QUICK else self.slow).ask(job, query, gone)

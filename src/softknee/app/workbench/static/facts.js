@@ -13,6 +13,14 @@ const jobs = {
   cost: new Latest("cost", { wait: 900 }),
 };
 const last = {}; // by fact: what was asked last
+const owners = {}; // by fact: the function, with its numbers, that what is shown belongs to
+const WAITING = {
+  formula: "Deriving …",
+  certificate: "Proving …",
+  entropy: "Integrating …",
+  depth: "Following two inputs through depth …",
+  cost: "Measuring …",
+};
 
 export function chips() {
   // While a text is wrong, what is shown is still of the last good one.
@@ -38,6 +46,7 @@ function nothing() {
   for (const fact of Object.keys(jobs)) {
     jobs[fact].cancel();
     delete last[fact];
+    delete owners[fact];
     const root = document.getElementById(fact);
     root.setAttribute("aria-busy", "false");
     root.replaceChildren(el("p", { class: "quiet" }, "As soon as the function can be read."));
@@ -49,19 +58,30 @@ function stand(one) {
   return Object.fromEntries(Object.keys(one.values).map((name) => [name, 1.5]));
 }
 
+// What a panel shows belongs to one function with its numbers, and is never seen under another name. With other numbers
+// it says for which it is, until the new answer is there.
 function want(fact, body, show) {
   const text = JSON.stringify(body);
   if (last[fact] === text) return;
   last[fact] = text;
   const root = document.getElementById(fact);
   root.setAttribute("aria-busy", "true");
-  if (!root.childElementCount) root.append(el("p", { class: "quiet" }, { certificate: "Proving …", depth: "Following two inputs through depth …", cost: "Measuring …" }[fact] ?? "…"));
+  const owner = owners[fact];
+  if (owner?.text !== body.function.text || body.again) {
+    delete owners[fact];
+    root.replaceChildren(el("p", { class: "quiet" }, WAITING[fact]));
+  } else {
+    root.querySelector(".stale")?.remove();
+    const numbers = Object.entries(owner.values).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
+    if (JSON.stringify(owner.values) !== JSON.stringify(body.function.values)) root.prepend(el("p", { class: "quiet stale" }, `For ${numbers}. ${WAITING[fact]}`));
+  }
   jobs[fact].send(body, (answer) => {
     if (last[fact] !== text) return;
     root.setAttribute("aria-busy", "false");
     root.className = `fact t${state.picked}`;
+    owners[fact] = body.function;
     if (answer.error) root.replaceChildren(el("p", { class: "quiet" }, answer.error));
-    else root.replaceChildren(...show(answer));
+    else root.replaceChildren(...show(answer, body));
     for (const one of root.querySelectorAll(".formula")) shrink(one);
   });
 }
@@ -126,20 +146,22 @@ function showDepth(found) {
     ...(found.why ? [el("p", { class: "quiet" }, found.why.split(": ")[0] + ".")] : [])];
 }
 
-function showCost({ rows, elements }) {
-  const gelu = rows.find((row) => row.name === "gelu" && !row.ours);
-  const unit = (row, what) => row[what] / gelu[what];
-  const most = Math.max(...rows.flatMap((row) => [unit(row, "forward"), unit(row, "step")]));
+function showCost({ rows, elements, busy }, body) {
+  const most = Math.max(...rows.flatMap((row) => [row.forward.value, row.step.value]));
   const block = (title, what) => [
     el("h3", { class: "quiet" }, title),
     el("div", { class: "bars" }, ...rows.flatMap((row) => {
+      const { value, low, high } = row[what];
       const bar = el("span", { class: `bar${row.ours ? " ours" : ""}` });
-      bar.style.width = `${(100 * unit(row, what)) / most}%`;
-      return [el("span", { class: "name" }, row.ours ? "this function" : `torch's ${row.name}`), bar, el("span", {}, `${shown(unit(row, what), 2)} ×`)];
+      bar.style.width = `${(100 * value) / most}%`;
+      const between = `half of the rounds between ${shown(low, 2)} and ${shown(high, 2)}`;
+      return [el("span", { class: "name" }, row.ours ? "this function" : `torch's ${row.name}`), bar, el("span", { title: between }, `${shown(value, 2)} ×`)];
     })),
   ];
-  return [...block("one call", "forward"), ...block("with its backward pass", "step"),
-    el("p", { class: "quiet" }, `As multiples of torch's GELU; ${elements.toLocaleString("en")} numbers in float32, one thread, eager.`)];
+  const again = el("button", { type: "button", onclick: () => want("cost", { ...body, again: (body.again ?? 0) + 1 }, showCost) }, "Measure again");
+  const note = `As multiples of torch's GELU, in turns with it; ${elements.toLocaleString("en")} numbers in float32, one thread, eager.`;
+  if (busy) return [el("p", {}, "This machine is busy: from one round to the next the ratio to GELU changes too much for a number."), again];
+  return [...block("one call", "forward"), ...block("with its backward pass", "step"), el("p", { class: "quiet" }, note), again];
 }
 
 // A small chart of lines; of `log`, by powers of ten.
