@@ -317,7 +317,9 @@ def _rational(s: Tensor, ratio: Tensor) -> tuple[tuple[float, ...], tuple[float,
             if bool((q > 0).all()) and error < smallest:
                 best, smallest = (found[:m], found[m:]), error
             weight = 1 / (ratio * q.abs().clamp(min=1e-3))
-    return tuple(best[0].tolist()), tuple(best[1].tolist())
+    # Ten digits: what a library for least squares leaves in the last ones differs with its threads.
+    above, below = (tuple(float(f"{c:.10g}") for c in side.tolist()) for side in best)
+    return above, below
 
 
 # -- the inverse of a definition ----------------------------------------------------------------------------
