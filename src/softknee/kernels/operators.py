@@ -143,9 +143,15 @@ def pointwise_backward_from_output(
 
 def recover(inverse: Inverse, y: Tensor, sides: Tensor | None, params: Sequence[Tensor]) -> Tensor:
     """x in torch operations, in the working type."""
-    work = plain.working_type(y.dtype)
-    right = None if sides is None else unpack(sides, y)
-    return inverse.torch(y.dtype)(y.to(work), right, *(p.to(work) for p in params))
+    work, invert = plain.working_type(y.dtype), inverse.torch(y.dtype)
+    wide = [p.to(work) for p in params]
+    right = y == y if sides is None else unpack(sides, y)
+    if not plain.fits_blocks(y, params):
+        return invert(y.to(work), right, *wide)
+    x = torch.empty_like(y, dtype=work)
+    for target, *block in zip(*(plain.blocks(tensor, params) for tensor in (x, y, right)), strict=True):
+        target.copy_(invert(block[0].to(work), block[1], *wide))
+    return x
 
 
 def pack(right: Tensor) -> Tensor:
