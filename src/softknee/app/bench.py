@@ -93,6 +93,9 @@ def bench_model(
     replacing: Annotated[str | None, typer.Option(help="the function to replace, such as gelu; default any")] = None,
     where: Annotated[str | None, typer.Option(help="a pattern for the paths of the sites, such as '*.mlp.act'")] = None,
     learn: Annotated[str, typer.Option(help="parameters to learn, with commas between, or all")] = "",
+    save_output: Annotated[
+        bool, typer.Option("--save-output", help="each swap with save='output' as well, which holds less")
+    ] = False,
     batch: Annotated[int | None, typer.Option(min=1, help="default 64 on a GPU, 8 on a CPU")] = None,
     image: Annotated[int | None, typer.Option(min=1, help="side of the images; default the model's own")] = None,
     length: Annotated[int, typer.Option(min=1, help="tokens in a text")] = 128,
@@ -119,6 +122,7 @@ def bench_model(
         replacing=replacing,
         where=where,
         learn=several(learn),
+        save_output=save_output,
         dtype=dtype,
         compile=compile,
         config=models.read_config(config or []),

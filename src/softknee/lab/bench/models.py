@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import torch
@@ -146,6 +147,7 @@ class Settings:
     replacing: str | None = None
     where: str | None = None
     learn: tuple[str, ...] = ()
+    save_output: bool = False
     dtype: str = "f32"
     compile: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -181,13 +183,15 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         }
         report("swapping")
         models, surgeries = {BEFORE: model}, {}
-        for text in settings.swaps:
+        for text, save in product(settings.swaps, ("input", "output") if settings.save_output else ("input",)):
             name = text if settings.others else AFTER
+            name += f", save={save}" * (save == "output")
             models[name] = copy.deepcopy(model)
             surgeries[name] = swap_text(
                 models[name],
                 text,
                 learn=settings.learn,
+                save=save,
                 where=settings.where,
                 replacing=settings.replacing,
                 example=dict(inputs),
@@ -209,7 +213,18 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         seeds=(0,),
         baseline="the same model without the swap, measured in turns in the same run",
         settings=chosen_settings(
-            settings, "model", "replacing", "where", "dtype", "compile", "repeats", "seconds_per_call", "threads"
+            settings,
+            *(
+                "model",
+                "replacing",
+                "where",
+                "save_output",
+                "dtype",
+                "compile",
+                "repeats",
+                "seconds_per_call",
+                "threads",
+            ),
         )
         | {
             "config": dict(settings.config),
