@@ -14,7 +14,9 @@ if not torch.cuda.is_available():  # with a GPU, its own tests compile them
 
     import softknee as sk
     from softknee.kernels import fused, keyed_mask, packing
-    from softknee.kernels.triton_source import NUMBER
+    from softknee.kernels.inverse import inverse_of
+    from softknee.kernels.triton_source import NUMBER, Recovery
+    from softknee.spec.printers import TRITON
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the tests on the GPU compile them")
 
@@ -54,3 +56,24 @@ def test_what_stands_for_a_parameter(name: str, kind: str) -> None:
         types = f"{pointer} {pointer} {pointer} {sums}{given} i32"
         made = compiled(backward, types, {"BLOCK": 1024, "EVEN": True, **constants})
         assert ("acq_rel" in made.asm["ptx"]) == bool(needed)
+
+
+@pytest.mark.parametrize("name", ["srelu", "smelu", "softplus", "lambda_gelu"])
+def test_gradients_from_the_output(name: str) -> None:
+    """x is recovered before the slopes; bits are packed and read again."""
+    act = sk.get(name)
+    (p,), inverse = act.params, inverse_of(act)
+    sources, sided = (p.constraint,), inverse.place is not None
+    place, bits = (inverse.place_text(TRITON), "*u8 ") if sided else ("", "")
+    for dtype, pointer in ((torch.float32, "*fp32"), (torch.bfloat16, "*bf16")):
+        forward = fused._forward_kernel(act, sources, dtype, place)
+        assert compiled(forward, f"{pointer} {pointer} {bits}*fp32 *fp32 i32", {"BLOCK": 1024}).asm["cubin"]
+        recovery = Recovery(inverse.source(TRITON, dtype), sided)
+        for even in (True, False):
+            backward = fused._flat_backward_kernel(act, sources, (p.name,), True, dtype, recovery)
+            types = f"{pointer} {pointer} {bits}{pointer} *fp32 *i32 *fp32 *fp32 *fp32 i32"
+            assert compiled(backward, types, {"BLOCK": 1024, "EVEN": even, "SUM": 256}).asm["cubin"]
+        for shape in ("columns", "channels"):
+            backward = fused._backward_kernel(act, (p.name,), True, shape, dtype, recovery)
+            types = f"{pointer} {pointer} {bits}{pointer} *fp32 *fp32 i32 i64 i32 i32 i64"
+            assert compiled(backward, types, {"ROWS": 1 if shape == "channels" else 16, "COLUMNS": 64}).asm["cubin"]

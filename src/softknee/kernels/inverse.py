@@ -27,11 +27,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DefinitionError, ParameterError, SoftkneeError
+from ..errors import DefinitionError, ParameterError
 from ..registry import service
 from ..spec import Activation, Expm1, Log1p, Sigmoid, Softplus, Tanh, x
 from ..spec.activation import Derived, once_per_definition
@@ -154,6 +153,7 @@ class Branch:
     direction: int
     rise: int
     order: int
+    curvature: float
     limit: float | None
     above: tuple[float, ...]
     below: tuple[float, ...]
@@ -161,7 +161,6 @@ class Branch:
     reach: float
     slope: float
     far: float
-    curvature: float
 
     def guess(self, above: str, below: str, dialect: Dialect) -> list[str]:
         """The statements that guess direction t = above/below from `scaled`, y in units of the width."""
@@ -206,90 +205,121 @@ def _horner(coefficients: Sequence[float]) -> str:
     return text
 
 
-Numeric = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+class Curve:
+    """A definition at some numbers, in float64 on the CPU: values, slopes, and how it leaves a point."""
+
+    def __init__(self, act: Activation, values: Mapping[str, float]) -> None:
+        self.function = torch_function(act, (), ("x",))
+        self.params = [_numbers(values[p.name]) for p in act.params]
+
+    @torch.no_grad()
+    def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = self.function(z, *self.params)
+        return value.expand_as(z), slope.expand_as(z)
+
+    def value(self, z: float) -> float:
+        return self(_numbers(z))[0].item()
+
+    def slope(self, z: float) -> float:
+        return self(_numbers(z))[1].item()
+
+    def order(self, z: float, other: float) -> tuple[int, float]:
+        """(n, c) where f moves away from its value at z like c t^n, t the way towards the other end.
+
+        n is 0 at infinity, and where f is flatter than every power up to the sixth.
+        """
+        if math.isinf(z):
+            return 0, 0.0
+        reach = math.copysign(min(1.0, abs(other - z)), other - z)
+        height, *moved = self(z + reach * _numbers(0.0, 5e-4, 1e-3))[0].tolist()
+        small, large = (abs(value - height) for value in moved)
+        power = math.log2(large / small) if small > 0 else 0.0
+        if not 0.95 <= power <= 6.05 or abs(power - round(power)) > 0.05:
+            return 0, 0.0
+        return round(power), large / abs(1e-3 * reach) ** round(power)
+
+    def tail(self, anchor: float, direction: int) -> tuple[float, float | None]:
+        """How far to fit towards infinity, and the limit there: None where the function grows without end."""
+        near, limit = (self.value(anchor + direction * far) for far in (1e5, 1e8))
+        if abs(limit - near) > 1 or not math.isfinite(limit):
+            # From where it is a line, it goes on as one.
+            reach = _geometric(1, 64, 25)
+            slope, last = self(anchor + direction * reach)[1], self.slope(anchor + direction * 1e4)
+            straight = reach[(slope - last).abs() <= 1e-5 * abs(last)]
+            return straight[0].item() if len(straight) else 64.0, None
+        reach, least = _geometric(1, 1e4, 100), 1e-36 * max(1.0, abs(limit) * 1e20)
+        alive = reach[(self(anchor + direction * reach)[0] - limit).abs() > least]
+        return alive[-1].item() if len(alive) else 1.0, limit
 
 
-def _fit(f: Numeric, anchor: float, far: float) -> Branch | None:
+def _numbers(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
+
+
+def _geometric(first: float, last: float, count: int) -> Tensor:
+    return torch.logspace(math.log10(first), math.log10(last), count, dtype=torch.float64, device="cpu")
+
+
+def _linear(first: float, last: float, count: int) -> Tensor:
+    return torch.linspace(first, last, count, dtype=torch.float64, device="cpu")
+
+
+def _fit(f: Curve, anchor: float, far: float) -> Branch | None:
     """The branch from the anchor to the far end (which may be infinite); None where there is none."""
     direction = 1 if far > anchor else -1
-    order, curvature = _order(f, anchor, far)
+    order, curvature = f.order(anchor, far)
     if order == 0:
         return None
-    height = float(f(np.array([anchor]))[0][0])
-    reach = abs(far - anchor)
+    height, reach, limit = f.value(anchor), abs(far - anchor), None
     if math.isinf(reach):
-        reach, limit = _far_end(f, anchor, direction)
-    else:
-        limit = None if _order(f, far, anchor)[0] else float(f(np.array([far]))[0][0])
-    t = np.unique(np.concatenate([np.geomspace(1e-4, 1, 200), np.linspace(0.005, 1, 400)]) * reach)
+        reach, limit = f.tail(anchor, direction)
+    elif f.order(far, anchor)[0] == 0:
+        limit = f.value(far)
+    t = torch.cat([_geometric(1e-4, 1, 200), _linear(0.005, 1, 400)]).unique() * reach
     value, slope = f(anchor + direction * t)
     rise = 1 if value[-1] > height else -1
-    if limit is None:
-        h = rise * (value - height)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            h = np.log(np.abs((height - limit) / (value - limit)))
-    good = np.isfinite(h) & (h > 0) & (h < 85)
+    h = rise * (value - height) if limit is None else ((height - limit) / (value - limit)).abs().log()
+    good = h.isfinite() & (h > 0) & (h < 85)
     t, h, slope = t[good], h[good], slope[good]
     if len(t) < 50:
         return None
     s = h ** (1 / order)
-    above, below = _rational(s, t / s, 5, 4)
+    above, below = _rational(s, t / s)
     return Branch(
-        anchor=float(anchor),
+        anchor=anchor,
         height=height,
         direction=direction,
         rise=rise,
         order=order,
+        curvature=curvature,
         limit=limit,
         above=above,
         below=below,
-        end=float(h[-1]),
-        reach=float(t[-1]),
-        slope=float(1 / abs(slope[-1])) if slope[-1] else 0.0,
-        far=float(far),
-        curvature=curvature,
+        end=h[-1].item(),
+        reach=t[-1].item(),
+        slope=1 / slope[-1].abs().clamp(min=1e-30).item(),
+        far=far,
     )
 
 
-def _far_end(f: Numeric, anchor: float, direction: int) -> tuple[float, float | None]:
-    """How far to fit along a tail, and its limit: None where the function grows without end."""
-    far = f(np.array([anchor + direction * 1e5]))[0][0]
-    farther = f(np.array([anchor + direction * 1e8]))[0][0]
-    if abs(farther - far) > 1 or not np.isfinite(farther):
-        # From where it is a line, it goes on as one.
-        reach = np.geomspace(1, 64, 25)
-        slope = f(anchor + direction * np.append(reach, 1e4))[1]
-        straight = np.abs(slope[:-1] - slope[-1]) <= 1e-5 * np.abs(slope[-1])
-        return float(reach[straight][0]) if straight.any() else 64.0, None
-    limit = float(farther)
-    reach = 1.0
-    while reach < 1e4:
-        value = f(np.array([anchor + direction * 1.2 * reach]))[0][0]
-        if abs(value - limit) <= 1e-36 * max(1.0, abs(limit) * 1e20):
-            break
-        reach *= 1.2
-    return reach, limit
-
-
-def _rational(s: np.ndarray, ratio: np.ndarray, m: int, k: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """P of m coefficients and Q of 1 and k more with P/Q near the ratio, by relative least squares made again."""
-    weight = 1 / ratio
-    powers = s[:, None] ** np.arange(max(m, k + 1))
-    best, smallest = None, math.inf
-    for _ in range(12):
-        left = np.concatenate([powers[:, :m], -ratio[:, None] * powers[:, 1 : k + 1]], axis=1) * weight[:, None]
-        size = np.linalg.norm(left, axis=0)
-        solution = np.linalg.lstsq(left / size, ratio * weight, rcond=None)[0] / size
-        above, below = solution[:m], solution[m:]
-        q = 1 + powers[:, 1 : k + 1] @ below
-        error = np.max(np.abs(powers[:, :m] @ above / q / ratio - 1))
-        if np.all(q > 0) and error < smallest:
-            best, smallest = (above, below), error
-        weight = 1 / (ratio * np.maximum(np.abs(q), 1e-3))
-    if best is None:
-        best = np.polynomial.polynomial.polyfit(s, ratio, m - 1, w=1 / ratio), np.zeros(1)
-    return tuple(map(float, best[0])), tuple(map(float, best[1]))
+def _rational(s: Tensor, ratio: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The coefficients of P, and of Q behind its 1, with P/Q nearest to the ratio: least squares, weighted again."""
+    powers, smallest = s[:, None] ** torch.arange(6, device="cpu"), math.inf
+    best: tuple[Tensor, Tensor] = ratio.mean()[None], ratio.new_zeros(1)
+    for m, k in ((5, 4), (4, 3), (3, 2), (6, 1)):
+        weight = 1 / ratio
+        for _ in range(12):
+            left = torch.cat([powers[:, :m], -ratio[:, None] * powers[:, 1 : k + 1]], dim=1) * weight[:, None]
+            size = left.norm(dim=0)
+            found = torch.linalg.lstsq(left / size, (ratio * weight)[:, None], driver="gelsd").solution[:, 0] / size
+            q = 1 + powers[:, 1 : k + 1] @ found[m:]
+            error = (powers[:, :m] @ found[:m] / q / ratio - 1).abs().max().item()
+            if bool((q > 0).all()) and error < smallest:
+                best, smallest = (found[:m], found[m:]), error
+            weight = 1 / (ratio * q.abs().clamp(min=1e-3))
+    # Ten digits: what a library for least squares leaves in the last ones differs with its threads.
+    above, below = (tuple(float(f"{c:.10g}") for c in side.tolist()) for side in best)
+    return above, below
 
 
 # -- the inverse of a definition ----------------------------------------------------------------------------
@@ -345,8 +375,12 @@ class Inverse:
         text, lines = "", ["x = y"]
         if self.branches:
             code = body(act, [(), ("x",)], dialect)
-            text = f"{decorator}def value_and_slope({', '.join(['x', *params])}):\n"
-            text += "".join(f"    {line}\n" for line in code.lines) + f"    return {', '.join(code.results)}\n\n\n"
+            helper = [f"def value_and_slope({', '.join(['x', *params])}):", *(f"    {line}" for line in code.lines)]
+            helper.append(f"    return {', '.join(code.results)}")
+            if dialect is TORCH:  # inside, where torch.compile finds it
+                lines += helper
+            else:
+                text = "\n".join(["@triton.jit", *helper, "\n\n"])
             lines += self._steps(dialect, dtype, "".join(f", {p}" for p in params))
         found = _emitted(lines, dialect, self.select(lambda p: _GUESS if isinstance(p, Branch) else p, rounding), "t")
         arguments = ["y", "side", *params]
@@ -416,9 +450,9 @@ class Inverse:
         assert not emitter.lines
         return emitter.names[0]
 
-    def right_side(self, at: Tensor, params: Sequence[Tensor]) -> Tensor:
-        """Whether each x, in the working type, lies to the right of the minimum."""
-        return at > _place_function(self.act, self)(*params)
+    def place_function(self) -> Callable[..., Any]:
+        """The place of the minimum from the parameters, in torch operations."""
+        return _place_function(self.act, self)
 
 
 @once_per_definition
@@ -505,36 +539,26 @@ class _Builder:
         values = self.values if values is None else values
         return float(expr.subs({p.symbol: values[p.name] for p in self.act.params}))
 
-    def numeric(self, values: Mapping[str, float]) -> Numeric:
-        function = torch_function(self.act, (), ("x",))
-        numbers = [torch.tensor([values[p.name]], dtype=torch.float64) for p in self.act.params]
-
-        def evaluate(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            value, slope = function(torch.from_numpy(np.asarray(z, dtype=np.float64)), *numbers)
-            wide = torch.zeros(len(z), dtype=torch.float64)
-            return (wide + value).numpy(), (wide + slope).numpy()
-
-        return evaluate
-
     # -- shape --------------------------------------------------------------------------------------------
 
     def build(self) -> Inverse:
         ends = [None, *self.pieces.seams, None]
         spans = [(ends[i], ends[i + 1], part) for i, part in enumerate(self.pieces.parts)]
-        f = self.numeric(self.values)
+        f = Curve(self.act, self.values)
         signs: list[tuple[int, int]] = []  # (sign, span), each change once
         for index, (low, high, _) in enumerate(spans):
             z = _samples(None if low is None else self.at(low), None if high is None else self.at(high))
             slope = f(z)[1]
-            for sign in np.sign(slope[np.abs(slope) > 1e-14]).astype(int):
+            for sign in slope[slope.abs() > 1e-14].sign().unique_consecutive().int().tolist():
                 if not signs or signs[-1][0] != sign:
-                    signs.append((int(sign), index))
+                    signs.append((sign, index))
         shape = [sign for sign, _ in signs]
         if shape == [1]:
             place, left, right = None, [], spans
             self._prove_monotone()
         elif shape == [-1, 1]:
             place, left, right = self._minimum(spans, signs[1][1])
+            self._refuse_jumps(f)
             self._prove_minimum(place)
         elif shape in ([-1], []):
             raise _Refusal("this one never rises")
@@ -565,6 +589,8 @@ class _Builder:
         left = sympy.sympify(condition).subs(numbers)
         if left != sympy.true:
             names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
+            if not names:
+                raise _Refusal(f"this one falls, as {condition} does not hold")
             raise _Refusal(f"this one falls for some values of {names} (it never does where {condition}); fix {names}")
 
     def _prove(self, place: Expr | None) -> None:
@@ -574,6 +600,12 @@ class _Builder:
         if reason:
             raise _Refusal(f"no certificate was found that this one has one ({reason})")
 
+    def _refuse_jumps(self, f: Curve) -> None:
+        for seam in map(self.at, self.pieces.seams):
+            near = 1e-9 * max(1.0, abs(seam))
+            if abs(f.value(seam + near) - f.value(seam - near)) > 1e-6 * max(1.0, abs(seam)):
+                raise _Refusal(f"this one jumps at {seam:g}")
+
     def _prove_minimum(self, place: Expr) -> None:
         claims = self.act.claims
         if claims is None or not claims.one_minimum:
@@ -582,11 +614,9 @@ class _Builder:
     def _minimum(self, spans: list[Any], index: int) -> tuple[Expr, list[Any], list[Any]]:
         """Where the slope changes its sign, and the spans on its two sides."""
         low, high, part = spans[index]
-        f = self.numeric(self.values)
         if low is not None:
-            begin = self.at(low)
-            inside = f(_samples(begin, None if high is None else self.at(high)))[1]
-            if inside[np.abs(inside) > 1e-14][0] > 0:
+            slope = Curve(self.act, self.values)(_samples(self.at(low), None if high is None else self.at(high)))[1]
+            if slope[slope.abs() > 1e-14][0] > 0:
                 return low, spans[:index], spans[index:]
         if part.is_polynomial(x) and sympy.degree(part, x) == 2:
             place = sympy.solve(sympy.diff(part, x), x)[0]
@@ -596,17 +626,16 @@ class _Builder:
         return place, [*spans[:index], (low, place, part)], [(place, high, part), *spans[index + 1 :]]
 
     def _root(self, values: Mapping[str, float]) -> float:
-        f = self.numeric(values)
-        z = np.linspace(-30, 30, 60001)
+        f, z = Curve(self.act, values), _linear(-30, 30, 60001)
         slope = f(z)[1]
-        change = np.nonzero((slope[:-1] < 0) & (slope[1:] >= 0))[0]
+        change = ((slope[:-1] < 0) & (slope[1:] >= 0)).nonzero().flatten().tolist()
         if len(change) != 1:
             raise _Refusal("its minimum was not found")
-        low, high = z[change[0]], z[change[0] + 1]
+        low, high = z[change[0]].item(), z[change[0] + 1].item()
         for _ in range(80):
             middle = (low + high) / 2
-            low, high = (middle, high) if f(np.array([middle]))[1][0] < 0 else (low, middle)
-        return float((low + high) / 2)
+            low, high = (middle, high) if f.slope(middle) < 0 else (low, middle)
+        return (low + high) / 2
 
     def _scaled(self) -> tuple[Expr, dict[str, float]]:
         """The width of the function in its parameters, and parameters for which it is 1."""
@@ -615,19 +644,20 @@ class _Builder:
         return self.scale
 
     def _find_scale(self) -> tuple[Expr, dict[str, float]]:
-        z = np.concatenate([-np.geomspace(1e-2, 20, 40), np.geomspace(1e-2, 20, 40)])
+        z = torch.cat([-_geometric(1e-2, 20, 40), _geometric(1e-2, 20, 40)])
         for p in self.act.params:
             unit = self.values | {p.name: 1.0}
-            one = self.numeric(unit)
+            one = Curve(self.act, unit)
             for power in (1, -1):
-                if all(
-                    np.allclose(
-                        self.numeric(unit | {p.name: number})(z)[0],
-                        number**power * one(z / number**power)[0],
+                widths = {number: number**power for number in (1.7, 3.1)}
+                if p.constraint.allows(1.0) and all(
+                    torch.allclose(
+                        Curve(self.act, unit | {p.name: number})(z)[0],
+                        width * one(z / width)[0],
                         rtol=1e-11,
                         atol=1e-13,
                     )
-                    for number in (1.7, 3.1)
+                    for number, width in widths.items()
                 ):
                     self._fix_others({p.name})
                     return p.symbol**power, unit
@@ -696,23 +726,21 @@ class _Builder:
 
     def _by_steps(self, begin: Any, end: Any, direction: int) -> list[Any]:
         width, unit = self._scaled()
-        f = self.numeric(unit)
+        f = Curve(self.act, unit)
         low = -direction * math.inf if begin is None else self.at(begin, unit)
         high = direction * math.inf if end is None else self.at(end, unit)
-        last = None if end is None else _value(f, high) * width
-        orders = _order(f, low, high)[0], _order(f, high, low)[0]
+        last = None if end is None else sympy.Float(f.value(high), 17) * width
+        orders = f.order(low, high)[0], f.order(high, low)[0]
         roots = [order > 1 for order in orders]
         if all(roots) or max(orders) == 0:  # no end to begin from, or two
             middle = 0.0 if math.isinf(low - high) else (low + high) / 2
-            height = sympy.Float(float(f(np.array([middle]))[0][0])) * width
+            height = sympy.Float(f.value(middle), 17) * width
             return [(self._branch(f, middle, low), height, False), (self._branch(f, middle, high), last, False)]
-        slopes = [
-            0.0 if order == 0 else abs(f(np.array([z]))[1][0]) for order, z in zip(orders, (low, high), strict=True)
-        ]
+        slopes = [abs(f.slope(z)) if order else 0.0 for z, order in zip((low, high), orders, strict=True)]
         from_low = roots[0] or (not roots[1] and slopes[0] >= slopes[1])
         return [(self._branch(f, *((low, high) if from_low else (high, low))), last, False)]
 
-    def _branch(self, f: Numeric, anchor: float, far: float) -> Callable[[Expr], Branch]:
+    def _branch(self, f: Curve, anchor: float, far: float) -> Callable[[Expr], Branch]:
         branch = _fit(f, anchor, far)
         if branch is None:
             raise _Refusal("no way was found to compute the inverse of this one")
@@ -723,17 +751,15 @@ class _Builder:
 
     def _with_steps(self, inverse: Inverse) -> Inverse:
         _, unit = self._scaled()
-        f = self.numeric(unit)
+        f = Curve(self.act, unit)
         place = -math.inf if inverse.place is None else self.at(inverse.place, unit)
-        z = np.concatenate([-np.geomspace(1e-3, 60, 3000), np.geomspace(1e-3, 60, 3000)])
+        z = torch.cat([-_geometric(1e-3, 60, 3000), _geometric(1e-3, 60, 3000)])
         value, slope = f(z)
-        side = torch.from_numpy(z > place)
-        invert = inverse.torch(torch.float64)
-        numbers = [torch.tensor([unit[p.name]], dtype=torch.float64) for p in self.act.params]
+        invert, error = inverse.torch(torch.float64), math.inf
         counts: dict[torch.dtype, int] = {}
         for count in range(_MOST_STEPS + 1):
-            back = invert(torch.from_numpy(value), side, *numbers, steps=count).numpy()
-            error = np.max(np.abs(f(back)[1] - slope))
+            back = invert(value, z > place, *f.params, steps=count)
+            error = (f(back)[1] - slope).abs().max().item()
             for dtype, most in _SLOPE_ERROR.items():
                 # With 24 bits or more a step takes back what rounding does to the guess.
                 if error <= most and count >= (dtype.itemsize >= 4):
@@ -758,36 +784,16 @@ def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Exp
     return anchor + direction * t
 
 
-def _value(f: Numeric, z: float) -> Expr:
-    return sympy.Float(float(f(np.array([z]))[0][0]), 17)
-
-
-def _order(f: Numeric, z: float, other: float) -> tuple[int, float]:
-    """(n, c) where f moves away from its value at z like c t^n, t the way towards the other end.
-
-    n is 0 at infinity, and where f is flatter than every power up to the sixth.
-    """
-    if math.isinf(z):
-        return 0, 0.0
-    reach = min(1.0, abs(other - z)) * (1 if other > z else -1)
-    height, *moved = f(z + reach * np.array([0.0, 5e-4, 1e-3]))[0]
-    small, large = np.abs(np.array(moved) - height)
-    power = math.log2(large / small) if small > 0 else 0.0
-    order = round(power)
-    if not 1 <= order <= 6 or abs(power - order) > 0.05:
-        return 0, 0.0
-    return order, float(large / abs(1e-3 * reach) ** order)
-
-
-def _samples(low: float | None, high: float | None) -> np.ndarray:
-    reach = np.geomspace(1e-3, 300, 1500)
+def _samples(low: float | None, high: float | None) -> Tensor:
+    """Points between two seams."""
+    reach = _geometric(1e-3, 300, 1500)
     if low is None and high is None:
-        return np.concatenate([-reach[::-1], [0.0], reach])
+        return torch.cat([-reach.flip(0), reach])
     if low is None:
-        return high - reach[::-1] * max(1.0, abs(high))
+        return high - reach.flip(0) * max(1.0, abs(high))
     if high is None:
         return low + reach * max(1.0, abs(low))
-    return np.linspace(low, high, 1003)[1:-1]
+    return _linear(low, high, 1003)[1:-1]
 
 
 def _inside(begin: Any, end: Any, direction: int) -> Expr:
@@ -798,6 +804,3 @@ def _inside(begin: Any, end: Any, direction: int) -> Expr:
         return sympy.Integer(0)
     only, away = (end, -direction) if begin is None else (begin, direction)
     return only + away * (1 + Abs(only))
-
-
-__all__ = ["Inverse", "SoftkneeError", "inverse_of", "solve"]

@@ -125,8 +125,8 @@ def pointwise_with_sides(x: Tensor, params: Sequence[Tensor], inverse: str) -> t
         sides = plan.new_sides()
         return plan.forward(x, params, sides=sides), sides
     work = plain.working_type(x.dtype)
-    right = found.right_side(x.to(work), [p.to(work) for p in params])
-    return pointwise(x, params, found.act.key), _pack(right)
+    right = x.to(work) > found.place_function()(*(p.to(work) for p in params))
+    return pointwise(x, params, found.act.key), pack(right)
 
 
 def pointwise_backward_from_output(
@@ -143,12 +143,18 @@ def pointwise_backward_from_output(
 
 def recover(inverse: Inverse, y: Tensor, sides: Tensor | None, params: Sequence[Tensor]) -> Tensor:
     """x in torch operations, in the working type."""
-    work = plain.working_type(y.dtype)
-    right = None if sides is None else _unpack(sides, y)
-    return inverse.torch(y.dtype)(y.to(work), right, *(p.to(work) for p in params))
+    work, invert = plain.working_type(y.dtype), inverse.torch(y.dtype)
+    wide = [p.to(work) for p in params]
+    right = y == y if sides is None else unpack(sides, y)
+    if not plain.fits_blocks(y, params):
+        return invert(y.to(work), right, *wide)
+    x = torch.empty_like(y, dtype=work)
+    for target, *block in zip(*(plain.blocks(tensor, params) for tensor in (x, y, right)), strict=True):
+        target.copy_(invert(block[0].to(work), block[1], *wide))
+    return x
 
 
-def _pack(right: Tensor) -> Tensor:
+def pack(right: Tensor) -> Tensor:
     """Bits in the order of storage, the first of eight lowest."""
     n = right.numel()
     flat = right.as_strided((n,), (1,)) if storage_order(right) is not None else right.reshape(-1)
@@ -156,7 +162,7 @@ def _pack(right: Tensor) -> Tensor:
     return (bits.to(torch.uint8) << torch.arange(8, dtype=torch.uint8, device=right.device)).sum(1, dtype=torch.uint8)
 
 
-def _unpack(sides: Tensor, y: Tensor) -> Tensor:
+def unpack(sides: Tensor, y: Tensor) -> Tensor:
     bits = (sides[:, None] >> torch.arange(8, dtype=torch.uint8, device=y.device)) & 1
     flat = bits.view(-1)[: y.numel()].bool()
     return flat.as_strided(y.shape, y.stride()) if storage_order(y) is not None else flat.view(y.shape)

@@ -53,7 +53,7 @@ def value_in_blocks(act: Activation, x: Tensor, params: Sequence[Tensor], *, out
     y = torch.empty_like(x) if out is None else out
     function, work = torch_function(act, ()), working_type(x.dtype)
     wide = [p.to(work) for p in params]
-    for source, target in zip(_blocks(x, params), _blocks(y, params), strict=True):
+    for source, target in zip(blocks(x, params), blocks(y, params), strict=True):
         target.copy_(function(source.to(work), *wide)[0])
     return y
 
@@ -69,8 +69,8 @@ def gradients_in_blocks(
     dx = torch.empty_like(x) if needs[0] else None
     wanted = [p for p, need in zip(params, needs[1:], strict=True) if need]
     sums: list[list[Tensor]] = [[] for _ in wanted]
-    targets = _blocks(dx if dx is not None else x, params)
-    for grad, source, target in zip(_blocks(g, params), _blocks(x, params), targets, strict=True):
+    targets = blocks(dx if dx is not None else x, params)
+    for grad, source, target in zip(blocks(g, params), blocks(x, params), targets, strict=True):
         grad = grad.to(work)
         slopes = list(function(source.to(work), *wide))
         # No slope is written into: it may be x itself (that of x^2/2) or also a parameter's (that of tanh(x + s)).
@@ -104,7 +104,7 @@ def _rows(x: Tensor, params: Sequence[Tensor]) -> bool:
     return whole and x.is_contiguous() and x.shape[0] > 1
 
 
-def _blocks(x: Tensor, params: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def blocks(x: Tensor, params: Sequence[Tensor]) -> tuple[Tensor, ...]:
     if _scalars(params):
         return x.as_strided((x.numel(),), (1,)).split(BLOCK)
     return x.split(max(1, BLOCK * x.shape[0] // x.numel()))

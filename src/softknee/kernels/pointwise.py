@@ -130,7 +130,7 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     def jvp(ctx: Any, _: None, *grad_inputs: Tensor | None) -> Tensor:
         x, *params = ctx.saved_tensors
         parts = [
-            _slope(act, name, x, params) * tangent
+            slope_of(act, name, x, params) * tangent
             for name, tangent in zip(names, grad_inputs, strict=True)
             if tangent is not None
         ]
@@ -196,13 +196,12 @@ def _traced(act: Activation) -> Traced:
     compiler of an old torch does not come to an end with them (see torch_compat), and is given the operators instead.
     """
     key, opaque = act.key, torch_compat.FOLLOWS_EVERY_PATH and act.implicit is not None
-    derivatives = _slopes(act)
     value, coarse_value = torch_function(act, ()), torch_function(act, (), coarse=True)
-    slopes, coarse_slopes = torch_function(act, *derivatives), torch_function(act, *derivatives, coarse=True)
+    slopes, coarse_slopes = traced_slopes(act)
 
     def traced_value(x: Tensor, *params: Tensor) -> Tensor:
         work = plain.working_type(x.dtype)
-        chosen = coarse_value if _is_half_on_gpu(x) else value
+        chosen = coarse_value if is_half_on_gpu(x) else value
         (result,) = chosen(x.to(work), *(p.to(work) for p in params))
         # torch 2.11's compiler loses the gradient of a Function that ends in a conversion to the type there was.
         return operators.own(result if result.dtype == x.dtype else result.to(x.dtype), x)
@@ -222,18 +221,24 @@ def _traced(act: Activation) -> Traced:
                 needs = list(ctx.needs_input_grad)
                 grads = torch.ops.softknee.pointwise_backward.default(grad_outputs[0], x, params, key, needs)
                 return tuple([grads[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
-            chosen = coarse_slopes if _is_half_on_gpu(x) else slopes
-            return _from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
+            chosen = coarse_slopes if is_half_on_gpu(x) else slopes
+            return from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
 
     return Traced(TracedFunction, traced_value)
 
 
-def _is_half_on_gpu(x: Tensor) -> bool:
+def traced_slopes(act: Activation) -> tuple[Any, Any]:
+    """Every first derivative at once; with all digits, and with those that a half type can hold."""
+    derivatives = _slopes(act)
+    return torch_function(act, *derivatives), torch_function(act, *derivatives, coarse=True)
+
+
+def is_half_on_gpu(x: Tensor) -> bool:
     """Where the fused kernels of eager calls use their coarse functions, too."""
     return x.is_cuda and x.dtype in (torch.bfloat16, torch.float16)
 
 
-def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> Any:
+def from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> Any:
     """Every derivative at once; a compiler drops those that are not needed."""
     work = plain.working_type(x.dtype)
     slopes = function(x.to(work), *(p.to(work) for p in params))
@@ -243,13 +248,13 @@ def _from_all(function: Any, g: Tensor, x: Tensor, params: Sequence[Tensor], nee
     )
 
 
-def _slope(act: Activation, name: str, x: Tensor, params: Sequence[Tensor]) -> Tensor:
+def slope_of(act: Activation, name: str, x: Tensor, params: Sequence[Tensor]) -> Tensor:
     """A partial derivative as a differentiable call, in the working type."""
     return _apply(runtime_of(act.partial(name)), x.to(plain.working_type(x.dtype)), params)
 
 
 def along(act: Activation, name: str, x: Tensor, params: Sequence[Tensor], g: Tensor) -> Tensor:
-    slope = _slope(act, name, x, params)
+    slope = slope_of(act, name, x, params)
     target = x if name == "x" else params[[p.name for p in act.params].index(name)]
     return sum_to_shape(g.to(slope.dtype) * slope, target.shape).to(target.dtype)
 

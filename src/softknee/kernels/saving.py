@@ -18,9 +18,10 @@ from ..spec.activation import once_per_definition
 from . import operators
 from .calls import Call
 from .dispatch import beside_the_trace, exporting, ordinary
-from .inverse import Inverse, inverse_by_key
+from .inverse import ROUNDING, Inverse, inverse_by_key
 from .layout import sum_to_shape
-from .pointwise import _slope, along, batched, call, traced_of
+from .plain import working_type
+from .pointwise import along, batched, call, from_all, is_half_on_gpu, slope_of, traced_of, traced_slopes
 
 
 def call_saving_output(inverse: Inverse, x: Tensor, params: Sequence[Tensor], *, inplace: bool = False) -> Tensor:
@@ -99,11 +100,11 @@ def _recovering(act: Activation, inverse: Inverse) -> Any:
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
-        slope = _slope(act, "x", x, params)
+        slope = slope_of(act, "x", x, params)
         flat = slope.abs() < torch.finfo(torch.float16).tiny
         g = torch.where(flat, 0.0, grad_outputs[0] / torch.where(flat, 1.0, slope))
         d_params = [
-            -sum_to_shape(g * _slope(act, name, x, params), p.shape).to(p.dtype) if need else None
+            -sum_to_shape(g * slope_of(act, name, x, params), p.shape).to(p.dtype) if need else None
             for name, p, need in zip(names, params, ctx.needs_input_grad[2:], strict=True)
         ]
         limit = torch.finfo(ctx.kind).max
@@ -122,28 +123,32 @@ def _prepare_traced(key: str) -> str:
 
 
 def _traced(act: Activation, inverse: Inverse) -> Any:
-    """What torch.compile traces: the value as it always is, and the gradients as one operator."""
-    key, sided, value = inverse.key, inverse.place is not None, traced_of(act).value
+    """What torch.compile traces: plain operations both ways, which it fuses with their neighbours."""
+    sided, value = inverse.place is not None, traced_of(act).value
+    place: Any = inverse.place_function() if sided else None
+    inverts = {dtype: inverse.torch(dtype) for dtype in ROUNDING}
+    slopes, coarse_slopes = traced_slopes(act)
 
     class TracedFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, *params: Tensor) -> Tensor:
-            if sided:
-                y, sides = torch.ops.softknee.pointwise_with_sides.default(x, params, key)
-                ctx.save_for_backward(y, sides, *params)
-                return y
             y = value(x, *params)
-            ctx.save_for_backward(y, *params)
+            if sided:
+                work = working_type(x.dtype)
+                sides = operators.pack(x.to(work) > place(*[p.to(work) for p in params]))
+                ctx.save_for_backward(y, sides, *params)
+            else:
+                ctx.save_for_backward(y, *params)
             return y
 
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
             y, *rest = ctx.saved_tensors
-            sides, params = (rest[0], rest[1:]) if sided else (None, rest)
-            needs = list(ctx.needs_input_grad)
-            grads = torch.ops.softknee.pointwise_backward_from_output.default(
-                grad_outputs[0], y, sides, params, key, needs
-            )
-            return tuple([grads[sum(needs[:i])] if need else None for i, need in enumerate(needs)])
+            sides, params = (operators.unpack(rest[0], y), rest[1:]) if sided else (None, rest)
+            work = working_type(y.dtype)
+            x = inverts[y.dtype](y.to(work), sides, *[p.to(work) for p in params])
+            chosen = coarse_slopes if is_half_on_gpu(y) else slopes
+            gradients = from_all(chosen, grad_outputs[0], x, params, ctx.needs_input_grad)
+            return None if gradients[0] is None else gradients[0].to(y.dtype), *gradients[1:]
 
     return TracedFunction

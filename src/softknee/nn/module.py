@@ -272,7 +272,10 @@ class Pointwise(Parameterised):
     def _renew_inverse(self, **values: Any) -> None:
         if self.save == "output":
             held = {p.name: self._held(p.name) for p in self.params if p.name not in self.learned}
-            self._inverse = self._find_inverse({p.name: None for p in self.params} | held | values)
+            inverse = self._find_inverse({p.name: None for p in self.params} | held | values)
+            if inverse is not self._inverse:
+                self._inverse = inverse
+                self.__dict__.pop("_calls", None)
 
     def _named(self, positional: Sequence[Any]) -> tuple[Activation, Sequence[Any]]:
         """The definition that is meant, and the other arguments without a name."""
@@ -344,6 +347,11 @@ class Pointwise(Parameterised):
         values = self.definition.spread(values)
         self._renew_inverse(**{name: value for name, value in values.items() if name not in self.learned})
         return super().set_(**values)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self._inverse is not None:
+            self._renew_inverse()
 
     def _load_from_state_dict(self, *arguments: Any, **named: Any) -> None:
         super()._load_from_state_dict(*arguments, **named)

@@ -203,7 +203,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         how = {"learn": settings.learn, "where": settings.where, "replacing": settings.replacing}
         for text, save in itertools.product(settings.swaps, settings.saves):
             name = text if settings.others or len(settings.saves) > 1 else AFTER
-            name = name if save == "input" else f"{name}, output saved"
+            name = name if save == "input" else f"{name}, save=output"
             models[name] = copy.deepcopy(model)
             surgeries[name] = swap_text(models[name], text, example=dict(inputs), save=save, **how)
         rows = compare(models, inputs, settings=settings, report=report)
