@@ -66,3 +66,9 @@ def _call(rank: int, function: Callable[..., None], arguments: tuple[Any, ...], 
     os.environ |= environment
     torch.set_num_threads(1)
     function(rank, *arguments)
+
+
+def execute(rank: int, program: str, *arguments: str) -> None:
+    """For `run`: a program that stands in a test as text, with its arguments."""
+    sys.argv = ["program", *arguments]
+    exec(compile(program, "program", "exec"), {"__name__": "__main__"})
