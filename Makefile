@@ -50,10 +50,10 @@ types: $(VENV)/.test
 # that ask something of every function (conftest.py). Tests that did not run are listed with their reason (-ra): without
 # a GPU those marked `gpu`, without Chromium (Debian's package `chromium`) those that look at a page in a browser.
 # Compiled files of Python are written, also where the environment says not to: hundreds of processes import them.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
 
 unit: $(VENV)/.test
-	$(PYTEST) --dist loadfile --ignore=tests/interpreter tests papers/tests
+	$(PYTEST) --ignore=tests/interpreter tests papers/tests
 
 # The mathematical claims of the papers, by computation; code 1 if a verdict is not the one on record.
 claims: $(VENV)/.test
