@@ -7,6 +7,7 @@ that its children differ from new processes in nothing that these tests look at.
 import functools
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -62,6 +63,7 @@ def run(
 
 def _call(rank: int, function: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str]) -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"} | environment
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the workbench's server blocks it
     torch.set_num_threads(1)
     function(rank, *arguments)
 
