@@ -49,7 +49,8 @@ types: $(VENV)/.test
 # one another. The tests of a file stay with one worker (loadfile), which builds what they share once; so do all files
 # that ask something of every function (conftest.py). Tests that did not run are listed with their reason (-ra): without
 # a GPU those marked `gpu`, without Chromium (Debian's package `chromium`) those that look at a page in a browser.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
+# Compiled files of Python are written, also where the environment says not to: hundreds of processes import them.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
 
 unit: $(VENV)/.test
 	$(PYTEST) --ignore=tests/interpreter tests papers/tests
@@ -60,7 +61,7 @@ claims: $(VENV)/.test
 
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -ra tests/interpreter
+	TRITON_INTERPRET=1 $(PYTEST) tests/interpreter
 
 # The library alone, from its wheel, with the pinned torch and nothing else: a few functions stand for the zoo.
 test-core: $(VENV)/.test

@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from softknee.errors import DataError, RecipeError
@@ -39,7 +39,12 @@ def recipe_names() -> list[str]:
 
 def recipe_named(name: str, *, settings: Sequence[str] = ()) -> Recipe:
     """The recipe of a paper, or of the package, by its name."""
-    return find_recipe(recipe_file(name) or name, settings=settings)
+    return _recipe(recipe_file(name) or name, tuple(settings))
+
+
+@cache
+def _recipe(name_or_file: str | Path, settings: tuple[str, ...]) -> Recipe:
+    return find_recipe(name_or_file, settings=settings)
 
 
 def labels_of_recipe(recipe: Recipe) -> tuple[str, ...]:

@@ -3,8 +3,6 @@
 import itertools
 import math
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import processes
 import softknee as sk
 from extremes import assert_is_the_limit, extreme_points
 from helpers import (
@@ -296,14 +295,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.slow
 def test_two_processes_at_once_and_their_forks(tmp_path: Path):
-    environment = os.environ | {"SOFTKNEE_CACHE": str(tmp_path / "cache")}
-    processes = [subprocess.Popen([sys.executable, "-c", PROCESS], env=environment) for _ in range(2)]
-    try:
-        assert [process.wait(240) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    processes.run(processes.execute, PROCESS, environment={"SOFTKNEE_CACHE": str(tmp_path / "cache")})
     folder = tmp_path / "cache"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert sorted(path.suffix for path in folder.iterdir()) == [".so", ".so"]  # no file of one that was still writing

@@ -23,7 +23,7 @@ from papers.tables import COMMANDS
 import softknee as sk
 from browser import CHROMIUM, Browser
 from softknee.lab import gallery
-from softknee.lab.studies.reading import find_recipe, read_recipe
+from softknee.lab.studies.reading import find_recipe
 
 # The sliders take longest to draw, and are the same code for all.
 BENT = ("smelu", "squaf")
@@ -121,12 +121,12 @@ def test_every_command_on_a_papers_page_is_understood():
     commands = {command for page in pages for command, _ in commands_of(page)}
     assert len(commands) > 300
     kinds = {}
-    labels = {name: set(labels_of_recipe(recipe_named(name))) for name in recipe_names()}
+    labels = {str(recipe_file(name).relative_to(ROOT)): labels_of_recipe(recipe_named(name)) for name in recipe_names()}
     for command in sorted(commands):
         _, *group, name, option, value = words if len(words := shlex.split(command)) == 6 else ["", "", "", "", ""]
         if group == ["study", "run"] and option == "--only":  # one of these stands for all; each names a known label
             kinds["study run"] = command
-            assert value in labels[read_recipe(ROOT / name).name], command
+            assert value in labels[name], command
         else:
             kinds[" ".join(re.sub(r"(?<= --only | --swap )\S+", "", command).split())] = command
         if group == ["study", "run"] and option == "--set":

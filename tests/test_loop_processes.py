@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import loop_processes as those
+import processes
 from softknee.errors import ParameterError
 from softknee.lab.studies.distributed import run_distributed
 from softknee.train import OneByOne, parallel
 
-SECONDS = 1800  # for both processes together; on an idle machine they need about ten
 NEAR = {"rtol": 2e-4, "atol": 2e-5}
 
 pytestmark = [
@@ -35,22 +32,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     # The store is here, as it is with torchrun itself: a port that was only looked up may be taken when they bind it.
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     as_torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(those.WORLD)}
-    as_torchrun |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-    as_torchrun |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    before = {name: os.environ.get(name) for name in as_torchrun}
-    os.environ |= as_torchrun
-    try:
-        context = mp.spawn(those.process, args=(str(folder),), nprocs=those.WORLD, join=False)
-        assert context is not None
-        end = time.monotonic() + SECONDS
-        while not context.join(timeout=5):
-            if time.monotonic() > end:
-                for process in context.processes:
-                    process.kill()
-                pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    processes.run(those.process, str(folder), environment=as_torchrun | {"TORCHELASTIC_USE_AGENT_STORE": "True"})
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(those.WORLD)]
 
 

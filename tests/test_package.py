@@ -173,7 +173,7 @@ def test_the_source_distribution_holds_the_checkout(unpacked: Path) -> None:
 
 def test_tests_run_from_the_source_distribution(unpacked: Path) -> None:
     """Of the core, of the documentation, and of the rules about the source itself; with its own source, no other."""
-    files = ("test_own_formulas.py", "test_layers.py", "test_surgery_docs.py", "test_versions.py")
+    files = ("test_formula_sheet.py", "test_deploy_docs.py", "test_versions.py")
     program = "import softknee, pytest, sys; print(softknee.__file__); sys.exit(pytest.main(sys.argv[1:]))"
     environment = os.environ | {"PYTHONPATH": str(unpacked / "src")}
     options = ("-q", "-n", "0", "-p", "no:cacheprovider")

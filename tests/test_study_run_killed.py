@@ -18,21 +18,9 @@ import pytest
 from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.store import RunStore, StudyBusyError
 from study_processes import StudyProcesses
-from study_runs import RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
+from study_runs import REAL, RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
 
 KILLS, STAGES = 20, 3
-REAL = """
-name: small
-data: {file: points.csv}
-model: {build: mlp, arguments: {hidden: [12]}}
-activations: [relu, {name: lambda_gelu, learn: true, harden: true}]
-training: {epochs: 4, batch: 16, schedule: cosine}
-seeds: 2
-hardening: {start: 0.25}
-tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}
-measures: [prediction_difference, hardness, gradients]
-keep: [predictions, models]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +149,11 @@ LONG = RECIPE.replace("epochs: 4", "epochs: 100000")
 END = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
-def begun(number: int, out: Path) -> None:
-    """Wait until a study is in the middle of its training."""
+def begun(number: int, out: Path, *, seconds: float = 0.3) -> None:
+    """Wait until a study is in the middle of its training; so many seconds of work are some steps of it."""
     until(lambda: (out / ".lock").exists() and bool((out / ".lock").read_bytes()))
     start = worked(number)
-    until(lambda: worked(number) > start + 1.0)  # some steps of training
+    until(lambda: worked(number) > start + seconds)
 
 
 @pytest.mark.parametrize("which", END, ids=lambda which: which.name)
@@ -237,7 +225,7 @@ def test_a_terminal_that_closes_leaves_a_study_that_goes_on(tmp_path: Path) -> N
     shown.start()
     try:
         try:
-            begun(started.pid, out)
+            begun(started.pid, out, seconds=1.0)  # among them the imports of a fresh process
         finally:
             closing.set()
             shown.join()

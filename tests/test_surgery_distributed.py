@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -22,6 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+import processes
 import softknee as sk
 from softknee.errors import InputError
 from softknee.surgery.modules import activation_modules
@@ -29,7 +27,6 @@ from softknee.surgery.modules import activation_modules
 WORLD, STEPS, BATCH = 2, 3, 4
 SHARDS = hasattr(torch.cpu.Stream, "record_event")
 sharding = pytest.mark.skipif(not SHARDS, reason="torch 2.6 runs fully_shard on GPUs only.")
-SECONDS = 1800  # for both processes together; on an idle machine they need about twenty
 
 pytestmark = [
     pytest.mark.slow,
@@ -164,7 +161,6 @@ def hardened(rank: int) -> str:
 
 def process(rank: int, folder: str) -> None:
     """What each of the two processes does; everything in one start, because importing torch takes longest."""
-    torch.set_num_threads(1)
     store = dist.FileStore(f"{folder}/store", WORLD)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=WORLD, timeout=timedelta(seconds=900))
     part = slice(rank * BATCH, (rank + 1) * BATCH)
@@ -199,20 +195,7 @@ def process(rank: int, folder: str) -> None:
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What the processes found, one dict each."""
     folder: Path = tmp_path_factory.mktemp("processes")
-    before = {name: os.environ.get(name) for name in ("GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS")}
-    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}  # both processes are on this machine
-    try:
-        context = mp.spawn(process, args=(str(folder),), nprocs=WORLD, join=False)
-        assert context is not None
-        end = time.monotonic() + SECONDS
-        while not context.join(timeout=5):
-            if time.monotonic() > end:
-                for item in context.processes:
-                    item.kill()
-                pytest.fail(f"The two processes did not finish within {SECONDS} seconds.")
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    processes.run(process, str(folder))
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
 
 

@@ -2,14 +2,13 @@
 
 import pickle
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import sympy
 import torch
 
+import processes
 import softknee as sk
 from helpers import F64, SUBJECTS, ZOO
 from softknee import FormulaError
@@ -278,7 +277,7 @@ def test_another_process_unpickles_it(tmp_path: Path) -> None:
         "acts, points = pickle.load(open(sys.argv[1], 'rb'))\n"
         "torch.save([a(points) for a in acts], sys.argv[2])\n"
     )
-    subprocess.run([sys.executable, "-c", program, str(file), str(tmp_path / "out.pt")], check=True)
+    processes.run(processes.execute, program, str(file), str(tmp_path / "out.pt"), count=1)
     values = torch.load(tmp_path / "out.pt")
     for act, value in zip(designed().values(), values, strict=True):
         torch.testing.assert_close(value, act(POINTS), rtol=0, atol=0)

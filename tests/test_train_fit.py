@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 
 import fit_processes
+import processes
 import softknee as sk
 from softknee.errors import InputError, ParameterError
 
@@ -103,15 +103,13 @@ def test_what_cannot_be_trained_is_refused(given: dict, kind: type[Exception], s
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="This torch was built without gloo.")
-def test_two_processes_on_fabric_train_as_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_two_processes_on_fabric_train_as_one_does(tmp_path: Path):
     """DDP deals out a DataLoader, FSDP2 has batches of its own; with accumulated and clipped gradients."""
     pytest.importorskip("lightning", reason="lightning is not installed")
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(fit_processes.WORLD)}
-    torchrun |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    for name, value in torchrun.items():
-        monkeypatch.setenv(name, value)
-    mp.spawn(fit_processes.process, args=(str(tmp_path),), nprocs=fit_processes.WORLD)
+    torchrun |= {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    processes.run(fit_processes.process, str(tmp_path), environment=torchrun)
     order = torch.arange(24).view(4, 3, 2)  # each process has every second example
     batches = [(fit_processes.X[rows.flatten()], fit_processes.Y[rows.flatten()]) for rows in order]
     expected = fit_processes.train(None, batches)

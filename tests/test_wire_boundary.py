@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
+import processes
 import wire_processes as those
 from softknee.lab.data.images import load_digits
 from softknee.wire.channel import CHECK_BYTES, HEADER_BYTES
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def found(folder: str) -> list[dict[str, Any]]:
     """What rank 0 and rank 1 found, and what rank 0 found when rank 1 was killed."""
-    started = [mp.get_context("spawn").Process(target=those.process, args=(rank, folder)) for rank in (0, 1)]
+    started = [processes.context().Process(target=those.process, args=(rank, folder)) for rank in (0, 1)]
     for item in started:
         item.start()
     end = time.monotonic() + SECONDS

@@ -125,7 +125,7 @@ def rounding(dtype: torch.dtype) -> float:
 
 REACH = 50.0
 KNOB_RANGE = (1e-6, 1e6)
-SLOW_REFERENCE = 24  # points for a definition whose 50-digit value needs a root (20 ms each)
+SLOW_REFERENCE = 24  # points for a definition whose 50-digit value needs a root (3 ms each)
 
 
 def draw_param(p: Param, count: int, generator: torch.Generator) -> Tensor:
@@ -182,7 +182,7 @@ def defaults(act: Activation, dtype: torch.dtype = F64) -> dict[str, Tensor]:
 # -- the error bound of the project -----------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=1 << 17)
 def _exactly(quantity: Activation, at: float, items: tuple[tuple[str, float], ...]) -> mpmath.mpf:
     return evaluate(quantity, at, **dict(items))
 

@@ -42,7 +42,6 @@ def train(fabric: Any, batches: Any) -> list[Tensor]:
 def process(rank: int, folder: str) -> None:
     """DDP over a DataLoader, which deals out the examples; FSDP2 over batches of each process."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    torch.set_num_threads(1)
     from lightning.fabric import Fabric
     from lightning.fabric.plugins.environments import TorchElasticEnvironment
     from lightning.fabric.strategies.ddp import DDPStrategy

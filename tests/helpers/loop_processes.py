@@ -167,7 +167,6 @@ def study(folder: str) -> dict[str, Any]:
 
 def process(rank: int, folder: str) -> None:
     """Everything in one start, because importing torch takes longest; the environment is torchrun's."""
-    torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     result: dict[str, Any] = {"before": [parallel.world(), parallel.rank(), parallel.is_main()]}
     try:

@@ -4,11 +4,13 @@ Run as a script it reads orders from its input, one JSON object in a line, forks
 of the child's process and, when it has ended, its exit status. Tests start it with `StudyProcesses`.
 """
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,7 @@ class StudyProcesses:
         environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "MKL_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",  # torch's autograd does not survive a fork where it has seen a GPU
             "PYTHONPATH": os.pathsep.join(places),
         }
         self._process = subprocess.Popen(
@@ -131,15 +134,24 @@ def child(order: dict[str, Any]) -> int:
     return 0
 
 
+def prepare() -> None:
+    """Run a study here, so that each child starts with all modules imported and all formulas derived."""
+    import torch
+
+    import softknee.app.commands  # noqa: F401
+    from study_runs import REAL, write_points
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        write_points(Path(folder))
+        with contextlib.chdir(folder):
+            child({"out": "study", "recipe": REAL, "run": "real"})
+
+
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    import torch
-
-    import softknee.lab.studies.runner  # noqa: F401
-    import study_runs  # noqa: F401 - imported here once for all children
-
-    torch.set_num_threads(1)
+    prepare()
     for line in sys.stdin:
         number = os.fork()
         if number == 0:

@@ -23,6 +23,18 @@ seeds: 2
 measures: [prediction_difference]
 """
 TUNED = RECIPE + "tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}\n"
+REAL = """
+name: small
+data: {file: points.csv}
+model: {build: mlp, arguments: {hidden: [12]}}
+activations: [relu, {name: lambda_gelu, learn: true, harden: true}]
+training: {epochs: 2, batch: 16, schedule: cosine}
+seeds: 2
+hardening: {start: 0.25}
+tuning: {learning_rate: [1e-3, 1e-2], seeds: 2}
+measures: [prediction_difference, hardness, gradients]
+keep: [predictions, models]
+"""
 STEPS = 3  # of the stand-in, in an epoch
 
 

@@ -117,10 +117,10 @@ def build_wheel() -> Path:
 
 
 def copy_tests() -> Path:
-    """A folder with the tests, their configuration and no source of the package."""
+    """A folder with the tests, what Python compiled of them, their configuration and no source of the package."""
     tree = HERE / "tree"
     shutil.rmtree(tree, ignore_errors=True)
-    shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("__pycache__", "interpreter"))
+    shutil.copytree(ROOT / "tests", tree / "tests", ignore=shutil.ignore_patterns("interpreter"))
     for path in (ROOT / "pyproject.toml", ROOT / "conftest.py", Path(__file__).parent / "wheel_only.py"):
         shutil.copy(path, tree)
     return tree
@@ -179,7 +179,7 @@ def run_suite(python: Path, wheel: Path, tree: Path, files: list[str], arguments
     shared = ("-n", str(arguments.workers), "--dist", "loadfile") if arguments.workers > 1 else ()
     command = [str(python), "-m", "pytest", "-p", "wheel_only", "-v", f"--junit-xml={report}", *shared]
     # Not PYTHONPATH of the caller: it may name a source tree.
-    settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     if arguments.quick:
         command += ["-m", "not slow and not gpu"]
         settings["SOFTKNEE_TESTS"] = "few"

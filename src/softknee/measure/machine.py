@@ -3,6 +3,7 @@
 Nothing here identifies a person or a place: no host name, no user name, no path.
 """
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -100,6 +101,7 @@ class Versions:
         return ", ".join(f"{name} {version}" for name, version in (named | dict(self.others)).items() if version)
 
 
+@functools.cache
 def _version(distribution: str) -> str | None:
     try:
         return importlib.metadata.version(distribution)

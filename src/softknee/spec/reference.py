@@ -91,18 +91,34 @@ def evaluate(act: Activation, at: float, **values: float) -> Any:
     point = mp.mpf(at)
     value = mp.mpf(0)
     if inverse is not None:
-        value = _bisect(lambda y: inverse(point, y, *numbers) - point, point)
+        value = _root(lambda y: inverse(point, y, *numbers) - point, point)
     return _RESULTS.mpf(function(point, value, *numbers))
 
 
-def _bisect(miss: Callable[[Any], Any], start: Any) -> Any:
-    """The root of an increasing function, by widening and halving: slow and sure."""
+def _root(miss: Callable[[Any], Any], start: Any) -> Any:
+    """The root of an increasing function: widened, halved, and then by secants where these end between two signs."""
     low, high = start - 1, start + 1
     while miss(low) > 0:
         low -= high - low
     while miss(high) < 0:
         high += high - low
-    for _ in range(int(WORKING_DIGITS * 3.4) + 40):
+    halvings = int(WORKING_DIGITS * 3.4) + 40
+    for count in range(halvings):
+        if count == 64 and (root := _by_secants(miss, low, high)) is not None:
+            return root
         middle = (low + high) / 2
         low, high = (middle, high) if miss(middle) < 0 else (low, middle)
     return (low + high) / 2
+
+
+def _by_secants(miss: Callable[[Any], Any], low: Any, high: Any) -> Any:
+    """The root near two numbers, all digits but two of it proved by the signs around it; None where that fails."""
+    one, other = (low, miss(low)), (high, miss(high))
+    for _ in range(16):
+        if one[1] == other[1]:
+            break
+        place = other[0] - other[1] * (other[0] - one[0]) / (other[1] - one[1])
+        one, other = other, (place, miss(place))
+    root = other[0]
+    reach = abs(root) / 10 ** (WORKING_DIGITS - 2)
+    return root if low <= root <= high and miss(root - reach) <= 0 <= miss(root + reach) else None

@@ -39,7 +39,7 @@ print("\\n@@" + json.dumps(printed))
 def copy_package(to: Path) -> Path:
     """A copy of the package and its tests, to be changed."""
     for folder in ("src/softknee", "tests", "papers"):
-        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("__pycache__", "records"))
+        shutil.copytree(ROOT / folder, to / folder, ignore=shutil.ignore_patterns("records"))
     for file in ("pyproject.toml", "conftest.py"):
         shutil.copyfile(ROOT / file, to / file)
     return to

@@ -31,7 +31,9 @@ def fit(value: Any, hint: Any, where: str) -> Any:
     """
     if hint is Any:
         return _free(value, where)
-    origin, arguments = get_origin(hint), get_args(hint)
+    if type(value) is hint and hint in (str, int, bool):
+        return value
+    origin, arguments = parts_of(hint)
     if origin in (Union, types.UnionType):
         return _one_of(value, hint, where)
     if origin is Literal:
@@ -46,8 +48,6 @@ def fit(value: Any, hint: Any, where: str) -> Any:
         return _section(value, hint, where)
     if hint is float and type(value) in (int, float) and _is_finite(value):
         return float(value)
-    if hint in (int, str, bool) and type(value) is hint:
-        return value
     raise refusal(where, words(hint), value)
 
 
@@ -87,6 +87,12 @@ def hints_of(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
+@functools.cache
+def parts_of(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type and what stands in its brackets: `dict` and `(str, int)` of `dict[str, int]`."""
+    return get_origin(hint), get_args(hint)
+
+
 def refusal(where: str, wanted: str, value: Any, *, near: str = "") -> RecipeError:
     """What must be there, what was given, and what may have been meant."""
     return RecipeError(f"{where or 'A recipe'} must be {wanted}, and {shown(value)} was given.{near}")
@@ -101,7 +107,7 @@ def shown(value: Any) -> str:
 
 def words(hint: Any) -> str:
     """A type in plain English."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = parts_of(hint)
     if origin is Literal:
         return _either([repr(argument) for argument in arguments])
     if origin in (Union, types.UnionType):
@@ -114,9 +120,10 @@ def words(hint: Any) -> str:
 
 
 def _one_of(value: Any, hint: Any, where: str) -> Any:
-    if value is None and type(None) in get_args(hint):
+    arguments = parts_of(hint)[1]
+    if value is None and type(None) in arguments:
         return None
-    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    kinds = [kind for kind in arguments if kind is not type(None)]
     if isinstance(value, Mapping) and len(kinds) > 1 and all(is_dataclass(kind) for kind in kinds):
         return fit(value, _kind_of(value, kinds, where), where)
     for kind in kinds:

@@ -772,12 +772,11 @@ def _check_language_model(recipe: Recipe, task: LanguageTask) -> None:
 
 def _label_of(given: str, recipe: Recipe, where: str, *, first: bool = False) -> str:
     """The label of the one trial that a label or a name stands for."""
-    every = [chosen for choice in recipe.activations for chosen in combinations(choice)]
-    labels = [chosen.label for chosen in every]
-    titles = [choice.title for choice in recipe.activations for _ in combinations(choice)]
+    every = [(choice, chosen) for choice in recipe.activations for chosen in combinations(choice)]
+    labels = [chosen.label for _, chosen in every]
     if given in labels:
         return given
-    matching = [chosen.label for chosen, title in zip(every, titles, strict=True) if given in (title, chosen.name)]
+    matching = [chosen.label for choice, chosen in every if given in (choice.title, chosen.name)]
     if len(matching) == 1 or (matching and first):
         return matching[0]
     if matching:
