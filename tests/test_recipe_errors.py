@@ -86,7 +86,11 @@ def refused(**changes: str) -> str:
         ("training", "{milestones: [3]}", "are for the schedule 'step', and it is 'constant'"),
         ("training", "{factor: 0.5}", "are for the schedule 'step'"),
         ("training", "{schedule: step, milestones: [3, 3]}", "training.milestones names 3 twice"),
-        ("training", "{schedule: step, milestones: [0]}", "each a whole number of at least 1, and 0 was given"),
+        (
+            "training",
+            "{schedule: step, milestones: [0]}",
+            "milestones[0] must be a whole number of at least 1",
+        ),
         ("training", "{schedule: step, milestones: [3], factor: 0}", "training.factor must be a number above 0"),
         ("training", "{schedule: cosine, floor: 1}", "training.floor must be a share of the rate in [0, 1)"),
         ("training", "{floor: 0.1}", "training.floor is what the schedules 'linear' and 'cosine' fall to, and it is"),
@@ -244,7 +248,7 @@ def test_a_word_means_what_it_says() -> None:
         (lambda: Seeds(count=-1), "seeds.count"),
         (lambda: Data(validation=2), "data.validation"),
         (lambda: Recipe(name="no name"), "name must be"),
-        (lambda: Choice(name="smelu", per="all"), "activation 'smelu': per"),
+        (lambda: Choice(name="smelu", per="all"), "activation.per must be"),
     ],
     ids=["training", "seeds", "data", "recipe", "choice"],
 )
