@@ -322,7 +322,7 @@ class LocalEngine:
             self._store.drop_state(trial.key)
             return self._from(trial, None)
 
-    def _from(self, trial: Trial, saved: Mapping[str, bytes] | None) -> Finished:
+    def _from(self, trial: Trial, saved: bytes | None) -> Finished:
         keeper = StateKeeper(
             trial, store=self._store, progress=self._progress, stopping=self._stopping, every=self._around.save_every
         )
@@ -362,7 +362,7 @@ class StateKeeper:
         self._every, self._now = every, now
         self._written = self._taken = now()
         self._cost = 0.0
-        self._snapshot: Mapping[str, bytes] | None = None
+        self._snapshot: bytes | None = None
         self._first: int | None = None
 
     def step(self) -> None:

@@ -34,14 +34,14 @@ _BETWEEN_LOOKS = 10  # steps
 _RECOVERY_SEED = 1000  # above the seed of the training: other batches
 
 
-def run_language_trial(trial: Trial, texts: Texts, *, saved: Mapping[str, bytes] | None, watch: Watch) -> Finished:
+def run_language_trial(trial: Trial, texts: Texts, *, saved: bytes | None, watch: Watch) -> Finished:
     """Run a trial of a language task. What is saved are the numbers of the seeds that came to their end."""
     work, steps = _work(trial, texts)
     state = {"rows": [], "seconds": 0.0} if saved is None else unpack(saved, of=trial.key)
     rows, begin = state["rows"], time.perf_counter() - state["seconds"]
     total = steps * trial.seeds.count
 
-    def save() -> Mapping[str, bytes]:
+    def save() -> bytes:
         return pack({"rows": rows, "seconds": time.perf_counter() - begin}, of=trial.key)
 
     for place in range(len(rows), trial.seeds.count):

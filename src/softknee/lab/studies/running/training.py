@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import time
@@ -40,6 +41,7 @@ from ....surgery.modules import activation_modules
 from ....train import Replicas, constant, cosine, linear, step
 from ....train.schedules import Schedule
 from ....train.streamed import Streamed
+from ....version import VERSION
 from ..recipe import Hardening, Training
 from ..trial import Trial
 from ..trials import Curve, Each
@@ -150,7 +152,7 @@ def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | No
     return scores
 
 
-Save = Callable[[], Mapping[str, bytes]]
+Save = Callable[[], bytes]
 
 
 class Interrupted(SoftkneeError):
@@ -165,7 +167,7 @@ class Watch(Protocol):
         ...
 
     def epoch(self, done: int, total: int, save: Save) -> None:
-        """After every epoch. `save()` gives the whole state of the trial as named bytes, for `run_trial(saved=...)`."""
+        """After every epoch. `save()` gives the whole state of the trial, for `run_trial(saved=...)`."""
         ...
 
 
@@ -395,47 +397,31 @@ def _each(values: Sequence[float], rows: Sequence[int], trainer: Trainer) -> Eac
     return spread_out(values, rows, trainer.count)
 
 
-FORMAT, SCHEMA = "softknee trial in progress", 1
-TREE, TENSORS = "state.json", "state.safetensors"
-_PLACE = "$tensor"
-_ANEW = "Leave it out, and the trial begins anew."
-
-
 class SavedError(SoftkneeError, ValueError):
     """The saved state of a trial is damaged, of another trial, or of another version."""
 
 
-def pack(tree: Mapping[str, Any], *, of: str) -> dict[str, bytes]:
-    """The state of the trial with the key `of` as two files by name."""
-    tensors: dict[str, Tensor] = {}
-    content = {"format": FORMAT, "schema": SCHEMA, "of": of, "tree": _without_tensors(tree, "", tensors)}
-    weights = write_tensors(tensors)
-    content["tensors"] = _digest(weights)
-    text = _json(content)
-    whole = json.dumps({"sha256": _digest(text), "content": content}, allow_nan=False).encode()
-    return {TREE: whole, TENSORS: weights}
+def pack(tree: Mapping[str, Any], *, of: str) -> bytes:
+    """The state of the trial with the key `of`, after a line that names the trial, the software and a checksum."""
+    body = io.BytesIO()
+    torch.save(tree, body)
+    return _head(of, body.getvalue()) + body.getvalue()
 
 
-def unpack(saved: Mapping[str, bytes], *, of: str) -> dict[str, Any]:
-    """The state that `pack` was given; a sentence where it is not whole or not of that trial."""
-    for name in (TREE, TENSORS):
-        if not isinstance(saved.get(name), bytes):
-            raise SavedError(f"The saved state of the trial lacks {name!r}. {_ANEW}")
-    try:
-        saved_tree = json.loads(saved[TREE])
-        content = saved_tree["content"]
-        intact = saved_tree["sha256"] == _digest(_json(content))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} cannot be read. {_ANEW}") from error
-    if not intact or content.get("format") != FORMAT:
-        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} is not what was saved. {_ANEW}")
-    if content["schema"] != SCHEMA:
-        raise SavedError(f"The saved state has schema {content['schema']}, and this softknee reads {SCHEMA}. {_ANEW}")
-    if content["of"] != of:
-        raise SavedError(f"The saved state is of the trial {content['of']}, and not of {of}. {_ANEW}")
-    if _digest(saved[TENSORS]) != content["tensors"]:
-        raise SavedError(f"The saved state of the trial is damaged: {TENSORS!r} is not what was saved. {_ANEW}")
-    return _with_tensors(content["tree"], read_tensors(saved[TENSORS]))
+def unpack(saved: bytes, *, of: str) -> dict[str, Any]:
+    """The state that `pack` was given; a sentence where it is not whole, or of another trial or software."""
+    start = saved.find(b"\n") + 1
+    if saved[:start] != _head(of, saved[start:]):
+        raise SavedError(
+            f"The saved state is damaged, or not of the trial {of} with this softknee and torch. Leave it out, and the "
+            "trial begins anew."
+        )
+    return torch.load(io.BytesIO(saved[start:]), map_location="cpu", weights_only=True)
+
+
+def _head(key: str, body: bytes) -> bytes:
+    head = {"format": "softknee state", "key": key, "softknee": VERSION, "torch": str(torch.__version__)}
+    return json.dumps(head | {"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n"
 
 
 def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
@@ -450,34 +436,7 @@ def read_tensors(content: bytes) -> dict[str, Tensor]:
     try:
         return library.load(content)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
-        raise SavedError(f"The tensors of the trial are no file of safetensors ({error}). {_ANEW}") from error
-
-
-def _without_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(value, Tensor):
-        tensors[place] = value
-        return {_PLACE: place}
-    if isinstance(value, Mapping):
-        return {key: _without_tensors(item, f"{place}/{key}", tensors) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_tensors(item, f"{place}/{index}", tensors) for index, item in enumerate(value)]
-    return value
-
-
-def _with_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {_PLACE}:
-            return tensors[value[_PLACE]]
-        return {key: _with_tensors(item, tensors) for key, item in value.items()}
-    return [_with_tensors(item, tensors) for item in value] if isinstance(value, list) else value
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, allow_nan=False).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        raise SavedError(f"The tensors of the trial are no file of safetensors ({error}).") from error
 
 
 def _safetensors() -> Any:
@@ -611,8 +570,7 @@ class Progress:
             "curves": self.curves,
             "ways": self.ways,
             "diverged": self.diverged,
-            # JSON has no infinity, which is the rank before any epoch.
-            "best": [None if rank[2] == 0 else rank for rank in self.best],
+            "best": self.best,
             "best_weights": self.best_weights,
             "seconds": self.seconds,
         }
@@ -621,7 +579,7 @@ class Progress:
         self.curves, self.ways = dict(state["curves"]), dict(state["ways"])
         self.diverged, self.epochs = list(state["diverged"]), list(state["epochs"])
         self.unread = [tensor.to(device) for tensor in state["unread"]]
-        self.best = [rank or [-math.inf, -math.inf, 0] for rank in state["best"]]
+        self.best = list(state["best"])
         self.best_weights = {name: tensor.to(device) for name, tensor in state["best_weights"].items()}
         self.seconds_before = float(state["seconds"])
 
@@ -733,7 +691,7 @@ def train(
     task: str,
     train_examples: tuple[Tensor, Tensor],
     validation: tuple[Tensor, Tensor] | None,
-    saved: Mapping[str, bytes] | None,
+    saved: bytes | None,
     watch: Watch,
     more: Mapping[str, Any],
 ) -> Progress:
@@ -767,7 +725,7 @@ def train(
     settings = fit_settings(trial.training, task=task, gradients=gradients) | {**more}
     steps = math.ceil(len(x) / trial.training.batch)
 
-    def save() -> dict[str, bytes]:
+    def save() -> bytes:
         state: dict[str, Any] = {"trainer": trainer.state_dict(), "progress": progress.state()}
         return pack(state | ({"hardening": hardening.state()} if hardening else {}), of=trial.key)
 
@@ -815,7 +773,7 @@ def _go_on(
     trainer: Trainer,
     progress: Progress,
     hardening: StackedHardening | None,
-    saved: Mapping[str, bytes],
+    saved: bytes,
 ) -> None:
     state = unpack(saved, of=trial.key)
     try:
