@@ -29,7 +29,7 @@ class Limits:
     """What the values of a field are, beyond their type: the metadata of an `Annotated` hint."""
 
     words: str
-    hold: Callable[[Any], bool]
+    hold: Callable[[Any], object]
 
 
 def at_least(least: int) -> Limits:
