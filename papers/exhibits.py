@@ -131,7 +131,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
         ),
         Exhibit("Table 4", "sensitivity to delta", ("mollification-table-4", "mollification-table-4-cifar-100")),
         Exhibit(
-            "Figure 1", "S-ReLU for several delta", where="Drawn with a slider on [its page](../../docs/zoo/srelu.md)."
+            "Figure 1", "S-ReLU for several delta", where="Drawn with a slider on [its page](../../docs/zoo/srelu.md).",
         ),
     ),
     "smelu": (
@@ -166,11 +166,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
                 "each are in the curves of its report.",
             ),
         ),
-        Exhibit(
-            "Table I",
-            "learned hardness from three starts",
-            _TABLE_I,
-        ),
+        Exhibit("Table I", "learned hardness from three starts", _TABLE_I),
         Exhibit(
             "Table I, WikiText-2",
             "perplexity of GPT-2",
@@ -194,12 +190,7 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
                 "which.",
             ),
         ),
-        Exhibit(
-            "Table II",
-            "what replacing by ReLU costs",
-            _TABLE_I,
-            swaps=True,
-        ),
+        Exhibit("Table II", "what replacing by ReLU costs", _TABLE_I, swaps=True),
         Exhibit(
             "Figure 3",
             "validation curves and the order of layers by hardness",
@@ -253,18 +244,8 @@ EXHIBITS: dict[str, Sequence[Exhibit]] = {
             ),
             records=(ALONE,),
         ),
-        Exhibit(
-            "Tables 7 and 14, figure 5, VGG",
-            "VGG-13 teaches VGG-8",
-            ("squaf-table-7-vgg",),
-            records=(VGG,),
-        ),
-        Exhibit(
-            "Tables 7 and 14, figure 5, WRN",
-            "WRN-40-2 teaches WRN-16-2",
-            ("squaf-table-7-wrn",),
-            records=(WRN,),
-        ),
+        Exhibit("Tables 7 and 14, figure 5, VGG", "VGG-13 teaches VGG-8", ("squaf-table-7-vgg",), records=(VGG,)),
+        Exhibit("Tables 7 and 14, figure 5, WRN", "WRN-40-2 teaches WRN-16-2", ("squaf-table-7-wrn",), records=(WRN,)),
         Exhibit("Figure 3", "bits and accuracy", ("squaf-figure-3",), records=(RATE,)),
         Exhibit("Tables 8 and 9", "settings", where=_SETTINGS),
         Exhibit("Table 10", "cost in ViT-Tiny", records=(TIMES,)),
