@@ -19,6 +19,7 @@ from ....surgery.modules import activation_modules
 from ... import language_models
 from ...data.text import Characters
 from ...language import tuning
+from ...language.preferences import scores_of
 from ...language.text_perplexity import TextTokens, exp_or_infinite, foretell, replace_by_relu_
 from ...language.trl_backend import prefer_with_trl_, supervise_with_trl_
 from ..recipe import OWN, Hardening, Language, Perplexity, Preference
@@ -286,7 +287,7 @@ def _prefer(
         else:
             tuning.prefer_(model, train, recipe, beta=beta, padding=tokenizer.pad_token_id, **common)
         after = measured()
-        scores = tuning.scores_of(after, reference, beta=beta)
+        scores = scores_of(after, reference, beta=beta)
         results = {
             "reward_accuracy": scores.accuracy,
             "reward_margin": scores.margin,

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ....errors import InputError, MissingToolError, ParameterError, SoftkneeError
 from ....measure import (
     HardnessProfile,
-    Score,
     SiteActivity,
     SiteEntropy,
     accuracy,
@@ -38,7 +37,7 @@ from ....surgery.hardening.hardener import read_schedule
 from ....surgery.hardening.sites import HardeningSite, Knobs, choose_sites
 from ....surgery.hardening.targets import by_tolerance, free_steps
 from ....surgery.modules import activation_modules
-from ....train import Replicas, constant, cosine, linear, step
+from ....train import OneByOne, Replicas, constant, cosine, linear, step
 from ....train.schedules import Schedule
 from ....train.streamed import Streamed
 from ....version import VERSION
@@ -88,14 +87,22 @@ def judge(
     picture: height and width, where the targets are the pixels of one, row by row: then its likeness is judged too.
     """
     count, chosen = len(outputs), list(rows)
-    quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
-    names = quantities if task == REGRESSION else ["accuracy", "log_loss"]
     if not chosen:
-        return dict.fromkeys(names, (None,) * count)
+        quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
+        return dict.fromkeys(quantities if task == REGRESSION else ["accuracy", "log_loss"], (None,) * count)
     if task == REGRESSION:
-        scores = _of_quantities(outputs[chosen], truth, picture)
+        numbers = outputs[chosen].reshape(len(chosen), *truth.shape)
+        scores = {"mse": mse(numbers, truth), "r2": r2(numbers, truth)}
+        if picture is not None:
+            drawn, wanted = numbers.reshape(-1, *picture), truth.reshape(picture)
+            scores |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
     else:
-        scores = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
+        logits, labels = logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten()
+        scores = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
+        if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
+            scores["auc"] = auc(logits, labels, logits=True)
+        if calibration:
+            scores["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
     return {name: spread_out(score.each, chosen, count) for name, score in scores.items()}
 
 
@@ -126,33 +133,12 @@ def _joined(parts: Sequence[tuple[int, Each]], rows: Sequence[int], count: int) 
     if len(parts) == 1:
         return parts[0][1]
     total = sum(many for many, _ in parts)
-    each = [math.fsum(many * _number(values[row]) for many, values in parts) / total for row in rows]
+    each = [math.fsum(many * _count(values[row], math.inf) for many, values in parts) / total for row in rows]
     return spread_out(each, rows, count)
 
 
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
-def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:
-    scores = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
-    if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
-        scores["auc"] = auc(logits, labels, logits=True)
-    if calibration:
-        scores["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
-    return scores
-
-
-def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | None) -> dict[str, Score]:
-    outputs = outputs.reshape(len(outputs), *truth.shape)
-    scores = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
-    if picture is not None:
-        drawn, wanted = outputs.reshape(-1, *picture), truth.reshape(picture)
-        scores |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
-    return scores
-
-
 Save = Callable[[], bytes]
+Trainer = Replicas | OneByOne
 
 
 class Interrupted(SoftkneeError):
@@ -217,21 +203,19 @@ class StackedHardening:
         return {name: self.schedule.between(begin, self.targets[name], progress) for name, begin in self.begin.items()}
 
     def _freeze(self, trainer: Trainer, alive: Sequence[int]) -> None:
-        pairs: list[tuple[Knobs, Knobs]] = []
+        begin: dict[str, list[Tensor]] = {name: [] for name in self.names}
+        targets: dict[str, list[Tensor]] = {name: [] for name in self.names}
         for index in range(trainer.count):
             # A seed that diverged has no knobs to start from; it takes those of another, and nobody looks at it.
-            pairs.append(self._of_model(trainer, index if index in alive else alive[0]))
-        self.begin = {name: torch.stack([begin[name] for begin, _ in pairs]) for name in self.names}
-        self.targets = {name: torch.stack([target[name] for _, target in pairs]) for name in self.names}
+            model = trainer.model(index if index in alive else alive[0])
+            for site in choose_sites(model, None):
+                for knobs, values in ((begin, site.now()), (targets, _target(site, self.tolerance))):
+                    for knob, value in values.items():
+                        knobs[f"{site.path}.{knob}" if site.path else knob].append(value)
+        self.begin, self.targets = (
+            {name: torch.stack(each) for name, each in knobs.items()} for knobs in (begin, targets)
+        )
         trainer.freeze_knobs(self.names)
-
-    def _of_model(self, trainer: Trainer, index: int) -> tuple[Knobs, Knobs]:
-        begin: Knobs = {}
-        target: Knobs = {}
-        for site in choose_sites(trainer.model(index), None):
-            for knobs, values in ((begin, site.now()), (target, _target(site, self.tolerance))):
-                knobs.update({f"{site.path}.{knob}" if site.path else knob: value for knob, value in values.items()})
-        return begin, target
 
     def state(self) -> dict[str, Any]:
         """What going on needs, beside the state of the trainer."""
@@ -591,35 +575,8 @@ def _count(value: float | None, otherwise: float) -> float:
 _SCHEDULES = {"constant": constant, "cosine": cosine, "linear": linear}  # and "step", which takes more
 
 
-class Trainer(Protocol):
-    """What a trial asks of `train.Replicas` and of `train.OneByOne` alike."""
-
-    epoch: int
-    step: int
-    count: int
-    device: torch.device
-
-    def fit(self, x: Tensor, y: Tensor, **settings: Any) -> Any: ...
-    def predict(self, x: Tensor) -> Tensor: ...
-    def model(self, index: int) -> nn.Module: ...
-    @property
-    def losses(self) -> Tensor: ...
-    @property
-    def gradient_norms(self) -> Tensor: ...
-    def knobs(self) -> dict[str, Tensor]: ...
-    def set_knobs(self, knobs: Mapping[str, Sequence[float] | Tensor]) -> Any: ...
-    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Any: ...
-    def weights(self) -> dict[str, Tensor]: ...
-    def load_weights(self, weights: Mapping[str, Tensor]) -> Any: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> Any: ...
-
-
-def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
+def make_trainer(trial: Trial, maker: Callable[..., nn.Module]) -> Trainer:
     """The models of the trial's seeds, before any training; `maker` makes the model of a seed."""
-
-    def make(seed: int) -> nn.Module:
-        return maker(seed)
 
     seeds = trial.seeds
     settings: dict[str, Any] = {
@@ -631,10 +588,8 @@ def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
         "device": trial.device,
     }
     if trial.training.engine == "loop":
-        from ....train.one_by_one import OneByOne
-
-        return OneByOne(make, **settings, strategy=trial.training.strategy)
-    return Replicas(make, **settings)
+        return OneByOne(maker, **settings, strategy=trial.training.strategy)
+    return Replicas(maker, **settings)
 
 
 def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str, Any]:
