@@ -144,9 +144,7 @@ class ManyModels(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Resume from a state; a state of other models is refused, and nothing is changed."""
         if not isinstance(state, Mapping) or not set(state) >= _STATE or state["format"] != self.format:
-            raise InputError(
-                f"This is no state of {self.title}: pass the result of state_dict(), from the same version."
-            )
+            raise InputError(f"This is no state of {self.title}: pass a result of state_dict(), of the same version.")
         if list(state["seeds"]) != self.seeds or dict(state["shares"]) != self.shares:
             raise InputError(
                 f"The state is of models with the seeds {list(state['seeds'])} and shares {dict(state['shares'])}, and "

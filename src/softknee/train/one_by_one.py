@@ -310,9 +310,7 @@ class OneByOne(ManyModels):
             name = key.rpartition(":")[0]
             # A number, or something of the shape of its parameter.
             if name not in moving or tuple(each.shape) not in ((self.count,), shapes[name]):
-                raise InputError(
-                    f"The state is of another model: its optimiser keeps {key!r}, which has no place here."
-                )
+                raise InputError(f"The state is of another model: {key!r} of its optimiser has no place here.")
 
     def _load_moments(self, tensors: Mapping[str, Tensor]) -> None:
         for index, (model, optimizer) in enumerate(zip(self._stack.bare, self._optimizer, strict=True)):

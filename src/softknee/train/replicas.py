@@ -46,9 +46,7 @@ from .streamed import Feed, Streamed
 def check_progressive(model: nn.Module, *, epochs: int, compiled: bool, augment: Any) -> None:
     """Refuse settings under which the outputs of a training step are no predictions of unseen examples."""
     if epochs != 1:
-        raise ParameterError(
-            f"progressive: an example is unseen only once, so epochs must be 1, and {epochs} was given."
-        )
+        raise ParameterError(f"progressive: an example is unseen only once, so epochs must be 1, not {epochs}.")
     if compiled or augment is not None:
         raise ParameterError("progressive: it works without compiled and augment alone; leave these out.")
     for path, module in model.named_modules():

@@ -118,9 +118,7 @@ def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tens
     if head[2] != _UNSIGNED_BYTE:
         raise DataError(f"'{path}' holds {_TYPES[head[2]]}, where images and labels are unsigned bytes.")
     if dimensions is not None and head[3] != dimensions:
-        raise DataError(
-            f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} are expected. Were two files mixed up?"
-        )
+        raise DataError(f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} belong. Were two files mixed up?")
     start = 4 + 4 * head[3]
     if len(content) < start:
         raise DataError(f"'{path}' ends within its header. It was cut short; get it again.")
@@ -381,7 +379,7 @@ def load_image_set(
         known = ", ".join(map(repr, IMAGE_SETS))
         if name in DATA_SETS:
             raise ParameterError(
-                f"The data set {name!r} has no images with labels, and is for studies; there are {known}."
+                f"The data set {name!r} has no labelled images, and is for studies; there are {known}."
             )
         raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
     if name == "digits":
@@ -404,9 +402,7 @@ def checked(data: ImageSet) -> ImageSet:
             raise DataError(f"{data.name} ({part}) has {len(images):,} images and {len(labels):,} labels.")
         if int(labels.min()) < 0 or int(labels.max()) >= len(data.labels):
             worst = int(labels.max()) if int(labels.max()) >= len(data.labels) else int(labels.min())
-            raise DataError(
-                f"{data.name} ({part}) has the label {worst}, where labels are 0 to {len(data.labels) - 1}."
-            )
+            raise DataError(f"{data.name} ({part}) has the label {worst}; labels are 0 to {len(data.labels) - 1}.")
     if data.train_images.shape[1:] != data.test_images.shape[1:]:
         sizes = " and ".join(str(tuple(images.shape[1:])) for images in (data.train_images, data.test_images))
         raise DataError(f"{data.name}: training and test images differ in size: {sizes}.")

@@ -54,7 +54,7 @@ class Recipe:
             raise ParameterError("The learning rate and the clipping of the recipe must be positive.")
         if self.batch % self.micro_batch:
             raise ParameterError(
-                f"A batch of {self.batch} pairs cannot be cut into parts of {self.micro_batch}; choose a divisor."
+                f"{self.batch} pairs cannot be cut into parts of {self.micro_batch}; choose a divisor."
             )
 
     def steps_of(self, pairs: int) -> int:

@@ -286,18 +286,14 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
             )
     if task == "regression":
         if kind == "U":
-            raise DataError(
-                f"'{path}': the target is text ({str(every[0])!r:.40}, ...), and a regression needs numbers."
-            )
+            raise DataError(f"'{path}': the target is text ({str(every[0])!r:.40}, ...); a regression needs numbers.")
         if (every == every[0]).all():
             raise DataError(f"'{path}': every example has the target {every[0]}; there is nothing to predict.")
         return None, {
             part: torch.from_numpy(array.astype(np.float32)).reshape(len(array), -1) for part, array in y.items()
         }
     if every.ndim == 2 or (kind == "f" and (every != np.round(every)).any()):
-        raise DataError(
-            f"'{path}': a classification needs one label for each example, and the target is of another kind."
-        )
+        raise DataError(f"'{path}': a classification needs one label for each example, which the target is not.")
     values, numbers = np.unique(every, return_inverse=True)
     if len(values) < 2:
         raise DataError(f"'{path}': every example has the target {values[0]}; there is nothing to tell apart.")
@@ -418,9 +414,7 @@ def _text_table(path: Path) -> Any:
     table.index += 1
     table = table[(table != "").any(axis=1)]  # a line without anything in it is no row
     if len(table) < 2:
-        raise DataError(
-            f"'{path}' has no rows: a table has a line with the names of its columns, and one for each example."
-        )
+        raise DataError(f"'{path}' has no rows: a table has a line of column names, and one for each example.")
     names = table.iloc[0].tolist()
     for number, name in enumerate(names, start=1):
         if not name:
@@ -555,9 +549,7 @@ def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Ta
     with np.errstate(over="ignore"):
         narrow = x.astype(np.float32)
     if not np.isfinite(narrow).all():
-        raise DataError(
-            f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, the largest of float32."
-        )
+        raise DataError(f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, float32's largest.")
     return Table(x=narrow, y=y)
 
 

@@ -70,9 +70,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except Exception as error:  # each store has errors of its own
-            raise ReadError(
-                f"'{self.place(name)}' could not be read ({_reason(error)}). Check its permissions."
-            ) from error
+            raise ReadError(f"'{self.place(name)}' could not be read ({_reason(error)}). Check permissions.") from error
 
     def size(self, name: str) -> int | None:
         """The length of a file in bytes; None where there is none."""
@@ -587,9 +585,7 @@ class RunStore:
         except (SoftkneeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedError(f"{source} is not the record of a trial: {error} {_CURE}") from error
         if key_of_record != key:
-            raise DamagedError(
-                f"{source} is the record of another trial, {key_of_record!r}: it was renamed or edited. {_CURE}"
-            )
+            raise DamagedError(f"{source} is of another trial, {key_of_record!r}: it was renamed or edited. {_CURE}")
         if self._kept(record).get("sha256") != _checksum(record):
             raise DamagedError(f"{source} is not what was written there: its checksum differs. {_CURE}")
         for file, expected in self._files(record, source).items() if with_files else ():
@@ -759,10 +755,7 @@ def merge_studies(into: str | os.PathLike[str], parts: Sequence[str | os.PathLik
 def _described(store: RunStore) -> Description:
     description = store.description()
     if description is None:
-        raise StoreError(
-            f"'{store.url}' holds no study that could be merged: it has no study.json. Name the folder that --out "
-            "named."
-        )
+        raise StoreError(f"'{store.url}' holds no study: it has no study.json. Name the folder that --out named.")
     return description
 
 
@@ -776,6 +769,4 @@ def _refuse_others(store: RunStore, others: Sequence[RunStore], described: Seque
         if not what and ours.recipe.get("device") == "cpu" and theirs.threads != ours.threads:
             what = f"that ran with {theirs.threads} threads, and not with {ours.threads}: last bits depend on it"
         if what:
-            raise StoreError(
-                f"'{other.url}' holds a study {what}. Only parts of one study are merged; nothing was changed."
-            )
+            raise StoreError(f"'{other.url}' holds a study {what}. Only parts of one study can be merged.")
